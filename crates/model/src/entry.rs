@@ -1,0 +1,107 @@
+//! What stands at a name: its kind, its metadata and its extended attributes.
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of an entry (inode(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Dir,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Unix domain socket.
+    Socket,
+    /// Character device.
+    Char,
+    /// Block device.
+    Block,
+}
+
+impl Kind {
+    /// The word used in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Dir => "dir",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::Char => "char",
+            Kind::Block => "block",
+        }
+    }
+
+    /// Whether entries of this kind carry a device number.
+    pub fn is_device(self) -> bool {
+        matches!(self, Kind::Char | Kind::Block)
+    }
+}
+
+/// A point in time: seconds since 1970 (may be negative) and nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stamp {
+    /// Seconds since 1970-01-01 UTC.
+    pub sec: i64,
+    /// Nanoseconds, 0 to 999,999,999.
+    pub nsec: u32,
+}
+
+/// What stat(2) says of an entry, as far as it is replicated or needed to decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Kind of the entry.
+    pub kind: Kind,
+    /// Permission bits with setuid, setgid and sticky (07777).
+    pub mode: u32,
+    /// Numeric owner.
+    pub uid: u32,
+    /// Numeric group.
+    pub gid: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Allocated blocks of 512 bytes.
+    pub blocks: u64,
+    /// Last modification.
+    pub mtime: Stamp,
+    /// Last access.
+    pub atime: Stamp,
+    /// Last change of the inode; never copied, only compared with itself.
+    pub ctime: Stamp,
+    /// Number of hard links.
+    pub nlink: u64,
+    /// Device that holds the entry.
+    pub dev: u64,
+    /// Inode number on that device.
+    pub ino: u64,
+    /// Device number of a device node.
+    pub rdev: u64,
+}
+
+impl Meta {
+    /// Which inode this is.
+    pub fn id(&self) -> (u64, u64) {
+        (self.dev, self.ino)
+    }
+
+    /// Whether `later`, a second look at the same handle or name, shows that nothing was written in between.
+    pub fn unchanged(&self, later: &Meta) -> bool {
+        self.id() == later.id() && self.size == later.size && self.mtime == later.mtime && self.ctime == later.ctime
+    }
+}
+
+/// Extended attributes: name and value, sorted by name. POSIX ACLs are among them (`system.posix_acl_*`).
+pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
+
+/// An entry: metadata and extended attributes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Metadata.
+    pub meta: Meta,
+    /// Extended attributes that are to be kept; empty when none are asked for.
+    pub xattrs: Xattrs,
+}

@@ -1,0 +1,133 @@
+//! What can go wrong with one path, and what follows from it.
+//!
+//! A [`Fault`] is one failed call; a [`Problem`] is a path that could not be made equal because of one. The run goes on.
+
+use crate::{RelPath, escape};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which tree an act was on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The tree that is read.
+    Source,
+    /// The tree that is made equal.
+    Replica,
+}
+
+impl Side {
+    /// The word used in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Side::Source => "source",
+            Side::Replica => "replica",
+        }
+    }
+}
+
+/// One call that failed: where, what was tried, and the kernel's error number (errno(3)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The tree it happened on.
+    pub side: Side,
+    /// What was tried, as an infinitive: `open`, `read`, `set owner`.
+    pub act: &'static str,
+    /// The error number.
+    pub errno: i32,
+}
+
+/// Error numbers that decisions are made on (asm-generic/errno.h).
+mod errno {
+    pub const ENOENT: i32 = 2;
+    pub const ESTALE: i32 = 116;
+}
+
+impl Fault {
+    /// Whether the entry was not there (any more).
+    pub fn is_missing(&self) -> bool {
+        matches!(self.errno, errno::ENOENT | errno::ESTALE)
+    }
+
+    /// The kernel's words for the error number, lower case and without the number.
+    pub fn cause(&self) -> String {
+        let text = std::io::Error::from_raw_os_error(self.errno).to_string();
+        let words = text.split(" (os error").next().unwrap_or(&text);
+        let mut chars = words.chars();
+        chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "cannot {} {}: {}", self.act, self.side.word(), self.cause())
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// What follows from a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// The source kept changing or vanished while it was copied; the next run will see.
+    Changing,
+    /// The entry was made equal but for a property that this user or this file system cannot keep.
+    Partly,
+    /// The entry was left as it was; a later run may succeed.
+    Skip,
+    /// Going on would be wrong; the run ended.
+    Stop,
+}
+
+impl Class {
+    /// The word used in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Class::Changing => "changing",
+            Class::Partly => "partly",
+            Class::Skip => "skip",
+            Class::Stop => "stop",
+        }
+    }
+
+    /// What follows, for a person.
+    pub fn follows(self) -> &'static str {
+        match self {
+            Class::Changing => "run again when it is quiet",
+            Class::Partly => "the rest of it was kept",
+            Class::Skip => "left as it was",
+            Class::Stop => "the run ended",
+        }
+    }
+}
+
+/// A path that is not equal after the run, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The path below the root.
+    pub path: RelPath,
+    /// The tree it happened on.
+    pub side: Side,
+    /// What was tried.
+    pub act: &'static str,
+    /// Why it failed, in words.
+    pub cause: String,
+    /// What follows.
+    pub class: Class,
+}
+
+impl Problem {
+    /// A problem from a failed call.
+    pub fn new(path: RelPath, fault: Fault, class: Class) -> Self {
+        Problem { path, side: fault.side, act: fault.act, cause: fault.cause(), class }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_root() { ".".into() } else { escape(self.path.as_bytes()) };
+        let (act, side, cause) = (self.act, self.side.word(), &self.cause);
+        write!(out, "\"{path}\": cannot {act} ({side}): {cause} ({})", self.class.follows())
+    }
+}

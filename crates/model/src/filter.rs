@@ -1,0 +1,144 @@
+//! Which entries a run leaves out: glob rules, first match wins, and bounds on the size of files.
+//!
+//! A pattern with a `/` inside (or at its start) is matched against the whole path below the root; one without is matched
+//! against the last name. A `/` at the end restricts it to directories. `*` and `?` stop at `/`, `**` does not; `[a-z]`,
+//! `{a,b}` and `\` work as in glob(7). What no rule matches is included. What is excluded is neither copied nor deleted.
+
+use crate::escape;
+use globset::{GlobBuilder, GlobMatcher};
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A rule that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterError {
+    text: String,
+    why: String,
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "filter rule \"{}\": {}", self.text, self.why)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+/// One rule: include or exclude what a pattern matches.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    include: bool,
+    whole_path: bool,
+    only_dirs: bool,
+    glob: GlobMatcher,
+}
+
+impl Rule {
+    /// A rule from a pattern.
+    pub fn new(include: bool, pattern: &str) -> Result<Self, FilterError> {
+        let fail = |why: String| FilterError { text: escape(pattern.as_bytes()), why };
+        let only_dirs = pattern.len() > 1 && pattern.ends_with('/');
+        let body = if only_dirs { &pattern[..pattern.len() - 1] } else { pattern };
+        let whole_path = body.contains('/');
+        let body = body.strip_prefix('/').unwrap_or(body);
+        if body.is_empty() {
+            return Err(fail("the pattern is empty".into()));
+        }
+        let glob = GlobBuilder::new(body).literal_separator(true).backslash_escape(true).build();
+        let glob = glob.map_err(|e| fail(e.kind().to_string()))?;
+        Ok(Rule { include, whole_path, only_dirs, glob: glob.compile_matcher() })
+    }
+
+    /// A rule from a line of a filter file: `+ PATTERN` or `- PATTERN`; `None` for blank lines and `#` comments.
+    pub fn from_line(line: &str) -> Result<Option<Self>, FilterError> {
+        let line = line.trim_end_matches(['\r', '\n']);
+        if line.trim().is_empty() || line.starts_with('#') {
+            return Ok(None);
+        }
+        match line.split_at_checked(2) {
+            Some(("+ ", pattern)) => Rule::new(true, pattern).map(Some),
+            Some(("- ", pattern)) => Rule::new(false, pattern).map(Some),
+            _ => Err(FilterError { text: escape(line.as_bytes()), why: "a line starts with \"+ \", \"- \" or \"#\"".into() }),
+        }
+    }
+
+    fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        if self.only_dirs && !is_dir {
+            return false;
+        }
+        let last = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+        let text = if self.whole_path { path } else { last };
+        self.glob.is_match(Path::new(OsStr::from_bytes(text)))
+    }
+}
+
+/// All rules of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Rules in their order; the first that matches decides.
+    pub rules: Vec<Rule>,
+    /// Regular files smaller than this many bytes are left out.
+    pub size_min: Option<u64>,
+    /// Regular files larger than this many bytes are left out.
+    pub size_max: Option<u64>,
+}
+
+impl Filter {
+    /// Whether any rule needs a path to decide.
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Whether the entry at `path` (bytes below the root) is taken.
+    pub fn takes(&self, path: &[u8], is_dir: bool) -> bool {
+        self.rules.iter().find(|rule| rule.matches(path, is_dir)).is_none_or(|rule| rule.include)
+    }
+
+    /// Whether a regular file of `size` bytes is taken.
+    pub fn takes_size(&self, size: u64) -> bool {
+        self.size_min.is_none_or(|min| size >= min) && self.size_max.is_none_or(|max| size <= max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(lines: &str) -> Filter {
+        let rules = lines.lines().filter_map(|line| Rule::from_line(line).unwrap()).collect();
+        Filter { rules, ..Filter::default() }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let f = filter("# keep one\n+ keep.o\n- *.o\n- /build/\n- a/**/tmp\n");
+        let cases: [(&str, bool, bool); 8] = [
+            ("x/keep.o", false, true),
+            ("x/y.o", false, false),
+            ("build", true, false),
+            ("build", false, true),
+            ("x/build", true, true),
+            ("a/b/c/tmp", false, false),
+            ("b/a/c/tmp", false, true),
+            ("x/y.c", false, true),
+        ];
+        for (path, is_dir, taken) in cases {
+            assert_eq!(f.takes(path.as_bytes(), is_dir), taken, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_match_too() {
+        assert!(!filter("- *.o").takes(b"a/\xff.o", false));
+        assert!(filter("- a/*.o").takes(b"a/\xff/x.o", false));
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_is_refused() {
+        for bad in ["* x", "+ ", "- [", "-x"] {
+            assert!(Rule::from_line(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Names and paths as bytes, checked once at the edge.
+//!
+//! A name is one component; a [`RelPath`] is a list of names below a root and cannot hold `..`,
+//! so whatever holds one needs no further check before it is used under an open directory.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why bytes are not a usable name or path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadName(Vec<u8>);
+
+impl fmt::Display for BadName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{}\" is not a name below the root", escape(&self.0))
+    }
+}
+
+impl std::error::Error for BadName {}
+
+/// Checks that `name` is one path component that stays in its directory: not empty, not `.` or `..`, no `/`, no NUL.
+pub fn check_name(name: &[u8]) -> Result<(), BadName> {
+    let bad = name.is_empty() || name == b"." || name == b".." || name.iter().any(|b| matches!(b, b'/' | 0));
+    if bad { Err(BadName(name.to_vec())) } else { Ok(()) }
+}
+
+/// A path below a root: names joined by `/`; the root itself is empty. Of any length.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RelPath(Vec<u8>);
+
+impl RelPath {
+    /// The root itself.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Reads a path as a user or a peer writes it; repeated and trailing slashes and `.` are dropped, `..` and absolute paths refused.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadName> {
+        if bytes.first() == Some(&b'/') {
+            return Err(BadName(bytes.to_vec()));
+        }
+        let mut path = Self::root();
+        for name in bytes.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+            check_name(name).map_err(|_| BadName(bytes.to_vec()))?;
+            path.push(name);
+        }
+        Ok(path)
+    }
+
+    /// Builds a path from names that were checked before, outermost first.
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut path = Self::root();
+        names.into_iter().for_each(|name| path.push(name));
+        path
+    }
+
+    /// Appends one checked name.
+    pub fn push(&mut self, name: &[u8]) {
+        debug_assert!(check_name(name).is_ok(), "names are checked before they are joined");
+        if !self.0.is_empty() {
+            self.0.push(b'/');
+        }
+        self.0.extend_from_slice(name);
+    }
+
+    /// This path with one more name.
+    pub fn join(&self, name: &[u8]) -> Self {
+        let mut longer = self.clone();
+        longer.push(name);
+        longer
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The names, outermost first.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|b| *b == b'/').filter(|n| !n.is_empty())
+    }
+
+    /// The directory and the last name; `None` for the root.
+    pub fn split_last(&self) -> Option<(RelPath, &[u8])> {
+        if self.is_root() {
+            return None;
+        }
+        match self.0.iter().rposition(|b| *b == b'/') {
+            Some(at) => Some((RelPath(self.0[..at].to_vec()), &self.0[at + 1..])),
+            None => Some((RelPath::root(), &self.0)),
+        }
+    }
+
+    /// The bytes, names joined by `/`.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() { out.write_str(".") } else { out.write_str(&escape(&self.0)) }
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{self}\"")
+    }
+}
+
+/// Shows bytes on a terminal or in a log: UTF-8 text as it is, control characters, quotes, backslashes and other bytes as `\n`, `\"`, `\\`, `\xNN`.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for part in bytes.utf8_chunks() {
+        part.valid().chars().for_each(|c| push_escaped(&mut out, c));
+        for byte in part.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+fn push_escaped(out: &mut String, c: char) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.push_str("\\r"),
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        c if c.is_control() => {
+            let mut buffer = [0; 4];
+            for byte in c.encode_utf8(&mut buffer).bytes() {
+                out.push_str(&format!("\\x{byte:02x}"));
+            }
+        }
+        c => out.push(c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_never_holds_dot_dot_or_a_leading_slash() {
+        for bad in [&b"../a"[..], b"a/../b", b"/a", b"a/..", b"a\0b"] {
+            assert!(RelPath::parse(bad).is_err(), "{}", escape(bad));
+        }
+        assert_eq!(RelPath::parse(b"./a//b/").unwrap().as_bytes(), b"a/b");
+    }
+
+    #[test]
+    fn split_and_join_are_inverse() {
+        let path = RelPath::parse(b"a/b/\xff").unwrap();
+        let (dir, name) = path.split_last().unwrap();
+        assert_eq!(dir.join(name), path);
+        assert_eq!(RelPath::root().split_last(), None);
+    }
+
+    #[test]
+    fn control_and_foreign_bytes_are_escaped() {
+        assert_eq!(escape(b"a\n\x1b[2J\xff\"\\\xc2\x9b"), "a\\n\\x1b[2J\\xff\\\"\\\\\\xc2\\x9b");
+        assert_eq!(escape("grün".as_bytes()), "grün");
+    }
+}

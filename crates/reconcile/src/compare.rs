@@ -1,0 +1,153 @@
+//! Comparing an entry of the source with the one of the replica, and the least that makes them equal.
+
+use driftless_model::{Entry, Keep, Kind, Meta, What};
+
+/// How entries are compared.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rules {
+    /// What is kept equal.
+    pub keep: Keep,
+    /// Content is compared even where size and time agree.
+    pub checksum: bool,
+}
+
+/// The least that makes a replica entry equal to its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    Same,
+    /// Set metadata; no data moves.
+    Meta(What),
+    /// Compare the content, then copy it (if it differs) or set what else differs.
+    CompareContent(What),
+    /// Make it anew: the content differs, or a property that cannot be changed in place.
+    Anew(What),
+    /// It is of another kind: remove it and make it anew.
+    Replace(What),
+}
+
+/// All kept properties in which `replica` differs from `source`, content and link target aside.
+pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
+    let (s, r) = (&source.meta, &replica.meta);
+    let mut what = What::default();
+    what.add_if(s.kind != r.kind, What::KIND);
+    what.add_if(s.kind == Kind::File && s.size != r.size, What::SIZE);
+    what.add_if(s.kind.is_device() && s.rdev != r.rdev, What::DEVICE);
+    what.add_if(keep.times && s.mtime != r.mtime, What::MTIME);
+    what.add_if(keep.atimes && s.atime != r.atime && s.kind != Kind::Dir, What::ATIME);
+    what.add_if(keep.mode && s.kind != Kind::Symlink && s.mode != r.mode, What::MODE);
+    what.add_if(keep.owner && s.uid != r.uid, What::OWNER);
+    what.add_if(keep.group && s.gid != r.gid, What::GROUP);
+    what.add_if(keep.any_xattr() && source.xattrs != replica.xattrs, What::XATTRS);
+    what
+}
+
+/// Decides the step for a pair of entries. `same_target` tells whether the targets of two symbolic links agree.
+pub fn decide(source: &Entry, replica: &Entry, rules: &Rules, same_target: bool) -> Step {
+    let mut what = differences(source, replica, &rules.keep);
+    let kind = source.meta.kind;
+    what.add_if(kind == Kind::Symlink && !same_target, What::TARGET);
+    if what.has(What::KIND) {
+        return Step::Replace(what);
+    }
+    if what.has(What::SIZE) || what.has(What::TARGET) || what.has(What::DEVICE) {
+        return Step::Anew(what);
+    }
+    if kind == Kind::File {
+        return decide_file(&source.meta, &replica.meta, rules, what);
+    }
+    in_place(&source.meta, &replica.meta, what)
+}
+
+fn decide_file(source: &Meta, replica: &Meta, rules: &Rules, what: What) -> Step {
+    // Without times there is nothing that vouches for the content.
+    if source.size > 0 && (rules.checksum || !rules.keep.times) {
+        return Step::CompareContent(what);
+    }
+    if source.size > 0 && what.has(What::MTIME) {
+        return Step::Anew(what);
+    }
+    in_place(source, replica, what)
+}
+
+/// A change in place would reach every name of the inode. More names than the source has are somebody else's (an earlier
+/// snapshot made with hard links, say), so then the entry is made anew.
+fn in_place(source: &Meta, replica: &Meta, what: What) -> Step {
+    let foreign_links = source.kind != Kind::Dir && replica.nlink > source.nlink;
+    match what.is_empty() {
+        true => Step::Same,
+        false if foreign_links => Step::Anew(what),
+        false => Step::Meta(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::Stamp;
+
+    fn entry(kind: Kind) -> Entry {
+        let stamp = Stamp { sec: 1, nsec: 2 };
+        let meta = Meta {
+            kind,
+            mode: 0o644,
+            uid: 1,
+            gid: 2,
+            size: 10,
+            blocks: 8,
+            mtime: stamp,
+            atime: stamp,
+            ctime: stamp,
+            nlink: 1,
+            dev: 3,
+            ino: 4,
+            rdev: 0,
+        };
+        Entry { meta, xattrs: vec![] }
+    }
+
+    fn step(kind: Kind, change: impl Fn(&mut Entry), rules: Rules) -> Step {
+        let mut replica = entry(kind);
+        change(&mut replica);
+        decide(&entry(kind), &replica, &rules, true)
+    }
+
+    #[test]
+    fn only_what_differs_is_done() {
+        let rules = Rules::default();
+        let file = |change: &dyn Fn(&mut Entry)| step(Kind::File, change, rules);
+        assert_eq!(file(&|_| ()), Step::Same);
+        assert_eq!(file(&|e| e.meta.ctime.sec = 9), Step::Same);
+        assert_eq!(file(&|e| e.meta.atime.sec = 9), Step::Same);
+        assert_eq!(file(&|e| e.meta.mode = 0o600), Step::Meta(What::MODE));
+        assert_eq!(file(&|e| e.meta.uid = 9), Step::Meta(What::OWNER));
+        assert_eq!(file(&|e| e.xattrs = vec![(b"user.a"[..].into(), b"1"[..].into())]), Step::Meta(What::XATTRS));
+        assert_eq!(file(&|e| e.meta.mtime.nsec = 9), Step::Anew(What::MTIME));
+        assert_eq!(file(&|e| e.meta.size = 9), Step::Anew(What::SIZE));
+        assert!(matches!(file(&|e| e.meta.kind = Kind::Dir), Step::Replace(_)));
+    }
+
+    #[test]
+    fn times_of_what_has_no_content_are_set_in_place() {
+        for kind in [Kind::Dir, Kind::Symlink, Kind::Fifo, Kind::Char] {
+            assert_eq!(step(kind, |e| e.meta.mtime.nsec = 9, Rules::default()), Step::Meta(What::MTIME), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_inode_with_foreign_names_is_never_changed_in_place() {
+        let change = |e: &mut Entry| (e.meta.mode, e.meta.nlink) = (0o600, 2);
+        assert_eq!(step(Kind::File, change, Rules::default()), Step::Anew(What::MODE));
+        assert_eq!(step(Kind::File, |e| e.meta.nlink = 2, Rules::default()), Step::Same);
+        assert_eq!(step(Kind::Dir, change, Rules::default()), Step::Meta(What::MODE));
+    }
+
+    #[test]
+    fn content_is_compared_when_asked_or_when_no_time_vouches_for_it() {
+        let checksum = Rules { checksum: true, ..Rules::default() };
+        assert_eq!(step(Kind::File, |_| (), checksum), Step::CompareContent(What::default()));
+        assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, checksum), Step::CompareContent(What::MTIME));
+        let timeless = Rules { keep: Keep { times: false, ..Keep::default() }, checksum: false };
+        assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, timeless), Step::CompareContent(What::default()));
+    }
+}

@@ -1,0 +1,75 @@
+//! The guard before deletes: it sees the whole plan and refuses it as a whole.
+
+use thiserror::Error;
+
+/// How many entries may be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteLimit {
+    /// This many entries.
+    Count(u64),
+    /// This share of the entries of the replica, in percent.
+    Percent(u64),
+}
+
+/// Why a plan of deletes was refused. Nothing was deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The source has nothing although the replica has something: an unmounted file system looks like that.
+    #[error("the source is empty and the replica is not; is it mounted? nothing was deleted")]
+    EmptySource,
+    /// The source cannot be listed.
+    #[error("the source cannot be read ({0}) and the replica is not empty; nothing was deleted")]
+    UnreadableSource(String),
+    /// More than the limit.
+    #[error("{deletes} entries would be deleted, {allowed} are allowed (--max-delete); nothing was deleted")]
+    TooMany {
+        /// Entries that would go.
+        deletes: u64,
+        /// Entries that may go.
+        allowed: u64,
+    },
+}
+
+/// Decides about a plan of deletes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Guard {
+    /// The limit, if one was given.
+    pub limit: Option<DeleteLimit>,
+}
+
+impl Guard {
+    /// How many of `entries` entries on the replica may be deleted.
+    pub fn allowed(&self, entries: u64) -> u64 {
+        match self.limit {
+            None => u64::MAX,
+            Some(DeleteLimit::Count(count)) => count,
+            Some(DeleteLimit::Percent(percent)) => (u128::from(entries) * u128::from(percent) / 100) as u64,
+        }
+    }
+
+    /// Passes or refuses a plan that deletes `deletes` of `entries` entries.
+    pub fn check(&self, deletes: u64, entries: u64) -> Result<(), Refusal> {
+        let allowed = self.allowed(entries);
+        if deletes > allowed { Err(Refusal::TooMany { deletes, allowed }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_over_the_limit_is_refused_whole() {
+        let cases = [
+            (None, 1000, 1000, true),
+            (Some(DeleteLimit::Count(0)), 1, 10, false),
+            (Some(DeleteLimit::Count(5)), 5, 10, true),
+            (Some(DeleteLimit::Percent(10)), 10, 100, true),
+            (Some(DeleteLimit::Percent(10)), 11, 100, false),
+            (Some(DeleteLimit::Percent(100)), 100, 100, true),
+        ];
+        for (limit, deletes, entries, passes) in cases {
+            assert_eq!(Guard { limit }.check(deletes, entries).is_ok(), passes, "{limit:?} {deletes} {entries}");
+        }
+    }
+}

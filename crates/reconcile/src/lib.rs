@@ -1,0 +1,13 @@
+//! Pure decisions: what differs, what to do about it, how to cut work, what may be deleted.
+//!
+//! Values go in and values come out; nothing here makes a system call, so every rule can be tested by a table.
+
+mod compare;
+mod cut;
+mod guard;
+mod ranges;
+
+pub use compare::{Rules, Step, decide, differences};
+pub use cut::split_half;
+pub use guard::{DeleteLimit, Guard, Refusal};
+pub use ranges::{Fingerprint, Ranges, Resume};

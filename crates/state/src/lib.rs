@@ -1,0 +1,7 @@
+//! What a run must remember, kept in bounded memory.
+//!
+//! So far this is the bookkeeping of hard links. It stands in SQLite beyond a bound, as the state of jobs will.
+
+mod links;
+
+pub use links::{InodeId, Leader, LinkTable};

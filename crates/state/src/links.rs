@@ -1,0 +1,181 @@
+//! Which inodes of the source have which names on the replica: a table that spills to disk.
+//!
+//! Up to a stated number of inodes are held in memory; more go to an unnamed SQLite database, a temporary file that is
+//! gone when the run ends, however it ends (sqlite.org/inmemorydb.html, "temporary databases"). It needs no durability: the next run
+//! builds it again.
+
+use driftless_model::RelPath;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+
+/// Device and inode number.
+pub type InodeId = (u64, u64);
+
+/// The entry of the replica that the other names of a group are linked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leader {
+    /// Its path below the root, bytes joined by `/`.
+    pub path: Vec<u8>,
+    /// Its inode on the replica.
+    pub id: InodeId,
+    /// Names of the group that were not met yet.
+    pub left: u64,
+}
+
+/// The table. Not shared: whoever uses it from many threads puts a lock around it.
+#[derive(Debug)]
+pub struct LinkTable {
+    memory_max: usize,
+    leaders: HashMap<InodeId, Leader>,
+    claims: HashMap<InodeId, InodeId>,
+    disk: Option<Connection>,
+}
+
+const SCHEMA: &str = "
+    PRAGMA journal_mode = OFF;
+    PRAGMA synchronous = OFF;
+    PRAGMA temp_store = FILE;
+    PRAGMA cache_size = -8192;
+    CREATE TABLE leaders (dev INTEGER, ino INTEGER, path BLOB, replica_dev INTEGER, replica_ino INTEGER, left INTEGER,
+                          PRIMARY KEY (dev, ino)) WITHOUT ROWID;
+    CREATE TABLE claims (dev INTEGER, ino INTEGER, source_dev INTEGER, source_ino INTEGER, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
+    BEGIN;";
+
+/// SQLite's integers are signed; the bits are what matters.
+fn bits(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+impl LinkTable {
+    /// An empty table that holds at most `memory_max` inodes in memory.
+    pub fn new(memory_max: usize) -> Self {
+        LinkTable { memory_max, leaders: HashMap::new(), claims: HashMap::new(), disk: None }
+    }
+
+    fn has_room(&self) -> bool {
+        self.leaders.len() + self.claims.len() < self.memory_max
+    }
+
+    fn disk(&mut self) -> rusqlite::Result<&Connection> {
+        if self.disk.is_none() {
+            let disk = Connection::open("")?;
+            disk.execute_batch(SCHEMA)?;
+            self.disk = Some(disk);
+        }
+        Ok(self.disk.as_ref().expect("it was opened above"))
+    }
+
+    /// The leader of the group of a source inode, if its group has one. The name that asks counts as met.
+    pub fn meet(&mut self, source: InodeId) -> rusqlite::Result<Option<Leader>> {
+        if let Some(leader) = self.leaders.get_mut(&source) {
+            leader.left = leader.left.saturating_sub(1);
+            let found = leader.clone();
+            if found.left == 0 {
+                self.leaders.remove(&source);
+            }
+            return Ok(Some(found));
+        }
+        let Some(disk) = &self.disk else { return Ok(None) };
+        let found = stored_leader(disk, source)?;
+        if found.is_some() {
+            disk.prepare_cached("UPDATE leaders SET left = left - 1 WHERE dev = ? AND ino = ?")?
+                .execute(params![bits(source.0), bits(source.1)])?;
+        }
+        Ok(found)
+    }
+
+    /// Notes the leader of a group.
+    pub fn settle(&mut self, source: InodeId, leader: Leader) -> rusqlite::Result<()> {
+        if leader.left == 0 {
+            return Ok(());
+        }
+        if self.has_room() {
+            self.leaders.insert(source, leader);
+            return Ok(());
+        }
+        let mut insert = self.disk()?.prepare_cached("INSERT OR REPLACE INTO leaders VALUES (?, ?, ?, ?, ?, ?)")?;
+        let Leader { path, id, left } = leader;
+        insert.execute(params![bits(source.0), bits(source.1), path, bits(id.0), bits(id.1), bits(left)])?;
+        Ok(())
+    }
+
+    /// Claims an inode of the replica, one with several names, for a source inode; false when another source inode has it.
+    pub fn claim(&mut self, replica: InodeId, source: InodeId) -> rusqlite::Result<bool> {
+        if let Some(holder) = self.claims.get(&replica) {
+            return Ok(*holder == source);
+        }
+        if let Some(disk) = &self.disk
+            && let Some(holder) = stored_claim(disk, replica)?
+        {
+            return Ok(holder == source);
+        }
+        if self.has_room() {
+            self.claims.insert(replica, source);
+            return Ok(true);
+        }
+        let mut insert = self.disk()?.prepare_cached("INSERT INTO claims VALUES (?, ?, ?, ?)")?;
+        insert.execute(params![bits(replica.0), bits(replica.1), bits(source.0), bits(source.1)])?;
+        Ok(true)
+    }
+}
+
+fn stored_leader(disk: &Connection, source: InodeId) -> rusqlite::Result<Option<Leader>> {
+    let mut find = disk.prepare_cached("SELECT path, replica_dev, replica_ino, left FROM leaders WHERE dev = ? AND ino = ?")?;
+    find.query_row(params![bits(source.0), bits(source.1)], |row| {
+        let id = (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, i64>(2)?.cast_unsigned());
+        Ok(Leader { path: row.get(0)?, id, left: row.get::<_, i64>(3)?.cast_unsigned().saturating_sub(1) })
+    })
+    .optional()
+}
+
+fn stored_claim(disk: &Connection, replica: InodeId) -> rusqlite::Result<Option<InodeId>> {
+    let mut find = disk.prepare_cached("SELECT source_dev, source_ino FROM claims WHERE dev = ? AND ino = ?")?;
+    find.query_row(params![bits(replica.0), bits(replica.1)], |row| {
+        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+    })
+    .optional()
+}
+
+/// The path of a leader as a path below the root.
+impl Leader {
+    /// The leader's directory and name.
+    pub fn place(&self) -> Option<(RelPath, Vec<u8>)> {
+        let path = RelPath::parse(&self.path).ok()?;
+        path.split_last().map(|(dir, name)| (dir, name.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leader(ino: u64, left: u64) -> Leader {
+        Leader { path: format!("d/{ino}").into_bytes(), id: (9, ino), left }
+    }
+
+    #[test]
+    fn the_table_answers_alike_in_memory_and_on_disk() {
+        for memory_max in [0, 5, 1000] {
+            let mut table = LinkTable::new(memory_max);
+            for ino in 0..50 {
+                assert_eq!(table.meet((1, ino)).unwrap(), None);
+                table.settle((1, ino), leader(ino, 2)).unwrap();
+            }
+            for ino in 0..50 {
+                let first = table.meet((1, ino)).unwrap().unwrap();
+                assert_eq!((first.id, first.left), ((9, ino), 1), "memory_max {memory_max}");
+                assert_eq!(table.meet((1, ino)).unwrap().unwrap().left, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn an_inode_of_the_replica_belongs_to_one_inode_of_the_source() {
+        for memory_max in [0, 1000] {
+            let mut table = LinkTable::new(memory_max);
+            assert!(table.claim((9, u64::MAX), (1, 1)).unwrap());
+            assert!(table.claim((9, u64::MAX), (1, 1)).unwrap());
+            assert!(!table.claim((9, u64::MAX), (1, 2)).unwrap());
+        }
+    }
+}

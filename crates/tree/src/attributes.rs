@@ -1,0 +1,206 @@
+//! Making the attributes of one entry equal: owner, extended attributes and ACLs, mode, times, in this order.
+//!
+//! The order matters. A change of owner drops setuid bits and `security.capability`, an ACL changes the mode, and the
+//! modification time is last, so that an entry that was left half done differs from its source.
+
+use crate::local::fault;
+use crate::xattr::{Target, proc_path};
+use driftless_model::{Fault, Keep, Meta, Side, Stamp, Xattrs};
+use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+use std::ffi::CString;
+
+const SETID_BITS: u32 = 0o6000;
+const GROUP_BITS: u32 = 0o070;
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+
+/// What an entry shall have; `None` leaves a property as it is.
+#[derive(Debug, Clone, Default)]
+pub struct Attributes {
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Permission bits, 07777.
+    pub mode: Option<u32>,
+    /// Modification time.
+    pub mtime: Option<Stamp>,
+    /// Access time.
+    pub atime: Option<Stamp>,
+    /// All extended attributes that the entry shall have among those that `Keep` wants.
+    pub xattrs: Option<(Xattrs, Keep)>,
+}
+
+impl Attributes {
+    /// Everything that `keep` names, as the source has it.
+    pub fn of(meta: &Meta, xattrs: Xattrs, keep: &Keep) -> Self {
+        Attributes {
+            uid: keep.owner.then_some(meta.uid),
+            gid: keep.group.then_some(meta.gid),
+            mode: keep.mode.then_some(meta.mode),
+            mtime: keep.times.then_some(meta.mtime),
+            atime: keep.atimes.then_some(meta.atime),
+            xattrs: keep.any_xattr().then_some((xattrs, *keep)),
+        }
+    }
+}
+
+/// What is known of an entry before its attributes are set; what is known to be right is not set again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    /// Device and inode that the entry must be.
+    pub id: Option<(u64, u64)>,
+    /// Owner and group.
+    pub owner: Option<(u32, u32)>,
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// It has no extended attributes.
+    pub clean: bool,
+    /// It is a symbolic link, which has no mode of its own.
+    pub symlink: bool,
+}
+
+impl Known {
+    /// What a look has shown.
+    pub fn of(meta: &Meta) -> Self {
+        Known {
+            id: Some(meta.id()),
+            owner: Some((meta.uid, meta.gid)),
+            mode: Some(meta.mode),
+            clean: false,
+            symlink: meta.kind == driftless_model::Kind::Symlink,
+        }
+    }
+}
+
+/// One entry in the course of having its attributes set.
+pub struct Setter<'a> {
+    target: Target<'a>,
+    side: Side,
+    faults: Vec<Fault>,
+    owner_failed: bool,
+    acl_failed: bool,
+    mode_touched: bool,
+}
+
+impl<'a> Setter<'a> {
+    /// Sets `attributes` on `target` and returns what could not be set.
+    pub fn apply(target: Target<'a>, side: Side, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        let mut setter = Setter { target, side, faults: Vec::new(), owner_failed: false, acl_failed: false, mode_touched: false };
+        setter.own(known, attributes);
+        if let Some((xattrs, keep)) = &attributes.xattrs {
+            setter.xattrs(known, xattrs, keep);
+        }
+        if let Some(mode) = attributes.mode.filter(|_| !known.symlink) {
+            setter.mode(known, mode);
+        }
+        if attributes.mtime.is_some() || attributes.atime.is_some() {
+            setter.times(attributes);
+        }
+        setter.faults
+    }
+
+    fn note<T>(&mut self, act: &'static str, done: Result<T, Errno>) -> bool {
+        if let Err(errno) = done {
+            self.faults.push(fault(self.side, act, errno));
+            return false;
+        }
+        true
+    }
+
+    fn own(&mut self, known: &Known, wanted: &Attributes) {
+        let uid = wanted.uid.filter(|uid| known.owner.is_none_or(|now| now.0 != *uid));
+        let gid = wanted.gid.filter(|gid| known.owner.is_none_or(|now| now.1 != *gid));
+        if uid.is_none() && gid.is_none() {
+            return;
+        }
+        self.mode_touched = true;
+        let mut done = self.chown(uid, gid);
+        if done == Err(Errno::PERM) && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok() {
+            done = Err(Errno::PERM);
+        }
+        self.owner_failed = !self.note("set owner of", done);
+    }
+
+    fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        match self.target {
+            Target::Open(fd) => rustix::fs::fchown(fd, uid, gid),
+            Target::Pinned(fd) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+            Target::Name(dir, name) => rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+
+    fn xattrs(&mut self, known: &Known, wanted: &Xattrs, keep: &Keep) {
+        if known.clean && wanted.is_empty() {
+            return;
+        }
+        let now = if known.clean { Ok(Xattrs::new()) } else { self.target.read(keep) };
+        let now = match now {
+            Ok(now) => now,
+            Err(errno) => return drop(self.note("read extended attributes of", Err::<(), _>(errno))),
+        };
+        for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
+            let done = self.target.unset(&c_name(name));
+            self.xattr_done(name, done);
+        }
+        for (name, value) in wanted.iter().filter(|pair| !now.contains(pair)) {
+            let done = self.target.set(&c_name(name), value);
+            self.xattr_done(name, done);
+        }
+    }
+
+    fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) {
+        self.mode_touched |= name == ACL_ACCESS;
+        self.acl_failed |= name == ACL_ACCESS && done.is_err();
+        let act = if name.starts_with(b"system.posix_acl") { "set ACL of" } else { "set extended attribute of" };
+        self.note(act, done);
+    }
+
+    /// Never wider than the source: without its owner no setuid or setgid, without its ACL no rights for the group (they are the ACL's mask).
+    fn mode(&mut self, known: &Known, wanted: u32) {
+        let mut mode = wanted;
+        if self.owner_failed {
+            mode &= !SETID_BITS;
+        }
+        if self.acl_failed {
+            mode &= !GROUP_BITS;
+        }
+        if known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode)) {
+            return;
+        }
+        let raw = Mode::from_raw_mode(mode);
+        let done = match self.target {
+            Target::Open(fd) => rustix::fs::fchmod(fd, raw),
+            Target::Pinned(fd) => rustix::fs::chmod(proc_path(fd, None), raw),
+            Target::Name(dir, name) => rustix::fs::chmodat(dir, name, raw, AtFlags::empty()),
+        };
+        self.note("set mode of", done);
+    }
+
+    /// A change of owner drops the set-id bits; an ACL that was set or removed changes the group bits.
+    fn needs_mode_again(&self, mode: u32) -> bool {
+        mode & SETID_BITS != 0 || !self.owner_failed && mode & GROUP_BITS != 0 || self.acl_failed
+    }
+
+    fn times(&mut self, wanted: &Attributes) {
+        let times = Timestamps { last_access: spec(wanted.atime), last_modification: spec(wanted.mtime) };
+        let done = match self.target {
+            Target::Open(fd) => rustix::fs::futimens(fd, &times),
+            Target::Pinned(fd) => rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH),
+            Target::Name(dir, name) => rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW),
+        };
+        self.note("set times of", done);
+    }
+}
+
+fn spec(stamp: Option<Stamp>) -> Timespec {
+    match stamp {
+        Some(stamp) => Timespec { tv_sec: stamp.sec, tv_nsec: stamp.nsec.into() },
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+    }
+}
+
+fn c_name(name: &[u8]) -> CString {
+    CString::new(name).expect("names of attributes come from NUL-terminated lists")
+}

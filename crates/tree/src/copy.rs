@@ -1,0 +1,276 @@
+//! The copy ladder: reflink, server-side copy, read and write; hole by hole, with the page cache kept, dropped or passed by.
+//!
+//! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is learned by trying once
+//! and shared by all threads ([`Ladder`]).
+
+use crate::local::fault;
+use crate::xattr::proc_path;
+use crate::{Done, LocalFile, ReadFile, WriteFile};
+use driftless_model::Side;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, Advice, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{IoSlice, IoSliceMut};
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Bytes a read or write; larger ones leave the processor's cache.
+const BLOCK_BYTES: usize = 256 * 1024;
+/// Bytes a read or write past the page cache, where each is a request to the device.
+const DIRECT_BYTES: usize = 1024 * 1024;
+/// Alignment of addresses, offsets and lengths of direct I/O: a page, which is enough for every device in use.
+const ALIGN: usize = 4096;
+/// `RWF_DONTCACHE` of linux/fs.h (Linux 6.14): pages that this call brings in leave the cache when it is done.
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// What becomes of the page cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cache {
+    /// Copied data stays cached.
+    #[default]
+    Keep,
+    /// Copied data is written out and leaves the cache; what was cached before stays.
+    Drop,
+    /// Large files pass the cache by (O_DIRECT); the rest is dropped.
+    Direct,
+}
+
+/// What was learned about a pair of file systems; shared by all copiers of a run.
+#[derive(Debug, Default)]
+pub struct Ladder {
+    /// Hash of the last pair of devices that refused to share extents.
+    no_clone: AtomicU64,
+    no_offload: AtomicBool,
+    no_dontcache: AtomicBool,
+    no_direct: AtomicBool,
+}
+
+/// Copies and compares content.
+#[derive(Debug)]
+pub struct Copier {
+    buffer: Vec<u8>,
+    cache: Cache,
+    ladder: Arc<Ladder>,
+}
+
+fn pair_hash(devices: (u64, u64)) -> u64 {
+    devices.0.rotate_left(32) ^ devices.1 ^ 0x9e37_79b9_7f4a_7c15
+}
+
+fn step_down<T>(flag: &AtomicBool, done: &Result<T, Errno>) -> bool {
+    let refused = matches!(done, Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::XDEV));
+    if refused {
+        flag.store(true, Relaxed);
+    }
+    refused
+}
+
+impl Copier {
+    /// A copier with a buffer of its own; memory is taken as it is used.
+    pub fn new(cache: Cache, ladder: Arc<Ladder>) -> Self {
+        let size = if cache == Cache::Direct { DIRECT_BYTES } else { BLOCK_BYTES };
+        Copier { buffer: vec![0; size + ALIGN], cache, ladder }
+    }
+
+    /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does. `devices` are those of the two files.
+    pub fn clone_whole(&self, from: &dyn ReadFile, to: &dyn WriteFile, devices: (u64, u64)) -> bool {
+        let (Some(from), Some(to)) = (from.as_local(), to.as_local()) else { return false };
+        if self.ladder.no_clone.load(Relaxed) == pair_hash(devices) {
+            return false;
+        }
+        let done = fs::ioctl_ficlone(&to.fd, &from.fd);
+        if matches!(done, Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::INVAL | Errno::NOSYS)) {
+            self.ladder.no_clone.store(pair_hash(devices), Relaxed);
+        }
+        done.is_ok()
+    }
+
+    /// Copies a range, only its data if `sparse`; returns the bytes copied. `pace` is told the bytes before each block.
+    /// Stops early where the source has become shorter; whoever looks again at the source will see that.
+    pub fn copy(
+        &mut self,
+        (from, to): (&dyn ReadFile, &dyn WriteFile),
+        range: Range<u64>,
+        sparse: bool,
+        pace: &mut dyn FnMut(u64),
+    ) -> Done<u64> {
+        let mut copied = 0;
+        let mut at = range.start;
+        while at < range.end {
+            let extent = if sparse { from.next_data(at..range.end)? } else { Some(at..range.end) };
+            let Some(extent) = extent else { break };
+            let done = self.copy_extent(from, to, extent.clone(), pace)?;
+            copied += done;
+            if done < extent.end - extent.start {
+                break;
+            }
+            at = extent.end;
+        }
+        Ok(copied)
+    }
+
+    fn copy_extent(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, extent: Range<u64>, pace: &mut dyn FnMut(u64)) -> Done<u64> {
+        let mut at = extent.start;
+        while at < extent.end {
+            let len = self.block_len(at, extent.end);
+            pace(len as u64);
+            let done = match (from.as_local(), to.as_local()) {
+                (Some(from), Some(to)) => self.move_local(from, to, at, len)?,
+                _ => self.move_any(from, to, at, len)?,
+            };
+            at += done as u64;
+            if done < len {
+                break;
+            }
+        }
+        Ok(at - extent.start)
+    }
+
+    /// Blocks end at multiples of the block size, so that direct I/O stays aligned after an odd start.
+    fn block_len(&self, at: u64, end: u64) -> usize {
+        let block = (self.buffer.len() - ALIGN) as u64;
+        let stop = (at / block + 1) * block;
+        (stop.min(end) - at) as usize
+    }
+
+    fn block(&mut self, len: usize) -> &mut [u8] {
+        let skip = self.buffer.as_ptr().align_offset(ALIGN);
+        &mut self.buffer[skip..skip + len]
+    }
+
+    fn move_any(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, at: u64, len: usize) -> Done<usize> {
+        let block = self.block(len);
+        let got = from.read_at(block, at)?;
+        to.write_at(&block[..got], at)?;
+        Ok(got)
+    }
+
+    fn move_local(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
+        if let Some(done) = self.offload(from, to, at, len) {
+            return Ok(done);
+        }
+        match self.cache {
+            Cache::Keep => self.move_any(from, to, at, len),
+            Cache::Direct if at % ALIGN as u64 == 0 && len >= ALIGN => self.move_direct(from, to, at, len / ALIGN * ALIGN, len),
+            Cache::Drop | Cache::Direct => self.move_dropping(from, to, at, len),
+        }
+    }
+
+    /// Lets the server copy (copy_file_range(2)) where both files are on a network file system that can.
+    fn offload(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Option<usize> {
+        if self.ladder.no_offload.load(Relaxed) {
+            return None;
+        }
+        if !on_server(&from.fd) || !on_server(&to.fd) {
+            self.ladder.no_offload.store(true, Relaxed);
+            return None;
+        }
+        let (mut offset_in, mut offset_out) = (at, at);
+        let done = fs::copy_file_range(&from.fd, Some(&mut offset_in), &to.fd, Some(&mut offset_out), len);
+        step_down(&self.ladder.no_offload, &done);
+        done.ok().filter(|n| *n > 0)
+    }
+
+    fn move_dropping(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
+        let plain = self.ladder.no_dontcache.load(Relaxed);
+        let flags = if plain { ReadWriteFlags::empty() } else { DONTCACHE };
+        let moved = move_with(&from.fd, &to.fd, self.block(len), at, flags);
+        if !plain && matches!(moved, Err((_, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS))) {
+            self.ladder.no_dontcache.store(true, Relaxed);
+            return self.move_dropping(from, to, at, len);
+        }
+        let moved = moved.map_err(|(side, errno)| io_fault(side, errno))?;
+        if plain {
+            self.forget(from, to, at, len)?;
+        }
+        Ok(moved)
+    }
+
+    /// The older way: write out, then advise the kernel to let go (posix_fadvise(2)).
+    fn forget(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done {
+        fs::fdatasync(&to.fd).map_err(|e| fault(Side::Replica, "make durable", e))?;
+        for file in [from, to] {
+            let _only_advice = fs::fadvise(&file.fd, at, NonZeroU64::new(len as u64), Advice::DontNeed);
+        }
+        Ok(())
+    }
+
+    fn move_direct(&mut self, from: &LocalFile, to: &LocalFile, at: u64, aligned: usize, len: usize) -> Done<usize> {
+        let handles = if self.ladder.no_direct.load(Relaxed) { None } else { from.direct().zip(to.direct()) };
+        let Some((source, replica)) = handles else { return self.move_dropping(from, to, at, len) };
+        let moved = move_with(source, replica, self.block(aligned), at, ReadWriteFlags::empty());
+        match moved {
+            Ok(n) if n == aligned && aligned < len => {
+                let tail = self.move_dropping(from, to, at + n as u64, len - aligned)?;
+                Ok(n + tail)
+            }
+            Ok(n) => Ok(n),
+            // The device wants something else (EINVAL), or the file ended within a block.
+            Err(_) => {
+                self.ladder.no_direct.store(true, Relaxed);
+                self.move_dropping(from, to, at, len)
+            }
+        }
+    }
+
+    /// Whether a range of two files holds the same bytes. A file that ends early differs.
+    pub fn same(&mut self, a: &dyn ReadFile, b: &dyn ReadFile, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Done<bool> {
+        let half = (self.buffer.len() - ALIGN) / 2;
+        let mut at = range.start;
+        while at < range.end {
+            let len = half.min((range.end - at) as usize);
+            pace(len as u64);
+            let (left, right) = self.buffer.split_at_mut(half);
+            let got = (a.read_at(&mut left[..len], at)?, b.read_at(&mut right[..len], at)?);
+            if got != (len, len) || left[..len] != right[..len] {
+                return Ok(false);
+            }
+            at += len as u64;
+        }
+        Ok(true)
+    }
+}
+
+fn io_fault(side: Side, errno: Errno) -> driftless_model::Fault {
+    fault(side, if side == Side::Source { "read" } else { "write" }, errno)
+}
+
+/// Moves one block between descriptors; a write that ends short is continued.
+fn move_with(from: &OwnedFd, to: &OwnedFd, block: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, (Side, Errno)> {
+    let mut got = 0;
+    while got < block.len() {
+        match rustix::io::preadv2(from, &mut [IoSliceMut::new(&mut block[got..])], at + got as u64, flags) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err((Side::Source, e)),
+        }
+    }
+    let mut put = 0;
+    while put < got {
+        match rustix::io::pwritev2(to, &[IoSlice::new(&block[put..got])], at + put as u64, flags) {
+            Ok(0) => return Err((Side::Replica, Errno::IO)),
+            Ok(n) => put += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err((Side::Replica, e)),
+        }
+    }
+    Ok(got)
+}
+
+/// Whether a file lies on a network file system whose server copies by itself: NFS, SMB, Ceph (linux/magic.h).
+fn on_server(fd: &OwnedFd) -> bool {
+    const SERVERS: [u64; 4] = [0x6969, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400];
+    fs::fstatfs(fd).is_ok_and(|st| SERVERS.contains(&(st.f_type as u64)))
+}
+
+impl LocalFile {
+    /// A second descriptor of the same file that passes the page cache by, if the file system offers one.
+    fn direct(&self) -> Option<&OwnedFd> {
+        let access = if self.side == Side::Source { OFlags::RDONLY } else { OFlags::RDWR };
+        let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
+        self.direct.get_or_init(|| fs::open(proc_path(self.fd.as_fd(), None), flags, Mode::empty()).ok()).as_ref()
+    }
+}

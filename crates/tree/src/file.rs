@@ -1,0 +1,141 @@
+//! Regular files of a local tree, read and written.
+
+use crate::attributes::{Attributes, Known, Setter};
+use crate::local::{fault, meta_of};
+use crate::xattr::Target;
+use crate::{Done, ReadFile, WriteFile};
+use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Where the progress of an unfinished file is kept.
+const PROGRESS: &CStr = c"user.driftless.resume";
+/// Largest note of progress; ext4 keeps all attributes of a file in one block of 4 KiB.
+const PROGRESS_BYTES_MAX: usize = 2048;
+
+/// An open regular file.
+#[derive(Debug)]
+pub struct LocalFile {
+    pub(crate) fd: OwnedFd,
+    pub(crate) side: Side,
+    /// A second descriptor for direct I/O, opened when it is first wanted.
+    pub(crate) direct: OnceLock<Option<OwnedFd>>,
+}
+
+impl LocalFile {
+    /// A file that was just opened.
+    pub(crate) fn new(fd: OwnedFd, side: Side) -> Self {
+        LocalFile { fd, side, direct: OnceLock::new() }
+    }
+
+    fn fail<T>(&self, act: &'static str, done: Result<T, Errno>) -> Done<T> {
+        done.map_err(|errno| fault(self.side, act, errno))
+    }
+
+    fn seek(&self, from: SeekFrom) -> Result<Option<u64>, Errno> {
+        match rustix::fs::seek(&self.fd, from) {
+            Err(Errno::NXIO) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    fn data_from(&self, within: &Range<u64>) -> Result<Option<Range<u64>>, Errno> {
+        let start = match self.seek(SeekFrom::Data(within.start)) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(within.clone())),
+            other => other?,
+        };
+        let Some(start) = start.filter(|start| *start < within.end) else { return Ok(None) };
+        let end = self.seek(SeekFrom::Hole(start))?.unwrap_or(within.end);
+        Ok(Some(start..end.min(within.end)))
+    }
+}
+
+impl ReadFile for LocalFile {
+    fn meta(&self) -> Done<Meta> {
+        self.fail("look at", rustix::fs::fstat(&self.fd)).map(|st| meta_of(&st))
+    }
+
+    fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
+        self.fail("read extended attributes of", Target::Open(self.fd.as_fd()).read(keep))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match rustix::io::pread(&self.fd, &mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(Errno::INTR) => {}
+                Err(errno) => return self.fail("read", Err(errno)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
+        if within.is_empty() {
+            return Ok(None);
+        }
+        self.fail("find holes of", self.data_from(&within))
+    }
+
+    fn as_local(&self) -> Option<&LocalFile> {
+        Some(self)
+    }
+}
+
+impl WriteFile for LocalFile {
+    fn write_at(&self, data: &[u8], offset: u64) -> Done {
+        let mut written = 0;
+        while written < data.len() {
+            match rustix::io::pwrite(&self.fd, &data[written..], offset + written as u64) {
+                Ok(0) => return self.fail("write", Err(Errno::IO)),
+                Ok(n) => written += n,
+                Err(Errno::INTR) => {}
+                Err(errno) => return self.fail("write", Err(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Done {
+        self.fail("set length of", rustix::fs::ftruncate(&self.fd, len))
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Done {
+        let flags = FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.fd, flags, range.start, range.end - range.start) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => self.fail("reserve space for", Err(errno)),
+            _ => Ok(()),
+        }
+    }
+
+    fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        Setter::apply(Target::Open(self.fd.as_fd()), self.side, known, attributes)
+    }
+
+    fn sync(&self) -> Done {
+        self.fail("make durable", rustix::fs::fsync(&self.fd))
+    }
+
+    fn progress(&self) -> Option<Vec<u8>> {
+        Target::Open(self.fd.as_fd()).read_one(PROGRESS)
+    }
+
+    fn save_progress(&self, note: Option<&[u8]>) -> Done {
+        let target = Target::Open(self.fd.as_fd());
+        let done = match note {
+            Some(note) if note.len() <= PROGRESS_BYTES_MAX => target.set(PROGRESS, note),
+            Some(_) => Ok(()),
+            None => target.unset(PROGRESS),
+        };
+        match done {
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => self.fail("keep progress of", other),
+        }
+    }
+}

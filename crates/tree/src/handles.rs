@@ -1,0 +1,196 @@
+//! Open directories under a bound on file descriptors.
+//!
+//! A [`Node`] remembers its parent, its name and which inode it is. Its descriptor may be taken away when too many are
+//! open; then it is opened again from the nearest open ancestor, one name at a time, and must be the same inode. So trees
+//! may be deeper than the limit on open files, and paths longer than the kernel takes in one call.
+
+use crate::local::fault;
+use driftless_model::{Fault, Side};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Bounds how many directory descriptors are open at once.
+#[derive(Debug)]
+pub struct HandlePool {
+    open_max: usize,
+    open: AtomicUsize,
+    order: Mutex<VecDeque<Weak<Node>>>,
+}
+
+impl HandlePool {
+    /// A pool for at most about `open_max` descriptors (the roots and those in use at the moment come on top).
+    pub fn new(open_max: usize) -> Arc<Self> {
+        Arc::new(HandlePool { open_max: open_max.max(4), open: AtomicUsize::new(0), order: Mutex::default() })
+    }
+
+    fn opened(&self, node: &Arc<Node>) {
+        self.open.fetch_add(1, Relaxed);
+        let mut order = lock(&self.order);
+        order.push_back(Arc::downgrade(node));
+        if order.len() > self.open_max * 2 {
+            order.retain(|node| node.strong_count() > 0);
+        }
+        let mut tries = order.len().min(16);
+        while self.open.load(Relaxed) > self.open_max && tries > 0 {
+            tries -= 1;
+            let Some(oldest) = order.pop_front() else { break };
+            self.take_back(oldest, &mut order);
+        }
+    }
+
+    fn take_back(&self, oldest: Weak<Node>, order: &mut VecDeque<Weak<Node>>) {
+        let Some(node) = oldest.upgrade() else { return };
+        if node.give_back() {
+            self.open.fetch_sub(1, Relaxed);
+        } else {
+            order.push_back(oldest);
+        }
+        // Dropping the last reference to a node under this lock would be its own Drop's business only: it takes no lock here.
+    }
+}
+
+/// A directory that was opened once and can be opened again.
+#[derive(Debug)]
+pub struct Node {
+    pool: Arc<HandlePool>,
+    side: Side,
+    parent: Option<Arc<Node>>,
+    name: CString,
+    id: (u64, u64),
+    fd: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Opens a directory below an open one without following a symlink, and without touching its access time where that is allowed.
+pub fn open_dir(at: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(at, name, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => openat(at, name, flags, Mode::empty()),
+        other => other,
+    }
+}
+
+fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    rustix::fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
+}
+
+impl Node {
+    /// The root of a tree; its descriptor is never taken away.
+    pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
+        let fd = Mutex::new(Some(Arc::new(fd)));
+        Arc::new(Node { pool: pool.clone(), side, parent: None, name: c".".into(), id, fd })
+    }
+
+    /// A directory below `parent` that was just opened.
+    pub fn child(parent: &Arc<Node>, name: &CStr, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
+        let (pool, side) = (parent.pool.clone(), parent.side);
+        let fd = Mutex::new(Some(Arc::new(fd)));
+        let node = Arc::new(Node { pool, side, parent: Some(parent.clone()), name: name.into(), id, fd });
+        node.pool.opened(&node);
+        node
+    }
+
+    /// Which tree this belongs to.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The open descriptor; opens it again if it was taken away.
+    pub fn fd(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Fault> {
+        if let Some(fd) = &*lock(&self.fd) {
+            return Ok(fd.clone());
+        }
+        let fd = self.reopen().map_err(|e| fault(self.side, "open directory again in", e))?;
+        Ok(self.keep(fd))
+    }
+
+    fn keep(self: &Arc<Self>, fd: OwnedFd) -> Arc<OwnedFd> {
+        let mut slot = lock(&self.fd);
+        if let Some(fd) = &*slot {
+            return fd.clone();
+        }
+        let fd = Arc::new(fd);
+        *slot = Some(fd.clone());
+        drop(slot);
+        self.pool.opened(self);
+        fd
+    }
+
+    fn reopen(self: &Arc<Self>) -> Result<OwnedFd, Errno> {
+        let mut closed = vec![self.clone()];
+        let mut at = loop {
+            let parent = closed.last().and_then(|node| node.parent.clone()).ok_or(Errno::STALE)?;
+            let fd = lock(&parent.fd).clone();
+            match fd {
+                Some(fd) => break fd,
+                None => closed.push(parent),
+            }
+        };
+        while let Some(node) = closed.pop() {
+            let fd = open_dir(&at, &node.name)?;
+            node.check(&fd)?;
+            at = Arc::new(fd);
+        }
+        Arc::try_unwrap(at).map_err(|_| Errno::STALE)
+    }
+
+    fn check(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        if id_of(fd)? == self.id { Ok(()) } else { Err(Errno::STALE) }
+    }
+
+    /// Opens the parent again through `..`, if it was taken away and this one is open: one call where a deep walk is due otherwise.
+    pub fn revive_parent(&self) {
+        let Some(parent) = &self.parent else { return };
+        if lock(&parent.fd).is_some() {
+            return;
+        }
+        let Some(own) = lock(&self.fd).clone() else { return };
+        if let Ok(fd) = open_dir(&own, c"..")
+            && parent.check(&fd).is_ok()
+        {
+            parent.keep(fd);
+        }
+    }
+
+    /// Closes the descriptor unless somebody uses it or it is a root's; returns whether it did.
+    fn give_back(&self) -> bool {
+        if self.parent.is_none() {
+            return false;
+        }
+        let Ok(mut slot) = self.fd.try_lock() else { return false };
+        if slot.as_ref().is_some_and(|fd| Arc::strong_count(fd) == 1) {
+            *slot = None;
+            return true;
+        }
+        false
+    }
+}
+
+impl Drop for Node {
+    /// Lets go of a long chain of ancestors one by one: recursion would overflow the stack of a thread.
+    fn drop(&mut self) {
+        if self.parent.is_some() && lock(&self.fd).is_some() {
+            self.pool.open.fetch_sub(1, Relaxed);
+        }
+        let mut next = self.parent.take();
+        while let Some(node) = next {
+            match Arc::try_unwrap(node) {
+                Ok(mut last) => {
+                    if last.parent.is_some() && lock(&last.fd).take().is_some() {
+                        last.pool.open.fetch_sub(1, Relaxed);
+                    }
+                    next = last.parent.take();
+                }
+                Err(_) => break,
+            }
+        }
+    }
+}

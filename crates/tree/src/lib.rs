@@ -1,0 +1,126 @@
+//! The hands: the only crate that opens the files of a replicated tree.
+//!
+//! A tree is met through its directories. [`Dir`] is the interface: an open directory in which entries are listed, looked
+//! at, read, made and removed by their names. Names are single components, no symbolic link is ever followed, and every
+//! act goes through an open handle, so nobody who owns a part of a tree can lead an act out of it.
+//! [`LocalDir`] is the implementation on this machine's file systems.
+#![deny(missing_docs)]
+
+mod attributes;
+mod copy;
+mod file;
+mod handles;
+mod local;
+mod names;
+mod remove;
+mod root;
+mod sys;
+mod temp;
+mod xattr;
+
+pub use attributes::{Attributes, Known};
+pub use copy::{Cache, Copier, Ladder};
+pub use file::LocalFile;
+pub use handles::HandlePool;
+pub use local::LocalDir;
+pub use names::{Names, NameStream};
+pub use remove::Removed;
+pub use root::{Place, RootError, lineage, locate};
+pub use temp::{is_temp_name, stable_temp_name, temp_name};
+
+use driftless_model::{Fault, Keep, Kind, Meta, Xattrs};
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A shared open directory.
+pub type DirRef = Arc<dyn Dir>;
+
+/// The result of an act on a tree.
+pub type Done<T = ()> = Result<T, Fault>;
+
+/// An open directory of a tree. Cheap to share; a local one gives its file descriptor back when too many are open and
+/// opens it again, checked to be the same directory, when it is needed.
+pub trait Dir: Send + Sync {
+    /// Opens a subdirectory; a symbolic link or anything else at `name` is an error.
+    fn enter(&self, name: &CStr) -> Done<DirRef>;
+    /// Says that work below this directory is over, so that its parent is cheap to use next.
+    fn leave(&self);
+    /// Metadata of the directory itself, now.
+    fn meta(&self) -> Done<Meta>;
+    /// Extended attributes of the directory itself.
+    fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
+    /// Starts to list the names. One listing at a time.
+    fn list(&self) -> Done<Box<dyn NameStream>>;
+    /// Metadata of an entry, now.
+    fn look(&self, name: &CStr) -> Done<Meta>;
+    /// Extended attributes of an entry.
+    fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs>;
+    /// Target of a symbolic link.
+    fn read_link(&self, name: &CStr) -> Done<CString>;
+    /// Opens a regular file for reading; anything else is an error. Does not block and does not touch the access time.
+    fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>>;
+
+    /// Makes a directory with mode 0700 and opens it; it is checked to be the one made.
+    fn make_dir(&self, name: &CStr) -> Done<DirRef>;
+    /// Makes a regular file that must not exist; `mode` is taken as it is (the process's umask is 0).
+    fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>>;
+    /// Opens an unfinished file of an earlier run for writing; it must be a regular file with one link that is owned by this user.
+    fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>>;
+    /// Makes a symbolic link.
+    fn make_symlink(&self, name: &CStr, target: &CStr) -> Done;
+    /// Makes a fifo, socket or device node with mode 0600.
+    fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done;
+    /// Makes `name` here a hard link to `from_name` in `from`, a directory of the same tree.
+    fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done;
+    /// Sets attributes of the entry `name`, provided that it is still the inode `expected`. Returns what could not be set.
+    fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>>;
+    /// Sets attributes of the directory itself. Returns what could not be set.
+    fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault>;
+    /// Renames within this directory, replacing what is not a directory.
+    fn rename(&self, from: &CStr, to: &CStr) -> Done;
+    /// Removes an entry that is not a directory.
+    fn remove(&self, name: &CStr) -> Done;
+    /// Removes an entry and all below it.
+    fn remove_tree(&self, name: &CStr) -> Removed;
+    /// Counts an entry and all below it, up to `max`.
+    fn count_tree(&self, name: &CStr, max: u64) -> u64;
+    /// Makes what was renamed or created in this directory durable (fsync).
+    fn sync(&self) -> Done;
+    /// Makes the whole file system durable (syncfs).
+    fn sync_all(&self) -> Done;
+    /// This directory as a local one.
+    fn as_local(&self) -> Option<&LocalDir>;
+}
+
+/// A regular file that is read.
+pub trait ReadFile: Send + Sync {
+    /// Metadata, now.
+    fn meta(&self) -> Done<Meta>;
+    /// Extended attributes.
+    fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize>;
+    /// The first range of data, as opposed to a hole, in `within`.
+    fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>>;
+    /// This file as a local one.
+    fn as_local(&self) -> Option<&LocalFile>;
+}
+
+/// A regular file that is being made. It stays unfinished until it is published by a rename or by its directory.
+pub trait WriteFile: ReadFile {
+    /// Writes all of `data` at `offset`.
+    fn write_at(&self, data: &[u8], offset: u64) -> Done;
+    /// Sets the length; what lies beyond the old one is a hole.
+    fn set_len(&self, len: u64) -> Done;
+    /// Reserves space for a range, where the file system can; running out of space is the only error.
+    fn allocate(&self, range: Range<u64>) -> Done;
+    /// Sets attributes. Returns what could not be set.
+    fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault>;
+    /// Makes data and metadata durable.
+    fn sync(&self) -> Done;
+    /// Reads what [`save_progress`](WriteFile::save_progress) kept.
+    fn progress(&self) -> Option<Vec<u8>>;
+    /// Keeps a note of at most 2 KiB about the progress of this unfinished file with it; `None` removes it.
+    fn save_progress(&self, note: Option<&[u8]>) -> Done;
+}

@@ -1,0 +1,290 @@
+//! Directories of this machine's file systems.
+
+use crate::attributes::{Attributes, Known, Setter};
+use crate::file::LocalFile;
+use crate::handles::{HandlePool, Node, open_dir};
+use crate::remove::{Removed, count_tree, remove_tree};
+use crate::xattr::{Target, open_again};
+use crate::{Dir, DirRef, Done, NameStream, Names, ReadFile, WriteFile};
+use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// A fault from an error number.
+pub fn fault(side: Side, act: &'static str, errno: Errno) -> Fault {
+    Fault { side, act, errno: errno.raw_os_error() }
+}
+
+/// Metadata from stat(2).
+pub fn meta_of(st: &Stat) -> Meta {
+    Meta {
+        kind: kind_of(FileType::from_raw_mode(st.st_mode)).expect("the kernel knows no other kinds"),
+        mode: st.st_mode & 0o7777,
+        uid: st.st_uid,
+        gid: st.st_gid,
+        size: st.st_size.cast_unsigned(),
+        blocks: st.st_blocks.cast_unsigned(),
+        mtime: Stamp { sec: st.st_mtime, nsec: st.st_mtime_nsec as u32 },
+        atime: Stamp { sec: st.st_atime, nsec: st.st_atime_nsec as u32 },
+        ctime: Stamp { sec: st.st_ctime, nsec: st.st_ctime_nsec as u32 },
+        nlink: st.st_nlink,
+        dev: st.st_dev,
+        ino: st.st_ino,
+        rdev: st.st_rdev,
+    }
+}
+
+fn kind_of(file_type: FileType) -> Option<Kind> {
+    match file_type {
+        FileType::RegularFile => Some(Kind::File),
+        FileType::Directory => Some(Kind::Dir),
+        FileType::Symlink => Some(Kind::Symlink),
+        FileType::Fifo => Some(Kind::Fifo),
+        FileType::Socket => Some(Kind::Socket),
+        FileType::CharacterDevice => Some(Kind::Char),
+        FileType::BlockDevice => Some(Kind::Block),
+        _ => None,
+    }
+}
+
+/// An open directory of this machine.
+#[derive(Debug, Clone)]
+pub struct LocalDir {
+    node: Arc<Node>,
+}
+
+impl LocalDir {
+    /// The root of a tree.
+    pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd) -> Done<Self> {
+        let st = fs::fstat(&fd).map_err(|e| fault(side, "look at", e))?;
+        Ok(LocalDir { node: Node::root(pool, side, fd, (st.st_dev, st.st_ino)) })
+    }
+
+    /// The open descriptor.
+    pub fn fd(&self) -> Done<Arc<OwnedFd>> {
+        self.node.fd()
+    }
+
+    /// Which tree this belongs to.
+    pub fn side(&self) -> Side {
+        self.node.side()
+    }
+
+    fn fail<T>(&self, act: &'static str, done: Result<T, Errno>) -> Done<T> {
+        done.map_err(|errno| fault(self.side(), act, errno))
+    }
+
+    /// Opens a subdirectory.
+    pub fn enter_local(&self, name: &CStr) -> Done<LocalDir> {
+        let fd = self.fail("open directory in", open_dir(&*self.fd()?, name))?;
+        let st = self.fail("look at", fs::fstat(&fd))?;
+        Ok(LocalDir { node: Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)) })
+    }
+
+    /// Gives an ordinary user back the right to change a directory of his own, as far as he may.
+    pub fn make_writable(&self) {
+        let Ok(fd) = self.fd() else { return };
+        let Ok(st) = fs::fstat(&*fd) else { return };
+        if st.st_mode & 0o700 != 0o700 {
+            let _may_fail_for_others = fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
+        }
+    }
+
+    /// Pins the inode at `name` and checks that it is the expected one.
+    fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = self.fail("open", fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
+        let st = self.fail("look at", fs::fstat(&fd))?;
+        let same = expected.id.is_none_or(|id| id == (st.st_dev, st.st_ino));
+        if same { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
+    }
+
+    fn open_regular(&self, name: &CStr, flags: OFlags) -> Done<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let dir = self.fd()?;
+        let opened = match fs::openat(&*dir, name, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => fs::openat(&*dir, name, flags, Mode::empty()),
+            other => other,
+        };
+        self.fail("open", opened)
+    }
+
+    /// A lock that keeps a second run out of this directory (flock(2)); `None` when another holds it. Held until dropped.
+    pub fn lock(&self) -> Done<Option<OwnedFd>> {
+        let fd = self.fail("open", open_again(&*self.fd()?))?;
+        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(fd)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => self.fail("lock", Err(e)),
+        }
+    }
+}
+
+thread_local! {
+    /// One buffer a thread for getdents64(2).
+    static DIRENTS: RefCell<Vec<MaybeUninit<u8>>> = RefCell::new(vec![MaybeUninit::uninit(); 32 * 1024]);
+}
+
+struct LocalNames {
+    fd: Arc<OwnedFd>,
+    side: Side,
+}
+
+impl NameStream for LocalNames {
+    fn fill(&mut self, names: &mut Names, max: usize) -> Done<bool> {
+        DIRENTS.with_borrow_mut(|buffer| {
+            let mut entries = fs::RawDir::new(&*self.fd, buffer);
+            while names.len() < max || !entries.is_buffer_empty() {
+                match entries.next() {
+                    None => return Ok(false),
+                    Some(Err(Errno::INTR)) => {}
+                    Some(Err(e)) => return Err(fault(self.side, "list", e)),
+                    Some(Ok(entry)) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                    Some(Ok(entry)) => names.push(entry.file_name(), kind_of(entry.file_type())),
+                }
+            }
+            Ok(true)
+        })
+    }
+}
+
+impl Dir for LocalDir {
+    fn enter(&self, name: &CStr) -> Done<DirRef> {
+        Ok(Arc::new(self.enter_local(name)?))
+    }
+
+    fn leave(&self) {
+        self.node.revive_parent();
+    }
+
+    fn meta(&self) -> Done<Meta> {
+        self.fail("look at", fs::fstat(&*self.fd()?)).map(|st| meta_of(&st))
+    }
+
+    fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
+        self.fail("read extended attributes of", Target::Open(self.fd()?.as_fd()).read(keep))
+    }
+
+    fn list(&self) -> Done<Box<dyn NameStream>> {
+        let fd = self.fd()?;
+        self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
+        Ok(Box::new(LocalNames { fd, side: self.side() }))
+    }
+
+    fn look(&self, name: &CStr) -> Done<Meta> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        self.fail("look at", fs::statat(&*self.fd()?, name, flags)).map(|st| meta_of(&st))
+    }
+
+    fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
+        self.fail("read extended attributes of", Target::Name(self.fd()?.as_fd(), name).read(keep))
+    }
+
+    fn read_link(&self, name: &CStr) -> Done<CString> {
+        self.fail("read link of", fs::readlinkat(&*self.fd()?, name, Vec::with_capacity(256)))
+    }
+
+    fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>> {
+        let fd = self.open_regular(name, OFlags::RDONLY)?;
+        Ok(Box::new(LocalFile::new(fd, self.side())))
+    }
+
+    fn make_dir(&self, name: &CStr) -> Done<DirRef> {
+        self.fail("make directory in", fs::mkdirat(&*self.fd()?, name, Mode::RWXU))?;
+        let dir = self.enter_local(name)?;
+        let st = self.fail("look at", fs::fstat(&*dir.fd()?))?;
+        let ours = st.st_uid == rustix::process::geteuid().as_raw() && st.st_mode & 0o777 == 0o700;
+        if !ours {
+            return self.fail("keep hold of new directory in", Err(Errno::STALE));
+        }
+        if st.st_mode & 0o7777 != 0o700 {
+            self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
+        }
+        Ok(Arc::new(dir))
+    }
+
+    fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = fs::openat(&*self.fd()?, name, flags, Mode::from_raw_mode(mode));
+        let fd = self.fail("create", opened)?;
+        Ok(Box::new(LocalFile::new(fd, self.side())))
+    }
+
+    fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
+        let fd = self.open_regular(name, OFlags::RDWR)?;
+        let st = self.fail("look at", fs::fstat(&fd))?;
+        let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile
+            && st.st_nlink == 1
+            && st.st_uid == rustix::process::geteuid().as_raw();
+        if !ours {
+            return self.fail("open", Err(Errno::STALE));
+        }
+        Ok(Box::new(LocalFile::new(fd, self.side())))
+    }
+
+    fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
+        self.fail("make symlink", fs::symlinkat(target, &*self.fd()?, name))
+    }
+
+    fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
+        let file_type = match kind {
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Socket,
+            Kind::Char => FileType::CharacterDevice,
+            _ => FileType::BlockDevice,
+        };
+        let mode = Mode::RUSR | Mode::WUSR;
+        self.fail("make node", fs::mknodat(&*self.fd()?, name, file_type, mode, rdev))
+    }
+
+    fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done {
+        let Some(from) = from.as_local() else { return self.fail("link across trees in", Err(Errno::XDEV)) };
+        self.fail("link", fs::linkat(&*from.fd()?, from_name, &*self.fd()?, name, AtFlags::empty()))
+    }
+
+    fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
+        let pinned = self.pin(name, expected)?;
+        Ok(Setter::apply(Target::Pinned(pinned.as_fd()), self.side(), expected, attributes))
+    }
+
+    fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        match self.fd() {
+            Ok(fd) => Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes),
+            Err(e) => vec![e],
+        }
+    }
+
+    fn rename(&self, from: &CStr, to: &CStr) -> Done {
+        let fd = self.fd()?;
+        self.fail("rename to its name", fs::renameat(&*fd, from, &*fd, to))
+    }
+
+    fn remove(&self, name: &CStr) -> Done {
+        self.fail("remove", fs::unlinkat(&*self.fd()?, name, AtFlags::empty()))
+    }
+
+    fn remove_tree(&self, name: &CStr) -> Removed {
+        remove_tree(self, name)
+    }
+
+    fn count_tree(&self, name: &CStr, max: u64) -> u64 {
+        count_tree(self, name, max)
+    }
+
+    fn sync(&self) -> Done {
+        self.fail("make durable", fs::fsync(&*self.fd()?))
+    }
+
+    fn sync_all(&self) -> Done {
+        self.fail("make durable", fs::syncfs(&*self.fd()?))
+    }
+
+    fn as_local(&self) -> Option<&LocalDir> {
+        Some(self)
+    }
+}

@@ -1,0 +1,75 @@
+//! The names of a directory, in one piece of memory.
+
+use driftless_model::Kind;
+use std::ffi::CStr;
+
+/// Names read from a directory, each with the kind that the listing gave, if it gave one.
+///
+/// All names stand in one buffer, NUL-terminated, so that a million of them cost their bytes and eight more each.
+#[derive(Debug, Default)]
+pub struct Names {
+    bytes: Vec<u8>,
+    items: Vec<(u32, Option<Kind>)>,
+}
+
+impl Names {
+    /// Adds a name.
+    pub fn push(&mut self, name: &CStr, kind: Option<Kind>) {
+        let at = u32::try_from(self.bytes.len()).expect("windows of names are far below 4 GiB");
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        self.items.push((at, kind));
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The name at `index` and its kind, if known.
+    pub fn get(&self, index: usize) -> (&CStr, Option<Kind>) {
+        let (at, kind) = self.items[index];
+        let name = CStr::from_bytes_until_nul(&self.bytes[at as usize..]).expect("names end with NUL");
+        (name, kind)
+    }
+
+    /// Sorts by bytes, so that [`contains`](Names::contains) can search.
+    pub fn sort(&mut self) {
+        let mut items = std::mem::take(&mut self.items);
+        items.sort_unstable_by(|a, b| self.at(a.0).cmp(self.at(b.0)));
+        self.items = items;
+    }
+
+    /// Whether a sorted list has `name`.
+    pub fn contains(&self, name: &CStr) -> bool {
+        self.items.binary_search_by(|item| self.at(item.0).cmp(name)).is_ok()
+    }
+
+    fn at(&self, at: u32) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes[at as usize..]).expect("names end with NUL")
+    }
+}
+
+/// A listing in progress.
+pub trait NameStream: Send {
+    /// Adds names to `names` until it holds about `max` of them; returns whether there may be more. `.` and `..` are left out.
+    fn fill(&mut self, names: &mut Names, max: usize) -> crate::Done<bool>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_names_are_found() {
+        let mut names = Names::default();
+        [c"b", c"a\n", c"\xff", c"a"].iter().for_each(|name| names.push(name, None));
+        names.sort();
+        assert_eq!(names.get(0).0, c"a");
+        assert!(names.contains(c"\xff") && names.contains(c"a\n") && !names.contains(c"c"));
+    }
+}

@@ -1,0 +1,129 @@
+//! Finding the roots that a user names, before anything is touched.
+//!
+//! These are the only paths that are taken from the user as they are: symbolic links in them are followed, since he
+//! chose them. What is found is held by handle from then on.
+
+use crate::handles::HandlePool;
+use crate::local::{LocalDir, meta_of};
+use driftless_model::{Meta, Side, escape};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{CString, OsStr};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A root that cannot be used: the path, what was tried, and why it failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootError {
+    path: PathBuf,
+    act: &'static str,
+    cause: String,
+}
+
+impl RootError {
+    fn new(path: &Path, act: &'static str, errno: Errno) -> Self {
+        let cause = driftless_model::Fault { side: Side::Source, act, errno: errno.raw_os_error() }.cause();
+        RootError { path: path.to_owned(), act, cause }
+    }
+}
+
+impl fmt::Display for RootError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{}\": cannot {}: {}", escape(self.path.as_os_str().as_bytes()), self.act, self.cause)
+    }
+}
+
+impl std::error::Error for RootError {}
+
+/// What stands at a path that the user named.
+#[derive(Debug)]
+pub enum Place {
+    /// A directory.
+    Dir(LocalDir),
+    /// Something else: the directory that holds it, its name and its metadata.
+    Entry {
+        /// The directory that holds it.
+        parent: LocalDir,
+        /// Its name there.
+        name: CString,
+        /// Its metadata.
+        meta: Meta,
+    },
+    /// Nothing: the directory that would hold it and its name there.
+    Missing {
+        /// The directory that would hold it.
+        parent: LocalDir,
+        /// Its name there.
+        name: CString,
+    },
+}
+
+/// Looks at what stands at `path`. Symbolic links in the path and at its end are followed.
+pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, RootError> {
+    let fail = |act, errno| RootError::new(path, act, errno);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => LocalDir::root(pool, side, fd).map(Place::Dir).map_err(|e| fail("open", Errno::from_raw_os_error(e.errno))),
+        Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
+        Err(errno) => Err(fail("open", errno)),
+    }
+}
+
+fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, RootError> {
+    let path = &followed(path);
+    let name = path.file_name().ok_or_else(|| RootError::new(path, "use", Errno::NOENT))?;
+    let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, "open", e))?;
+    let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
+    let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, "use", Errno::INVAL))?;
+    let fd = parent.fd().map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
+    match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(st) => Ok(Place::Entry { parent, name, meta: meta_of(&st) }),
+        Err(Errno::NOENT) => Ok(Place::Missing { parent, name }),
+        Err(errno) => Err(RootError::new(path, "look at", errno)),
+    }
+}
+
+/// Where a chain of symbolic links at the end of a path leads; the path itself when it is none or leads to nothing.
+fn followed(path: &Path) -> PathBuf {
+    let trimmed = trim_slashes(path);
+    match fs::readlink(trimmed, Vec::new()) {
+        Ok(_) => resolve(trimmed).unwrap_or_else(|| trimmed.to_owned()),
+        Err(_) => trimmed.to_owned(),
+    }
+}
+
+fn resolve(path: &Path) -> Option<PathBuf> {
+    let fd = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let real = fs::readlink(crate::xattr::proc_path(rustix::fd::AsFd::as_fd(&fd), None), Vec::new()).ok()?;
+    Some(PathBuf::from(OsStr::from_bytes(real.as_bytes())))
+}
+
+fn trim_slashes(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|b| *b != b'/').map_or(1.min(bytes.len()), |last| last + 1);
+    Path::new(OsStr::from_bytes(&bytes[..end]))
+}
+
+/// Device and inode of a directory and of all above it, up to the root of the name space.
+pub fn lineage(dir: &LocalDir) -> Result<Vec<(u64, u64)>, Errno> {
+    let errno = |e: driftless_model::Fault| Errno::from_raw_os_error(e.errno);
+    let mut fd = fs::openat(&*dir.fd().map_err(errno)?, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut ids = vec![id(&fd)?];
+    loop {
+        fd = fs::openat(&fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let above = id(&fd)?;
+        if ids.last() == Some(&above) {
+            return Ok(ids);
+        }
+        ids.push(above);
+    }
+}
+
+fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
+}

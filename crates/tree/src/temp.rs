@@ -1,0 +1,45 @@
+//! Names of unfinished entries on the replica.
+//!
+//! `.driftless-tmp-` and 32 hexadecimal digits. The form is fixed, so that the next run knows what an interrupted one left.
+
+use std::ffi::{CStr, CString};
+
+const PREFIX: &[u8] = b".driftless-tmp-";
+const DIGITS: usize = 32;
+
+/// A new random name.
+pub fn temp_name() -> CString {
+    from_number(fastrand::u128(..))
+}
+
+/// The name under which the unfinished copy of `name` is found again by the next run: the FNV-1a hash of its bytes
+/// (128 bits; draft-eastlake-fnv, offset basis and prime from section 5).
+pub fn stable_temp_name(name: &CStr) -> CString {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    from_number(name.to_bytes().iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME)))
+}
+
+fn from_number(number: u128) -> CString {
+    let text = format!("{}{number:032x}", String::from_utf8_lossy(PREFIX));
+    CString::new(text).expect("hexadecimal digits hold no NUL")
+}
+
+/// Whether `name` has the form of an unfinished entry.
+pub fn is_temp_name(name: &CStr) -> bool {
+    let digits = name.to_bytes().strip_prefix(PREFIX);
+    digits.is_some_and(|d| d.len() == DIGITS && d.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temp_names_are_told_from_others() {
+        assert!(is_temp_name(&temp_name()) && is_temp_name(&stable_temp_name(c"a")));
+        assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
+        assert_ne!(temp_name(), temp_name());
+        assert!(!is_temp_name(c".driftless-tmp-") && !is_temp_name(c".driftless-tmp-0123456789abcdef0123456789abcdeg"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Extended attributes and POSIX ACLs, whichever way an entry is held.
+
+use crate::handles::open_dir;
+use crate::sys;
+use driftless_model::{Keep, Xattrs};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::{self, XattrFlags};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+
+/// Largest list of names and largest value that Linux allows (XATTR_LIST_MAX, XATTR_SIZE_MAX of linux/limits.h).
+const XATTR_BYTES_MAX: usize = 65536;
+
+/// How an entry is held.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// A handle that was opened with O_PATH.
+    Pinned(BorrowedFd<'a>),
+    /// A name in an open directory that nobody else can write to, or that is only read.
+    Name(BorrowedFd<'a>, &'a CStr),
+}
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; XATTR_BYTES_MAX]);
+}
+
+/// `/proc/self/fd/N`, or the entry `name` in it. The kernel goes from there to the very inode that is open.
+pub fn proc_path(fd: BorrowedFd<'_>, name: Option<&CStr>) -> CString {
+    let mut path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes();
+    if let Some(name) = name {
+        path.push(b'/');
+        path.extend_from_slice(name.to_bytes());
+    }
+    CString::new(path).expect("names hold no NUL")
+}
+
+impl Target<'_> {
+    fn list(self, list: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Target::Open(fd) => fs::flistxattr(fd, list),
+            Target::Pinned(fd) => fs::listxattr(proc_path(fd, None), list),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::llistxattr(proc_path(dir, Some(name)), list),
+            Target::Name(dir, name) => match sys::listxattrat(dir, name, list) {
+                Err(Errno::NOSYS) => self.list(list),
+                other => other,
+            },
+        }
+    }
+
+    fn get(self, attr: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Target::Open(fd) => fs::fgetxattr(fd, attr, value),
+            Target::Pinned(fd) => fs::getxattr(proc_path(fd, None), attr, value),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lgetxattr(proc_path(dir, Some(name)), attr, value),
+            Target::Name(dir, name) => match sys::getxattrat(dir, name, attr, value) {
+                Err(Errno::NOSYS) => self.get(attr, value),
+                other => other,
+            },
+        }
+    }
+
+    /// Sets one attribute.
+    pub fn set(self, attr: &CStr, value: &[u8]) -> Result<(), Errno> {
+        let flags = XattrFlags::empty();
+        match self {
+            Target::Open(fd) => fs::fsetxattr(fd, attr, value, flags),
+            Target::Pinned(fd) => fs::setxattr(proc_path(fd, None), attr, value, flags),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lsetxattr(proc_path(dir, Some(name)), attr, value, flags),
+            Target::Name(dir, name) => match sys::setxattrat(dir, name, attr, value) {
+                Err(Errno::NOSYS) => self.set(attr, value),
+                other => other.map(drop),
+            },
+        }
+    }
+
+    /// Removes one attribute; one that is not there is no error.
+    pub fn unset(self, attr: &CStr) -> Result<(), Errno> {
+        let done = match self {
+            Target::Open(fd) => fs::fremovexattr(fd, attr),
+            Target::Pinned(fd) => fs::removexattr(proc_path(fd, None), attr),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lremovexattr(proc_path(dir, Some(name)), attr),
+            Target::Name(dir, name) => match sys::removexattrat(dir, name, attr) {
+                Err(Errno::NOSYS) => self.unset(attr),
+                other => other.map(drop),
+            },
+        };
+        if done == Err(Errno::NODATA) { Ok(()) } else { done }
+    }
+
+    /// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
+    pub fn read(self, keep: &Keep) -> Result<Xattrs, Errno> {
+        if !keep.any_xattr() {
+            return Ok(Xattrs::new());
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            let length = match self.list(buffer) {
+                Err(Errno::OPNOTSUPP) => 0,
+                other => other?,
+            };
+            if length == 0 {
+                return Ok(Xattrs::new());
+            }
+            let list = buffer[..length].to_vec();
+            self.read_listed(&list, keep, buffer)
+        })
+    }
+
+    fn read_listed(self, list: &[u8], keep: &Keep, buffer: &mut [u8]) -> Result<Xattrs, Errno> {
+        let mut found = Xattrs::new();
+        for name in list.split_inclusive(|byte| *byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            if !keep.wants_xattr(name.to_bytes()) {
+                continue;
+            }
+            match self.get(name, buffer) {
+                Ok(size) => found.push((name.to_bytes().into(), buffer[..size].into())),
+                Err(Errno::NODATA) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Reads one attribute that is our own, if it is there.
+    pub fn read_one(self, attr: &CStr) -> Option<Vec<u8>> {
+        BUFFER.with_borrow_mut(|buffer| self.get(attr, buffer).ok().map(|size| buffer[..size].to_vec()))
+    }
+}
+
+/// Opens the directory that `fd` is, again, with an offset and lock of its own.
+pub fn open_again(fd: &rustix::fd::OwnedFd) -> Result<rustix::fd::OwnedFd, Errno> {
+    open_dir(fd, c".")
+}
