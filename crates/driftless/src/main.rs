@@ -1,1 +1,103 @@
-fn main() {}
+//! The `driftless` command: reads arguments, runs the engine, prints, and turns the end of a run into an exit code.
+//!
+//! Only this crate prints.
+
+mod cli;
+mod config;
+mod documents;
+mod output;
+mod signals;
+mod units;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use cli::{Cli, Command, SyncArgs};
+use driftless_engine::{End, RunError, Summary};
+use output::Output;
+use std::process::ExitCode;
+
+/// Exit codes, the same for all commands (see `EXIT_CODES`).
+mod exit {
+    pub const EQUAL: u8 = 0;
+    pub const COULD_NOT_RUN: u8 = 1;
+    pub const USAGE: u8 = 2;
+    pub const PROBLEMS: u8 = 3;
+    pub const CHANGING: u8 = 5;
+    pub const LOCKED: u8 = 11;
+    pub const REFUSED: u8 = 13;
+    pub const BUG: u8 = 70;
+}
+
+fn main() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    end_on_bugs();
+    let code = match &cli.command {
+        Command::Sync(args) => sync(args, matches.subcommand_matches("sync").expect("it was parsed")),
+        Command::Generate { what } => documents::print(*what),
+    };
+    ExitCode::from(code)
+}
+
+/// A panic in any thread ends the process, with the exit code of a bug: threads that wait for each other must not wait for ever.
+fn end_on_bugs() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        eprintln!("driftless: this is a bug; what was finished is kept, and running again is safe");
+        std::process::exit(exit::BUG.into());
+    }));
+}
+
+fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
+    // Modes are set as the source has them; nothing may be taken off them on the way.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let options = match config::options(args, matches) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("driftless: {error}");
+            return exit::USAGE;
+        }
+    };
+    let output = match Output::new(args) {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("driftless: {error}");
+            return exit::COULD_NOT_RUN;
+        }
+    };
+    let signals = signals::watch();
+    output.start(&options);
+    match driftless_engine::sync(&options, &output, &signals.stop) {
+        Ok(summary) => {
+            let code = exit_code(&summary, signals.number());
+            output.end(&summary, code, args);
+            code
+        }
+        Err(error) => {
+            let code = refusal_code(&error);
+            output.refused(&error, code);
+            code
+        }
+    }
+}
+
+fn refusal_code(error: &RunError) -> u8 {
+    match error {
+        RunError::Locked(_) => exit::LOCKED,
+        RunError::Refused(_) => exit::REFUSED,
+        _ => exit::COULD_NOT_RUN,
+    }
+}
+
+fn exit_code(summary: &Summary, signal: u8) -> u8 {
+    let counts = &summary.counts;
+    match summary.end {
+        End::Stopped => 128 + signal,
+        End::Lost | End::NoPlan(_) => exit::COULD_NOT_RUN,
+        End::Refused(_) => exit::REFUSED,
+        End::Complete if !counts.adds_up() => exit::BUG,
+        End::Complete if counts.problems() == 0 && counts.failed == 0 => exit::EQUAL,
+        End::Complete if counts.problems() == counts.problems_changing => exit::CHANGING,
+        End::Complete => exit::PROBLEMS,
+    }
+}

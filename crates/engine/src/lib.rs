@@ -1,1 +1,30 @@
-//! Placeholder.
+//! Runs a synchronisation: the only crate that knows all stages and the order in which they follow each other.
+//!
+//! A run is a pool of threads over one queue ([`Queue`](queue)). An item is a directory, a range of names of one, or a piece
+//! of a large file; whoever holds much gives half of it away when others are idle, so there is no long tail. A directory
+//! ([`DirJob`](job)) is finished, its times set last, when everything below it is done. What is to be deleted is collected
+//! and carried out at the end, behind the guard.
+
+mod deletes;
+mod entries;
+mod files;
+mod finish;
+mod job;
+mod links;
+mod monitor;
+mod options;
+mod pace;
+mod pool;
+mod queue;
+mod roots;
+mod run;
+mod sync;
+mod tally;
+mod walk;
+mod worker;
+
+pub use monitor::{Monitor, Progress};
+pub use options::{Durability, Jobs, Options};
+pub use roots::RunError;
+pub use sync::{End, Summary, sync};
+pub use tally::{Counts, Reason};

@@ -4,6 +4,7 @@
 
 use crate::{RelPath, Scope, Work};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A node of the tree of chosen paths. Memory grows with the list that was given, not with the trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Selection {
     /// The entry and everything below it is chosen.
     pub whole: bool,
     /// Chosen names below this one; not looked at when `whole`.
-    pub children: BTreeMap<Box<[u8]>, Selection>,
+    pub children: BTreeMap<Box<[u8]>, Arc<Selection>>,
 }
 
 impl Selection {
@@ -33,7 +34,7 @@ impl Selection {
             if node.whole {
                 return;
             }
-            node = node.children.entry(name.into()).or_default();
+            node = Arc::make_mut(node.children.entry(name.into()).or_default());
         }
         node.whole |= scope == Scope::Subtree;
     }

@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Carries out steps between two trees, one entry at a time, and looks again at the source before it is satisfied.
+//!
+//! A [`Mover`] belongs to one thread. It knows how to make an entry whole under a temporary name (or under its own name in
+//! a directory that is still private), how to share the copying of one large file ([`Large`]) among threads, and when
+//! the source has changed under its hands. Which entries, in which order, is the engine's business.
+
+mod large;
+mod mover;
+mod spot;
+
+pub use large::Large;
+pub use mover::{Made, Mover, Terms};
+pub use spot::{Moved, Opened, Spot, Trouble};

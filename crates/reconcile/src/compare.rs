@@ -70,6 +70,12 @@ fn decide_file(source: &Meta, replica: &Meta, rules: &Rules, what: What) -> Step
     in_place(source, replica, what)
 }
 
+/// Decides what follows from comparing content, `what` being what differs besides.
+pub fn after_content(source: &Meta, replica: &Meta, mut what: What, same: bool) -> Step {
+    what.add_if(!same, What::CONTENT);
+    if same { in_place(source, replica, what) } else { Step::Anew(what) }
+}
+
 /// A change in place would reach every name of the inode. More names than the source has are somebody else's (an earlier
 /// snapshot made with hard links, say), so then the entry is made anew.
 fn in_place(source: &Meta, replica: &Meta, what: What) -> Step {

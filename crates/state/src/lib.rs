@@ -5,3 +5,6 @@
 mod links;
 
 pub use links::{InodeId, Leader, LinkTable};
+
+/// The store on disk failed (it is full, say).
+pub type StoreError = rusqlite::Error;

@@ -58,6 +58,10 @@ pub struct Known {
     pub clean: bool,
     /// It is a symbolic link, which has no mode of its own.
     pub symlink: bool,
+    /// It was made a moment ago: it must belong to this user and have no other name.
+    pub made_now: bool,
+    /// Nobody else can reach the directory it lies in.
+    pub private: bool,
 }
 
 impl Known {
@@ -69,6 +73,7 @@ impl Known {
             mode: Some(meta.mode),
             clean: false,
             symlink: meta.kind == driftless_model::Kind::Symlink,
+            ..Known::default()
         }
     }
 }
@@ -138,7 +143,10 @@ impl<'a> Setter<'a> {
         let now = if known.clean { Ok(Xattrs::new()) } else { self.target.read(keep) };
         let now = match now {
             Ok(now) => now,
-            Err(errno) => return drop(self.note("read extended attributes of", Err::<(), _>(errno))),
+            Err(errno) => {
+                self.note("read extended attributes of", Err::<(), _>(errno));
+                return;
+            }
         };
         for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
             let done = self.target.unset(&c_name(name));

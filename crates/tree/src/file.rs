@@ -17,6 +17,9 @@ const PROGRESS: &CStr = c"user.driftless.resume";
 /// Largest note of progress; ext4 keeps all attributes of a file in one block of 4 KiB.
 const PROGRESS_BYTES_MAX: usize = 2048;
 
+/// `TMPFS_MAGIC` of linux/magic.h.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
 /// An open regular file.
 #[derive(Debug)]
 pub struct LocalFile {
@@ -107,6 +110,10 @@ impl WriteFile for LocalFile {
     }
 
     fn allocate(&self, range: Range<u64>) -> Done {
+        // Memory needs no placing, and there it would only be touched twice.
+        if rustix::fs::fstatfs(&self.fd).is_ok_and(|st| st.f_type as u64 == TMPFS_MAGIC) {
+            return Ok(());
+        }
         let flags = FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.fd, flags, range.start, range.end - range.start) {
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => self.fail("reserve space for", Err(errno)),

@@ -46,6 +46,8 @@ pub trait Dir: Send + Sync {
     fn enter(&self, name: &CStr) -> Done<DirRef>;
     /// Says that work below this directory is over, so that its parent is cheap to use next.
     fn leave(&self);
+    /// Metadata of the directory itself when it was opened.
+    fn first_meta(&self) -> &Meta;
     /// Metadata of the directory itself, now.
     fn meta(&self) -> Done<Meta>;
     /// Extended attributes of the directory itself.

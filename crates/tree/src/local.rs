@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A fault from an error number.
 pub fn fault(side: Side, act: &'static str, errno: Errno) -> Fault {
@@ -56,13 +57,15 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
 #[derive(Debug, Clone)]
 pub struct LocalDir {
     node: Arc<Node>,
+    first: Box<Meta>,
+    listed: Arc<AtomicBool>,
 }
 
 impl LocalDir {
     /// The root of a tree.
     pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd) -> Done<Self> {
         let st = fs::fstat(&fd).map_err(|e| fault(side, "look at", e))?;
-        Ok(LocalDir { node: Node::root(pool, side, fd, (st.st_dev, st.st_ino)) })
+        Ok(Self::of(Node::root(pool, side, fd, (st.st_dev, st.st_ino)), &st))
     }
 
     /// The open descriptor.
@@ -83,7 +86,26 @@ impl LocalDir {
     pub fn enter_local(&self, name: &CStr) -> Done<LocalDir> {
         let fd = self.fail("open directory in", open_dir(&*self.fd()?, name))?;
         let st = self.fail("look at", fs::fstat(&fd))?;
-        Ok(LocalDir { node: Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)) })
+        Ok(Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), &st))
+    }
+
+    fn of(node: Arc<Node>, st: &Stat) -> Self {
+        LocalDir { node, first: Box::new(meta_of(st)), listed: Arc::default() }
+    }
+
+    /// Makes a directory with mode 0700 and opens it; it is checked to be the one made.
+    pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
+        self.fail("make directory in", fs::mkdirat(&*self.fd()?, name, Mode::RWXU))?;
+        let dir = self.enter_local(name)?;
+        let made = &dir.first;
+        let ours = made.uid == rustix::process::geteuid().as_raw() && made.mode & 0o777 == 0o700;
+        if !ours {
+            return self.fail("keep hold of new directory in", Err(Errno::STALE));
+        }
+        if made.mode != 0o700 {
+            self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
+        }
+        Ok(dir)
     }
 
     /// Gives an ordinary user back the right to change a directory of his own, as far as he may.
@@ -101,7 +123,8 @@ impl LocalDir {
         let fd = self.fail("open", fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
         let st = self.fail("look at", fs::fstat(&fd))?;
         let same = expected.id.is_none_or(|id| id == (st.st_dev, st.st_ino));
-        if same { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
+        let ours = st.st_nlink == 1 && st.st_uid == rustix::process::geteuid().as_raw();
+        if same && (ours || !expected.made_now) { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
     }
 
     fn open_regular(&self, name: &CStr, flags: OFlags) -> Done<OwnedFd> {
@@ -112,6 +135,26 @@ impl LocalDir {
             other => other,
         };
         self.fail("open", opened)
+    }
+
+    /// A lock on one name of this directory, by a file beside it that is removed with [`unlock_name`](LocalDir::unlock_name).
+    pub fn lock_name(&self, name: &CStr) -> Done<Option<(OwnedFd, CString)>> {
+        let lock_name = crate::temp::lock_name(name);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = self.fail("create lock beside", fs::openat(&*self.fd()?, &*lock_name, flags, Mode::RUSR | Mode::WUSR))?;
+        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(e) => return self.fail("lock", Err(e)),
+        }
+        // Whoever held it before may have removed it in between; then this lock is on nothing.
+        let st = self.fail("look at", fs::fstat(&fd))?;
+        Ok((st.st_nlink > 0).then_some((fd, lock_name)))
+    }
+
+    /// Gives up a lock on a name.
+    pub fn unlock_name(&self, lock: (OwnedFd, CString)) {
+        let _it_may_be_gone = self.remove(&lock.1);
     }
 
     /// A lock that keeps a second run out of this directory (flock(2)); `None` when another holds it. Held until dropped.
@@ -162,6 +205,10 @@ impl Dir for LocalDir {
         self.node.revive_parent();
     }
 
+    fn first_meta(&self) -> &Meta {
+        &self.first
+    }
+
     fn meta(&self) -> Done<Meta> {
         self.fail("look at", fs::fstat(&*self.fd()?)).map(|st| meta_of(&st))
     }
@@ -172,7 +219,9 @@ impl Dir for LocalDir {
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         let fd = self.fd()?;
-        self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
+        if self.listed.swap(true, Relaxed) {
+            self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
+        }
         Ok(Box::new(LocalNames { fd, side: self.side() }))
     }
 
@@ -195,17 +244,7 @@ impl Dir for LocalDir {
     }
 
     fn make_dir(&self, name: &CStr) -> Done<DirRef> {
-        self.fail("make directory in", fs::mkdirat(&*self.fd()?, name, Mode::RWXU))?;
-        let dir = self.enter_local(name)?;
-        let st = self.fail("look at", fs::fstat(&*dir.fd()?))?;
-        let ours = st.st_uid == rustix::process::geteuid().as_raw() && st.st_mode & 0o777 == 0o700;
-        if !ours {
-            return self.fail("keep hold of new directory in", Err(Errno::STALE));
-        }
-        if st.st_mode & 0o7777 != 0o700 {
-            self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
-        }
-        Ok(Arc::new(dir))
+        Ok(Arc::new(self.make_dir_local(name)?))
     }
 
     fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
@@ -248,6 +287,10 @@ impl Dir for LocalDir {
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
+        if expected.private {
+            let fd = self.fd()?;
+            return Ok(Setter::apply(Target::Name(fd.as_fd(), name), self.side(), expected, attributes));
+        }
         let pinned = self.pin(name, expected)?;
         Ok(Setter::apply(Target::Pinned(pinned.as_fd()), self.side(), expected, attributes))
     }

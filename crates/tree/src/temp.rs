@@ -15,9 +15,18 @@ pub fn temp_name() -> CString {
 /// The name under which the unfinished copy of `name` is found again by the next run: the FNV-1a hash of its bytes
 /// (128 bits; draft-eastlake-fnv, offset basis and prime from section 5).
 pub fn stable_temp_name(name: &CStr) -> CString {
+    from_number(fnv1a(name.to_bytes()))
+}
+
+fn fnv1a(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    from_number(name.to_bytes().iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME)))
+    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
+
+/// The name of the lock file for a single file called `name`. A NUL keeps it apart from all names of unfinished copies.
+pub fn lock_name(name: &CStr) -> CString {
+    from_number(fnv1a(name.to_bytes_with_nul()))
 }
 
 fn from_number(number: u128) -> CString {

@@ -1,0 +1,116 @@
+"""All that is measured, as a table: what is copied where by whom, how often, and what is expected of it."""
+
+from dataclasses import dataclass
+
+from peers import COPYING_PEERS, DRIFTLESS, FLOOR, REPEATING_PEERS, RSYNC, UNSYNCED
+from targets import Ahead, AtMost, Growth, MixedBound, Peak, Within
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement; `group` names the table it is shown in, `kind` the procedure in scenarios.py."""
+
+    name: str
+    group: str
+    title: str
+    kind: str
+    tree: str
+    place: str
+    tools: tuple
+    rounds: int = 3
+    duels: int = 0  # more rounds of driftless and its reference only, for a steadier ratio
+    budget_seconds: int = 120  # no further round is begun that would end later
+    check: bool = False  # compare the replica with the source, contents included, after the first run
+    targets: tuple = ()
+
+
+ALL = (DRIFTLESS, FLOOR, *COPYING_PEERS)
+FEW = (DRIFTLESS, FLOOR, RSYNC, "cp")
+PLACES = {
+    "tmpfs": "tmpfs", "ext4": "ext4 in memory", "xfs": "xfs in memory", "btrfs": "btrfs in memory",
+    "disk": "ext4 on the disk",
+}
+
+
+def tools(wanted, place):
+    """On the disk there is no target for the floor, so it is left out."""
+    return tuple(tool for tool in wanted if place != "disk" or tool != FLOOR)
+
+
+def first_copies():
+    """Real and generated tree to every place."""
+    for place, where in PLACES.items():
+        floor = () if place == "disk" else (AtMost(FLOOR, 1.25),)
+        yield Case(
+            f"real-{place}", "real", where, "first_copy", "real", place, tools(ALL, place), rounds=3,
+            duels=0 if place == "disk" else 3, budget_seconds=160, check=place != "disk", targets=(*floor, Ahead()))
+    for place, where in PLACES.items():
+        floor = () if place == "disk" else (AtMost(FLOOR, 1.25),)
+        yield Case(
+            f"generated-{place}", "generated", where, "first_copy", "generated", place, tools(FEW, place), rounds=1,
+            duels=0 if place == "disk" else 2, budget_seconds=180, check=place == "tmpfs", targets=(*floor, Ahead()))
+
+
+def unsynced_copies():
+    """Without any sync: what is left when nobody waits for the device."""
+    for place in ("ext4", "xfs", "btrfs"):
+        yield Case(
+            f"unsynced-{place}", "unsynced", PLACES[place], "first_copy", "real", place,
+            (UNSYNCED, FLOOR, RSYNC, "cp", "tar"), rounds=1, duels=2, budget_seconds=70)
+
+
+def repeated_copies():
+    """A second run over a replica that is equal."""
+    for place in ("tmpfs", "ext4"):
+        yield Case(
+            f"same-{place}", "same", PLACES[place], "no_change", "real", place, (DRIFTLESS, *REPEATING_PEERS),
+            rounds=3, duels=2, budget_seconds=80, check=True, targets=(AtMost(RSYNC, 0.22),))
+
+
+def large_files():
+    """One large file: between file systems, within one, and where blocks can be shared."""
+    four = (DRIFTLESS, FLOOR, "cp", RSYNC)
+    yield Case(
+        "one-tmpfs", "large", "one 4 GiB file, tmpfs to another tmpfs", "first_copy", "one", "tmpfs", four,
+        rounds=2, duels=2, budget_seconds=90, check=True, targets=(AtMost("cp", 1.0),))
+    yield Case(
+        "within-tmpfs", "large", "one 4 GiB file, within a tmpfs", "within", "one", "tmpfs", four,
+        rounds=2, duels=2, budget_seconds=90, targets=(AtMost("cp", 1.0),))
+    for place in ("xfs", "btrfs"):
+        yield Case(
+            f"reflink-{place}", "large", f"one 4 GiB file, within {place} (reflink)", "within", "one", place,
+            (DRIFTLESS, "cp"), rounds=5, budget_seconds=60, check=True, targets=(Within(0.05),))
+    yield Case(
+        "mixed-tmpfs", "large", "20,000 small files and two of 4 GiB, tmpfs", "mixed", "mixed", "tmpfs",
+        (DRIFTLESS, FLOOR, RSYNC, "cp", "tar", "fpsync", "rclone"), rounds=2, duels=1, budget_seconds=180,
+        targets=(MixedBound(1.1), Ahead()))
+
+
+def slow_requests():
+    """A file system on which every request takes half a millisecond."""
+    yield Case(
+        "latency-first", "latency", "first copy", "first_copy", "latency", "latencyfs",
+        (DRIFTLESS, *COPYING_PEERS), rounds=2, duels=1, budget_seconds=300,
+        targets=(AtMost(RSYNC, 0.05), Ahead(0.3)))
+    yield Case(
+        "latency-same", "latency", "nothing changed", "no_change", "latency", "latencyfs",
+        (DRIFTLESS, *REPEATING_PEERS), rounds=2, budget_seconds=120, targets=(AtMost(RSYNC, 0.03),))
+
+
+def memory():
+    """Peak memory over many and over few entries."""
+    limits = tuple(kind(part, mib) for part in ("first", "same") for kind, mib in ((Peak, 100), (Growth, 64)))
+    yield Case(
+        "memory", "memory", "peak memory", "memory", "generated", "tmpfs", (DRIFTLESS, RSYNC), rounds=1,
+        targets=limits)
+
+
+# In an order in which cases that share a tree follow each other.
+CASES = {
+    case.name: case
+    for case in (
+        *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
+        *slow_requests(), *large_files(),
+        *(case for case in first_copies() if case.tree == "generated"), *memory(),
+    )
+}

@@ -1,0 +1,54 @@
+"""The commands that are compared. In a template, {src} and {dst} are the two trees and {jobs} the parallel jobs.
+
+A template with `shell` goes through sh; all others are split at blanks and run directly.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+FLOOR = "floor"
+DRIFTLESS = "driftless"
+UNSYNCED = "driftless-none"
+RSYNC = "rsync-aHAX"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One way to make a tree equal to another."""
+
+    label: str
+    template: str
+    shell: bool = False
+
+    def argv(self, **values):
+        """The words to execute, for real paths."""
+        if self.shell:
+            quoted = {key: shlex.quote(str(value)) for key, value in values.items()}
+            return ["sh", "-c", self.template.format(**quoted)]
+        return [word.format(**values) for word in self.template.split()]
+
+    def shown(self, jobs):
+        """The command as a reader would type it."""
+        return self.template.format(
+            src="SRC", dst="DST", jobs=jobs, driftless="driftless", tools="bench/out/bin", tmp="/tmp")
+
+
+TOOLS = {
+    DRIFTLESS: Tool("driftless", "{driftless} sync {src} {dst}"),
+    UNSYNCED: Tool("driftless, no sync", "{driftless} sync --durability=none {src} {dst}"),
+    FLOOR: Tool("copyfloor", "{tools}/copyfloor {src} {dst} 2"),
+    RSYNC: Tool("rsync -aHAX", "rsync -aHAX --numeric-ids {src}/ {dst}/"),
+    "rsync-a": Tool("rsync -a", "rsync -a {src}/ {dst}/"),
+    "cp": Tool("cp -a", "cp -a {src} {dst}"),
+    "tar": Tool("tar pipe", "mkdir {dst} && tar -C {src} -cf - . | tar -C {dst} -xpf -", shell=True),
+    "fpsync": Tool("fpsync", "mkdir -p {dst} && fpsync -n {jobs} -t {tmp}/fpsync {src}/ {dst}/", shell=True),
+    "rclone": Tool(
+        "rclone", "rclone copy --links -M --create-empty-src-dirs --transfers 16 --checkers 16 {src} {dst}"),
+}
+COPYING_PEERS = (RSYNC, "rsync-a", "cp", "tar", "fpsync", "rclone")
+REPEATING_PEERS = (RSYNC, "rsync-a", "fpsync", "rclone")
+
+
+def is_peer(key):
+    """Whether a tool is one that users have today; the floor and driftless itself are not."""
+    return key not in (FLOOR, DRIFTLESS, UNSYNCED)

@@ -1,0 +1,173 @@
+"""Where trees are copied to: fresh file systems in memory, the machine's disk, a file system with slow requests.
+
+A place is used as: `fresh()` before a first copy (the replica does not exist), `again()` before a repeated one (it
+does, caches as after a remount where that is cheap and fair), `close()` at the end. Nothing of it is timed.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+
+IMAGE_BYTES = 32 << 30  # sparse: only what is written takes memory
+MKFS = {
+    "ext4": ["mkfs.ext4", "-q", "-F"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+    "btrfs": ["mkfs.btrfs", "-q", "-f"],
+}
+LATENCY_US = 500
+READY_SECONDS_MAX = 10
+
+
+def run(*argv):
+    """Runs a helper command and stops the benchmark if it fails."""
+    subprocess.run([str(word) for word in argv], check=True, stdout=subprocess.DEVNULL)
+
+
+def unmount(folder):
+    """Unmounts a folder if something is mounted there; waits for the last user to let go."""
+    for _ in range(50):
+        if not os.path.ismount(folder):
+            return
+        if subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode != 0:
+            time.sleep(0.1)
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def mount_tmpfs(folder):
+    """Mounts a tmpfs that may use nearly all memory and any number of inodes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "size=95%,nr_inodes=0", "driftless-bench", folder)
+
+
+class Place:
+    """A place without tricks; subclasses say how it becomes empty."""
+
+    synced = True  # whether commands are timed together with a final sync of the file system
+    jobs = 2
+
+    def __init__(self, work):
+        self.mount = work / "place"
+        self.mount.mkdir(exist_ok=True)
+        self.dst = self.mount / "dst"
+
+    def src(self, tree):
+        """The path at which the tools see a source tree."""
+        return tree
+
+    def again(self):
+        """Prepares for a run over a replica that exists."""
+
+    def close(self):
+        """Gives everything back."""
+        unmount(self.mount)
+
+
+class Tmpfs(Place):
+    """A new tmpfs for each run."""
+
+    synced = False
+
+    def fresh(self):
+        unmount(self.mount)
+        mount_tmpfs(self.mount)
+
+
+class Image(Place):
+    """A new file system in a sparse image file, loop-mounted: in memory, or with direct I/O on the disk.
+
+    On the disk too each run gets a new file system: removing a large tree there can take longer than all copies,
+    and what has just been removed slows down what is created next.
+    """
+
+    def __init__(self, work, kind, folder, direct=False):
+        super().__init__(work)
+        self.kind, self.direct = kind, direct
+        self.image = folder / f"{kind}.img"
+
+    def fresh(self):
+        self.close()
+        self.image.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.image, "wb") as image:
+            image.truncate(IMAGE_BYTES)
+        run(*MKFS[self.kind], self.image)
+        if self.direct:
+            run("sync", "-f", self.image)
+        attach = ["losetup", "--find", "--show", f"--direct-io={'on' if self.direct else 'off'}", str(self.image)]
+        device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+        try:
+            run("mount", device, self.mount)
+        finally:
+            run("losetup", "-d", device)  # while it is mounted: the kernel detaches it after the unmount
+
+    def close(self):
+        super().close()
+        self.image.unlink(missing_ok=True)
+
+
+class Latency(Place):
+    """Two mounts of latencyfs over a tmpfs, source and replica, mounted anew before each run."""
+
+    jobs = 16
+
+    def __init__(self, work, tools):
+        super().__init__(work)
+        self.program = tools / "latencyfs"
+        self.below = work / "mem" / "below"
+        self.sides = {"src": work / "src", "dst": work / "dst"}
+        self.roots = {"src": work / "mem" / "trees", "dst": self.below}
+        self.daemons = []
+        self.dst = self.sides["dst"] / "copy"
+
+    def src(self, tree):
+        return self.sides["src"] / tree.relative_to(self.roots["src"])
+
+    def fresh(self):
+        self._unmount()
+        shutil.rmtree(self.below, ignore_errors=True)
+        self.again()
+
+    def again(self):
+        self._unmount()
+        for side, folder in self.sides.items():
+            folder.mkdir(exist_ok=True)
+            self.roots[side].mkdir(exist_ok=True)
+            self._mount(self.roots[side], folder)
+
+    def close(self):
+        self._unmount()
+        shutil.rmtree(self.below, ignore_errors=True)
+
+    def _mount(self, root, folder):
+        delays = [f"--meta-us={LATENCY_US}", f"--data-us={LATENCY_US}"]
+        daemon = subprocess.Popen(
+            [self.program, f"--root={root}", *delays, folder, "-f"], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.daemons.append(daemon)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not os.path.ismount(folder):
+            if daemon.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("latencyfs did not start")
+            time.sleep(0.01)
+
+    def _unmount(self):
+        for folder in self.sides.values():
+            unmount(folder)
+        for daemon in self.daemons:
+            try:
+                daemon.wait(READY_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        self.daemons.clear()
+
+
+def open_place(name, bench):
+    """The place that a case names."""
+    if name == "tmpfs":
+        return Tmpfs(bench.work)
+    if name == "disk":
+        return Image(bench.work, "ext4", bench.disk, direct=True)
+    if name == "latencyfs":
+        return Latency(bench.work, bench.tools)
+    return Image(bench.work, name, bench.work / "mem")

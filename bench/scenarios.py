@@ -1,0 +1,191 @@
+"""The procedures: how the tools of a case take turns, and what is made ready before each of them.
+
+In every round each tool runs once, in an order that turns by one place per round, so that a slow minute of the
+machine does not always meet the same tool. Only the commands themselves are timed.
+"""
+
+import shutil
+import subprocess
+import time
+
+from peers import DRIFTLESS, FLOOR, RSYNC, TOOLS
+from places import open_place, run
+
+SLOW_FACTOR = 6  # a tool this much slower than rsync -aHAX sits out the rounds that follow,
+FAR_FACTOR = 5  # and so does one this much slower than driftless, unless a target refers to it
+
+
+class Wrong(Exception):
+    """A replica is not equal to its source, or driftless failed."""
+
+
+class Scene:
+    """One case on its place: runs tools and keeps the records."""
+
+    def __init__(self, case, bench, place):
+        self.case, self.bench, self.place = case, bench, place
+        self.runs = []
+        self.round = 0
+        self.started = time.monotonic()
+
+    def run(self, tool, src, part="", record=True):
+        """Runs one tool from src to the place."""
+        bench, place = self.bench, self.place
+        bench.runner.scrub = {src: "SRC", place.dst: "DST", bench.work: "WORK", bench.disk: "DISK"}
+        argv = TOOLS[tool].argv(
+            src=src, dst=place.dst, jobs=place.jobs, driftless=bench.driftless, tools=bench.tools, tmp=bench.tmp)
+        sync_dir = place.dst.parent if place.synced and not self.case.name.startswith("unsynced") else None
+        done = bench.runner.run(argv, sync_dir)
+        label = f"{tool} {part}".strip()
+        bench.say(f"{self.case.name} round {self.round + 1}: {label:24} {done['wall']:9.3f} s"
+                  f"  cpu {done['user'] + done['sys']:8.2f} s  peak {done['peak_kib'] // 1024:5} MiB"
+                  + (f"  EXIT {done['exit']}: {done['stderr'].strip()}" if done["exit"] else ""))
+        if record:
+            self.runs.append({"round": self.round, "tool": tool, "part": part} | done)
+        return done
+
+    def rounds(self):
+        """The tools of each round in turn, as many rounds as the case and its time allow."""
+        case, wanted = self.case, self.bench.rounds or self.case.rounds
+        tools, took = list(case.tools), 0.0
+        for self.round in range(wanted):
+            if self.round and self._late(took):
+                self.round -= 1
+                break
+            began = time.monotonic()
+            turn = self.round % len(tools)
+            yield tools[turn:] + tools[:turn]
+            took = time.monotonic() - began
+            tools = [tool for tool in tools if not self._too_slow(tool)]
+        if not self.bench.quick:
+            yield from self._duels(case)
+
+    def _duels(self, case):
+        pair = [case.tools[0], duel_reference(case)]
+        first, took = self.round + 1, 0.0
+        for self.round in range(first, first + case.duels):
+            if self._late(took):
+                return
+            began = time.monotonic()
+            yield pair if self.round % 2 else pair[::-1]
+            took = time.monotonic() - began
+
+    def _late(self, took):
+        """Whether a round like the last one no longer fits into the time of the case, or of the whole."""
+        passed = time.monotonic() - self.started
+        return passed + took > self.case.budget_seconds or self.bench.hurried()
+
+    def _too_slow(self, tool):
+        now = {run["tool"]: run["wall"] for run in self.runs if run["round"] == self.round and not run["part"]}
+        slow = now.get(tool, 0) > SLOW_FACTOR * now.get(RSYNC, float("inf"))
+        far = now.get(tool, 0) > FAR_FACTOR * now.get(self.case.tools[0], float("inf"))
+        return tool != self.case.tools[0] and (slow or (far and tool != duel_reference(self.case)))
+
+    def check(self, src):
+        """Compares the replica with the source: every attribute by rsync, every byte by diff."""
+        compare = ["rsync", "-aHAX", "--numeric-ids", "-n", "-i", "--delete", f"{src}/", f"{self.place.dst}/"]
+        found = subprocess.run(compare, capture_output=True, text=True, errors="replace", check=False)
+        if found.returncode or found.stdout:
+            raise Wrong(self.bench.runner.scrubbed("not equal: " + (found.stdout or found.stderr)[:300]))
+        diff = ["diff", "-rq", "--no-dereference", src, self.place.dst]
+        if subprocess.run(diff, capture_output=True, check=False).returncode:
+            raise Wrong("not equal: contents differ")
+        self.bench.say(f"{self.case.name}: the replica is equal to its source")
+
+
+def duel_reference(case):
+    """The tool that the first target of a case refers to, or the floor."""
+    first = case.targets[0] if case.targets else None
+    return getattr(first, "reference", FLOOR)
+
+
+def first_copy(scene):
+    """The replica does not exist."""
+    src = scene.place.src(scene.bench.trees.get(scene.case.tree))
+    checked = not scene.case.check
+    for tools in scene.rounds():
+        for tool in tools:
+            scene.place.fresh()
+            scene.run(tool, src)
+            if tool == DRIFTLESS and not checked:
+                scene.check(src)
+                checked = True
+
+
+def no_change(scene):
+    """The replica is equal already; caches are warm, except on latencyfs, which is mounted anew."""
+    src = scene.place.src(scene.bench.trees.get(scene.case.tree))
+    scene.place.fresh()
+    if scene.run(DRIFTLESS, src, "preparing", record=False)["exit"]:
+        raise Wrong("the first copy failed")
+    if scene.case.check:
+        scene.check(src)
+    for tools in scene.rounds():
+        for tool in tools:
+            scene.place.again()
+            scene.run(tool, src)
+
+
+def within(scene):
+    """Source and replica on the same file system, on which large files may share blocks."""
+    place, trees = scene.place, scene.bench.trees
+    trees.clear()
+    place.fresh()
+    src = place.mount / "src"
+    src.mkdir()
+    run(trees.generator, "file", src / "big", trees.sizes.big_bytes)
+    run("sync", "-f", src)
+    for tools in scene.rounds():
+        for tool in tools:
+            shutil.rmtree(place.dst, ignore_errors=True)
+            run("sync", "-f", src)
+            scene.run(tool, src)
+            if tool == DRIFTLESS and scene.case.check and scene.round == 0:
+                scene.check(src)
+
+
+def mixed(scene):
+    """Small and large files together, and driftless also with one large file and with the small ones alone."""
+    src = scene.bench.trees.get(scene.case.tree)
+    alone = src.parent / "alone"
+    alone.mkdir(exist_ok=True)
+    for tools in scene.rounds():
+        for tool in tools:
+            scene.place.fresh()
+            scene.run(tool, src)
+        scene.place.fresh()
+        scene.run(DRIFTLESS, src / "small", "small")
+        (src / "big1").rename(alone / "big1")
+        scene.place.fresh()
+        scene.run(DRIFTLESS, alone, "one")
+        (alone / "big1").rename(src / "big1")
+
+
+def memory(scene):
+    """First copy and a run without changes, over few entries and over many."""
+    for size, tree in (("few", "few"), ("many", "generated")):
+        src = scene.bench.trees.get(tree)
+        for tool in scene.case.tools:
+            scene.place.fresh()
+            scene.run(tool, src, f"{size}-first")
+            scene.run(tool, src, f"{size}-same")
+
+
+KINDS = {kind.__name__: kind for kind in (first_copy, no_change, within, mixed, memory)}
+
+
+def play(case, bench):
+    """Runs a case and returns its raw result; trouble with one case leaves the others alone."""
+    place = open_place(case.place, bench)
+    scene = Scene(case, bench, place)
+    trouble = None
+    try:
+        KINDS[case.kind](scene)
+    except (Wrong, OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        trouble = bench.runner.scrubbed(str(error))
+        bench.say(f"{case.name}: TROUBLE: {trouble}")
+    finally:
+        place.close()
+    facts = bench.trees.facts if bench.trees.name else None
+    return {"tools": list(case.tools), "runs": scene.runs, "trouble": trouble, "tree": facts,
+            "seconds": round(time.monotonic() - scene.started, 1)}

@@ -1,0 +1,114 @@
+"""What was promised, as values that can judge a result. Each gives the measured figure and the limit as text,
+and the measured figure as a share of the limit: at most one means met."""
+
+from dataclasses import dataclass
+
+import stats
+from peers import DRIFTLESS, TOOLS
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target held against one result; `share` is None if it was not measured."""
+
+    target: str
+    measured: str
+    share: float | None
+
+    @property
+    def met(self):
+        return self.share is not None and self.share <= 1
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """At most `limit` times the seconds of another tool."""
+
+    reference: str
+    limit: float
+
+    def judge(self, result):
+        measured = stats.ratio(result, DRIFTLESS, self.reference)
+        text = f"≤ {self.limit:g} × {TOOLS[self.reference].label}"
+        return verdict(text, measured, self.limit, "{:.3g} ×")
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """At most `limit` times the seconds of every peer."""
+
+    limit: float = 1.0
+
+    def judge(self, result):
+        measured, peer = stats.worst_ratio(result)
+        text = "ahead of every peer" if self.limit == 1 else f"≤ {self.limit:g} × the best peer"
+        return verdict(text, measured, self.limit, "{:.3g} × " + (TOOLS[peer].label if peer else ""))
+
+
+@dataclass(frozen=True)
+class Within:
+    """Less than so many seconds."""
+
+    limit: float
+
+    def judge(self, result):
+        measured = stats.seconds(result, DRIFTLESS)
+        milliseconds = None if measured is None else measured * 1000
+        return verdict(f"< {self.limit * 1000:g} ms", milliseconds, self.limit * 1000, "{:.1f} ms")
+
+
+@dataclass(frozen=True)
+class MixedBound:
+    """At most `limit` times what its large and its small files take on their own."""
+
+    limit: float
+
+    def judge(self, result):
+        took, bound = stats.seconds(result, DRIFTLESS), stats.mixed_bound(result)
+        measured = took / bound if took and bound else None
+        return verdict(f"≤ {self.limit:g} × its parts alone", measured, self.limit, "{:.3g} ×")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """At most so many MiB of memory in a part of the case."""
+
+    part: str
+    limit: float
+
+    def judge(self, result):
+        measured = stats.peak_mib(result, DRIFTLESS, f"many-{self.part}")
+        return verdict(f"{WORDS[self.part]}: ≤ {self.limit:g} MiB", measured, self.limit, "{:.1f} MiB")
+
+
+@dataclass(frozen=True)
+class Growth:
+    """At most so many MiB more over many entries than over few."""
+
+    part: str
+    limit: float
+
+    def judge(self, result):
+        many, few = (stats.peak_mib(result, DRIFTLESS, f"{size}-{self.part}") for size in ("many", "few"))
+        measured = None if many is None or few is None else max(many - few, 0)
+        text = f"{WORDS[self.part]}: ≤ {self.limit:g} MiB above the small tree"
+        return verdict(text, measured, self.limit, "{:.1f} MiB above")
+
+
+WORDS = {"first": "first copy", "same": "nothing changed"}
+
+
+def verdict(target, measured, limit, form):
+    """A verdict, also for what was not measured."""
+    if measured is None:
+        return Verdict(target, "not measured", None)
+    return Verdict(target, form.format(measured), measured / limit)
+
+
+def judge(case, result):
+    """All verdicts of a case; a run of driftless that failed meets nothing."""
+    verdicts = [target.judge(result) for target in case.targets]
+    trouble = result.get("trouble") or stats.failures(result, stats.contender(result))
+    if trouble:
+        return [Verdict(v.target, f"failed; {v.measured}", None) for v in verdicts]
+    return verdicts

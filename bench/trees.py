@@ -1,0 +1,125 @@
+"""The source trees, made when a case first asks for one and removed when the next needs the memory.
+
+All lie in one tmpfs. Sizes for --quick are small enough to prove that everything works, and no more.
+"""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+REAL_ENTRIES_WANTED = 120_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the trees are."""
+
+    entries: int = 1_000_000
+    few_entries: int = 10_000
+    small_entries: int = 20_000
+    latency_entries: int = 4_100
+    latency_wide: int = 1_386
+    big_bytes: int = 4 << 30
+    real_wanted: int = REAL_ENTRIES_WANTED
+
+
+QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000)
+
+
+def real_folders():
+    """Folders of this machine that are copied together as the real tree, in this order until there is enough."""
+    found = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=False)
+    toolchain = [found.stdout.strip()] if found.returncode == 0 else []
+    return [Path(path) for path in [*toolchain, "/usr/share", "/usr/include", "/usr/lib"] if os.path.isdir(path)]
+
+
+def count(folder):
+    """Entries below a folder, regular files among them, and the bytes of these."""
+    entries = files = total = 0
+    pending = [folder]
+    while pending:
+        for entry in os.scandir(pending.pop()):
+            entries += 1
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                files += 1
+                total += entry.stat(follow_symlinks=False).st_size
+    return {"entries": entries, "files": files, "bytes": total}
+
+
+class Trees:
+    """Makes trees on demand below `root` and keeps at most one of them."""
+
+    def __init__(self, root, tools, sizes):
+        self.root = root
+        self.generator = tools / "gentree"
+        self.sizes = sizes
+        self.name = None
+        self.facts = None
+
+    def get(self, name):
+        """The folder of a tree; removes the tree before."""
+        folder = self.root / name
+        if name != self.name:
+            self.clear()
+            self.root.mkdir(parents=True, exist_ok=True)
+            print(f"making the tree '{name}'", flush=True)
+            getattr(self, f"_make_{name}")(folder)
+            self.name, self.facts = name, count(folder)
+        return folder
+
+    def clear(self):
+        """Removes the tree that is there."""
+        subprocess.run(["rm", "-rf", str(self.root)], check=True)
+        self.name = None
+
+    def _tree(self, folder, entries, median_bytes, wide):
+        wides = ",".join(str(names) for names in wide)
+        subprocess.run([self.generator, "tree", folder, str(entries), str(median_bytes), wides], check=True)
+
+    def _generated(self, folder, entries):
+        self._tree(folder, entries, 2048, [entries // 20, entries // 25, entries * 3 // 100, entries // 50])
+
+    def _big(self, path):
+        subprocess.run([self.generator, "file", path, str(self.sizes.big_bytes)], check=True)
+
+    def _make_generated(self, folder):
+        self._generated(folder, self.sizes.entries)
+
+    def _make_few(self, folder):
+        self._generated(folder, self.sizes.few_entries)
+
+    def _make_latency(self, folder):
+        self._tree(folder, self.sizes.latency_entries, 4500, [self.sizes.latency_wide])
+
+    def _make_one(self, folder):
+        folder.mkdir()
+        self._big(folder / "big")
+
+    def _make_mixed(self, folder):
+        folder.mkdir()
+        self._generated(folder / "small", self.sizes.small_entries)
+        self._big(folder / "big1")
+        self._big(folder / "big2")
+
+    def _make_real(self, folder):
+        folder.mkdir()
+        entries = 0
+        for number, origin in enumerate(real_folders()):
+            if entries >= self.sizes.real_wanted:
+                break
+            copy = folder / f"{number}-{origin.name}"
+            self._copy(origin, copy)
+            entries += count(copy)["entries"]
+
+    def _copy(self, origin, copy):
+        if self.sizes is not QUICK:
+            subprocess.run(["cp", "-a", origin, copy], check=True)
+            return
+        copy.mkdir()
+        for part in sorted(origin.iterdir())[:40]:
+            if part.is_dir() and not part.is_symlink() and count(part)["bytes"] < 20e6:
+                shutil.copytree(part, copy / part.name, symlinks=True)

@@ -1,0 +1,198 @@
+//! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Keeps huge file trees identical: in parallel, continuously, provably.
+#[derive(Debug, Parser)]
+#[command(name = "driftless", version, about, long_about = None, after_long_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+pub const EXIT_CODES: &str = "\
+Exit codes: 0 equal and durable; 1 could not run; 2 usage; 3 finished, but some paths have problems; 5 only paths are
+left that kept changing or vanished; 11 another run is working on the replica; 13 the guard refused to delete;
+70 a bug; 128+N ended by signal N, after a clean stop. Any other code means failure.";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make the replica DST equal to the source SRC
+    #[command(after_long_help = EXIT_CODES)]
+    Sync(Box<SyncArgs>),
+    /// Print generated documents: manual pages, completions, the command-line reference
+    #[command(hide = true)]
+    Generate {
+        /// Which document
+        #[arg(value_enum)]
+        what: Document,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Document {
+    /// Manual page driftless(1)
+    Man,
+    /// Manual page driftless-sync(1)
+    ManSync,
+    /// Completions for bash
+    Bash,
+    /// Completions for zsh
+    Zsh,
+    /// Completions for fish
+    Fish,
+    /// Command-line reference in Markdown
+    Reference,
+}
+
+#[derive(Debug, Args)]
+pub struct SyncArgs {
+    /// The source: a directory, or a single file
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+    /// The replica: the directory (or file) that is made equal; a slash at the end means nothing
+    #[arg(value_name = "DST")]
+    pub replica: PathBuf,
+
+    /// Remove from the replica what the source lacks; last, and only if the source was read without error
+    #[arg(long, help_heading = "Deleting")]
+    pub delete: bool,
+    /// With --delete, remove what the filters exclude, too
+    #[arg(long, requires = "delete", help_heading = "Deleting")]
+    pub delete_excluded: bool,
+    /// Refuse to delete anything if more than N entries, or P% of the replica's, would go
+    #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, help_heading = "Deleting")]
+    pub max_delete: Option<driftless_reconcile::DeleteLimit>,
+
+    /// Take what matches PATTERN (the first rule that matches decides)
+    ///
+    /// A pattern with a / is matched against the path below the root, one without against the last name; a / at its end
+    /// restricts it to directories. * and ? stop at /, ** does not; [a-z], {a,b} and \ work as in a shell. What lies in an excluded directory is excluded.
+    #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
+    pub include: Vec<String>,
+    /// Leave out what matches PATTERN; it is neither copied nor deleted
+    #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
+    pub exclude: Vec<String>,
+    /// Read rules from FILE: lines "+ PATTERN" and "- PATTERN", "#" begins a comment
+    #[arg(long, value_name = "FILE", help_heading = "Choosing")]
+    pub filter_from: Vec<PathBuf>,
+    /// Look only at the paths listed in FILE, one a line, relative to SRC; "-" is standard input. A directory means all below it
+    #[arg(long, value_name = "FILE", help_heading = "Choosing")]
+    pub files_from: Option<PathBuf>,
+    /// The paths of --files-from end with NUL instead of newline
+    #[arg(long, requires = "files_from", help_heading = "Choosing")]
+    pub from0: bool,
+    /// Do not enter other file systems mounted below SRC
+    #[arg(short = 'x', long, help_heading = "Choosing")]
+    pub one_file_system: bool,
+    /// Leave out files smaller than SIZE (such as 10k, 4M, 1G: powers of 1024)
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes, help_heading = "Choosing")]
+    pub min_size: Option<u64>,
+    /// Leave out files larger than SIZE
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes, help_heading = "Choosing")]
+    pub max_size: Option<u64>,
+
+    /// Compare the content of all files, not only size and time
+    #[arg(short = 'c', long, help_heading = "Comparing")]
+    pub checksum: bool,
+    /// Print what would be done, and change nothing
+    #[arg(short = 'n', long, help_heading = "Comparing")]
+    pub dry_run: bool,
+    /// Make files that are unchanged since the earlier copy DIR hard links into it
+    #[arg(long, value_name = "DIR", help_heading = "Comparing")]
+    pub link_dest: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub keep: KeepArgs,
+
+    /// Requests in flight: "auto" finds out while it runs
+    #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
+    pub jobs: driftless_engine::Jobs,
+    /// Read (and write) at most RATE bytes a second (such as 100M)
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
+    pub bwlimit: Option<u64>,
+    /// Make at most N requests (entries looked at, blocks moved) a second
+    #[arg(long, value_name = "N", value_parser = crate::units::rate, help_heading = "Running")]
+    pub iops_limit: Option<u64>,
+    /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
+    #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
+    pub cache: CacheArg,
+    /// When data is made durable: at the end, file by file, or not at all (then success does not mean durable)
+    #[arg(long, value_enum, default_value_t = DurabilityArg::End, help_heading = "Running")]
+    pub durability: DurabilityArg,
+
+    /// Print one JSON object a line: start, changes, problems, progress, summary
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Append changes and problems to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub log: Option<PathBuf>,
+    /// Print problems only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
+    pub quiet: bool,
+    /// Print every change
+    #[arg(short, long, help_heading = "Output")]
+    pub verbose: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Keeping (everything but access times is kept by default)")]
+pub struct KeepArgs {
+    /// Keep access times, too
+    #[arg(long)]
+    pub atimes: bool,
+    /// Do not keep permission bits
+    #[arg(long = "no-mode", action = ArgAction::SetFalse)]
+    pub mode: bool,
+    /// Do not keep owners
+    #[arg(long = "no-owner", action = ArgAction::SetFalse)]
+    pub owner: bool,
+    /// Do not keep groups
+    #[arg(long = "no-group", action = ArgAction::SetFalse)]
+    pub group: bool,
+    /// Do not keep modification times; content is compared then
+    #[arg(long = "no-times", action = ArgAction::SetFalse)]
+    pub times: bool,
+    /// Copy hard links as separate files
+    #[arg(long = "no-hard-links", action = ArgAction::SetFalse)]
+    pub hard_links: bool,
+    /// Write zeros where the source has holes
+    #[arg(long = "no-holes", action = ArgAction::SetFalse)]
+    pub holes: bool,
+    /// Leave out symbolic links
+    #[arg(long = "no-symlinks", action = ArgAction::SetFalse)]
+    pub symlinks: bool,
+    /// Leave out fifos and sockets
+    #[arg(long = "no-specials", action = ArgAction::SetFalse)]
+    pub specials: bool,
+    /// Leave out devices
+    #[arg(long = "no-devices", action = ArgAction::SetFalse)]
+    pub devices: bool,
+    /// Do not keep extended attributes (ACLs are kept all the same)
+    #[arg(long = "no-xattrs", action = ArgAction::SetFalse)]
+    pub xattrs: bool,
+    /// Do not keep POSIX ACLs
+    #[arg(long = "no-acls", action = ArgAction::SetFalse)]
+    pub acls: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CacheArg {
+    /// Copied data stays in the page cache
+    Keep,
+    /// Copied data leaves the page cache; what was there before stays
+    Drop,
+    /// Large files pass the page cache by (O_DIRECT), the rest is dropped
+    Direct,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DurabilityArg {
+    /// Once, at the end of the run
+    End,
+    /// Each file before it gets its name
+    File,
+    /// Never
+    None,
+}

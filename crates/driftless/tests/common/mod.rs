@@ -1,0 +1,96 @@
+//! What the end-to-end tests share: starting `driftless sync` and the checks that follow every run.
+//!
+//! Each test file is a program of its own and uses only a part of this.
+#![allow(dead_code, clippy::disallowed_methods)]
+
+use driftless_testkit::{Driftless, Options, Outcome, assert_equal, escape, rsync_oracle, snapshot_hash};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The ordinary user that tests run as when they do not run as root.
+pub const USER: u32 = 65534;
+/// How the names of unfinished files begin.
+pub const TEMP_PREFIX: &[u8] = b".driftless-tmp-";
+
+/// The binary under test without arguments.
+pub fn driftless() -> Driftless {
+    Driftless::new(env!("CARGO_BIN_EXE_driftless"))
+}
+
+/// `driftless sync --json SRC DST`, ready for more options.
+pub fn sync(src: &Path, dst: &Path) -> Driftless {
+    driftless().args(["sync", "--json"]).arg(src).arg(dst)
+}
+
+/// Runs a sync that must end with exit code 0 and a summary that adds up.
+pub fn sync_ok<A: AsRef<OsStr>>(src: &Path, dst: &Path, arguments: impl IntoIterator<Item = A>) -> Outcome {
+    let outcome = sync(src, dst).args(arguments).run().expect(0);
+    check_accounts(&outcome);
+    outcome
+}
+
+/// Every entry that was seen is the same, changed, skipped or failed.
+pub fn check_accounts(outcome: &Outcome) {
+    let parts: u64 = ["same", "changed", "skipped", "failed"].iter().map(|field| outcome.count(field)).sum();
+    assert_eq!(outcome.count("seen"), parts, "seen = same + changed + skipped + failed\n{}", outcome.describe());
+    let said = outcome.summary()["exit_code"].as_i64();
+    assert_eq!(said, Some(outcome.code().into()), "exit code in the summary\n{}", outcome.describe());
+}
+
+/// Another run finds nothing to do and touches nothing, not even a change time.
+pub fn check_settled<A: AsRef<OsStr>>(src: &Path, dst: &Path, arguments: impl IntoIterator<Item = A>) {
+    let before = snapshot_hash(dst, true);
+    let outcome = sync_ok(src, dst, arguments);
+    for field in ["changed", "deleted", "bytes_copied", "failed"] {
+        assert_eq!(outcome.count(field), 0, "{field} of a second run\n{}", outcome.describe());
+    }
+    assert_eq!(snapshot_hash(dst, true), before, "a second run touched the replica\n{}", outcome.describe());
+}
+
+/// Equal by this project's oracle and by rsync.
+pub fn check_equal_twice(src: &Path, dst: &Path, context: &str) {
+    assert_equal(src, dst, &Options::default(), context);
+    let left = rsync_oracle(src, dst);
+    assert!(left.is_empty(), "{context}: rsync would still change\n{left}");
+}
+
+/// Equal by this project's oracle.
+pub fn check_equal(src: &Path, dst: &Path, context: &str) {
+    assert_equal(src, dst, &Options::default(), context);
+}
+
+/// Every unfinished file that a run left below `root`.
+pub fn leftovers(root: &Path) -> Vec<PathBuf> {
+    let all = driftless_testkit::mutate::list_all(root).expect("list the replica");
+    let is_temp = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX));
+    all.into_iter().filter(is_temp).collect()
+}
+
+/// How many entries a tree has, the root included.
+pub fn count_entries(root: &Path) -> u64 {
+    driftless_testkit::mutate::list_all(root).expect("list").len() as u64 + 1
+}
+
+/// Waits until `ready` says so; panics after `limit`.
+pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !ready() {
+        assert!(Instant::now() < deadline, "waited {limit:?} in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Makes a file with its parents.
+pub fn put(path: &Path, content: impl AsRef<[u8]>) {
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("parents");
+    std::fs::write(path, content).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+}
+
+/// All paths below a root, relative and escaped, sorted.
+pub fn names_below(root: &Path) -> Vec<String> {
+    let all = driftless_testkit::mutate::list_all(root).expect("list");
+    let relative = |path: &PathBuf| escape(path.strip_prefix(root).expect("below").as_os_str().as_bytes());
+    all.iter().map(relative).collect()
+}

@@ -1,0 +1,273 @@
+//! System calls that fail: the run says so, or the trees are equal; never "done" when they are not, never a deletion.
+//!
+//! `strace` makes the n-th call of each thread fail, in the real binary.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_equal, leftovers, names_below, put, sync, sync_ok};
+use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const NONE: [&str; 0] = [];
+/// A bug trap, a panic, an abort, a wild access.
+const CRASHES: [i32; 5] = [70, 101, 134, 135, 139];
+
+/// Arguments of `strace` that make one call of a system call fail.
+fn failing(calls: &str, error: &str, when: &str) -> Vec<String> {
+    let inject = format!("inject={calls}:error={error}:when={when}");
+    let trace = format!("trace={calls}");
+    let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, "--"];
+    words.map(str::to_owned).to_vec()
+}
+
+/// Reading calls fail differently from writing ones; the numbers are the calls of a thread that fail.
+const FAULTS: [(&str, &[&str], &[&str]); 34] = [
+    ("read", &["EIO", "EINTR"], &["6", "30"]),
+    ("pread64", &["EIO", "EINTR"], &["1", "5", "20"]),
+    ("write", &["EIO", "ENOSPC", "EINTR"], &["3", "10", "40"]),
+    ("pwrite64", &["EIO", "ENOSPC", "EINTR"], &["1", "5", "20"]),
+    ("openat", &["EIO", "EACCES", "ENOMEM", "EMFILE"], &["6", "20", "45", "90"]),
+    ("openat2", &["EIO", "EACCES"], &["1", "3"]),
+    ("getdents64", &["EIO", "ENOMEM"], &["1", "2", "7"]),
+    ("newfstatat", &["EIO", "EACCES", "ENOMEM"], &["3", "15"]),
+    ("statx", &["EIO", "EACCES", "ENOMEM"], &["1", "10", "40", "90"]),
+    ("fstat", &["EIO"], &["5", "10"]),
+    ("fchown", &["EIO", "EPERM"], &["1", "4"]),
+    ("fchownat", &["EIO", "EPERM"], &["1", "4"]),
+    ("fchmod", &["EIO", "EPERM"], &["1", "4"]),
+    ("fchmodat", &["EIO", "EPERM"], &["1", "4"]),
+    ("fchmodat2", &["EIO", "EPERM"], &["1", "4"]),
+    ("fsetxattr", &["EIO", "ENOSPC", "EPERM"], &["1", "3"]),
+    ("setxattr", &["EIO", "ENOSPC"], &["1", "3"]),
+    ("fgetxattr", &["EIO", "ENOMEM"], &["1", "4"]),
+    ("flistxattr", &["EIO", "ENOMEM"], &["1", "4"]),
+    ("utimensat", &["EIO", "EPERM"], &["1", "5", "15"]),
+    ("renameat", &["EIO", "EACCES"], &["1", "5"]),
+    ("renameat2", &["EIO", "EACCES"], &["1", "5"]),
+    ("mkdirat", &["EIO", "ENOSPC"], &["1", "2"]),
+    ("linkat", &["EIO", "EMLINK", "EPERM"], &["1", "2"]),
+    ("symlinkat", &["EIO"], &["1", "2"]),
+    ("mknodat", &["EIO", "EPERM"], &["1", "2"]),
+    ("unlinkat", &["EIO", "EACCES"], &["1", "3"]),
+    ("syncfs", &["EIO"], &["1"]),
+    ("fsync", &["EIO"], &["1", "3"]),
+    ("close", &["EIO", "EINTR"], &["10", "40"]),
+    ("copy_file_range", &["EIO", "ENOSPC", "EXDEV"], &["1", "3"]),
+    ("ioctl", &["EIO", "EOPNOTSUPP"], &["1", "3"]),
+    ("ftruncate", &["EIO", "ENOSPC"], &["1", "3"]),
+    ("lseek", &["EIO", "EINVAL"], &["1", "6"]),
+];
+
+/// What must hold after any run: the exit code tells the truth, and nothing crashed.
+fn check_honest(src: &Path, dst: &Path, outcome: &Outcome, fault: &str) {
+    assert!(!CRASHES.contains(&outcome.code()), "{fault}: a crash\n{}", outcome.describe());
+    if outcome.code() == 0 {
+        let found = compare(src, dst, &Options::default());
+        assert!(found.is_empty(), "{fault}: exit code 0, but {found:#?}\n{}", outcome.describe());
+    }
+}
+
+fn check_faults(kind: FsKind, faults: &[(&str, &[&str], &[&str])]) {
+    let scratch = Scratch::new(kind, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    build_tree(&src, 21, &Profile { entries: 120, ..Profile::small() });
+    let _ = sync_ok(&src, &dst, NONE);
+    let cases = faults.iter().flat_map(|(calls, errors, whens)| {
+        errors.iter().flat_map(move |error| whens.iter().map(move |when| (*calls, *error, *when)))
+    });
+    for (seed, (calls, error, when)) in cases.enumerate() {
+        let fault = format!("{calls} number {when} fails with {error} on {kind:?}, mutation seed {seed}");
+        mutate(&src, seed as u64, 25);
+        put(&src.join(format!("new-{seed}/file")), vec![1u8; 30_000]);
+        let outcome = sync(&src, &dst).arg("--delete").through(failing(calls, error, when)).run();
+        check_honest(&src, &dst, &outcome, &fault);
+        let _ = sync_ok(&src, &dst, ["--delete"]);
+        check_equal(&src, &dst, &format!("a clean run after {fault}"));
+        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "{fault}");
+    }
+}
+
+#[test]
+fn a_failed_call_is_told_or_made_good_on_ext4() {
+    check_faults(FsKind::Ext4, &FAULTS[..17]);
+    check_faults(FsKind::Ext4, &FAULTS[17..]);
+}
+
+#[test]
+fn a_failed_call_is_told_or_made_good_on_btrfs_with_reflinks() {
+    let names = ["ioctl", "copy_file_range", "pwrite64", "fsetxattr", "renameat", "utimensat", "lseek"];
+    let chosen: Vec<_> = FAULTS.into_iter().filter(|(calls, ..)| names.contains(calls)).collect();
+    check_faults(FsKind::Btrfs, &chosen);
+}
+
+#[test]
+fn a_failed_call_in_the_first_copy_is_told_or_made_good() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let src = scratch.dir("src");
+    build_tree(&src, 22, &Profile::small());
+    for (calls, errors, whens) in FAULTS {
+        let (error, when) = (errors[0], whens[whens.len() - 1]);
+        let fault = format!("{calls} number {when} fails with {error} in the first copy");
+        let dst = scratch.path().join("dst");
+        let outcome = sync(&src, &dst).through(failing(calls, error, when)).run();
+        check_honest(&src, &dst, &outcome, &fault);
+        let _ = sync_ok(&src, &dst, NONE);
+        check_equal(&src, &dst, &format!("a clean run after {fault}"));
+        driftless_testkit::remove_deep(&dst).expect("remove");
+    }
+}
+
+#[test]
+fn the_faults_really_reach_the_binary() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    for (calls, error) in [("getdents64", "EIO"), ("mkdirat", "EIO"), ("utimensat", "EIO"), ("openat", "EMFILE")] {
+        let outcome = sync(&src, &dst).through(failing(calls, error, "1+")).run();
+        assert_ne!(outcome.code(), 0, "{calls} never fails\n{}", outcome.describe());
+    }
+}
+
+#[test]
+fn a_directory_that_was_not_read_to_its_end_deletes_nothing() {
+    let scratch = Scratch::new(FsKind::Ext4, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for index in 0..6000 {
+        put(&src.join(format!("wide/entry-with-a-rather-long-name-{index}")), "");
+        if index % 100 == 0 {
+            put(&src.join(format!("dirs/{index}/file")), "x");
+        }
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    let names = names_below(&dst);
+    let mut failed = 0;
+    for when in ["1", "2", "3", "4", "5", "6", "7", "8", "10", "14", "20", "1+", "2+", "5+"] {
+        for error in ["EIO", "ENOENT", "ESTALE"] {
+            let outcome = sync(&src, &dst).arg("--delete").through(failing("getdents64", error, when)).run();
+            assert_eq!(names_below(&dst), names, "getdents64 {when} {error}\n{}", outcome.describe());
+            failed += u32::from(outcome.code() != 0);
+        }
+    }
+    assert!(failed > 10, "the faults were met only {failed} times");
+    check_equal(&src, &dst, "still equal");
+}
+
+#[test]
+fn a_source_entry_that_cannot_be_looked_at_is_not_deleted() {
+    let scratch = Scratch::new(FsKind::Ext4, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    build_tree(&src, 23, &Profile::small());
+    let _ = sync_ok(&src, &dst, NONE);
+    let names = names_below(&dst);
+    for calls in ["statx", "newfstatat", "openat", "openat2", "fstat"] {
+        for error in ["EIO", "EACCES", "ESTALE", "ELOOP"] {
+            for when in ["8", "17+", "30", "60+"] {
+                let outcome = sync(&src, &dst).arg("--delete").through(failing(calls, error, when)).run();
+                assert_eq!(names_below(&dst), names, "{calls} {when} {error}\n{}", outcome.describe());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_flush_is_never_success() {
+    let scratch = Scratch::new(FsKind::Ext4, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    for durability in ["end", "file"] {
+        put(&src.join("file"), durability);
+        let flag = format!("--durability={durability}");
+        let outcome = sync(&src, &dst).arg(&flag).through(failing("syncfs,fsync,fdatasync", "EIO", "1+")).run();
+        assert_ne!(outcome.code(), 0, "{}", outcome.describe());
+        assert!(!CRASHES.contains(&outcome.code()), "{}", outcome.describe());
+        let _ = sync_ok(&src, &dst, [&flag]);
+        check_equal(&src, &dst, "flushed");
+    }
+}
+
+#[test]
+fn success_means_that_a_flush_was_asked_for() {
+    let scratch = Scratch::new(FsKind::Ext4, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    let trace = scratch.path().join("trace");
+    for (durability, flushes) in [("end", true), ("file", true), ("none", false)] {
+        put(&src.join("file"), durability);
+        let calls = "trace=syncfs,fsync,fdatasync";
+        let words = ["strace", "-f", "-qq", "-o", trace.to_str().expect("ascii"), "-e", calls, "--"];
+        let _ = sync(&src, &dst).arg(format!("--durability={durability}")).through(words).run().expect(0);
+        let text = fs::read_to_string(&trace).expect("trace");
+        assert_eq!(text.contains("sync(") || text.contains("syncfs("), flushes, "--durability={durability}\n{text}");
+    }
+}
+
+#[test]
+fn a_full_file_system_is_told_and_nothing_is_torn() {
+    let big = Scratch::new(FsKind::Tmpfs, 400);
+    let small = Scratch::new(FsKind::Ext4, 40);
+    let (src, dst) = (big.dir("src"), small.path().join("dst"));
+    for index in 0..60 {
+        put(&src.join(format!("dir/file-{index}")), vec![index as u8 + 1; 1 << 20]);
+    }
+    let outcome = sync(&src, &dst).run();
+    assert!([1, 3].contains(&outcome.code()), "{}", outcome.describe());
+    assert!(outcome.describe().contains("space"), "it says why\n{}", outcome.describe());
+    let found = compare(&src, &dst, &Options { holes: false, ..Options::default() });
+    for difference in found.iter().filter(|difference| difference.kind == "content") {
+        let same_path = |kind| found.iter().any(|other| other.path == difference.path && other.kind == kind);
+        assert!(same_path("size") || same_path("mtime"), "looks done: {difference}");
+    }
+    for index in 20..60 {
+        fs::remove_file(src.join(format!("dir/file-{index}"))).expect("remove");
+    }
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    check_equal(&src, &dst, "it fits now");
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_file_too_large_for_the_replica_does_not_keep_the_others_out() {
+    let big = Scratch::new(FsKind::Tmpfs, 400);
+    let small = Scratch::new(FsKind::Ext4, 40);
+    let (src, dst) = (big.dir("src"), small.path().join("dst"));
+    put(&src.join("a/huge"), vec![1u8; 150 << 20]);
+    for index in 0..20 {
+        put(&src.join(format!("b/file-{index}")), "content");
+    }
+    let _ = sync_ok(&src.join("b"), &dst, NONE);
+    driftless_testkit::remove_deep(&dst).expect("remove");
+    let outcome = sync(&src, &dst).run();
+    assert!([1, 3].contains(&outcome.code()), "{}", outcome.describe());
+    assert!(!dst.join("a/huge").exists() || private(&dst.join("a")) || private(&dst), "a torn file is visible");
+}
+
+/// Nobody but its owner can look into this directory.
+fn private(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.mode() & 0o077 == 0)
+}
+
+#[test]
+fn a_read_only_replica_is_told() {
+    let scratch = Scratch::new(FsKind::Ext4, 64);
+    let source = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (source.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    let _ = sync_ok(&src, &dst, NONE);
+    put(&src.join("dir/file"), "new content");
+    let before = snapshot_hash(&dst, true);
+    let remount = |mode: &str| {
+        let options = format!("remount,{mode}");
+        let status = std::process::Command::new("mount").args(["-o", &options]).arg(scratch.path()).status();
+        assert!(status.expect("mount runs").success());
+    };
+    remount("ro");
+    let outcome = sync(&src, &dst).arg("--delete").run();
+    assert!([1, 3].contains(&outcome.code()), "{}", outcome.describe());
+    assert!(outcome.describe().to_lowercase().contains("read-only"), "it says why\n{}", outcome.describe());
+    assert_eq!(snapshot_hash(&dst, true), before);
+    remount("rw");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    check_equal(&src, &dst, "writable again");
+}

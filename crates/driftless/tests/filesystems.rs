@@ -1,0 +1,132 @@
+//! The hostile tree on every file system, as root and as an ordinary user, judged by two oracles.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{USER, check_accounts, check_equal, check_equal_twice, check_settled, leftovers, sync, sync_ok};
+use driftless_testkit::{
+    FsKind, Options, Profile, Scratch, attrs, build_tree, compare, escape, mutate, rsync_oracle, snapshot_hash,
+};
+use std::path::PathBuf;
+
+const NONE: [&str; 0] = [];
+const SIZE_MIB: u64 = 600;
+
+fn root_round_trip(kind: FsKind) {
+    let scratch = Scratch::new(kind, SIZE_MIB);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    build_tree(&src, 11, &Profile::root());
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal_twice(&src, &dst, &format!("first copy on {kind:?}"));
+    mutate(&src, 12, 150);
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    check_equal_twice(&src, &dst, &format!("after mutations on {kind:?}"));
+    check_settled(&src, &dst, ["--delete"]);
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+fn user_round_trip(kind: FsKind) {
+    let scratch = Scratch::new(kind, SIZE_MIB);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    build_tree(&src, 13, &Profile::user(USER, USER));
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    let run = || {
+        let outcome = sync(&src, &dst).arg("--delete").as_user(USER, USER).run().expect(0);
+        check_accounts(&outcome);
+        outcome
+    };
+    let _ = run();
+    check_equal_twice(&src, &dst, &format!("copy by an ordinary user on {kind:?}"));
+    let before = snapshot_hash(&dst, true);
+    assert_eq!(run().count("changed"), 0);
+    assert_eq!(snapshot_hash(&dst, true), before);
+    driftless_testkit::mutate::remove_any(&src.join("modes")).expect("remove");
+    std::fs::write(src.join("names/plain"), "new content").expect("write");
+    let _ = run();
+    check_equal(&src, &dst, "a user deletes read-only directories and updates");
+}
+
+#[test]
+fn root_copies_the_hostile_tree_on_tmpfs() {
+    root_round_trip(FsKind::Tmpfs);
+}
+
+#[test]
+fn root_copies_the_hostile_tree_on_ext4() {
+    root_round_trip(FsKind::Ext4);
+}
+
+#[test]
+fn root_copies_the_hostile_tree_on_xfs() {
+    root_round_trip(FsKind::Xfs);
+}
+
+#[test]
+fn root_copies_the_hostile_tree_on_btrfs() {
+    root_round_trip(FsKind::Btrfs);
+}
+
+#[test]
+fn an_ordinary_user_copies_what_belongs_to_him_on_tmpfs() {
+    user_round_trip(FsKind::Tmpfs);
+}
+
+#[test]
+fn an_ordinary_user_copies_what_belongs_to_him_on_ext4() {
+    user_round_trip(FsKind::Ext4);
+}
+
+#[test]
+fn an_ordinary_user_copies_what_belongs_to_him_on_xfs() {
+    user_round_trip(FsKind::Xfs);
+}
+
+#[test]
+fn an_ordinary_user_copies_what_belongs_to_him_on_btrfs() {
+    user_round_trip(FsKind::Btrfs);
+}
+
+#[test]
+fn trees_cross_from_one_file_system_to_another() {
+    let pairs = [
+        (FsKind::Tmpfs, FsKind::Ext4),
+        (FsKind::Ext4, FsKind::Btrfs),
+        (FsKind::Btrfs, FsKind::Tmpfs),
+        (FsKind::Xfs, FsKind::Ext4),
+        (FsKind::Xfs, FsKind::Btrfs),
+    ];
+    for (from, to) in pairs {
+        let (a, b) = (Scratch::new(from, SIZE_MIB), Scratch::new(to, SIZE_MIB));
+        let (src, dst) = (a.dir("src"), b.path().join("dst"));
+        build_tree(&src, 14, &Profile::root());
+        let _ = sync_ok(&src, &dst, NONE);
+        check_equal(&src, &dst, &format!("{from:?} to {to:?}"));
+        assert_eq!(rsync_oracle(&src, &dst), "", "{from:?} to {to:?}");
+        mutate(&src, 15, 100);
+        let _ = sync_ok(&src, &dst, ["--delete"]);
+        check_equal(&src, &dst, &format!("mutated, {from:?} to {to:?}"));
+    }
+}
+
+#[test]
+fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    build_tree(&src, 16, &Profile { unreadable: false, large: false, ..Profile::root() });
+    attrs::set_mode(&src, 0o755).expect("chmod");
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    let outcome = sync(&src, &dst).as_user(USER, USER).run().expect(3);
+    check_accounts(&outcome);
+    let told: Vec<String> =
+        outcome.events_named("problem").iter().map(|p| p["path"].as_str().unwrap_or_default().to_owned()).collect();
+    let silent: Vec<_> = compare(&src, &dst, &Options::default())
+        .into_iter()
+        .filter(|difference| !is_told(&escape(&difference.path), &told))
+        .collect();
+    assert!(silent.is_empty(), "differences that no problem tells: {silent:#?}");
+}
+
+/// A problem of a path, or of a directory above it that could not be read or made.
+fn is_told(path: &str, told: &[String]) -> bool {
+    told.iter().any(|problem| path == problem || path.starts_with(&format!("{problem}/")))
+}

@@ -1,0 +1,224 @@
+//! Runs that are killed or interrupted: what stands at a name is always whole, and the next run finishes the work.
+//!
+//! Every file consists of one repeated word that names the file and its version, and its size follows from both, so any
+//! mix of versions and any missing tail shows.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_equal, leftovers, put, sync, sync_ok, wait_until};
+use driftless_testkit::{FsKind, Scratch, attrs};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const NONE: [&str; 0] = [];
+const MIB: usize = 1 << 20;
+const SMALL_FILES: u32 = 300;
+const NEW_FILES: u32 = 40;
+const LARGE: [u32; 2] = [1000, 1001];
+const LARGE_BYTES: usize = 66 * MIB;
+const KILLS: u32 = 100;
+const RUNS_TO_THE_END_EACH: u32 = 5;
+
+fn size_of(id: u32, version: u32) -> usize {
+    let base = if LARGE.contains(&id) { LARGE_BYTES } else { 0 };
+    base + 8 * ((id * 37 + version * 101) % 5000) as usize + 8
+}
+
+fn mode_of(id: u32, version: u32) -> u32 {
+    [0o600, 0o640, 0o444, 0o755, 0o4711][((id + version) % 5) as usize]
+}
+
+fn owner_of(id: u32, version: u32) -> u32 {
+    1000 + (id + version) % 3
+}
+
+fn word_of(id: u32, version: u32) -> [u8; 8] {
+    ((u64::from(id) << 32) | u64::from(version)).to_le_bytes()
+}
+
+fn write_version(path: &Path, id: u32, version: u32) {
+    put(path, word_of(id, version).repeat(size_of(id, version) / 8));
+    attrs::set_owner(path, owner_of(id, version), 0).expect("chown");
+    attrs::set_mode(path, mode_of(id, version)).expect("chmod");
+}
+
+/// The whole source at a version: files that are always there, large ones in turn, and a directory that is new.
+fn write_source(src: &Path, version: u32) {
+    for id in 0..SMALL_FILES {
+        write_version(&src.join(format!("dir{}/file-{id}", id % 10)), id, version);
+    }
+    let large = LARGE[(version % 2) as usize];
+    write_version(&src.join(format!("large-{large}")), large, version);
+    driftless_testkit::remove_deep(&new_folder(src, version - 1)).expect("remove");
+    for id in 2000..2000 + NEW_FILES {
+        let folder = if id % 2 == 0 { new_folder(src, version) } else { new_folder(src, version).join("sub") };
+        write_version(&folder.join(format!("file-{id}")), id, version);
+    }
+}
+
+fn new_folder(root: &Path, version: u32) -> PathBuf {
+    root.join(format!("new-{version}"))
+}
+
+/// Panics if this file is not exactly one version of itself, with that version's owner and no wider mode.
+fn check_whole(path: &Path) {
+    let name = path.file_name().and_then(|name| name.to_str()).expect("plain name");
+    let id: u32 = name.rsplit('-').next().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("what is {name}?"));
+    let content = fs::read(path).expect("read");
+    let word: [u8; 8] = content.get(..8).and_then(|word| word.try_into().ok()).unwrap_or_else(|| {
+        panic!("{}: torn: {} bytes", path.display(), content.len());
+    });
+    let version = u64::from_le_bytes(word) as u32;
+    assert_eq!(word, word_of(id, version), "{}: the content of another file", path.display());
+    assert_eq!(content.len(), size_of(id, version), "{}: torn, version {version}", path.display());
+    assert!(content.chunks(8).all(|chunk| chunk == word), "{}: a mix with version {version}", path.display());
+    let meta = fs::symlink_metadata(path).expect("stat");
+    let wider = meta.mode() & 0o7777 & !mode_of(id, version);
+    assert_eq!(wider, 0, "{}: mode {:o} is wider than that of version {version}", path.display(), meta.mode());
+    assert_eq!(meta.uid(), owner_of(id, version), "{}: owner of version {version}", path.display());
+}
+
+/// Checks every visible file of a replica; a directory that is still private hides what is in it.
+fn check_visible(dst: &Path) {
+    let mut open = vec![dst.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).expect("list") {
+            let path = entry.expect("entry").path();
+            let meta = fs::symlink_metadata(&path).expect("stat");
+            let is_private = meta.is_dir() && meta.mode() & 0o7777 == 0o700;
+            let is_temp = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
+            if meta.is_dir() && !is_private {
+                open.push(path);
+            } else if meta.is_file() && !is_temp {
+                check_whole(&path);
+            }
+        }
+    }
+}
+
+/// A directory that this version made is complete as soon as others may look into it.
+fn check_new_folder(dst: &Path, version: u32) {
+    let folder = new_folder(dst, version);
+    let is_open = |folder: &Path| fs::symlink_metadata(folder).is_ok_and(|meta| meta.mode() & 0o7777 != 0o700);
+    if is_open(&folder) {
+        for id in 2000..2000 + NEW_FILES {
+            let within = if id % 2 == 0 { folder.clone() } else { folder.join("sub") };
+            check_whole(&within.join(format!("file-{id}")));
+        }
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_torn_and_the_next_finishes() {
+    let seed = std::env::var("DRIFTLESS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    println!("seed {seed}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test kill");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for kind in [FsKind::Tmpfs, FsKind::Ext4] {
+        kill_often(kind, KILLS / 2, &mut rng);
+    }
+}
+
+fn kill_often(kind: FsKind, kills: u32, rng: &mut fastrand::Rng) {
+    let scratch = Scratch::new(kind, 700);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for version in 1..3 {
+        write_source(&src, version);
+    }
+    let whole_run = sync_ok(&src, &dst, ["--delete"]).elapsed;
+    let (mut done, mut version) = (0, 3);
+    while done < kills {
+        assert!(version < kills * 10, "runs of {whole_run:?} end before they can be killed");
+        write_source(&src, version);
+        let running = sync(&src, &dst).args(["--delete", "--durability=none"]).spawn();
+        let patience = whole_run.mul_f64(rng.f64());
+        done += u32::from(!running.ends_within(patience));
+        running.signal(Signal::KILL);
+        let _ = running.wait();
+        check_visible(&dst);
+        check_new_folder(&dst, version);
+        if version % RUNS_TO_THE_END_EACH == 0 {
+            let _ = sync_ok(&src, &dst, ["--delete"]);
+            check_equal(&src, &dst, &format!("after {done} kills on {kind:?}"));
+            assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+        }
+        version += 1;
+    }
+}
+
+/// Starts a slow copy of one large file and kills it when a part of it is recorded as done.
+fn killed_in_a_large_file(src: &Path, dst: &Path) {
+    let running = sync(src, dst).args(["--bwlimit=48M", "--jobs=1"]).spawn();
+    let progress = |path: &PathBuf| attrs::get_xattr(path, b"user.driftless.resume").ok().flatten();
+    let mut first = None;
+    wait_until("two pieces of the large file are recorded", Duration::from_secs(60), || {
+        let now = if dst.exists() { leftovers_quietly(dst).iter().find_map(progress) } else { None };
+        first = first.take().or_else(|| now.clone());
+        now.is_some() && now != first
+    });
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().code(), 137);
+}
+
+/// Like `leftovers`, for a tree that changes while it is listed.
+fn leftovers_quietly(dst: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dst).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
+    let is_temp =
+        |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
+    entries.unwrap_or_default().into_iter().filter(is_temp).collect()
+}
+
+fn large_stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 1500);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("large"), fastrand::Rng::with_seed(5).u64(..).to_le_bytes().repeat(28 * MIB));
+    (scratch, src, dst)
+}
+
+#[test]
+fn a_large_file_goes_on_where_a_killed_run_stopped() {
+    let (_scratch, src, dst) = large_stage();
+    killed_in_a_large_file(&src, &dst);
+    assert!(!dst.join("large").exists(), "an unfinished file has no name");
+    let outcome = sync_ok(&src, &dst, NONE);
+    let (resumed, copied) = (outcome.count("bytes_resumed"), outcome.count("bytes_copied"));
+    assert!(resumed > 0 && resumed + copied <= 224 * MIB as u64 + 65536, "{}", outcome.describe());
+    check_equal(&src, &dst, "resumed");
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_large_file_that_changed_since_the_kill_is_not_stitched_together() {
+    let (_scratch, src, dst) = large_stage();
+    killed_in_a_large_file(&src, &dst);
+    put(&src.join("large"), [7u8; 8].repeat(28 * MIB));
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "changed since");
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn an_interrupted_run_says_how_to_go_on_and_leaves_nothing_torn() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let scratch = Scratch::new(FsKind::Tmpfs, 700);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        for version in 1..3 {
+            write_source(&src, version);
+        }
+        let _ = sync_ok(&src, &dst, NONE);
+        write_source(&src, 3);
+        let running = sync(&src, &dst).args(["--delete", "--bwlimit=20M"]).spawn();
+        wait_until("it works", Duration::from_secs(20), || !leftovers_quietly(&dst).is_empty());
+        running.signal(signal);
+        assert!(running.ends_within(Duration::from_secs(10)), "it ends soon after the signal");
+        let outcome = running.wait().expect(code);
+        assert!(outcome.stderr_text().contains("again"), "a hint how to go on\n{}", outcome.describe());
+        check_visible(&dst);
+        let _ = sync_ok(&src, &dst, ["--delete"]);
+        check_equal(&src, &dst, "gone on");
+        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,111 @@
+//! What a run says: JSON lines that programs rely on, and text that people read.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{driftless, put, sync, sync_ok};
+use driftless_testkit::{FsKind, Profile, Scratch, attrs, build_tree};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+const NONE: [&str; 0] = [];
+
+fn change_of(events: &[Value], path: &str) -> Value {
+    let found = events.iter().find(|event| event["event"] == "change" && event["path"] == path);
+    found.unwrap_or_else(|| panic!("no change of {path} in {events:#?}")).clone()
+}
+
+#[test]
+fn each_change_is_told_with_path_kind_and_action() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    std::os::unix::fs::symlink("x", src.join("link")).expect("symlink");
+    let events = sync_ok(&src, &dst, NONE).events();
+    assert_eq!(events[0]["event"], "start");
+    assert_eq!(events.last().expect("some")["event"], "summary");
+    for (path, kind) in [("dir", "dir"), ("dir/file", "file"), ("link", "symlink")] {
+        let change = change_of(&events, path);
+        assert_eq!((&change["kind"], &change["action"]), (&Value::from(kind), &Value::from("create")), "{change}");
+    }
+    attrs::set_mode(&src.join("dir/file"), 0o600).expect("chmod");
+    let change = change_of(&sync_ok(&src, &dst, NONE).events(), "dir/file");
+    assert_eq!((&change["action"], &change["what"]), (&Value::from("meta"), &serde_json::json!(["mode"])), "{change}");
+    put(&src.join("dir/file"), "longer content");
+    assert_eq!(change_of(&sync_ok(&src, &dst, NONE).events(), "dir/file")["action"], "content");
+    fs::remove_file(src.join("dir/file")).expect("unlink");
+    fs::hard_link(src.join("link"), src.join("other")).expect("link");
+    let events = sync_ok(&src, &dst, ["--delete"]).events();
+    assert_eq!(change_of(&events, "dir/file")["action"], "delete");
+    assert_eq!(change_of(&events, "other")["action"], "link");
+    fs::remove_file(src.join("link")).expect("unlink");
+    put(&src.join("link"), "a file now");
+    let change = change_of(&sync_ok(&src, &dst, NONE).events(), "link");
+    assert_eq!((&change["action"], &change["kind"]), (&Value::from("replace"), &Value::from("file")), "{change}");
+}
+
+#[test]
+fn a_name_that_is_no_text_is_shown_and_given_without_loss() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join(OsStr::from_bytes(b"a\xff\xfe/b")), "content");
+    let events = sync_ok(&src, &dst, NONE).events();
+    let change = change_of(&events, "a\\xff\\xfe/b");
+    assert_eq!(change["path_base64"], "Yf/+L2I=", "{change}");
+}
+
+#[test]
+fn no_control_byte_of_a_name_reaches_the_terminal() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    build_tree(&src, 1, &Profile { large: false, ..Profile::root() });
+    for flag in ["--verbose", "--json"] {
+        let outcome = driftless().args(["sync", flag]).arg(&src).arg(&dst).run().expect(0);
+        let is_bad = |byte: &u8| (*byte < 0x20 && *byte != b'\n') || *byte == 0x7f || *byte == 0x9b;
+        let text = String::from_utf8(outcome.stdout.clone()).expect("UTF-8");
+        assert!(!text.bytes().any(|byte| is_bad(&byte)), "{flag}");
+        assert!(!outcome.stderr_text().chars().any(|c| c == '\u{1b}'), "{flag}");
+        fs::remove_dir_all(&dst).expect("remove");
+    }
+}
+
+#[test]
+fn quiet_says_nothing_and_verbose_names_every_change() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    let outcome = driftless().args(["sync", "--quiet"]).arg(&src).arg(&dst).run().expect(0);
+    assert_eq!((outcome.stdout_text(), outcome.stderr_text()), (String::new(), String::new()));
+    put(&src.join("dir/file"), "other content");
+    let outcome = driftless().args(["sync", "--verbose"]).arg(&src).arg(&dst).run().expect(0);
+    assert!(outcome.stdout_text().contains("dir/file"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_log_file_is_written_when_asked_for() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let log = scratch.path().join("log");
+    let _ = sync(&src, &dst).arg("--log").arg(&log).run().expect(0);
+    assert!(fs::metadata(&log).expect("log").len() > 0);
+}
+
+#[test]
+fn the_accounts_of_a_run_with_problems_add_up() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    build_tree(&src, 2, &Profile { large: false, ..Profile::root() });
+    attrs::set_mode(&src, 0o755).expect("chmod");
+    attrs::set_owner(&dst, common::USER, common::USER).expect("chown");
+    let outcome = sync(&src, &dst).as_user(common::USER, common::USER).run().expect(3);
+    common::check_accounts(&outcome);
+    assert!(outcome.count("failed") > 0);
+    for problem in outcome.events_named("problem") {
+        for field in ["path", "act", "cause", "class"] {
+            assert!(problem[field].is_string(), "{field} in {problem}");
+        }
+    }
+}

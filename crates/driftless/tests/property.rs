@@ -1,0 +1,74 @@
+//! Random trees, random changes: whatever happened to source and replica, one sync makes them equal and a second does
+//! nothing.
+//!
+//! A failure prints the seed and the command that replays it; `DRIFTLESS_SEED` runs that seed alone, on all file systems.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_settled, leftovers, sync_ok};
+use driftless_testkit::{FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle};
+use std::path::{Path, PathBuf};
+
+const SEEDS_EACH: u64 = 14;
+const ROUNDS: u64 = 3;
+const MUTATIONS: usize = 60;
+const ORACLE_EACH: u64 = 4;
+const SIZE_MIB: u64 = 400;
+
+fn seeds(first: u64) -> Vec<u64> {
+    match std::env::var("DRIFTLESS_SEED") {
+        Ok(seed) => vec![seed.parse().expect("DRIFTLESS_SEED is a number")],
+        Err(_) => (first..first + SEEDS_EACH).collect(),
+    }
+}
+
+fn check(kind: FsKind, first: u64) {
+    for seed in seeds(first) {
+        let replay =
+            format!("seed {seed} on {kind:?}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test property");
+        println!("{replay}");
+        let scratch = Scratch::new(kind, SIZE_MIB);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        let catalogue = seed % 7 == 0;
+        build_tree(&src, seed, &Profile { catalogue, ..Profile::small() });
+        converge(&src, &dst, seed, &replay);
+        for round in 1..=ROUNDS {
+            mutate(&src, seed * 100 + round, MUTATIONS);
+            if round == 2 {
+                mutate(&dst, seed * 100 + 50, MUTATIONS / 3);
+            }
+            converge(&src, &dst, seed, &format!("round {round} of {replay}"));
+        }
+    }
+}
+
+fn converge(src: &Path, dst: &Path, seed: u64, context: &str) {
+    let _ = sync_ok(src, dst, ["--delete"]);
+    assert_equal(src, dst, &Options::default(), context);
+    if seed % ORACLE_EACH == 0 {
+        assert_eq!(rsync_oracle(src, dst), "", "{context}");
+    }
+    assert_eq!(leftovers(dst), Vec::<PathBuf>::new(), "{context}");
+    check_settled(src, dst, ["--delete"]);
+}
+
+#[test]
+fn random_trees_converge_on_tmpfs() {
+    check(FsKind::Tmpfs, 1);
+}
+
+#[test]
+fn random_trees_converge_on_ext4() {
+    check(FsKind::Ext4, 101);
+}
+
+#[test]
+fn random_trees_converge_on_xfs() {
+    check(FsKind::Xfs, 201);
+}
+
+#[test]
+fn random_trees_converge_on_btrfs() {
+    check(FsKind::Btrfs, 301);
+}

@@ -1,0 +1,154 @@
+//! When driftless refuses: wrong arguments, dangerous roots, suspicious deletions, a second run. Refusing touches nothing.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_equal, driftless, put, sync, sync_ok, wait_until};
+use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
+use rustix::process::Signal;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const NONE: [&str; 0] = [];
+
+/// A source with three files and a replica with those and seven more.
+fn stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 256);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for index in 0..3 {
+        put(&src.join(format!("kept-{index}")), "content");
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    for index in 0..7 {
+        put(&dst.join(format!("extra/{index}")), "content");
+    }
+    (scratch, src, dst)
+}
+
+#[test]
+fn roots_that_cannot_be_synced_are_refused() {
+    let (scratch, src, dst) = stage();
+    fs::create_dir(src.join("inner")).expect("dir");
+    fs::create_dir(dst.join("inner")).expect("dir");
+    put(&scratch.path().join("file"), "content");
+    std::os::unix::fs::symlink(&src, scratch.path().join("alias")).expect("symlink");
+    let root = scratch.path();
+    let cases = [
+        (root.join("missing"), dst.clone(), "missing source"),
+        (src.clone(), src.clone(), "source is replica"),
+        (src.clone(), src.join("."), "source is replica, spelt otherwise"),
+        (src.clone(), src.join("inner/../../src"), "source is replica, by a detour"),
+        (src.clone(), root.join("alias"), "source is replica, by a symlink"),
+        (src.clone(), src.join("inner"), "replica inside source"),
+        (src.clone(), src.join("new"), "new replica inside source"),
+        (dst.join("inner"), dst.clone(), "source inside replica"),
+        (src.clone(), root.join("file"), "directory onto file"),
+        (root.join("file"), dst.clone(), "file onto directory"),
+        (src.clone(), root.join("no/such/parent"), "no parent for the replica"),
+    ];
+    let before = snapshot_hash(root, false);
+    for (from, to, what) in cases {
+        let outcome = sync(&from, &to).arg("--delete").run();
+        assert_eq!(outcome.code(), 1, "{what}\n{}", outcome.describe());
+        assert!(!outcome.stderr.is_empty(), "{what}: no word on stderr");
+        assert_eq!(snapshot_hash(root, false), before, "{what}: something was touched");
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_touches_nothing() {
+    let (_scratch, src, dst) = stage();
+    let before = snapshot_hash(&dst, true);
+    let wrong: [&[&str]; 8] = [
+        &["--no-such-option"],
+        &["--jobs=many"],
+        &["--bwlimit=fast"],
+        &["--max-delete=101%"],
+        &["--cache=maybe"],
+        &["--durability=always"],
+        &["--min-size=big"],
+        &["third-argument"],
+    ];
+    for arguments in wrong {
+        let outcome = sync(&src, &dst).args(arguments).run().expect(2);
+        assert!(!outcome.stderr.is_empty(), "{arguments:?}");
+        assert_eq!(snapshot_hash(&dst, true), before, "{arguments:?}");
+    }
+    let _ = driftless().arg("sync").arg(&src).run().expect(2);
+    let _ = driftless().run().expect(2);
+}
+
+#[test]
+fn deletion_from_an_empty_source_is_refused() {
+    let (scratch, _, dst) = stage();
+    let empty = scratch.dir("empty");
+    let before = snapshot_hash(&dst, true);
+    let outcome = sync(&empty, &dst).arg("--delete").run().expect(13);
+    assert_eq!(snapshot_hash(&dst, true), before, "{}", outcome.describe());
+    let _ = sync(&empty, &dst).args(["--delete", "--dry-run"]).run().expect(13);
+    let fresh = scratch.path().join("fresh");
+    let _ = sync_ok(&empty, &fresh, ["--delete"]);
+    let _ = sync_ok(&empty, &fresh, ["--delete"]);
+}
+
+#[test]
+fn deletion_from_a_source_that_cannot_be_read_is_refused() {
+    let (scratch, _, _) = stage();
+    let (src, dst) = (scratch.dir("locked"), scratch.dir("user-dst"));
+    put(&src.join("file"), "content");
+    put(&dst.join("file"), "content");
+    for path in [&src, &dst, &dst.join("file")] {
+        attrs::set_owner(path, common::USER, common::USER).expect("chown");
+    }
+    attrs::set_mode(&src, 0o300).expect("chmod");
+    let outcome = sync(&src, &dst).arg("--delete").as_user(common::USER, common::USER).run();
+    assert!([1, 13].contains(&outcome.code()), "{}", outcome.describe());
+    assert!(dst.join("file").exists());
+}
+
+#[test]
+fn more_deletions_than_allowed_are_refused_as_a_whole() {
+    let (_scratch, src, dst) = stage();
+    for limit in ["7", "0", "50%", "0%"] {
+        let outcome = sync(&src, &dst).args(["--delete", "--max-delete", limit]).run().expect(13);
+        assert_eq!(outcome.count("deleted"), 0, "{limit}");
+        assert!((0..7).all(|index| dst.join(format!("extra/{index}")).exists()), "{limit}\n{}", outcome.describe());
+    }
+    let _ = sync_ok(&src, &dst, ["--delete", "--max-delete", "8"]);
+    check_equal(&src, &dst, "eight deletions are allowed");
+}
+
+#[test]
+fn a_refused_deletion_does_not_keep_the_rest_from_being_copied_in_the_next_run() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("new"), "content");
+    let _ = sync(&src, &dst).args(["--delete", "--max-delete=1"]).run().expect(13);
+    let _ = sync_ok(&src, &dst, NONE);
+    assert_eq!(fs::read(dst.join("new")).expect("copied"), b"content");
+}
+
+#[test]
+fn a_second_run_on_the_same_replica_is_turned_away() {
+    let (scratch, src, _) = stage();
+    put(&src.join("slow"), vec![1u8; 64 << 20]);
+    let dst = scratch.path().join("busy");
+    let first = sync(&src, &dst).arg("--bwlimit=1M").spawn();
+    wait_until("the first run works", Duration::from_secs(20), || dst.join("kept-0").exists() || has_entries(&dst));
+    let other_source = scratch.dir("other");
+    put(&other_source.join("file"), "content");
+    let outcome = sync(&src, &dst).run().expect(11);
+    assert!(!outcome.stderr.is_empty());
+    let _ = sync(&other_source, &dst).run().expect(11);
+    assert!(!dst.join("file").exists());
+    let _ = sync_ok(&other_source, &scratch.path().join("free"), NONE);
+    first.signal(Signal::KILL);
+    assert_eq!(first.wait().code(), 137);
+    fs::remove_file(src.join("slow")).expect("remove");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    check_equal(&src, &dst, "the lock died with its run");
+}
+
+fn has_entries(dst: &std::path::Path) -> bool {
+    fs::read_dir(dst).is_ok_and(|mut entries| entries.next().is_some())
+}

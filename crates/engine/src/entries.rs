@@ -1,0 +1,382 @@
+//! Making the entries of a directory equal: looking, comparing, and doing the least.
+
+use crate::job::{DirJob, Task, lock};
+use crate::links::Arrival;
+use crate::tally::{Reason, add};
+use crate::worker::Worker;
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
+use driftless_mover::{Moved, Opened, Trouble};
+use driftless_reconcile::{Step, after_content, decide};
+use driftless_state::{Leader, StoreError};
+use driftless_tree::{Dir, DirRef};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// What is about to be done to an entry, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct Intent {
+    /// What is done.
+    pub action: Action,
+    /// What differs.
+    pub what: What,
+    /// Of what kind the entry is.
+    pub kind: Kind,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Intent {
+    fn new(action: Action, what: What, meta: &Meta) -> Self {
+        Intent { action, what, kind: meta.kind, size: if meta.kind == Kind::File { meta.size } else { 0 } }
+    }
+}
+
+/// What came of an entry.
+pub enum Verdict {
+    /// It was equal.
+    Same,
+    /// It was made equal.
+    Changed(Intent, Moved),
+    /// It was left out.
+    Skipped(Reason),
+    /// It waits, or others go on with it; it is accounted for then.
+    Elsewhere,
+    /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
+    Below,
+}
+
+type Reconciled = Result<Verdict, Trouble>;
+
+impl Worker<'_> {
+    /// Makes the entry `name` of `job` equal and accounts for it. Its share of the walk is `weight`.
+    pub fn entry(&mut self, job: &Arc<DirJob>, name: &CStr, hint: Option<Kind>, weight: u64) {
+        match self.reconcile(job, name, hint, weight) {
+            Ok(Verdict::Below) => return,
+            Ok(verdict) => self.account(job, name, verdict),
+            Err(trouble) => self.account_trouble(job, name, trouble),
+        }
+        add(&self.run.tally.walked, weight);
+    }
+
+    /// Counts and reports what came of an entry.
+    pub fn account(&mut self, job: &Arc<DirJob>, name: &CStr, verdict: Verdict) {
+        match verdict {
+            Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
+            Verdict::Same | Verdict::Elsewhere | Verdict::Below => {}
+            Verdict::Skipped(reason) => self.skip(job, reason),
+            Verdict::Changed(intent, moved) => {
+                self.count_late(job);
+                job.touch();
+                add(&self.run.tally.changed, 1);
+                add(&self.run.tally.bytes_copied, moved.bytes);
+                self.run.receipt(|| job.path_of(name), (intent.kind, intent.action, intent.what), intent.size);
+                for fault in moved.faults {
+                    self.run.problem(job.path_of(name), fault, Class::Partly);
+                }
+            }
+        }
+    }
+
+    fn reconcile(&mut self, job: &Arc<DirJob>, name: &CStr, hint: Option<Kind>, weight: u64) -> Reconciled {
+        if hint.is_some_and(|kind| !self.run.takes(job, name, kind == Kind::Dir)) {
+            return Ok(Verdict::Skipped(Reason::Filtered));
+        }
+        match hint {
+            Some(Kind::Dir) => return self.subdirectory(job, name, weight),
+            Some(Kind::File) if job.is_fresh() && !self.run.options.dry_run => return self.new_file(job, name),
+            _ => {}
+        }
+        let meta = job.source.look(name)?;
+        if hint.is_none() && !self.run.takes(job, name, meta.kind == Kind::Dir) {
+            return Ok(Verdict::Skipped(Reason::Filtered));
+        }
+        if meta.kind == Kind::Dir {
+            return self.subdirectory(job, name, weight);
+        }
+        if let Some(reason) = self.unwanted(&meta) {
+            return Ok(Verdict::Skipped(reason));
+        }
+        self.grouped(job, name, &meta, None)
+    }
+
+    fn unwanted(&self, meta: &Meta) -> Option<Reason> {
+        if !self.run.keeps(meta.kind) {
+            return Some(Reason::Kind);
+        }
+        if meta.kind != Kind::File {
+            return None;
+        }
+        add(&self.run.tally.bytes_seen, meta.size);
+        (!self.run.options.filter.takes_size(meta.size)).then_some(Reason::Filtered)
+    }
+
+    /// In a second look at a directory only new subdirectories are entered: what lies in the others has its own look.
+    fn subdirectory(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) -> Reconciled {
+        let known = |replica: &DirRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
+        if job.pass() == 0 || !job.replica.as_ref().is_some_and(known) {
+            self.count_late(job);
+            self.descend(job, name, weight);
+        }
+        Ok(Verdict::Below)
+    }
+
+    /// The short way for a file in a new directory: nothing to compare with, and one look through the open file.
+    fn new_file(&mut self, job: &Arc<DirJob>, name: &CStr) -> Reconciled {
+        let opened = job.spot(name).open().map_err(kind_changed)?;
+        if opened.meta.kind != Kind::File {
+            return Err(Trouble::Vanished);
+        }
+        if let Some(reason) = self.unwanted(&opened.meta) {
+            return Ok(Verdict::Skipped(reason));
+        }
+        let meta = opened.meta;
+        self.grouped(job, name, &meta, Some(opened))
+    }
+
+    /// Takes care of hard links, then makes the entry equal.
+    fn grouped(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, opened: Option<Opened>) -> Reconciled {
+        if meta.nlink < 2 || !self.run.options.keep.hard_links {
+            return self.equalise(job, name, meta, opened, false);
+        }
+        job.more();
+        let arrival = self.run.links.arrive(meta.id(), (job.clone(), name.into()));
+        match arrival.map_err(store_trouble)? {
+            Arrival::Waits => Ok(Verdict::Elsewhere),
+            Arrival::Follow(_, leader) => {
+                job.less();
+                self.follow(job, name, meta, &leader)
+            }
+            Arrival::Lead(_) => {
+                job.less();
+                let done = self.equalise(job, name, meta, opened, true);
+                if !matches!(done, Ok(Verdict::Elsewhere)) {
+                    self.settle(job, name, meta, done.is_ok());
+                }
+                done
+            }
+        }
+    }
+
+    /// The first name of a group is done: notes where it is and lets the others go on.
+    pub fn settle(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, worked: bool) {
+        let leader = if worked { self.leader(job, name, meta) } else { None };
+        match self.run.links.settle(meta.id(), leader) {
+            Ok(waiting) => waiting.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name))),
+            Err(error) => self.account_trouble(job, name, store_trouble(error)),
+        }
+    }
+
+    fn leader(&self, job: &DirJob, name: &CStr, meta: &Meta) -> Option<Leader> {
+        let path = job.path_of(name).as_bytes().to_vec();
+        let left = meta.nlink - 1;
+        if self.run.options.dry_run {
+            let id = job.replica.as_ref().and_then(|dir| dir.look(name).ok()).map_or((0, 0), |meta| meta.id());
+            return Some(Leader { path, id, left });
+        }
+        let spot = job.spot(name);
+        let id = spot.replica.look(spot.name).ok()?.id();
+        Some(Leader { path, id, left })
+    }
+
+    /// Makes a further name of a group a link to its first.
+    fn follow(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, leader: &Leader) -> Reconciled {
+        let there = self.replica_meta(job, name)?;
+        if there.as_ref().is_some_and(|there| there.id() == leader.id) {
+            return Ok(Verdict::Same);
+        }
+        let mut what = What::default();
+        what.add_if(true, What::LINKS);
+        let intent = Intent::new(Action::Link, what, meta);
+        if self.run.options.dry_run {
+            return Ok(Verdict::Changed(intent, Moved::default()));
+        }
+        match self.link_to(job, name, leader) {
+            Ok(moved) => Ok(Verdict::Changed(intent, moved)),
+            Err(Trouble::Failed(fault)) => self.copy_instead(job, name, meta, fault),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn link_to(&mut self, job: &Arc<DirJob>, name: &CStr, leader: &Leader) -> Result<Moved, Trouble> {
+        let gone = Fault { side: Side::Replica, act: "find the first link of", errno: 2 };
+        let (dir, leader_name) = leader.place().ok_or(Trouble::Failed(gone))?;
+        let leader_name = CString::new(leader_name).map_err(|_| Trouble::Failed(gone))?;
+        let dir = self.replica_dir(job, &dir).map_err(Trouble::Failed)?;
+        self.mover.make_link(&job.spot(name), &*dir, &leader_name)
+    }
+
+    /// The replica's directory at a path: this very one most of the time, else a walk from the root.
+    fn replica_dir(&self, job: &DirJob, path: &driftless_model::RelPath) -> Result<DirRef, Fault> {
+        let own = job.replica.as_ref().expect("only dry runs have none");
+        if job.path() == *path {
+            return Ok(own.clone());
+        }
+        let mut dir = self.run.roots.1.clone().expect("only dry runs have none");
+        for name in path.names() {
+            dir = dir.enter(&CString::new(name).expect("names hold no NUL"))?;
+        }
+        Ok(dir)
+    }
+
+    /// The file system refuses one more link (EMLINK, say): the content is kept, and that it is no link is reported.
+    fn copy_instead(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, fault: Fault) -> Reconciled {
+        match self.equalise(job, name, meta, None, false)? {
+            Verdict::Changed(intent, mut moved) => {
+                moved.faults.push(fault);
+                Ok(Verdict::Changed(intent, moved))
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn replica_meta(&self, job: &DirJob, name: &CStr) -> Result<Option<Meta>, Trouble> {
+        let Some(replica) = job.replica.as_ref().filter(|_| !job.is_fresh()) else { return Ok(None) };
+        match replica.look(job.renamed.as_deref().unwrap_or(name)) {
+            Ok(meta) => Ok(Some(meta)),
+            Err(fault) if fault.is_missing() => Ok(None),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Compares an entry with the replica's and does what the comparison says.
+    fn equalise(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, opened: Option<Opened>, leads: bool) -> Reconciled {
+        let Some(there) = self.replica_meta(job, name)? else {
+            return self.create(job, name, meta, opened, leads);
+        };
+        let source = self.source_entry(job, name, meta)?;
+        let replica = self.replica_entry(job, name, there, meta.kind)?;
+        let same_target = meta.kind != Kind::Symlink || there.kind != Kind::Symlink || self.same_target(job, name)?;
+        let rules = self.run.options.rules();
+        let mut step = decide(&source, &replica, &rules, same_target);
+        if there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
+            let mut what = What::default();
+            what.add_if(true, What::LINKS);
+            step = Step::Anew(what);
+        }
+        if let Step::CompareContent(what) = step {
+            step = after_content(&source.meta, &replica.meta, what, self.mover.same_content(&job.spot(name))?);
+        }
+        match step {
+            Step::Same | Step::CompareContent(_) => Ok(Verdict::Same),
+            Step::Meta(what) => self.set_meta(job, name, (&source, &there), what),
+            Step::Anew(what) => self.make(job, name, &source, opened, Intent::new(Action::Content, what, meta), leads),
+            Step::Replace(what) => {
+                self.allow_replacing(job, name, &there)?;
+                self.make(job, name, &source, opened, Intent::new(Action::Replace, what, meta), leads)
+            }
+        }
+    }
+
+    /// An inode of the replica with several names belongs to one inode of the source: the first that claims it.
+    fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
+        let wanted = self.run.options.keep.hard_links;
+        Ok(!wanted || self.run.links.claim(replica.id(), source.id()).map_err(store_trouble)?)
+    }
+
+    fn source_entry(&self, job: &DirJob, name: &CStr, meta: &Meta) -> Result<Entry, Trouble> {
+        Ok(Entry { meta: *meta, xattrs: self.xattrs(&*job.source, name)? })
+    }
+
+    fn replica_entry(&self, job: &DirJob, name: &CStr, there: Meta, wanted: Kind) -> Result<Entry, Trouble> {
+        let dir = job.replica.as_ref().filter(|_| there.kind == wanted);
+        let name = job.renamed.as_deref().unwrap_or(name);
+        let xattrs = dir.map_or(Ok(Xattrs::new()), |dir| self.xattrs(&**dir, name))?;
+        Ok(Entry { meta: there, xattrs })
+    }
+
+    fn xattrs(&self, dir: &dyn Dir, name: &CStr) -> Result<Xattrs, Trouble> {
+        let keep = &self.run.options.keep;
+        if keep.any_xattr() { Ok(dir.xattrs_of(name, keep)?) } else { Ok(Xattrs::new()) }
+    }
+
+    fn same_target(&self, job: &DirJob, name: &CStr) -> Result<bool, Trouble> {
+        let spot = job.spot(name);
+        Ok(spot.source.read_link(name)? == spot.replica.read_link(spot.name)?)
+    }
+
+    fn set_meta(&mut self, job: &Arc<DirJob>, name: &CStr, (source, there): (&Entry, &Meta), what: What) -> Reconciled {
+        let intent = Intent::new(Action::Meta, what, &source.meta);
+        if self.run.options.dry_run {
+            return Ok(Verdict::Changed(intent, Moved::default()));
+        }
+        let moved = self.mover.set_meta(&job.spot(name), source, there)?;
+        Ok(Verdict::Changed(intent, moved))
+    }
+
+    /// A directory in the way of something else goes with all that is in it; the limit on deletes holds for that, too.
+    fn allow_replacing(&self, job: &DirJob, name: &CStr, there: &Meta) -> Result<(), Trouble> {
+        let Some(replica) = job.replica.as_ref().filter(|_| there.kind == Kind::Dir) else { return Ok(()) };
+        if self.run.options.delete_limit.is_none() || self.run.deletes.reserve(replica.count_tree(name, u64::MAX) - 1, self.run) {
+            return Ok(());
+        }
+        const EDQUOT: i32 = 122;
+        Err(Trouble::Failed(Fault { side: Side::Replica, act: "remove within the limit on deletes what is below", errno: EDQUOT }))
+    }
+
+    fn create(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, opened: Option<Opened>, leads: bool) -> Reconciled {
+        let intent = Intent::new(Action::Create, What::default(), meta);
+        if self.run.options.dry_run {
+            return Ok(Verdict::Changed(intent, Moved::default()));
+        }
+        if let Some(basis) = job.basis.as_ref().filter(|_| meta.kind == Kind::File)
+            && let Some(verdict) = self.link_basis(job, name, meta, basis)?
+        {
+            return Ok(verdict);
+        }
+        if meta.kind == Kind::File {
+            return self.make_file(job, name, opened, intent, leads.then_some(*meta));
+        }
+        let source = self.source_entry(job, name, meta)?;
+        self.make(job, name, &source, None, intent, leads)
+    }
+
+    /// Links to the file of an earlier copy, if that is equal in everything.
+    fn link_basis(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
+        let Ok(earlier) = basis.look(name) else { return Ok(None) };
+        let source = self.source_entry(job, name, meta)?;
+        let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
+        let equal = decide(&source, &basis_entry, &driftless_reconcile::Rules { checksum: false, ..self.run.options.rules() }, true);
+        if equal != Step::Same || !self.claim(&earlier, meta)? {
+            return Ok(None);
+        }
+        let made = self.mover.make_link(&job.spot(name), &**basis, name);
+        Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
+    }
+
+    fn make(
+        &mut self,
+        job: &Arc<DirJob>,
+        name: &CStr,
+        source: &Entry,
+        opened: Option<Opened>,
+        intent: Intent,
+        leads: bool,
+    ) -> Reconciled {
+        if self.run.options.dry_run {
+            return Ok(Verdict::Changed(intent, Moved::default()));
+        }
+        if source.meta.kind == Kind::File {
+            return self.make_file(job, name, opened, intent, leads.then_some(source.meta));
+        }
+        let moved = self.mover.make_special(&job.spot(name), source)?;
+        Ok(Verdict::Changed(intent, moved))
+    }
+}
+
+/// Opening something that was a regular file and is a link or device now fails in ways of its own: ELOOP, ENXIO, ENODEV, EISDIR.
+fn kind_changed(fault: Fault) -> Trouble {
+    const KIND_ERRORS: [i32; 5] = [40, 6, 19, 20, 21];
+    let changed = fault.side == Side::Source && KIND_ERRORS.contains(&fault.errno);
+    if changed { Trouble::Vanished } else { fault.into() }
+}
+
+/// The store of hard links fails when the disk for temporary files does.
+fn store_trouble(_: StoreError) -> Trouble {
+    const EIO: i32 = 5;
+    Trouble::Failed(Fault { side: Side::Replica, act: "keep the table of hard links for", errno: EIO })
+}
+
+/// Unfinished entries that nobody took up again.
+pub fn leftovers(job: &DirJob) -> Vec<CString> {
+    std::mem::take(&mut *lock(&job.leftovers))
+}

@@ -1,0 +1,112 @@
+//! Regular files: small ones at once, large ones piece by piece by whoever is free.
+
+use crate::entries::{Intent, Verdict};
+use crate::job::{DirJob, LargeJob, Task};
+use crate::tally::add;
+use crate::worker::Worker;
+use driftless_model::{Kind, Meta};
+use driftless_mover::{Large, Opened, Trouble};
+use driftless_reconcile::split_half;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// From this size on a file is copied under a name that the next run finds again, in pieces.
+const LARGE_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes between two looks at whether somebody is idle or the run was stopped. Pieces are cut at multiples of it.
+const STEP_BYTES: u64 = 8 * 1024 * 1024;
+/// How often a large file is begun again because its source changed.
+const ATTEMPTS_MAX: u8 = 2;
+
+impl Worker<'_> {
+    /// Copies a regular file.
+    pub fn make_file(
+        &mut self,
+        job: &Arc<DirJob>,
+        name: &CStr,
+        opened: Option<Opened>,
+        intent: Intent,
+        leads: Option<Meta>,
+    ) -> Result<Verdict, Trouble> {
+        let spot = job.spot(name);
+        let opened = opened.map_or_else(|| spot.open(), Ok)?;
+        if opened.meta.kind != Kind::File {
+            return Err(Trouble::Vanished);
+        }
+        if opened.meta.size < LARGE_BYTES {
+            return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
+        }
+        let large = Large::begin(&self.mover, &spot, opened)?;
+        self.begin_large(job, name, large, (intent, leads, 0));
+        Ok(Verdict::Elsewhere)
+    }
+
+    /// Copies what is missing, at once: a large file starts when it is met, and idle threads take halves of it.
+    fn begin_large(&mut self, job: &Arc<DirJob>, name: &CStr, large: Large, (intent, leads, attempt): (Intent, Option<Meta>, u8)) {
+        job.more();
+        add(&self.run.tally.bytes_resumed, large.resumed());
+        let missing = large.missing();
+        let pending = AtomicUsize::new(missing.len().max(1));
+        let large = LargeJob { large, job: job.clone(), name: name.into(), intent, leads, attempt, pending };
+        let large = Arc::new(large);
+        let mut pieces = missing.into_iter();
+        let first = pieces.next().unwrap_or(0..0);
+        pieces.for_each(|piece| self.run.queue.push_first(Task::Chunk(large.clone(), piece)));
+        self.chunk(&large, first);
+    }
+
+    /// Copies a range of a large file, giving half of the rest away whenever somebody is idle.
+    pub fn chunk(&mut self, large: &Arc<LargeJob>, mut range: Range<u64>) {
+        let sparse = self.run.options.keep.holes;
+        while !large.large.failed() && !self.run.stopped() {
+            if sparse {
+                large.large.skip_hole(&mut range);
+            }
+            if range.is_empty() {
+                break;
+            }
+            if self.run.queue.hungry()
+                && let Some(given) = split_half(&mut range, STEP_BYTES)
+            {
+                large.pending.fetch_add(1, Ordering::Relaxed);
+                self.run.queue.push_first(Task::Chunk(large.clone(), given));
+            }
+            let step = range.start..range.end.min((range.start / STEP_BYTES + 1) * STEP_BYTES);
+            range.start = step.end;
+            let run = self.run;
+            large.large.copy(&mut self.mover.copier, step, sparse, &mut |bytes| run.pace_bytes(bytes));
+        }
+        if self.run.stopped() {
+            large.large.suspend();
+        }
+        if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.finish_large(large);
+        }
+    }
+
+    fn finish_large(&mut self, large: &Arc<LargeJob>) {
+        let (job, name) = (&large.job, &*large.name);
+        let done = large.large.finish(&self.mover, &job.spot(name));
+        if matches!(done, Err(Trouble::Changing)) && large.attempt < ATTEMPTS_MAX && self.begin_again(large) {
+            return self.less(job);
+        }
+        let worked = done.is_ok();
+        match done {
+            Ok(moved) => self.account(job, name, Verdict::Changed(large.intent, moved)),
+            Err(trouble) => self.account_trouble(job, name, trouble),
+        }
+        if let Some(meta) = &large.leads {
+            self.settle(job, name, meta, worked);
+        }
+        self.less(job);
+    }
+
+    fn begin_again(&mut self, large: &LargeJob) -> bool {
+        let spot = large.job.spot(&large.name);
+        let again = spot.open().map_err(Trouble::from).and_then(|opened| Large::begin(&self.mover, &spot, opened));
+        let Ok(again) = again else { return false };
+        self.begin_large(&large.job, &large.name, again, (large.intent, large.leads, large.attempt + 1));
+        true
+    }
+}

@@ -1,0 +1,180 @@
+//! The end of a directory: what earlier runs left is removed, what the source lacks is noted, its own attributes are set.
+
+use crate::entries::{Intent, leftovers};
+use crate::job::{DirJob, lock};
+use crate::tally::add;
+use crate::worker::Worker;
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
+use driftless_reconcile::differences;
+use driftless_tree::{Attributes, DirRef, Done, Known, Names, is_temp_name};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// Names of the replica that are held at a time.
+const WINDOW_NAMES: usize = 16 * 1024;
+
+impl Worker<'_> {
+    /// Finds entries of the replica that the source lacks. `known` are all names of the source, if one window holds them.
+    pub fn find_extras(&mut self, job: &Arc<DirJob>, known: Option<&Names>) {
+        let Some(replica) = job.replica.as_ref().filter(|_| !job.is_made() && !job.borrowed && job.pass() == 0) else { return };
+        if let Err(fault) = self.scan_extras(job, replica, known) {
+            self.run.problem(job.path(), fault, Class::Skip);
+        }
+    }
+
+    fn scan_extras(&mut self, job: &Arc<DirJob>, replica: &DirRef, known: Option<&Names>) -> Done {
+        let mut stream = replica.list()?;
+        let mut more = true;
+        while more {
+            let mut names = Names::default();
+            more = stream.fill(&mut names, WINDOW_NAMES)?;
+            add(&self.run.tally.replica_seen, names.len() as u64);
+            let mut extras = Vec::new();
+            for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
+                if self.is_extra(job, name, kind, known) {
+                    if is_temp_name(name) { lock(&job.leftovers).push(name.into()) } else { extras.push(name.into()) }
+                }
+            }
+            if !extras.is_empty() {
+                self.run.deletes.add(&job.path(), &extras);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an entry of the replica is to go. Nothing is on doubt: a look that fails for another reason than absence keeps it.
+    fn is_extra(&self, job: &Arc<DirJob>, name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> bool {
+        let ours = is_temp_name(name);
+        if !ours && !self.run.may_delete(job) {
+            return false;
+        }
+        if !ours && !self.run.takes(job, name, kind == Some(Kind::Dir)) {
+            return self.run.options.delete_excluded;
+        }
+        match known {
+            Some(known) => !known.contains(name),
+            None => job.source.look(name).is_err_and(|fault| fault.is_missing()),
+        }
+    }
+
+    /// Sets the attributes of the directory itself and accounts for it. `now` is what the source's directory is like.
+    pub fn finish_attributes(&mut self, job: &Arc<DirJob>, now: Result<Meta, Fault>) {
+        self.remove_leftovers(job);
+        let keep = &self.run.options.keep;
+        let source = now.and_then(|meta| Ok(Entry { meta, xattrs: job.source.xattrs(keep)? }));
+        let done = source.and_then(|source| self.finish_entry(job, source));
+        match done {
+            Err(fault) => {
+                add(&self.run.tally.failed, 1);
+                self.run.problem(job.path(), fault, Class::Skip);
+            }
+            Ok(_) if job.is_unlisted() => add(&self.run.tally.failed, 1),
+            Ok(None) => add(&self.run.tally.same, 1),
+            Ok(Some((intent, faults))) => self.account_dir(job, intent, faults),
+        }
+    }
+
+    fn account_dir(&mut self, job: &DirJob, intent: Intent, faults: Vec<Fault>) {
+        if let Some(parent) = &job.parent {
+            parent.touch();
+        }
+        add(&self.run.tally.changed, 1);
+        self.run.receipt(|| job.path(), (intent.kind, intent.action, intent.what), 0);
+        faults.into_iter().for_each(|fault| self.run.problem(job.path(), fault, Class::Partly));
+    }
+
+    /// What differed and could not be kept; `None` if the directory was equal.
+    fn finish_entry(&mut self, job: &DirJob, source: Entry) -> Done<Option<(Intent, Vec<Fault>)>> {
+        let keep = &self.run.options.keep;
+        let (action, what) = match &job.before {
+            None if job.replaced => (Action::Replace, What::default()),
+            None => (Action::Create, What::default()),
+            Some((meta, xattrs)) => (Action::Meta, differences(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, keep)),
+        };
+        let equal = action == Action::Meta && what.is_empty();
+        let intent = Intent { action, what, kind: Kind::Dir, size: 0 };
+        let faults = match &job.replica {
+            Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => self.set_dir(job, replica, source)?,
+            _ => Vec::new(),
+        };
+        Ok(if equal && faults.is_empty() { None } else { Some((intent, faults)) })
+    }
+
+    fn set_dir(&mut self, job: &DirJob, replica: &DirRef, source: Entry) -> Done<Vec<Fault>> {
+        let terms = self.mover.terms;
+        let mut attributes = Attributes::of(&source.meta, source.xattrs, &terms.rules.keep);
+        let known = if job.is_made() {
+            attributes.mode.get_or_insert(0o755);
+            Known { owner: job.birth, mode: Some(0o700), clean: true, ..Known::default() }
+        } else {
+            if let (None, Some((before, _))) = (attributes.mode, &job.before) {
+                attributes.mode = Some(before.mode);
+            }
+            Known::of(&replica.meta()?)
+        };
+        Ok(replica.set_own(&known, &attributes))
+    }
+
+    /// Removes unfinished entries that an earlier run left and nobody took up again.
+    fn remove_leftovers(&mut self, job: &DirJob) {
+        let Some(replica) = job.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return };
+        for name in leftovers(job) {
+            let removed = replica.remove_tree(&name);
+            if removed.entries > 0 {
+                job.touch();
+            }
+            if let Some(fault) = removed.fault.filter(|fault| !fault.is_missing()) {
+                self.run.problem(job.path_of(&name), fault, Class::Skip);
+            }
+        }
+    }
+
+    /// Removes names from the replica's directory at `path`, if the source still lacks them, and mends its times.
+    pub fn delete(&mut self, path: &driftless_model::RelPath, names: &[CString]) {
+        let dirs = self.open_both(path);
+        let (source, replica) = match dirs {
+            Ok(dirs) => dirs,
+            Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
+        };
+        for name in names {
+            if self.run.stopped() {
+                return;
+            }
+            self.run.pace_request();
+            self.delete_one(path, name, (&source, &replica));
+        }
+        if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
+            let keep = driftless_model::Keep { xattrs: false, acls: false, ..self.run.options.keep };
+            replica.set_own(&Known::of(&there), &Attributes::of(&meta, Vec::new(), &keep));
+        }
+    }
+
+    fn open_both(&self, path: &driftless_model::RelPath) -> Done<(DirRef, DirRef)> {
+        let mut source = self.run.roots.0.clone();
+        let mut replica = self.run.roots.1.clone().expect("deletes need a replica");
+        for name in path.names() {
+            let name = CString::new(name).expect("names hold no NUL");
+            (source, replica) = (source.enter(&name)?, replica.enter(&name)?);
+        }
+        Ok((source, replica))
+    }
+
+    fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) {
+        let place = || path.join(name.to_bytes());
+        let excluded = self.run.options.delete_excluded && self.run.options.filter.has_rules();
+        if !excluded && !source.look(name).is_err_and(|fault| fault.is_missing()) {
+            return;
+        }
+        let Ok(meta) = replica.look(name) else { return };
+        if !self.run.options.dry_run {
+            let removed = replica.remove_tree(name);
+            add(&self.run.tally.deleted, removed.entries);
+            if let Some(fault) = removed.fault {
+                return self.run.problem(place(), fault, Class::Skip);
+            }
+        } else {
+            add(&self.run.tally.deleted, replica.count_tree(name, u64::MAX));
+        }
+        self.run.receipt(place, (meta.kind, Action::Delete, What::default()), 0);
+    }
+}

@@ -1,0 +1,247 @@
+//! A directory in the course of being made equal.
+
+use driftless_model::{Meta, RelPath, Selection, Xattrs};
+use driftless_mover::{Large, Spot};
+use driftless_tree::{DirRef, NameStream, Names};
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A directory on both sides, from the moment it is entered until everything in it is equal and its own attributes are set.
+pub struct DirJob {
+    /// The directory above; `None` for the root.
+    pub parent: Option<Arc<DirJob>>,
+    /// Its name there.
+    pub name: CString,
+    /// The source's directory.
+    pub source: DirRef,
+    /// The replica's; `None` when a dry run has not made it.
+    pub replica: Option<DirRef>,
+    /// The same directory of an earlier copy (`--link-dest`).
+    pub basis: Option<DirRef>,
+    /// What of it is looked at.
+    pub selection: Arc<Selection>,
+    /// What the replica's directory was like; `None` if this run made it.
+    pub before: Option<(Meta, Xattrs)>,
+    /// Owner and group that new entries get, if the directory is ours alone and shows it.
+    pub birth: Option<(u32, u32)>,
+    /// It belongs to somebody else (the directory around a single file): its attributes are left alone.
+    pub borrowed: bool,
+    /// The name on the replica of the one entry of a borrowed directory.
+    pub renamed: Option<CString>,
+    /// It took the place of something that is not a directory.
+    pub replaced: bool,
+    /// Its share of the walk, in the unit of `Tally::walked`.
+    pub weight: u64,
+    /// What the source's directory was like when it was listed last.
+    pub listed: Mutex<Meta>,
+    /// Unfinished entries that an earlier run left on the replica.
+    pub leftovers: Mutex<Vec<CString>>,
+    state: State,
+}
+
+#[derive(Default)]
+struct State {
+    pending: AtomicUsize,
+    fresh: AtomicBool,
+    touched: AtomicBool,
+    dirty: AtomicBool,
+    unlisted: AtomicBool,
+    pass: AtomicU8,
+}
+
+/// What is needed to begin a directory.
+pub struct Begin {
+    /// See [`DirJob`].
+    pub parent: Option<Arc<DirJob>>,
+    /// See [`DirJob`].
+    pub name: CString,
+    /// See [`DirJob`].
+    pub source: DirRef,
+    /// See [`DirJob`].
+    pub replica: Option<DirRef>,
+    /// See [`DirJob`].
+    pub basis: Option<DirRef>,
+    /// See [`DirJob`].
+    pub selection: Arc<Selection>,
+    /// See [`DirJob`].
+    pub before: Option<(Meta, Xattrs)>,
+    /// See [`DirJob`].
+    pub replaced: bool,
+    /// See [`DirJob`].
+    pub weight: u64,
+}
+
+impl DirJob {
+    /// Begins a directory. It has one piece of work pending: its listing.
+    pub fn begin(begin: Begin) -> DirJob {
+        let made = begin.before.is_none();
+        let birth = begin.replica.as_ref().filter(|_| made).and_then(|replica| birth(replica.first_meta()));
+        let state = State { pending: AtomicUsize::new(1), fresh: AtomicBool::new(made), ..State::default() };
+        DirJob {
+            parent: begin.parent,
+            name: begin.name,
+            listed: Mutex::new(*begin.source.first_meta()),
+            source: begin.source,
+            replica: begin.replica,
+            basis: begin.basis,
+            selection: begin.selection,
+            before: begin.before,
+            birth,
+            borrowed: false,
+            renamed: None,
+            replaced: begin.replaced,
+            weight: begin.weight,
+            leftovers: Mutex::default(),
+            state,
+        }
+    }
+
+    /// The directory around a single entry, which is called `name` on the replica.
+    pub fn borrow_for(self, name: CString) -> DirJob {
+        DirJob { borrowed: true, renamed: Some(name), ..self }
+    }
+
+    /// Where an entry of this directory is made equal.
+    pub fn spot<'a>(&'a self, name: &'a CStr) -> Spot<'a> {
+        Spot {
+            source: &*self.source,
+            source_name: name,
+            replica: &**self.replica.as_ref().expect("only dry runs have none, and they make nothing"),
+            name: self.renamed.as_deref().unwrap_or(name),
+            private: self.is_fresh(),
+            birth: self.birth,
+        }
+    }
+
+    /// The path below the root.
+    pub fn path(&self) -> RelPath {
+        let mut names = Vec::new();
+        let mut at = Some(self);
+        while let Some(job) = at {
+            if job.parent.is_some() {
+                names.push(job.name.to_bytes());
+            }
+            at = job.parent.as_deref();
+        }
+        RelPath::from_names(names.into_iter().rev())
+    }
+
+    /// The path of an entry of this directory.
+    pub fn path_of(&self, name: &CStr) -> RelPath {
+        self.path().join(name.to_bytes())
+    }
+
+    /// Whether this run made the directory, nobody else can reach it, and it was listed only once.
+    pub fn is_fresh(&self) -> bool {
+        self.state.fresh.load(Ordering::Relaxed)
+    }
+
+    /// Whether this run made the directory.
+    pub fn is_made(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// Adds a piece of work that must be over before the directory is.
+    pub fn more(&self) {
+        self.state.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that a piece of work is over; returns whether it was the last.
+    pub fn less(&self) -> bool {
+        self.state.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Says that something was changed in the replica's directory, and with it its modification time.
+    pub fn touch(&self) {
+        self.state.touched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anything was changed in the replica's directory.
+    pub fn is_touched(&self) -> bool {
+        self.state.touched.load(Ordering::Relaxed)
+    }
+
+    /// Says that the source's directory is not what the listing said.
+    pub fn mark_dirty(&self) {
+        self.state.dirty.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the source could not be listed to its end; then nothing in it is removed.
+    pub fn mark_unlisted(&self) {
+        self.state.unlisted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the source could not be listed to its end.
+    pub fn is_unlisted(&self) -> bool {
+        self.state.unlisted.load(Ordering::Relaxed)
+    }
+
+    /// How often the directory was looked at again.
+    pub fn pass(&self) -> u8 {
+        self.state.pass.load(Ordering::Relaxed)
+    }
+
+    /// Whether the source's directory, which is now like `now`, has changed since it was listed.
+    pub fn is_dirty(&self, now: &Meta) -> bool {
+        self.state.dirty.load(Ordering::Relaxed) || !lock(&self.listed).unchanged(now)
+    }
+
+    /// Begins another look at the directory.
+    pub fn again(&self, now: Meta) {
+        *lock(&self.listed) = now;
+        self.state.dirty.store(false, Ordering::Relaxed);
+        self.state.fresh.store(false, Ordering::Relaxed);
+        self.state.pass.fetch_add(1, Ordering::Relaxed);
+        self.state.pending.store(1, Ordering::Release);
+    }
+}
+
+/// New entries belong to this process's user and group unless the file system or the set-group-id bit says otherwise; a new
+/// directory of ours that has our group shows that they do not.
+fn birth(made: &Meta) -> Option<(u32, u32)> {
+    let group = rustix::process::getegid().as_raw();
+    (made.gid == group).then_some((made.uid, group))
+}
+
+/// Locks, also after a panic elsewhere: the counters behind these locks are whole at any time.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A large file in the course of being copied, and where it belongs.
+pub struct LargeJob {
+    /// The copy.
+    pub large: Large,
+    /// Its directory.
+    pub job: Arc<DirJob>,
+    /// Its name on the source.
+    pub name: CString,
+    /// What is reported when it is done.
+    pub intent: crate::entries::Intent,
+    /// Its metadata if it leads a hard-link group.
+    pub leads: Option<Meta>,
+    /// How often it was begun again because its source changed.
+    pub attempt: u8,
+    /// Ranges that are being copied or wait for it.
+    pub pending: AtomicUsize,
+}
+
+/// An item of the queue: a piece of work with its handles warm.
+pub enum Task {
+    /// Make the directory `name` of `job` equal.
+    Dir(Arc<DirJob>, CString, u64),
+    /// Make a range of names equal; each name is worth the last number of the walk.
+    Names(Arc<DirJob>, Arc<Names>, Range<u64>, u64),
+    /// Read more names.
+    List(Arc<DirJob>, Box<dyn NameStream>, u64),
+    /// Look at the directory again.
+    Again(Arc<DirJob>),
+    /// A name whose hard-link group is settled now.
+    Waiter(Arc<DirJob>, CString),
+    /// Copy a range of a large file.
+    Chunk(Arc<LargeJob>, Range<u64>),
+    /// Remove these names of the directory at the path, if the source still lacks them.
+    Delete(RelPath, Vec<CString>),
+}

@@ -1,0 +1,28 @@
+//! Who watches a run: the terminal, a log, a program.
+
+use crate::tally::Counts;
+use driftless_model::{Problem, Receipt};
+use std::time::Duration;
+
+/// A look at a run in progress.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Counters.
+    pub counts: Counts,
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// Threads at work.
+    pub jobs: usize,
+}
+
+/// Told what happens. Called from many threads.
+pub trait Monitor: Sync {
+    /// Whether receipts are wanted; making them costs a path each.
+    fn wants_receipts(&self) -> bool;
+    /// An entry was made equal (or would be, in a dry run).
+    fn receipt(&self, receipt: &Receipt);
+    /// A path has a problem.
+    fn problem(&self, problem: &Problem);
+    /// A few times a second.
+    fn progress(&self, progress: &Progress);
+}

@@ -1,0 +1,75 @@
+//! What a user asks of a run.
+
+use driftless_model::{Filter, Keep, Selection};
+use driftless_reconcile::{DeleteLimit, Rules};
+use driftless_tree::Cache;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// When copied files are made durable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Once, at the end of the run (syncfs(2)); large files before they get their names.
+    #[default]
+    End,
+    /// Each file before it gets its name, and all directories at the end.
+    File,
+    /// Left to the kernel: success then does not mean durable.
+    None,
+}
+
+/// How many requests are in flight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Jobs {
+    /// Found while running.
+    #[default]
+    Auto,
+    /// This many threads.
+    Fixed(usize),
+}
+
+/// A run: which trees, what of them, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The tree that is read.
+    pub source: PathBuf,
+    /// The tree that is made equal.
+    pub replica: PathBuf,
+    /// An earlier copy whose unchanged files become hard links.
+    pub link_dest: Option<PathBuf>,
+    /// What is kept.
+    pub keep: Keep,
+    /// Content is compared.
+    pub checksum: bool,
+    /// Entries that the source lacks are removed.
+    pub delete: bool,
+    /// Excluded entries are removed too.
+    pub delete_excluded: bool,
+    /// How many entries may be removed.
+    pub delete_limit: Option<DeleteLimit>,
+    /// Which entries are taken.
+    pub filter: Filter,
+    /// Which paths are looked at; the whole tree if `None`.
+    pub selection: Option<Arc<Selection>>,
+    /// Other file systems mounted below the source are left out.
+    pub one_file_system: bool,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// What becomes of the page cache.
+    pub cache: Cache,
+    /// How many requests are in flight.
+    pub jobs: Jobs,
+    /// Bytes of content a second, read or written, whichever is more.
+    pub bytes_per_second_max: Option<u64>,
+    /// Entries and blocks a second.
+    pub requests_per_second_max: Option<u64>,
+    /// When copied files are made durable.
+    pub durability: Durability,
+}
+
+impl Options {
+    /// How entries are compared.
+    pub fn rules(&self) -> Rules {
+        Rules { keep: self.keep, checksum: self.checksum }
+    }
+}

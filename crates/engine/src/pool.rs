@@ -1,0 +1,185 @@
+//! The pool of threads, and how many of them are at work.
+//!
+//! Concurrency is found, not configured. As long as threads mostly wait for the file system, more of them are admitted,
+//! doubling; when that does not raise the rate, the step is taken back and tried again later. So a file system that answers at
+//! once gets two threads per core, and one that takes half a millisecond a request gets over a hundred.
+
+use crate::options::Jobs;
+use crate::run::Run;
+use crate::worker::work;
+use rustix::time::{ClockId, clock_gettime};
+use std::thread::{Builder, Scope};
+use std::time::{Duration, Instant};
+
+/// Threads at most, however slow the file system is.
+pub const THREADS_MAX: usize = 256;
+/// Threads a core to begin with.
+const THREADS_PER_CORE: usize = 2;
+/// Between two looks at the rate.
+const TICK: Duration = Duration::from_millis(20);
+/// Between two reports of progress.
+const PROGRESS: Duration = Duration::from_millis(100);
+/// Above this share of the processors' time the processors are the limit.
+const BUSY_SHARE: f64 = 0.7;
+/// A step must raise the rate by this factor to be kept.
+const GAIN: f64 = 1.15;
+/// Ticks that a step is given to show its effect.
+const TRIAL_TICKS: u32 = 2;
+/// How long nothing is tried after a step that was taken back; doubles each time.
+const HOLD_OFF: Duration = Duration::from_millis(500);
+/// Bytes of content that count as much as one entry.
+const BYTES_PER_ENTRY: u64 = 64 * 1024;
+/// Stack of a thread. Nothing here recurses.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// Runs what is in the queue to its end. `threads_max` bounds the pool.
+pub fn drive(run: &Run<'_>, threads_max: usize) {
+    run.queue.reopen();
+    std::thread::scope(|scope| Pool::new(run, threads_max).watch(scope));
+}
+
+struct Pool<'r> {
+    run: &'r Run<'r>,
+    adaptive: bool,
+    threads_max: usize,
+    spawned: usize,
+    admitted: usize,
+    trial: Option<Trial>,
+    hold_off: Duration,
+    quiet_until: Instant,
+    last: Sample,
+}
+
+/// A step up that has to prove itself.
+struct Trial {
+    from: usize,
+    rate: f64,
+    began: Sample,
+    ticks: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    work: u64,
+    cpu_seconds: f64,
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl<'r> Pool<'r> {
+    fn new(run: &'r Run<'r>, threads_max: usize) -> Self {
+        let (adaptive, wanted) = match run.options.jobs {
+            Jobs::Auto => (true, cores() * THREADS_PER_CORE),
+            Jobs::Fixed(threads) => (false, threads),
+        };
+        let threads_max = if adaptive { threads_max.min(THREADS_MAX) } else { threads_max };
+        let admitted = wanted.clamp(1, threads_max);
+        let last = Sample::take(run);
+        let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
+        Pool { run, adaptive, threads_max, spawned: 0, admitted, trial, hold_off, quiet_until, last }
+    }
+
+    fn watch<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
+    where
+        'r: 'scope,
+    {
+        self.admit(scope, self.admitted);
+        let mut reported = Instant::now();
+        while !self.run.queue.wait_over(TICK) {
+            if reported.elapsed() >= PROGRESS {
+                self.run.monitor.progress(&self.run.progress(self.admitted));
+                reported = Instant::now();
+            }
+            if self.adaptive {
+                self.adapt(scope);
+            }
+        }
+    }
+
+    fn admit<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>, threads: usize)
+    where
+        'r: 'scope,
+    {
+        let (run, mut threads) = (self.run, threads.clamp(1, self.threads_max));
+        while self.spawned < threads {
+            let index = self.spawned;
+            let thread = Builder::new().name(format!("mover-{index}")).stack_size(STACK_BYTES);
+            if thread.spawn_scoped(scope, move || work(run, index)).is_err() {
+                // No more threads to be had: this many it is.
+                assert!(index > 0, "not even one thread can be started");
+                (self.threads_max, threads) = (index, index);
+                break;
+            }
+            self.spawned += 1;
+        }
+        self.admitted = threads;
+        run.queue.admit(threads);
+    }
+
+    fn adapt<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
+    where
+        'r: 'scope,
+    {
+        let now = Sample::take(self.run);
+        let since = std::mem::replace(&mut self.last, now);
+        let target = match self.trial.take() {
+            Some(trial) => self.judge(trial, &now),
+            None => self.try_more(&since, &now),
+        };
+        if let Some(threads) = target {
+            self.admit(scope, threads);
+        }
+    }
+
+    /// Keeps a step that raised the rate, takes back one that did not.
+    fn judge(&mut self, mut trial: Trial, now: &Sample) -> Option<usize> {
+        trial.ticks += 1;
+        if trial.ticks < TRIAL_TICKS {
+            self.trial = Some(trial);
+            return None;
+        }
+        if now.rate_since(&trial.began) >= trial.rate * GAIN {
+            self.hold_off = HOLD_OFF;
+            return None;
+        }
+        self.quiet_until = now.at + self.hold_off;
+        self.hold_off *= 2;
+        Some(trial.from)
+    }
+
+    fn try_more(&mut self, since: &Sample, now: &Sample) -> Option<usize> {
+        let hungry = self.run.queue.idle() > self.admitted / 4;
+        let busy = now.busy_since(since) > BUSY_SHARE;
+        if hungry || busy || self.admitted >= self.threads_max || now.at < self.quiet_until {
+            return None;
+        }
+        self.trial = Some(Trial { from: self.admitted, rate: now.rate_since(since), began: *now, ticks: 0 });
+        Some(self.admitted * 2)
+    }
+}
+
+impl Sample {
+    fn take(run: &Run<'_>) -> Self {
+        let counts = run.tally.counts();
+        let entries = counts.same + counts.changed + counts.skipped() + counts.failed + counts.deleted;
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+        Sample { at: Instant::now(), work: entries + counts.bytes_copied / BYTES_PER_ENTRY, cpu_seconds }
+    }
+
+    fn seconds_since(&self, since: &Sample) -> f64 {
+        self.at.duration_since(since.at).as_secs_f64().max(1e-6)
+    }
+
+    fn rate_since(&self, since: &Sample) -> f64 {
+        (self.work - since.work) as f64 / self.seconds_since(since)
+    }
+
+    /// Share of all processors' time that this process used.
+    fn busy_since(&self, since: &Sample) -> f64 {
+        (self.cpu_seconds - since.cpu_seconds) / self.seconds_since(since) / cores() as f64
+    }
+}

@@ -1,0 +1,179 @@
+//! The work that waits, and the threads that wait for work.
+//!
+//! The newest item is taken first, so that the walk goes down before it goes on and little waits at any time. Pieces of
+//! large files go before everything else. The queue knows how many threads are idle; whoever holds much work asks
+//! [`hungry`](Queue::hungry) and gives half of it away.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+struct State<T> {
+    first: VecDeque<T>,
+    stack: Vec<T>,
+    /// Threads that hold an item.
+    active: usize,
+    /// Threads that may take items; the others sleep.
+    admitted: usize,
+    stopped: bool,
+}
+
+/// A queue of items for a pool of threads. The work is over when nothing waits and nobody holds an item.
+#[derive(Debug)]
+pub struct Queue<T> {
+    state: Mutex<State<T>>,
+    for_items: Condvar,
+    for_turn: Condvar,
+    idle: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+impl<T> Queue<T> {
+    /// An empty queue that admits `admitted` threads.
+    pub fn new(admitted: usize) -> Self {
+        let state = State { first: VecDeque::new(), stack: Vec::new(), active: 0, admitted, stopped: false };
+        Queue {
+            state: Mutex::new(state),
+            for_items: Condvar::new(),
+            for_turn: Condvar::new(),
+            idle: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an item; it is taken before what was added earlier.
+    pub fn push(&self, item: T) {
+        let mut state = self.lock();
+        state.stack.push(item);
+        self.added(state);
+    }
+
+    /// Adds an item that is taken before all that are not.
+    pub fn push_first(&self, item: T) {
+        let mut state = self.lock();
+        state.first.push_back(item);
+        self.added(state);
+    }
+
+    fn added(&self, state: MutexGuard<'_, State<T>>) {
+        self.waiting.fetch_add(1, Relaxed);
+        drop(state);
+        if self.idle.load(Relaxed) > 0 {
+            self.for_items.notify_one();
+        }
+    }
+
+    /// How many items wait.
+    pub fn len(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Whether threads are idle that find nothing to take.
+    pub fn hungry(&self) -> bool {
+        self.idle.load(Relaxed) > self.waiting.load(Relaxed)
+    }
+
+    /// How many admitted threads are idle.
+    pub fn idle(&self) -> usize {
+        self.idle.load(Relaxed)
+    }
+
+    /// Takes the next item for thread number `index`, waiting for one; `None` when the work is over. An item that was taken
+    /// before must be [`done`](Queue::done).
+    pub fn take(&self, index: usize) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if index >= state.admitted {
+                if !state.first.is_empty() || !state.stack.is_empty() {
+                    self.for_items.notify_one();
+                }
+                state = self.for_turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            if let Some(item) = state.first.pop_front().or_else(|| state.stack.pop()) {
+                self.waiting.fetch_sub(1, Relaxed);
+                state.active += 1;
+                return Some(item);
+            }
+            if state.active == 0 {
+                self.end(&mut state);
+                return None;
+            }
+            self.idle.fetch_add(1, Relaxed);
+            state = self.for_items.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.idle.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Says that an item that was taken is done, after whatever it led to was added.
+    pub fn done(&self) {
+        let mut state = self.lock();
+        state.active -= 1;
+        if state.active == 0 && state.first.is_empty() && state.stack.is_empty() {
+            self.end(&mut state);
+        }
+    }
+
+    fn end(&self, state: &mut State<T>) {
+        state.stopped = true;
+        self.for_items.notify_all();
+        self.for_turn.notify_all();
+    }
+
+    /// Changes how many threads are admitted.
+    pub fn admit(&self, admitted: usize) {
+        self.lock().admitted = admitted;
+        self.for_turn.notify_all();
+        self.for_items.notify_all();
+    }
+
+    /// Waits until the work is over, at most for `limit`; returns whether it is.
+    pub fn wait_over(&self, limit: std::time::Duration) -> bool {
+        let state = self.lock();
+        if state.stopped {
+            return true;
+        }
+        self.for_turn.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0.stopped
+    }
+
+    /// Opens an ended queue for another round of work.
+    pub fn reopen(&self) {
+        self.lock().stopped = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn the_work_is_over_when_nothing_waits_and_nobody_works() {
+        let queue = Queue::new(4);
+        let sum = AtomicU64::new(0);
+        queue.push(12u64);
+        std::thread::scope(|scope| {
+            for index in 0..6 {
+                let (queue, sum) = (&queue, &sum);
+                scope.spawn(move || {
+                    while let Some(n) = queue.take(index) {
+                        sum.fetch_add(1, Relaxed);
+                        (0..n).for_each(|i| if i % 2 == 0 { queue.push(i) } else { queue.push_first(i) });
+                        queue.done();
+                    }
+                });
+            }
+        });
+        // An item n leads to items 0..n: 2^n in all.
+        assert_eq!(sum.into_inner(), 1 << 12);
+        assert!(queue.wait_over(std::time::Duration::ZERO) && queue.len() == 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! Opening the two roots, and refusing what would go wrong before anything is touched.
+
+use crate::options::Options;
+use driftless_model::{Kind, Meta, Side, escape};
+use driftless_reconcile::Refusal;
+use driftless_tree::{Dir, HandlePool, LocalDir, Names, Place, RootError, lineage, locate};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why a run did not begin. Nothing was touched.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A root cannot be opened.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The source is not there.
+    #[error("\"{0}\": no such file or directory (the source)")]
+    NoSource(String),
+    /// The same entry twice.
+    #[error("source and replica are the same: \"{0}\"")]
+    Same(String),
+    /// One within the other.
+    #[error("the {inner} \"{path}\" lies inside the {outer}: the run would copy into itself")]
+    Inside {
+        /// Which one lies inside.
+        inner: &'static str,
+        /// Which one it lies in.
+        outer: &'static str,
+        /// Its path.
+        path: String,
+    },
+    /// The replica is of another type.
+    #[error("the source is a {source_kind}, the replica \"{path}\" is a {replica_kind}: remove it or name another{hint}")]
+    OtherType {
+        /// What the source is.
+        source_kind: &'static str,
+        /// What the replica is.
+        replica_kind: &'static str,
+        /// Path of the replica.
+        path: String,
+        /// What could have been meant.
+        hint: String,
+    },
+    /// The directory that would hold the replica is missing or cannot be used.
+    #[error("\"{path}\": {cause}")]
+    Unusable {
+        /// Path of the root.
+        path: String,
+        /// Why, with what was tried.
+        cause: String,
+    },
+    /// Another run works on the same replica.
+    #[error("\"{0}\": another run is working on this replica; wait for it to end")]
+    Locked(String),
+    /// The guard refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// The roots of a run.
+pub enum Roots {
+    /// Two directories; the replica's is missing yet if there is none.
+    Trees {
+        /// The source.
+        source: LocalDir,
+        /// The replica, or where it is to be made.
+        replica: Replica,
+    },
+    /// Two single entries, in their directories.
+    Entries {
+        /// Directory and name of the source.
+        source: (LocalDir, CString),
+        /// Directory and name of the replica.
+        replica: (LocalDir, CString),
+    },
+}
+
+/// The root of a replica.
+pub enum Replica {
+    /// It is there.
+    There(LocalDir),
+    /// It is to be made: where, and its name.
+    Missing(LocalDir, CString),
+}
+
+/// A path for a message.
+pub fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
+/// Opens both roots and refuses pairs that make no sense.
+pub fn open(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
+    let source = locate(&options.source, Side::Source, pool)?;
+    let replica = locate(&options.replica, Side::Replica, pool)?;
+    match (source, replica) {
+        (Place::Missing { .. }, _) => Err(RunError::NoSource(shown(&options.source))),
+        (Place::Dir(source), replica) => open_trees(options, source, replica),
+        (Place::Entry { parent, name, meta }, replica) => open_entries(options, (parent, name, meta), replica),
+    }
+}
+
+fn open_trees(options: &Options, source: LocalDir, replica: Place) -> Result<Roots, RunError> {
+    let replica = match replica {
+        Place::Dir(dir) => Replica::There(dir),
+        Place::Missing { parent, name } => Replica::Missing(parent, name),
+        Place::Entry { meta, .. } => return Err(other_type(options, Kind::Dir, meta.kind, String::new())),
+    };
+    let (Replica::There(near) | Replica::Missing(near, _)) = &replica;
+    refuse_overlap(options, &source, near, matches!(replica, Replica::There(_)))?;
+    Ok(Roots::Trees { source, replica })
+}
+
+fn open_entries(options: &Options, source: (LocalDir, CString, Meta), replica: Place) -> Result<Roots, RunError> {
+    let (dir, name, meta) = source;
+    let replica = match replica {
+        Place::Missing { parent, name } => (parent, name),
+        Place::Entry { parent, name, meta: there } if there.kind == meta.kind => (parent, name),
+        Place::Entry { meta: there, .. } => return Err(other_type(options, meta.kind, there.kind, String::new())),
+        Place::Dir(_) => {
+            let meant = options.replica.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+            return Err(other_type(options, meta.kind, Kind::Dir, format!(", such as \"{}\"", shown(&meant))));
+        }
+    };
+    if dir.first_meta().id() == replica.0.first_meta().id() && name == replica.1 {
+        return Err(RunError::Same(shown(&options.source)));
+    }
+    Ok(Roots::Entries { source: (dir, name), replica })
+}
+
+fn other_type(options: &Options, source: Kind, replica: Kind, hint: String) -> RunError {
+    RunError::OtherType { source_kind: source.word(), replica_kind: replica.word(), path: shown(&options.replica), hint }
+}
+
+/// Refuses a replica in its source and a source in its replica. `near` is the replica, or the directory that will hold it.
+fn refuse_overlap(options: &Options, source: &LocalDir, near: &LocalDir, exists: bool) -> Result<(), RunError> {
+    let unusable = |path: &Path, e: rustix::io::Errno| RunError::Unusable {
+        path: shown(path),
+        cause: format!("cannot find what lies above: {}", std::io::Error::from(e)),
+    };
+    let above_source = lineage(source).map_err(|e| unusable(&options.source, e))?;
+    let above_replica = lineage(near).map_err(|e| unusable(&options.replica, e))?;
+    if exists && above_source[0] == above_replica[0] {
+        return Err(RunError::Same(shown(&options.replica)));
+    }
+    if above_replica.contains(&above_source[0]) {
+        return Err(RunError::Inside { inner: "replica", outer: "source", path: shown(&options.replica) });
+    }
+    if exists && above_source.contains(&above_replica[0]) {
+        return Err(RunError::Inside { inner: "source", outer: "replica", path: shown(&options.source) });
+    }
+    Ok(())
+}
+
+/// Before deletes: a source that is empty or cannot be listed, beside a replica that is not empty, is no reason to delete.
+pub fn refuse_doubt(source: &LocalDir, replica: &LocalDir) -> Result<(), RunError> {
+    let has_entries = |dir: &LocalDir| {
+        let mut names = Names::default();
+        dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
+    };
+    if !has_entries(replica).unwrap_or(true) {
+        return Ok(());
+    }
+    match has_entries(source) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Refusal::EmptySource.into()),
+        Err(fault) => Err(Refusal::UnreadableSource(fault.cause()).into()),
+    }
+}

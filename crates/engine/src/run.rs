@@ -1,0 +1,158 @@
+//! What all threads of a run share.
+
+use crate::deletes::DeletePlan;
+use crate::job::{DirJob, Task, lock};
+use crate::links::Links;
+use crate::monitor::{Monitor, Progress};
+use crate::options::{Durability, Options};
+use crate::pace::Pace;
+use crate::queue::Queue;
+use crate::tally::Tally;
+use driftless_model::{Action, Class, Fault, Kind, Problem, Receipt, RelPath, What};
+use driftless_mover::Terms;
+use driftless_tree::{DirRef, Ladder};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// A run in progress.
+pub struct Run<'r> {
+    /// What was asked.
+    pub options: &'r Options,
+    /// Who watches.
+    pub monitor: &'r dyn Monitor,
+    /// Set from outside to end the run early.
+    pub stop: &'r AtomicBool,
+    /// What waits.
+    pub queue: Queue<Task>,
+    /// What was done.
+    pub tally: Tally,
+    /// Hard-link groups.
+    pub links: Links<(Arc<DirJob>, CString)>,
+    /// What is to be removed at the end.
+    pub deletes: DeletePlan,
+    /// What the file systems can do.
+    pub ladder: Arc<Ladder>,
+    /// When it began.
+    pub started: Instant,
+    /// One directory of each file system of the replica that was met.
+    pub file_systems: Mutex<HashMap<u64, DirRef>>,
+    /// The root directories, once they are open.
+    pub roots: (DirRef, Option<DirRef>),
+    lost: AtomicBool,
+    bytes_pace: Option<Pace>,
+    request_pace: Option<Pace>,
+}
+
+impl<'r> Run<'r> {
+    /// A run that has not begun.
+    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirRef>)) -> Self {
+        Run {
+            options,
+            monitor,
+            stop,
+            queue: Queue::new(1),
+            tally: Tally::default(),
+            links: Links::new(),
+            deletes: DeletePlan::default(),
+            ladder: Arc::default(),
+            started: Instant::now(),
+            file_systems: Mutex::default(),
+            roots,
+            lost: AtomicBool::new(false),
+            bytes_pace: Pace::new(options.bytes_per_second_max),
+            request_pace: Pace::new(options.requests_per_second_max),
+        }
+    }
+
+    /// Whether the run ends early: it was asked to, or the disk lies.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Relaxed) || self.is_lost()
+    }
+
+    /// Whether the disk did not keep what it was given.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed)
+    }
+
+    /// Ends the run because the disk lies.
+    pub fn lose(&self) {
+        self.lost.store(true, Relaxed);
+    }
+
+    /// Keeps within the limit on bytes and, a block being a request, on requests.
+    pub fn pace_bytes(&self, bytes: u64) {
+        if let Some(pace) = &self.bytes_pace {
+            pace.take(bytes, &|| self.stopped());
+        }
+        self.pace_request();
+    }
+
+    /// Keeps within the limit on requests.
+    pub fn pace_request(&self) {
+        if let Some(pace) = &self.request_pace {
+            pace.take(1, &|| self.stopped());
+        }
+    }
+
+    /// What holds for all movers.
+    pub fn terms(&self) -> Terms {
+        let durability = self.options.durability;
+        Terms {
+            rules: self.options.rules(),
+            sync_each: durability == Durability::File,
+            sync_large: durability != Durability::None,
+        }
+    }
+
+    /// Reports a problem.
+    pub fn problem(&self, path: RelPath, fault: Fault, class: Class) {
+        self.report(&Problem::new(path, fault, class));
+    }
+
+    /// Reports a problem.
+    pub fn report(&self, problem: &Problem) {
+        self.tally.problem(problem.class);
+        self.monitor.problem(problem);
+    }
+
+    /// Reports what was done, if anybody wants to know; the path is made only then.
+    pub fn receipt(&self, path: impl FnOnce() -> RelPath, (kind, action, what): (Kind, Action, What), size: u64) {
+        if self.monitor.wants_receipts() {
+            self.monitor.receipt(&Receipt { path: path(), kind, action, what, size });
+        }
+    }
+
+    /// A look at the run for those who watch.
+    pub fn progress(&self, jobs: usize) -> Progress {
+        Progress { counts: self.tally.counts(), elapsed: self.started.elapsed(), jobs }
+    }
+
+    /// Whether the filters take an entry. The path is made only if there are rules.
+    pub fn takes(&self, job: &DirJob, name: &CStr, is_dir: bool) -> bool {
+        let filter = &self.options.filter;
+        !filter.has_rules() || filter.takes(job.path_of(name).as_bytes(), is_dir)
+    }
+
+    /// Whether entries of this kind are kept.
+    pub fn keeps(&self, kind: Kind) -> bool {
+        let keep = &self.options.keep;
+        match kind {
+            Kind::File | Kind::Dir => true,
+            Kind::Symlink => keep.symlinks,
+            Kind::Fifo | Kind::Socket => keep.specials,
+            Kind::Char | Kind::Block => keep.devices,
+        }
+    }
+
+    /// Remembers a directory of each file system of the replica, to make all of them durable at the end.
+    pub fn met_replica(&self, dir: &DirRef) {
+        let device = dir.first_meta().dev;
+        let known = self.roots.1.as_ref().is_some_and(|root| root.first_meta().dev == device);
+        if !known {
+            lock(&self.file_systems).entry(device).or_insert_with(|| dir.clone());
+        }
+    }
+}

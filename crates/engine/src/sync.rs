@@ -1,0 +1,213 @@
+//! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
+
+use crate::deletes::PlanError;
+use crate::job::{Begin, DirJob, Task};
+use crate::monitor::Monitor;
+use crate::options::{Durability, Options};
+use crate::pool::{THREADS_MAX, drive};
+use crate::roots::{Replica, Roots, RunError, open, refuse_doubt, shown};
+use crate::run::Run;
+use crate::tally::{Counts, WHOLE_WALK, add};
+use driftless_model::{Class, Fault, RelPath, Selection, Side};
+use driftless_tree::{Dir, DirRef, HandlePool, LocalDir};
+use rustix::fd::OwnedFd;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// All entries were accounted for.
+    Complete,
+    /// It was asked to stop.
+    Stopped,
+    /// The disk did not keep what it was given.
+    Lost,
+    /// The plan of deletes was refused; all else was done.
+    Refused(String),
+    /// The plan of deletes was lost; all else was done.
+    NoPlan(String),
+}
+
+/// What a run did.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Counters.
+    pub counts: Counts,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// How it ended.
+    pub end: End,
+}
+
+/// Descriptors a thread holds at most besides directories: two files, each with a second descriptor for direct I/O.
+const THREAD_DESCRIPTORS: u64 = 4;
+/// Descriptors for everything else: standard streams, logs, roots, temporary files.
+const OTHER_DESCRIPTORS: u64 = 16;
+/// Directories that are held open at most.
+const DIRECTORIES_MAX: u64 = 8192;
+
+/// Divides the limit on open files: how many directories and how many threads.
+fn descriptors() -> (usize, usize) {
+    let now = getrlimit(Resource::Nofile);
+    let _or_with_less = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now });
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 16);
+    let directories = (limit / 4).clamp(8, DIRECTORIES_MAX);
+    let threads = limit.saturating_sub(directories + OTHER_DESCRIPTORS) / THREAD_DESCRIPTORS;
+    (directories as usize, (threads as usize).clamp(1, 4 * THREADS_MAX))
+}
+
+/// Makes the replica equal to the source.
+pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
+    let (directories, threads_max) = descriptors();
+    let pool = HandlePool::new(directories);
+    match open(options, &pool)? {
+        Roots::Trees { source, replica } => sync_trees(options, (monitor, stop), (source, replica), threads_max),
+        Roots::Entries { source, replica } => sync_entry(options, (monitor, stop), (source, replica), threads_max),
+    }
+}
+
+type Outside<'a> = (&'a dyn Monitor, &'a AtomicBool);
+
+fn sync_trees(
+    options: &Options,
+    (monitor, stop): Outside<'_>,
+    (source, replica): (LocalDir, Replica),
+    threads_max: usize,
+) -> Result<Summary, RunError> {
+    let _lock = lock_tree(options, &replica)?;
+    if let (true, Replica::There(replica)) = (options.delete, &replica) {
+        refuse_doubt(&source, replica)?;
+    }
+    let basis = open_basis(options)?;
+    let (replica, made) = open_replica(options, &source, replica)?;
+    let _lock_on_new = if made { lock_dir(options, replica.as_ref())? } else { None };
+    let source: DirRef = Arc::new(source);
+    let replica: Option<DirRef> = replica.map(|dir| Arc::new(dir) as DirRef);
+    let before = match &replica {
+        Some(dir) if !made => Some((*dir.first_meta(), unusable(options, dir.xattrs(&options.keep))?)),
+        _ => None,
+    };
+    let run = Run::new(options, monitor, stop, (source.clone(), replica.clone()));
+    let selection = options.selection.clone().unwrap_or_else(|| Arc::new(Selection::all()));
+    let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
+    let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: false, weight };
+    add(&run.tally.seen, 1);
+    run.queue.push(Task::Again(Arc::new(DirJob::begin(begin))));
+    drive(&run, threads_max);
+    Ok(end_run(&run, threads_max))
+}
+
+fn lock_tree(options: &Options, replica: &Replica) -> Result<Option<OwnedFd>, RunError> {
+    match replica {
+        Replica::There(dir) => lock_dir(options, Some(dir)),
+        Replica::Missing(..) => Ok(None),
+    }
+}
+
+fn lock_dir(options: &Options, dir: Option<&LocalDir>) -> Result<Option<OwnedFd>, RunError> {
+    let Some(dir) = dir.filter(|_| !options.dry_run) else { return Ok(None) };
+    let lock = unusable(options, dir.lock())?;
+    lock.map(Some).ok_or_else(|| RunError::Locked(shown(&options.replica)))
+}
+
+fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
+    let Some(path) = &options.link_dest else { return Ok(None) };
+    match driftless_tree::locate(path, Side::Replica, &HandlePool::new(64))? {
+        driftless_tree::Place::Dir(dir) => Ok(Some(Arc::new(dir))),
+        _ => Err(RunError::Unusable { path: shown(path), cause: "--link-dest names no directory".into() }),
+    }
+}
+
+/// Opens or makes the replica's root; tells whether it was made.
+fn open_replica(options: &Options, source: &LocalDir, replica: Replica) -> Result<(Option<LocalDir>, bool), RunError> {
+    match replica {
+        Replica::There(dir) => Ok((Some(dir), false)),
+        Replica::Missing(..) if options.dry_run => Ok((None, true)),
+        Replica::Missing(parent, name) => {
+            // A source that cannot be listed leaves no empty replica behind.
+            source.list().map_err(|fault| RunError::Unusable { path: shown(&options.source), cause: fault.to_string() })?;
+            unusable(options, parent.make_dir_local(&name)).map(|dir| (Some(dir), true))
+        }
+    }
+}
+
+fn unusable<T>(options: &Options, done: Result<T, Fault>) -> Result<T, RunError> {
+    done.map_err(|fault| RunError::Unusable { path: shown(&options.replica), cause: fault.to_string() })
+}
+
+/// A single file, symbolic link or node: its directory is only borrowed.
+fn sync_entry(
+    options: &Options,
+    (monitor, stop): Outside<'_>,
+    (source, replica): ((LocalDir, CString), (LocalDir, CString)),
+    threads_max: usize,
+) -> Result<Summary, RunError> {
+    let lock = if options.dry_run { None } else { Some(lock_name(options, &replica)?) };
+    let holder = replica.0.clone();
+    let (source_dir, replica_dir): (DirRef, DirRef) = (Arc::new(source.0), Arc::new(replica.0));
+    let run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
+    let path = RelPath::from_names([source.1.to_bytes()]);
+    let selection = Arc::new(Selection::of(&[driftless_model::Work { path, scope: driftless_model::Scope::Entry }]));
+    let before = Some((*replica_dir.first_meta(), Vec::new()));
+    let begin = Begin {
+        parent: None,
+        name: CString::default(),
+        source: source_dir,
+        replica: Some(replica_dir),
+        basis: None,
+        selection,
+        before,
+        replaced: false,
+        weight: WHOLE_WALK,
+    };
+    let job = DirJob::begin(begin).borrow_for(replica.1);
+    run.queue.push(Task::Again(Arc::new(job)));
+    drive(&run, threads_max);
+    let summary = end_run(&run, threads_max);
+    if let Some(lock) = lock {
+        holder.unlock_name(lock);
+    }
+    Ok(summary)
+}
+
+fn lock_name(options: &Options, (dir, name): &(LocalDir, CString)) -> Result<(OwnedFd, CString), RunError> {
+    unusable(options, dir.lock_name(name))?.ok_or_else(|| RunError::Locked(shown(&options.replica)))
+}
+
+fn end_run(run: &Run<'_>, threads_max: usize) -> Summary {
+    let mut end = End::Complete;
+    if !run.stopped() {
+        end = match run.deletes.carry_out(run, &mut || drive(run, threads_max)) {
+            Ok(()) => End::Complete,
+            Err(PlanError::Refused(refusal)) => End::Refused(refusal.to_string()),
+            Err(error @ PlanError::Spool(_)) => End::NoPlan(error.to_string()),
+        };
+    }
+    make_durable(run);
+    if run.is_lost() {
+        end = End::Lost;
+    } else if run.stopped() {
+        end = End::Stopped;
+    }
+    Summary { counts: run.tally.counts(), elapsed: run.started.elapsed(), end }
+}
+
+/// One syncfs(2) for each file system of the replica. A failure means that nothing is known of what was written.
+fn make_durable(run: &Run<'_>) {
+    let counts = run.tally.counts();
+    let nothing_done = counts.changed + counts.deleted + counts.failed == 0;
+    if run.options.dry_run || run.options.durability == Durability::None || nothing_done {
+        return;
+    }
+    let others = crate::job::lock(&run.file_systems);
+    for dir in run.roots.1.iter().chain(others.values()) {
+        if let Err(fault) = dir.sync_all() {
+            run.problem(RelPath::root(), fault, Class::Stop);
+            run.lose();
+        }
+    }
+}

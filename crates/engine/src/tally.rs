@@ -1,0 +1,128 @@
+//! What a run has done so far: counters that add up, readable at any time.
+//!
+//! seen = same + changed + skipped + failed, always, once the run is over: every entry is accounted for.
+
+use driftless_model::Class;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Why an entry was left out on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A filter or a bound on its size.
+    Filtered,
+    /// Its kind is not kept.
+    Kind,
+    /// It lies on another file system.
+    OtherFileSystem,
+    /// It vanished from the source before it was looked at.
+    Vanished,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters of a run in progress.
+        #[derive(Debug, Default)]
+        pub struct Tally { $($(#[$doc])* pub $name: AtomicU64,)* }
+
+        /// Counters at one moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Tally {
+            /// The counters now.
+            pub fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Entries of the source that were met.
+    seen,
+    /// Entries that were equal already.
+    same,
+    /// Entries that were made equal.
+    changed,
+    /// Entries left out by a filter or a bound on size.
+    skipped_filtered,
+    /// Entries left out because their kind is not kept.
+    skipped_kind,
+    /// Directories left out because they lie on another file system.
+    skipped_other_fs,
+    /// Entries that vanished before they were looked at.
+    skipped_vanished,
+    /// Entries that are not equal: each has a problem.
+    failed,
+    /// Problems, by what follows: the source changes.
+    problems_changing,
+    /// Problems: a property could not be kept.
+    problems_partly,
+    /// Problems: the entry was left as it was.
+    problems_skip,
+    /// Entries removed from the replica.
+    deleted,
+    /// Entries met on the replica.
+    replica_seen,
+    /// Bytes of content copied.
+    bytes_copied,
+    /// Bytes that an interrupted run had copied already.
+    bytes_resumed,
+    /// Bytes of all regular files met.
+    bytes_seen,
+    /// Share of the walk that is over, in parts of 2^60.
+    walked,
+}
+
+/// The whole walk, in the unit of `walked`.
+pub const WHOLE_WALK: u64 = 1 << 60;
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+impl Tally {
+    /// Counts an entry that was left out.
+    pub fn skip(&self, reason: Reason) {
+        let counter = match reason {
+            Reason::Filtered => &self.skipped_filtered,
+            Reason::Kind => &self.skipped_kind,
+            Reason::OtherFileSystem => &self.skipped_other_fs,
+            Reason::Vanished => &self.skipped_vanished,
+        };
+        add(counter, 1);
+    }
+
+    /// Counts a problem.
+    pub fn problem(&self, class: Class) {
+        let counter = match class {
+            Class::Changing => &self.problems_changing,
+            Class::Partly => &self.problems_partly,
+            Class::Skip | Class::Stop => &self.problems_skip,
+        };
+        add(counter, 1);
+    }
+}
+
+impl Counts {
+    /// Entries left out, for whatever reason.
+    pub fn skipped(&self) -> u64 {
+        self.skipped_filtered + self.skipped_kind + self.skipped_other_fs + self.skipped_vanished
+    }
+
+    /// Problems of all kinds.
+    pub fn problems(&self) -> u64 {
+        self.problems_changing + self.problems_partly + self.problems_skip
+    }
+
+    /// Whether every entry that was seen is accounted for.
+    pub fn adds_up(&self) -> bool {
+        self.seen == self.same + self.changed + self.skipped() + self.failed
+    }
+
+    /// The share of the walk that is over, 0 to 1.
+    pub fn walked_share(&self) -> f64 {
+        self.walked as f64 / WHOLE_WALK as f64
+    }
+}

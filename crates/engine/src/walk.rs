@@ -1,0 +1,283 @@
+//! Going through directories: entering, listing, handing out names, and finishing when everything below is done.
+
+use crate::job::{Begin, DirJob, Task};
+use crate::run::Run;
+use crate::tally::{Reason, add};
+use crate::worker::Worker;
+use driftless_model::{Class, Fault, Kind, Meta, Selection};
+use driftless_mover::Trouble;
+use driftless_reconcile::split_half;
+use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Names of one directory that are held at a time.
+const WINDOW_NAMES: usize = 16 * 1024;
+/// Items in the queue above which the walk goes down before it goes on.
+const QUEUE_LONG: usize = 2048;
+/// How often a directory that changes is looked at again.
+const PASSES_MAX: u8 = 3;
+
+impl Worker<'_> {
+    /// Enters the directory `name` of `parent` and begins with it.
+    pub fn directory(&mut self, parent: &Arc<DirJob>, name: &CStr, weight: u64) {
+        match self.enter(parent, name, weight) {
+            Ok(Some(job)) => self.list(&job),
+            Ok(None) => self.less(parent),
+            Err(trouble) => {
+                self.account_trouble(parent, name, trouble);
+                self.less(parent);
+            }
+        }
+    }
+
+    fn enter(&mut self, parent: &Arc<DirJob>, name: &CStr, weight: u64) -> Result<Option<Arc<DirJob>>, Trouble> {
+        let source = parent.source.enter(name).map_err(kind_changed)?;
+        let selection = below(&parent.selection, name);
+        let foreign = self.run.options.one_file_system && source.first_meta().dev != self.run.roots.0.first_meta().dev;
+        let (replica, before, replaced) = self.enter_replica(parent, name)?;
+        let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
+        let parent = Some(parent.clone());
+        let job = DirJob::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
+        let job = Arc::new(job);
+        if foreign {
+            self.leave_mount_point(job);
+            return Ok(None);
+        }
+        Ok(Some(job))
+    }
+
+    /// The root of another file system: the directory itself is made, what is in it is left alone.
+    fn leave_mount_point(&mut self, job: Arc<DirJob>) {
+        add(&self.run.tally.walked, job.weight);
+        self.run.tally.skip(Reason::OtherFileSystem);
+        let parent = job.parent.as_ref().expect("the root is on its own file system");
+        if let (true, Some(replica)) = (job.is_made(), &job.replica) {
+            let attributes = Attributes::of(job.source.first_meta(), Vec::new(), &self.run.options.keep);
+            replica.set_own(&Known::default(), &attributes);
+            parent.touch();
+        }
+    }
+
+    fn enter_replica(&mut self, parent: &Arc<DirJob>, name: &CStr) -> Result<Entered, Trouble> {
+        let Some(above) = parent.replica.as_ref().filter(|_| !parent.is_fresh()) else {
+            return self.make_replica(parent, name).map(|made| (made, None, false));
+        };
+        match above.enter(name) {
+            Ok(dir) => self.existing(dir),
+            Err(fault) => self.make_room(parent, name, above, fault),
+        }
+    }
+
+    fn existing(&mut self, dir: DirRef) -> Result<Entered, Trouble> {
+        let keep = &self.run.options.keep;
+        let before = (*dir.first_meta(), dir.xattrs(keep)?);
+        if !self.run.options.dry_run && before.0.mode & 0o700 != 0o700 && !rustix::process::geteuid().is_root() {
+            // An ordinary user needs these rights to work in it; its mode is set again at the end.
+            let attributes = Attributes { mode: Some(before.0.mode | 0o700), ..Attributes::default() };
+            dir.set_own(&Known::of(&before.0), &attributes);
+        }
+        self.run.met_replica(&dir);
+        Ok((Some(dir), Some(before), false))
+    }
+
+    /// There is no such directory on the replica, or something else in its place.
+    fn make_room(&mut self, parent: &Arc<DirJob>, name: &CStr, above: &DirRef, fault: Fault) -> Result<Entered, Trouble> {
+        match above.look(name) {
+            Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, false)),
+            Err(other) => Err(other.into()),
+            Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
+            Ok(_) if self.run.options.dry_run => Ok((None, None, true)),
+            Ok(_) => {
+                above.remove(name)?;
+                self.make_replica(parent, name).map(|made| (made, None, true))
+            }
+        }
+    }
+
+    /// A directory of this very user that he may not read: he gives himself the right for the time of the run.
+    fn force_open(&mut self, above: &DirRef, name: &CStr, meta: &Meta, fault: Fault) -> Result<Entered, Trouble> {
+        if self.run.options.dry_run || meta.uid != rustix::process::geteuid().as_raw() {
+            return Err(fault.into());
+        }
+        let attributes = Attributes { mode: Some(meta.mode | 0o700), ..Attributes::default() };
+        above.set(name, &Known::of(meta), &attributes)?;
+        let dir = above.enter(name)?;
+        let before = (*meta, dir.xattrs(&self.run.options.keep)?);
+        self.run.met_replica(&dir);
+        Ok((Some(dir), Some(before), false))
+    }
+
+    fn make_replica(&mut self, parent: &Arc<DirJob>, name: &CStr) -> Result<Option<DirRef>, Trouble> {
+        let Some(above) = parent.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return Ok(None) };
+        let dir = above.make_dir(name)?;
+        parent.touch();
+        if !parent.is_fresh() {
+            forget_inherited(&dir);
+        }
+        self.run.met_replica(&dir);
+        Ok(Some(dir))
+    }
+
+    /// Lists a directory that was just begun, and hands out its names.
+    pub fn list(&mut self, job: &Arc<DirJob>) {
+        let weight = if job.pass() == 0 { job.weight } else { 0 };
+        if !job.selection.whole {
+            let mut names = Names::default();
+            for name in job.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
+                names.push(&name, None);
+            }
+            self.hand_out(job, names, weight);
+            return self.less(job);
+        }
+        match job.source.list() {
+            Ok(stream) => self.list_on(job, stream, weight, true),
+            Err(fault) => self.unlisted(job, fault),
+        }
+    }
+
+    /// Reads a window of names. What is left of a longer directory becomes an item for others.
+    pub fn list_on(&mut self, job: &Arc<DirJob>, mut stream: Box<dyn NameStream>, weight: u64, is_first: bool) {
+        let mut names = Names::default();
+        match stream.fill(&mut names, WINDOW_NAMES) {
+            Err(fault) => {
+                self.hand_out(job, names, weight);
+                return self.unlisted(job, fault);
+            }
+            Ok(true) => {
+                job.more();
+                self.run.queue.push(Task::List(job.clone(), stream, weight / 2));
+                self.hand_out(job, names, weight - weight / 2);
+            }
+            Ok(false) => {
+                drop(stream);
+                if is_first {
+                    names.sort();
+                }
+                self.find_extras(job, is_first.then_some(&names));
+                self.hand_out(job, names, weight);
+            }
+        }
+        self.less(job);
+    }
+
+    fn unlisted(&mut self, job: &Arc<DirJob>, fault: Fault) {
+        job.mark_unlisted();
+        self.run.problem(job.path(), fault, Class::Skip);
+        self.less(job);
+    }
+
+    fn hand_out(&mut self, job: &Arc<DirJob>, names: Names, weight: u64) {
+        let count = names.len() as u64;
+        if count == 0 {
+            return add(&self.run.tally.walked, weight);
+        }
+        add(&self.run.tally.walked, weight % count);
+        if job.pass() == 0 {
+            add(&self.run.tally.seen, count);
+        }
+        job.more();
+        self.names(job, &Arc::new(names), 0..count, weight / count);
+    }
+
+    /// Makes a range of names equal, giving half of the rest away whenever somebody is idle.
+    pub fn names(&mut self, job: &Arc<DirJob>, names: &Arc<Names>, mut range: Range<u64>, weight: u64) {
+        let give = |range| {
+            job.more();
+            self.run.queue.push(Task::Names(job.clone(), names.clone(), range, weight));
+        };
+        while range.start < range.end && !self.run.stopped() {
+            let (name, hint) = names.get(range.start as usize);
+            range.start += 1;
+            if !range.is_empty() && (hint == Some(Kind::Dir) && self.run.queue.len() > QUEUE_LONG) {
+                give(std::mem::replace(&mut range, 0..0));
+            } else if self.run.queue.hungry() && !range.is_empty() {
+                give(split_half(&mut range, 1).unwrap_or_else(|| std::mem::replace(&mut range, 0..0)));
+            }
+            self.run.pace_request();
+            self.entry(job, name, hint, weight);
+        }
+        self.less(job);
+    }
+
+    /// Puts a subdirectory into the queue.
+    pub fn descend(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) {
+        job.more();
+        self.run.queue.push(Task::Dir(job.clone(), name.into(), weight));
+    }
+
+    /// A piece of work of `job` is over. Finishes it if that was the last, and then the directories above.
+    pub fn less(&mut self, job: &Arc<DirJob>) {
+        let mut job = job.clone();
+        while job.less() {
+            if !self.finish(&job) {
+                return;
+            }
+            let Some(parent) = job.parent.clone() else { return };
+            job.source.leave();
+            if let Some(replica) = &job.replica {
+                replica.leave();
+            }
+            job = parent;
+        }
+    }
+
+    /// Looks again at the source's directory; returns whether the matter is over.
+    fn finish(&mut self, job: &Arc<DirJob>) -> bool {
+        if job.borrowed || self.run.stopped() {
+            return true;
+        }
+        let now = match job.source.meta() {
+            Ok(now) => now,
+            Err(fault) => {
+                self.finish_attributes(job, Err(fault));
+                return true;
+            }
+        };
+        if job.is_dirty(&now) {
+            if job.pass() < PASSES_MAX {
+                job.again(now);
+                self.run.queue.push(Task::Again(job.clone()));
+                return false;
+            }
+            self.report_changing(job.path());
+        }
+        self.finish_attributes(job, Ok(now));
+        true
+    }
+}
+
+/// A replica's directory, what it was like if it existed, and whether it took the place of something else.
+type Entered = (Option<DirRef>, Option<(Meta, driftless_model::Xattrs)>, bool);
+
+fn below(selection: &Arc<Selection>, name: &CStr) -> Arc<Selection> {
+    if selection.whole {
+        return selection.clone();
+    }
+    selection.children.get(name.to_bytes()).cloned().unwrap_or_default()
+}
+
+/// A name that was a directory a moment ago and is something else now (ENOTDIR, or ELOOP for a symbolic link) has changed.
+fn kind_changed(fault: Fault) -> Trouble {
+    const ENOTDIR: i32 = 20;
+    const ELOOP: i32 = 40;
+    if matches!(fault.errno, ENOTDIR | ELOOP) { Trouble::Vanished } else { fault.into() }
+}
+
+/// Removes an ACL that a new directory took over from the one above.
+fn forget_inherited(dir: &DirRef) {
+    let keep = driftless_model::Keep::default();
+    let inherits = |dir: &DirRef| -> Done<bool> { Ok(!dir.xattrs(&keep)?.is_empty()) };
+    if inherits(dir).unwrap_or(true) {
+        let attributes = Attributes { mode: Some(0o700), xattrs: Some((Vec::new(), keep)), ..Attributes::default() };
+        dir.set_own(&Known::default(), &attributes);
+    }
+}
+
+impl Run<'_> {
+    /// Whether a listing of the source vouches for what is not in it.
+    pub fn may_delete(&self, job: &DirJob) -> bool {
+        self.options.delete && job.selection.whole && !job.is_unlisted()
+    }
+}

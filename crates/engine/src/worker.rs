@@ -1,0 +1,110 @@
+//! One thread of the pool: takes items and carries them out.
+
+use crate::job::{DirJob, Task};
+use crate::run::Run;
+use crate::tally::{Reason, add};
+use driftless_model::{Class, Fault, RelPath, Side};
+use driftless_mover::{Mover, Trouble};
+use driftless_tree::Copier;
+use std::ffi::CStr;
+use std::sync::Arc;
+
+/// A thread's hands and what it shares with the others.
+pub struct Worker<'a> {
+    /// The run.
+    pub run: &'a Run<'a>,
+    /// Makes entries equal.
+    pub mover: Mover<'a>,
+}
+
+/// Takes and carries out items as thread number `index` until the work is over.
+pub fn work(run: &Run<'_>, index: usize) {
+    let pace = |bytes| run.pace_bytes(bytes);
+    let stopped = || run.stopped();
+    let copier = Copier::new(run.options.cache, run.ladder.clone());
+    let mover = Mover { copier, terms: run.terms(), pace: &pace, stopped: &stopped };
+    let mut worker = Worker { run, mover };
+    while let Some(task) = run.queue.take(index) {
+        // A stopped run drops what waits: its directories stay private or keep their old times, so the next run sees them.
+        if !run.stopped() {
+            worker.carry_out(task);
+        }
+        run.queue.done();
+    }
+}
+
+impl Worker<'_> {
+    fn carry_out(&mut self, task: Task) {
+        match task {
+            Task::Dir(job, name, weight) => self.directory(&job, &name, weight),
+            Task::Names(job, names, range, weight) => self.names(&job, &names, range, weight),
+            Task::List(job, stream, weight) => self.list_on(&job, stream, weight, false),
+            Task::Again(job) => self.list(&job),
+            Task::Waiter(job, name) => {
+                self.entry(&job, &name, None, 0);
+                self.less(&job);
+            }
+            Task::Chunk(large, range) => self.chunk(&large, range),
+            Task::Delete(path, names) => self.delete(&path, &names),
+        }
+    }
+
+    /// Counts and reports an entry that was not made equal.
+    pub fn account_trouble(&mut self, job: &Arc<DirJob>, name: &CStr, trouble: Trouble) {
+        let tally = &self.run.tally;
+        match trouble {
+            Trouble::Stopped => {}
+            Trouble::Vanished if job.selection.whole && !job.borrowed => {
+                job.mark_dirty();
+                self.skip(job, Reason::Vanished);
+            }
+            Trouble::Vanished => {
+                const ENOENT: i32 = 2;
+                add(&tally.failed, 1);
+                let fault = Fault { side: Side::Source, act: "look at", errno: ENOENT };
+                self.run.problem(job.path_of(name), fault, Class::Changing);
+            }
+            Trouble::Changing => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                self.report_changing(job.path_of(name));
+            }
+            Trouble::Failed(fault) => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                self.run.problem(job.path_of(name), fault, Class::Skip);
+            }
+            Trouble::Lost(fault) => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                self.run.problem(job.path_of(name), fault, Class::Stop);
+                self.run.lose();
+            }
+        }
+    }
+
+    /// Says that the source at `path` does not come to rest.
+    pub fn report_changing(&self, path: RelPath) {
+        self.run.report(&driftless_model::Problem {
+            path,
+            side: Side::Source,
+            act: "copy a consistent state of",
+            cause: "it keeps changing".into(),
+            class: Class::Changing,
+        });
+    }
+
+    /// Counts an entry that was left out; in a second look at a directory it was counted before.
+    pub fn skip(&self, job: &DirJob, reason: Reason) {
+        if job.pass() == 0 {
+            self.run.tally.skip(reason);
+        }
+    }
+
+    /// In a second look at a directory only what is done or fails counts, and so it is seen only then.
+    pub fn count_late(&self, job: &DirJob) {
+        if job.pass() > 0 {
+            add(&self.run.tally.seen, 1);
+        }
+    }
+}

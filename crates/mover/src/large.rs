@@ -1,0 +1,220 @@
+//! Copying one large file by many threads, and going on with one that an earlier run left.
+//!
+//! The copy grows under a temporary name that follows from the file's own. A note kept with it says which ranges are
+//! durable and from which state of the source they come, so that the next run goes on from there.
+
+use crate::mover::{Made, Mover, new_attributes};
+use crate::spot::{Moved, Opened, Spot, Trouble};
+use driftless_model::{Fault, Kind};
+use driftless_reconcile::{Fingerprint, Ranges, Resume};
+use driftless_tree::{Copier, ReadFile, WriteFile, stable_temp_name};
+use std::ffi::CString;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
+const CHECKPOINT_BYTES: u64 = 256 * 1024 * 1024;
+
+/// A large file in the course of being copied.
+pub struct Large {
+    opened: Opened,
+    replica: Box<dyn WriteFile>,
+    temp: CString,
+    done: Mutex<Ranges>,
+    since_checkpoint: AtomicU64,
+    copied: AtomicU64,
+    trouble: Mutex<Option<Trouble>>,
+    resumed: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Large {
+    /// Begins, or goes on where an earlier run stopped.
+    pub fn begin(mover: &Mover, spot: &Spot, opened: Opened) -> Result<Large, Trouble> {
+        let temp = stable_temp_name(spot.name);
+        let (replica, done) = match resume(spot, &opened, &temp) {
+            Some(found) => found,
+            None => (anew(spot, &temp)?, Ranges::default()),
+        };
+        let resumed = done.bytes();
+        let mut large = Large {
+            opened,
+            replica,
+            temp,
+            done: Mutex::new(done),
+            since_checkpoint: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
+            trouble: Mutex::new(None),
+            resumed,
+        };
+        large.prepare(mover).inspect_err(|_| large.discard(spot))?;
+        Ok(large)
+    }
+
+    fn prepare(&mut self, mover: &Mover) -> Result<(), Trouble> {
+        if self.resumed == 0 && mover.clone_whole(&self.opened, &*self.replica)? {
+            lock(&self.done).add(0..self.size());
+            self.copied.store(self.size(), Relaxed);
+            return Ok(());
+        }
+        self.replica.set_len(self.size())?;
+        if self.resumed == 0 {
+            self.save_note()?;
+        }
+        Ok(())
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.opened.meta.size
+    }
+
+    /// Bytes that an earlier run had copied.
+    pub fn resumed(&self) -> u64 {
+        self.resumed
+    }
+
+    /// What is still to be copied.
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        lock(&self.done).missing(self.size())
+    }
+
+    /// Moves the start of `range` to the next data; a hole needs no copying.
+    pub fn skip_hole(&self, range: &mut Range<u64>) {
+        let start = match self.opened.file.next_data(range.clone()) {
+            Ok(data) => data.map_or(range.end, |data| data.start),
+            Err(fault) => return self.fail(fault.into()),
+        };
+        lock(&self.done).add(range.start..start);
+        range.start = start;
+    }
+
+    /// Whether copying on is in vain.
+    pub fn failed(&self) -> bool {
+        lock(&self.trouble).is_some()
+    }
+
+    /// Copies a range; what goes wrong is kept for [`finish`](Large::finish).
+    pub fn copy(&self, copier: &mut Copier, range: Range<u64>, sparse: bool, pace: &mut dyn FnMut(u64)) {
+        if self.failed() {
+            return;
+        }
+        let done = self.copy_range(copier, range.clone(), sparse, pace);
+        match done.and_then(|bytes| self.note_done(range, bytes)) {
+            Ok(()) => {}
+            Err(fault) => self.fail(fault.into()),
+        }
+    }
+
+    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, sparse: bool, pace: &mut dyn FnMut(u64)) -> Result<u64, Fault> {
+        let pair: (&dyn ReadFile, &dyn WriteFile) = (&*self.opened.file, &*self.replica);
+        let mut at = range.start;
+        while sparse && at < range.end {
+            let Some(data) = self.opened.file.next_data(at..range.end)? else { break };
+            self.replica.allocate(data.clone())?;
+            at = data.end;
+        }
+        if !sparse {
+            self.replica.allocate(range.clone())?;
+        }
+        copier.copy(pair, range, sparse, pace)
+    }
+
+    fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Fault> {
+        self.copied.fetch_add(bytes, Relaxed);
+        lock(&self.done).add(range);
+        if self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES {
+            self.since_checkpoint.store(0, Relaxed);
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Makes what was copied durable, then the note of it: never the other way round.
+    pub fn checkpoint(&self) -> Result<(), Fault> {
+        let done = lock(&self.done).clone();
+        self.replica.sync()?;
+        self.save(done)
+    }
+
+    fn save_note(&self) -> Result<(), Fault> {
+        let done = lock(&self.done).clone();
+        self.save(done)
+    }
+
+    fn save(&self, done: Ranges) -> Result<(), Fault> {
+        let note = Resume { source: Fingerprint::of(&self.opened.meta), done };
+        self.replica.save_progress(Some(&note.encode()))
+    }
+
+    fn fail(&self, trouble: Trouble) {
+        lock(&self.trouble).get_or_insert(trouble);
+    }
+
+    /// Looks again at the source, sets attributes and gives the file its name. Call once, when all ranges are through.
+    pub fn finish(&self, mover: &Mover, spot: &Spot) -> Made {
+        let done = self.try_finish(mover, spot);
+        match done {
+            Ok(_) | Err(Trouble::Stopped) => {}
+            Err(_) => self.discard(spot),
+        }
+        done
+    }
+
+    /// Ends early, so that the next run can go on.
+    pub fn suspend(&self) -> Trouble {
+        let _or_the_older_note_counts = self.checkpoint();
+        Trouble::Stopped
+    }
+
+    fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
+        if let Some(trouble) = *lock(&self.trouble) {
+            return Err(trouble);
+        }
+        if (mover.stopped)() && !self.missing().is_empty() {
+            return Err(self.suspend());
+        }
+        let keep = mover.terms.rules.keep;
+        let xattrs = self.opened.file.xattrs(&keep)?;
+        if !self.opened.meta.unchanged(&self.opened.file.meta()?) {
+            return Err(Trouble::Changing);
+        }
+        if mover.terms.sync_large {
+            self.replica.sync().map_err(Trouble::Lost)?;
+        }
+        self.replica.save_progress(None)?;
+        let known = driftless_tree::Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
+        let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
+        mover.publish(spot, Some(&self.temp))?;
+        Ok(Moved { bytes: self.copied.load(Relaxed), faults })
+    }
+
+    fn discard(&self, spot: &Spot) {
+        let _the_next_run_removes_it = spot.replica.remove(&self.temp);
+    }
+}
+
+fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn WriteFile>, Ranges)> {
+    if spot.private {
+        return None;
+    }
+    let file = spot.replica.reopen_file(temp).ok()?;
+    let note = Resume::decode(&file.progress()?)?;
+    let fits = note.source == Fingerprint::of(&opened.meta) && file.meta().ok()?.size == opened.meta.size;
+    fits.then_some((file, note.done))
+}
+
+fn anew(spot: &Spot, temp: &CString) -> Result<Box<dyn WriteFile>, Trouble> {
+    match spot.replica.create_file(temp, 0o600) {
+        Err(e) if e.errno == 17 => {
+            let removed = spot.replica.remove_tree(temp);
+            removed.fault.map_or(Ok(()), Err)?;
+            Ok(spot.replica.create_file(temp, 0o600)?)
+        }
+        other => Ok(other?),
+    }
+}

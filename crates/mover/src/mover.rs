@@ -1,0 +1,205 @@
+//! Making one entry equal: small files, symbolic links, nodes, hard links, metadata.
+
+use crate::spot::{Moved, Opened, Spot, Trouble};
+use driftless_model::{Entry, Kind, Meta};
+use driftless_reconcile::Rules;
+use driftless_tree::{Attributes, Copier, Dir, Known, WriteFile, temp_name};
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+/// How often a file that changes while it is copied is copied again, and how long it is left in peace before each time.
+const SETTLE_PAUSES: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(250)];
+/// From this size on, sharing extents is worth its overhead over copying.
+const CLONE_BYTES_MIN: u64 = 128 * 1024;
+/// From this size on a file may have a hole: one block of the smallest usual size.
+const HOLE_BYTES_MIN: u64 = 4096;
+
+/// What holds for all entries of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Terms {
+    /// What is kept and how it is compared.
+    pub rules: Rules,
+    /// Every file is made durable before it gets its name.
+    pub sync_each: bool,
+    /// Large files are made durable before they get their names.
+    pub sync_large: bool,
+}
+
+/// One thread's hands.
+pub struct Mover<'a> {
+    /// Copies content.
+    pub copier: Copier,
+    /// What holds for the run.
+    pub terms: Terms,
+    /// Told the bytes before each block is moved; may wait.
+    pub pace: &'a (dyn Fn(u64) + Sync),
+    /// Whether the run was asked to stop.
+    pub stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// The result of making an entry.
+pub type Made = Result<Moved, Trouble>;
+
+impl Mover<'_> {
+    /// Copies a file that is small enough for one thread. Retries while the source changes under its hands.
+    pub fn copy_small(&mut self, spot: &Spot, first: Opened) -> Made {
+        let mut opened = first;
+        for pause in SETTLE_PAUSES.iter().map(Some).chain([None]) {
+            match self.copy_once(spot, &opened) {
+                Err(Trouble::Changing) => {}
+                done => return done,
+            }
+            if (self.stopped)() {
+                return Err(Trouble::Stopped);
+            }
+            let Some(pause) = pause else { break };
+            std::thread::sleep(*pause);
+            opened = spot.open()?;
+            if opened.meta.kind != Kind::File {
+                break;
+            }
+        }
+        Err(Trouble::Changing)
+    }
+
+    fn copy_once(&mut self, spot: &Spot, opened: &Opened) -> Made {
+        let temp = if spot.private { None } else { Some(temp_name()) };
+        let name = temp.as_deref().unwrap_or(spot.name);
+        let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
+        let file = spot.replica.create_file(name, mode)?;
+        let done = self.fill(spot, opened, &*file, mode);
+        let done = done.and_then(|moved| self.publish(spot, temp.as_deref()).map(|()| moved));
+        if done.is_err() {
+            let _the_first_error_counts = spot.replica.remove(name);
+        }
+        done
+    }
+
+    /// The mode with which a file in a private directory is created: its own, but for the set-id bits, which wait for the owner.
+    fn birth_mode(&self, meta: &Meta) -> u32 {
+        if self.terms.rules.keep.mode { meta.mode & 0o777 } else { default_mode(Kind::File) }
+    }
+
+    fn fill(&mut self, spot: &Spot, opened: &Opened, file: &dyn WriteFile, mode: u32) -> Made {
+        let (meta, keep) = (&opened.meta, self.terms.rules.keep);
+        let bytes = self.content(opened, file)?;
+        let xattrs = opened.file.xattrs(&keep)?;
+        if !meta.unchanged(&opened.file.meta()?) {
+            return Err(Trouble::Changing);
+        }
+        let known = spot.newborn(Kind::File, mode);
+        let faults = file.set(&known, &new_attributes(meta, xattrs, &self.terms));
+        if self.terms.sync_each {
+            file.sync().map_err(Trouble::Lost)?;
+        }
+        Ok(Moved { bytes, faults })
+    }
+
+    fn content(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<u64, Trouble> {
+        let (source, size) = (&*opened.file, opened.meta.size);
+        if size == 0 {
+            return Ok(0);
+        }
+        if size >= CLONE_BYTES_MIN && self.clone_whole(opened, file)? {
+            return Ok(size);
+        }
+        let sparse = self.terms.rules.keep.holes && (size > HOLE_BYTES_MIN || opened.meta.blocks == 0);
+        let copied = self.copier.copy((source, file), 0..size, sparse, &mut |bytes| (self.pace)(bytes))?;
+        if copied < size && sparse {
+            file.set_len(size)?;
+        }
+        Ok(copied)
+    }
+
+    /// Shares extents with the source, where both are on a file system that can. All of it is one step.
+    pub fn clone_whole(&self, opened: &Opened, file: &dyn WriteFile) -> Result<bool, Trouble> {
+        let devices = (opened.meta.dev, file.meta()?.dev);
+        Ok(self.copier.clone_whole(&*opened.file, file, devices))
+    }
+
+    /// Gives a finished entry its name. Something of another kind in its way makes room first.
+    pub fn publish(&self, spot: &Spot, temp: Option<&CStr>) -> Result<(), Trouble> {
+        let Some(temp) = temp else { return Ok(()) };
+        match spot.replica.rename(temp, spot.name) {
+            Err(e) if in_the_way(e.errno) => displace(spot.replica, spot.name, temp),
+            other => other.map_err(Trouble::from),
+        }
+    }
+
+    /// Makes a symbolic link, fifo, socket or device node.
+    pub fn make_special(&self, spot: &Spot, source: &Entry) -> Made {
+        let temp = if spot.private { None } else { Some(temp_name()) };
+        let name = temp.as_deref().unwrap_or(spot.name);
+        match source.meta.kind {
+            Kind::Symlink => spot.replica.make_symlink(name, &*spot.source.read_link(spot.source_name)?)?,
+            kind => spot.replica.make_node(name, kind, source.meta.rdev)?,
+        }
+        let known = spot.newborn(source.meta.kind, 0o600);
+        let attributes = new_attributes(&source.meta, source.xattrs.clone(), &self.terms);
+        let done = spot.replica.set(name, &known, &attributes).map_err(Trouble::from);
+        let done = done.and_then(|faults| self.publish(spot, temp.as_deref()).map(|()| faults));
+        if done.is_err() {
+            let _the_first_error_counts = spot.replica.remove(name);
+        }
+        done.map(|faults| Moved { bytes: 0, faults })
+    }
+
+    /// Makes the entry one more name of `leader_name` in `leader`, a directory of the same tree.
+    pub fn make_link(&self, spot: &Spot, leader: &dyn Dir, leader_name: &CStr) -> Made {
+        let temp = if spot.private { None } else { Some(temp_name()) };
+        let name = temp.as_deref().unwrap_or(spot.name);
+        spot.replica.link(name, leader, leader_name).map_err(Trouble::Failed)?;
+        let done = self.publish(spot, temp.as_deref());
+        if done.is_err() {
+            let _the_first_error_counts = spot.replica.remove(name);
+        }
+        done.map(|()| Moved::default())
+    }
+
+    /// Sets what differs in metadata; no data moves.
+    pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
+        let attributes = Attributes::of(&source.meta, source.xattrs.clone(), &self.terms.rules.keep);
+        let faults = spot.replica.set(spot.name, &Known::of(replica), &attributes)?;
+        Ok(Moved { bytes: 0, faults })
+    }
+
+    /// Compares content; a source that changes meanwhile is trouble.
+    pub fn same_content(&mut self, spot: &Spot) -> Result<bool, Trouble> {
+        let opened = spot.open()?;
+        let replica = spot.replica.open_file(spot.name)?;
+        let size = opened.meta.size;
+        let same = self.copier.same(&*opened.file, &*replica, 0..size, &mut |bytes| (self.pace)(bytes))?;
+        if !opened.meta.unchanged(&opened.file.meta()?) {
+            return Err(Trouble::Changing);
+        }
+        Ok(same)
+    }
+}
+
+/// Modes of new entries where modes are not kept: readable by all, changeable by the owner.
+fn default_mode(kind: Kind) -> u32 {
+    if kind == Kind::Dir { 0o755 } else { 0o644 }
+}
+
+/// What a new entry shall have: what is kept, and a plain mode where modes are not.
+pub(crate) fn new_attributes(meta: &Meta, xattrs: driftless_model::Xattrs, terms: &Terms) -> Attributes {
+    let mut attributes = Attributes::of(meta, xattrs, &terms.rules.keep);
+    attributes.mode.get_or_insert(default_mode(meta.kind));
+    attributes
+}
+
+/// EEXIST, EISDIR and ENOTEMPTY say that a directory stands where a file shall go (rename(2)).
+fn in_the_way(errno: i32) -> bool {
+    const EEXIST: i32 = 17;
+    const EISDIR: i32 = 21;
+    const ENOTEMPTY: i32 = 39;
+    matches!(errno, EEXIST | EISDIR | ENOTEMPTY)
+}
+
+/// Moves a directory aside, gives its name to `temp`, and removes it then: whoever is killed in between leaves a temporary name.
+fn displace(dir: &dyn Dir, name: &CStr, temp: &CStr) -> Result<(), Trouble> {
+    let aside: CString = temp_name();
+    dir.rename(name, &aside)?;
+    dir.rename(temp, name)?;
+    dir.remove_tree(&aside).fault.map_or(Ok(()), |fault| Err(Trouble::Failed(fault)))
+}

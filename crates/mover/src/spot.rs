@@ -1,0 +1,83 @@
+//! The place where an entry is made equal, and what can come of it.
+
+use driftless_model::{Fault, Kind, Meta};
+use driftless_tree::{Dir, Done, Known, ReadFile};
+use std::ffi::CStr;
+
+/// An entry on both sides. The two names differ only where a single file is copied under another name.
+#[derive(Clone, Copy)]
+pub struct Spot<'a> {
+    /// Directory of the source.
+    pub source: &'a dyn Dir,
+    /// Name in it.
+    pub source_name: &'a CStr,
+    /// Directory of the replica.
+    pub replica: &'a dyn Dir,
+    /// Name in it.
+    pub name: &'a CStr,
+    /// The replica's directory is new and private: entries are made under their own names.
+    pub private: bool,
+    /// Owner and group that new entries in the replica's directory are known to get.
+    pub birth: Option<(u32, u32)>,
+}
+
+impl Spot<'_> {
+    /// What is known of an entry that was just made here with `mode`.
+    pub fn newborn(&self, kind: Kind, mode: u32) -> Known {
+        Known {
+            made_now: true,
+            private: self.private,
+            owner: self.birth.filter(|_| self.private),
+            mode: Some(mode).filter(|_| self.private),
+            clean: self.private,
+            symlink: kind == Kind::Symlink,
+            ..Known::default()
+        }
+    }
+
+    /// Opens the source file.
+    pub fn open(&self) -> Done<Opened> {
+        let file = self.source.open_file(self.source_name)?;
+        let meta = file.meta()?;
+        Ok(Opened { file, meta })
+    }
+}
+
+/// A source file that was opened, and its metadata at that moment.
+pub struct Opened {
+    /// The file.
+    pub file: Box<dyn ReadFile>,
+    /// What it was like when it was opened.
+    pub meta: Meta,
+}
+
+/// An entry that was made equal.
+#[derive(Debug, Default)]
+pub struct Moved {
+    /// Bytes of content that were copied.
+    pub bytes: u64,
+    /// Properties that could not be kept.
+    pub faults: Vec<Fault>,
+}
+
+/// Why an entry was not made equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The source is not there any more.
+    Vanished,
+    /// The source kept changing while it was copied.
+    Changing,
+    /// A call failed.
+    Failed(Fault),
+    /// The disk did not keep what it was given (fsync failed): the run must end.
+    Lost(Fault),
+    /// The run was asked to stop.
+    Stopped,
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        let gone = fault.side == driftless_model::Side::Source && fault.is_missing();
+        if gone { Trouble::Vanished } else { Trouble::Failed(fault) }
+    }
+}

@@ -1,0 +1,139 @@
+//! Real file systems for one test: a sparse image in memory, formatted, loop-mounted, and gone when the value is dropped.
+//!
+//! Holes, reflinks, xattr limits, directory order and time stamps differ between file systems, so a test that only ever
+//! meets the one below the temp folder proves little.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// A kind of file system that a scratch can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsKind {
+    /// In memory; no reflinks.
+    Tmpfs,
+    /// With its journal, 256-byte inodes.
+    Ext4,
+    /// With reflinks; at least 300 MiB.
+    Xfs,
+    /// With reflinks; at least 128 MiB.
+    Btrfs,
+}
+
+impl FsKind {
+    /// All kinds.
+    pub const ALL: [FsKind; 4] = [FsKind::Tmpfs, FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
+
+    fn size_mib_min(self) -> u64 {
+        match self {
+            FsKind::Tmpfs => 1,
+            FsKind::Ext4 => 8,
+            FsKind::Xfs => 300,
+            FsKind::Btrfs => 128,
+        }
+    }
+}
+
+/// A mounted file system that is unmounted and removed on drop.
+#[derive(Debug)]
+pub struct Scratch {
+    folder: Option<tempfile::TempDir>,
+    mount: PathBuf,
+}
+
+/// Two threads that ask for a free loop device at once can get the same one.
+static MOUNTING: Mutex<()> = Mutex::new(());
+
+impl Scratch {
+    /// Makes and mounts a file system of at least `size_mib`; needs root.
+    pub fn new(kind: FsKind, size_mib: u64) -> Scratch {
+        let size_mib = size_mib.max(kind.size_mib_min());
+        let folder = scratch_folder();
+        let mount = folder.path().join("mnt");
+        fs::create_dir(&mount).expect("mount point");
+        let scratch = Scratch { folder: Some(folder), mount };
+        let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match kind {
+            FsKind::Tmpfs => scratch.mount_tmpfs(size_mib),
+            _ => scratch.mount_image(kind, size_mib),
+        }
+        fs::set_permissions(&scratch.mount, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("open to all");
+        scratch
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// Makes a directory in it and returns its path.
+    pub fn dir(&self, name: &str) -> PathBuf {
+        let path = self.mount.join(name);
+        fs::create_dir(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+        path
+    }
+
+    fn mount_tmpfs(&self, size_mib: u64) {
+        let options = format!("size={size_mib}m,nr_inodes=2000000,mode=0755");
+        must_run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "driftless-scratch"]).arg(&self.mount));
+    }
+
+    fn mount_image(&self, kind: FsKind, size_mib: u64) {
+        let image = self.mount.with_file_name("image");
+        let file = fs::File::create(&image).expect("image");
+        file.set_len(size_mib << 20).expect("image size");
+        let (program, arguments): (&str, &[&str]) = match kind {
+            FsKind::Ext4 => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-I", "256", "-i", "4096", "-m", "0"]),
+            FsKind::Xfs => ("mkfs.xfs", &["-q", "-m", "reflink=1"]),
+            _ => ("mkfs.btrfs", &["-q"]),
+        };
+        must_run(Command::new(program).args(arguments).arg(&image));
+        must_run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.mount));
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let plain = Command::new("umount").arg("-q").arg(&self.mount).status();
+        if !plain.is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").args(["-q", "-l"]).arg(&self.mount).status();
+        }
+        drop(self.folder.take());
+    }
+}
+
+/// A folder in memory where there is one, else in the usual place for temporary files; open to every user.
+pub fn scratch_folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("driftless-test-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
+    made.expect("temp folder")
+}
+
+fn must_run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {errors}", output.status);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_mounts_and_goes_away() {
+        for kind in FsKind::ALL {
+            let scratch = Scratch::new(kind, 64);
+            let mount = scratch.path().to_owned();
+            fs::write(scratch.dir("a").join("b"), b"data").expect("write");
+            let mounts = || fs::read_to_string("/proc/self/mounts").expect("mounts");
+            let text = mount.to_str().expect("ascii").to_owned();
+            assert!(mounts().contains(&text), "{kind:?} is mounted");
+            drop(scratch);
+            assert!(!mounts().contains(&text), "{kind:?} is gone");
+            assert!(!mount.exists(), "{kind:?} left its folder");
+        }
+    }
+}
