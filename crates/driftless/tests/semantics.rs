@@ -258,7 +258,7 @@ fn extra_entries_stay_without_delete_and_go_with_it() {
 fn build_tree_over(dst: &Path, seed: u64) {
     fs::create_dir(dst).expect("replica");
     build_tree(dst, seed, &Profile { large: false, entries: 100, ..Profile::root() });
-    for folder in ["names", "links", "nodes"] {
+    for folder in ["names", "links", "nodes", "times"] {
         fs::rename(dst.join(folder), dst.join(format!("extra-{folder}"))).expect("rename");
     }
 }

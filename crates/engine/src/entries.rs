@@ -114,7 +114,6 @@ impl Worker<'_> {
     fn subdirectory(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) -> Reconciled {
         let known = |replica: &DirRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
         if job.pass() == 0 || !job.replica.as_ref().is_some_and(known) {
-            self.count_late(job);
             self.descend(job, name, weight);
         }
         Ok(Verdict::Below)
@@ -138,8 +137,9 @@ impl Worker<'_> {
         if meta.nlink < 2 || !self.run.options.keep.hard_links {
             return self.equalise(job, name, meta, opened, false);
         }
+        let missing = !job.is_fresh() && self.replica_meta(job, name)?.is_none();
         job.more();
-        let arrival = self.run.links.arrive(meta.id(), (job.clone(), name.into()));
+        let arrival = self.run.links.arrive(meta.id(), meta.nlink, missing, (job.clone(), name.into()));
         match arrival.map_err(store_trouble)? {
             Arrival::Waits => Ok(Verdict::Elsewhere),
             Arrival::Follow(_, leader) => {
@@ -149,32 +149,37 @@ impl Worker<'_> {
             Arrival::Lead(_) => {
                 job.less();
                 let done = self.equalise(job, name, meta, opened, true);
-                if !matches!(done, Ok(Verdict::Elsewhere)) {
-                    self.settle(job, name, meta, done.is_ok());
+                match &done {
+                    Ok(Verdict::Elsewhere) => {}
+                    Ok(verdict) => self.settle(job, name, meta, Some(verdict)),
+                    Err(_) => self.settle(job, name, meta, None),
                 }
                 done
             }
         }
     }
 
-    /// The first name of a group is done: notes where it is and lets the others go on.
-    pub fn settle(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, worked: bool) {
-        let leader = if worked { self.leader(job, name, meta) } else { None };
+    /// The first name of a group is done (`None`: it failed): notes where it is and lets the others go on.
+    pub fn settle(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, done: Option<&Verdict>) {
+        let leader = done.and_then(|verdict| self.leader(job, name, meta, verdict));
         match self.run.links.settle(meta.id(), leader) {
             Ok(waiting) => waiting.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name))),
             Err(error) => self.account_trouble(job, name, store_trouble(error)),
         }
     }
 
-    fn leader(&self, job: &DirJob, name: &CStr, meta: &Meta) -> Option<Leader> {
+    fn leader(&self, job: &DirJob, name: &CStr, meta: &Meta, verdict: &Verdict) -> Option<Leader> {
+        /// No inode: the one that a dry run would have made.
+        const NOT_MADE: (u64, u64) = (0, 0);
         let path = job.path_of(name).as_bytes().to_vec();
         let left = meta.nlink - 1;
-        if self.run.options.dry_run {
-            let id = job.replica.as_ref().and_then(|dir| dir.look(name).ok()).map_or((0, 0), |meta| meta.id());
-            return Some(Leader { path, id, left });
-        }
-        let spot = job.spot(name);
-        let id = spot.replica.look(spot.name).ok()?.id();
+        let in_place = matches!(verdict, Verdict::Same) || matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Meta);
+        let id = if self.run.options.dry_run && !in_place {
+            NOT_MADE
+        } else {
+            let replica_name = job.renamed.as_deref().unwrap_or(name);
+            job.replica.as_ref()?.look(replica_name).ok()?.id()
+        };
         Some(Leader { path, id, left })
     }
 

@@ -91,13 +91,13 @@ impl Worker<'_> {
         if matches!(done, Err(Trouble::Changing)) && large.attempt < ATTEMPTS_MAX && self.begin_again(large) {
             return self.less(job);
         }
-        let worked = done.is_ok();
-        match done {
-            Ok(moved) => self.account(job, name, Verdict::Changed(large.intent, moved)),
-            Err(trouble) => self.account_trouble(job, name, trouble),
-        }
+        let done = done.map(|moved| Verdict::Changed(large.intent, moved));
         if let Some(meta) = &large.leads {
-            self.settle(job, name, meta, worked);
+            self.settle(job, name, meta, done.as_ref().ok());
+        }
+        match done {
+            Ok(verdict) => self.account(job, name, verdict),
+            Err(trouble) => self.account_trouble(job, name, trouble),
         }
         self.less(job);
     }

@@ -119,7 +119,7 @@ impl Worker<'_> {
     fn remove_leftovers(&mut self, job: &DirJob) {
         let Some(replica) = job.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return };
         for name in leftovers(job) {
-            let removed = replica.remove_tree(&name);
+            let removed = replica.remove_tree(&name, None);
             if removed.entries > 0 {
                 job.touch();
             }
@@ -142,6 +142,9 @@ impl Worker<'_> {
             }
             self.run.pace_request();
             self.delete_one(path, name, (&source, &replica));
+        }
+        if self.run.options.dry_run {
+            return;
         }
         if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
             let keep = driftless_model::Keep { xattrs: false, acls: false, ..self.run.options.keep };
@@ -167,7 +170,10 @@ impl Worker<'_> {
         }
         let Ok(meta) = replica.look(name) else { return };
         if !self.run.options.dry_run {
-            let removed = replica.remove_tree(name);
+            let filter = &self.run.options.filter;
+            let spare = |below: &[u8], is_dir: bool| !filter.takes(&below_path(path, below), is_dir);
+            let protects = filter.has_rules() && !self.run.options.delete_excluded;
+            let removed = replica.remove_tree(name, if protects { Some(&spare) } else { None });
             add(&self.run.tally.deleted, removed.entries);
             if let Some(fault) = removed.fault {
                 return self.run.problem(place(), fault, Class::Skip);
@@ -177,4 +183,8 @@ impl Worker<'_> {
         }
         self.run.receipt(place, (meta.kind, Action::Delete, What::default()), 0);
     }
+}
+
+fn below_path(dir: &driftless_model::RelPath, below: &[u8]) -> Vec<u8> {
+    if dir.is_root() { below.to_vec() } else { [dir.as_bytes(), b"/", below].concat() }
 }

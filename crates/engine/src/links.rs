@@ -21,10 +21,25 @@ pub enum Arrival<T> {
     Waits,
 }
 
+/// A group without a leader in the table yet.
 #[derive(Debug)]
 struct Open<T> {
+    stage: Stage,
     waiting: Vec<T>,
 }
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// All names so far are missing on the replica; one that is there would save copying the content.
+    Hoping,
+    /// No such name is to come: the next to arrive leads.
+    Elected,
+    /// One leads.
+    Led,
+}
+
+/// Groups that are held in the hope of a name that is there; more are copied at once.
+const HOPING_MAX: usize = 10_000;
 
 /// The groups of a run; `T` is a name that waits.
 #[derive(Debug)]
@@ -44,18 +59,40 @@ impl<T> Links<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name of the source inode `id` was met.
-    pub fn arrive(&self, id: InodeId, name: T) -> Store<Arrival<T>> {
+    /// A name of the source inode `id`, which has `nlink` names, was met; `missing` if it is not on the replica.
+    pub fn arrive(&self, id: InodeId, nlink: u64, missing: bool, name: T) -> Store<Arrival<T>> {
         let (table, open) = &mut *self.lock();
+        let room = open.len() < HOPING_MAX;
         if let Some(group) = open.get_mut(&id) {
-            group.waiting.push(name);
-            return Ok(Arrival::Waits);
+            let hope = missing && (group.waiting.len() as u64) + 1 < nlink;
+            if group.stage == Stage::Led || group.stage == Stage::Hoping && hope {
+                group.waiting.push(name);
+                return Ok(Arrival::Waits);
+            }
+            group.stage = Stage::Led;
+            return Ok(Arrival::Lead(name));
         }
         if let Some(leader) = table.meet(id)? {
             return Ok(Arrival::Follow(name, leader));
         }
-        open.insert(id, Open { waiting: Vec::new() });
+        if missing && room {
+            open.insert(id, Open { stage: Stage::Hoping, waiting: vec![name] });
+            return Ok(Arrival::Waits);
+        }
+        open.insert(id, Open { stage: Stage::Led, waiting: Vec::new() });
         Ok(Arrival::Lead(name))
+    }
+
+    /// No more names are to come: returns one of each group that still hopes, which will lead when it arrives again.
+    pub fn elect(&self) -> Vec<T> {
+        let (_, open) = &mut *self.lock();
+        let hoping = open.values_mut().filter(|group| group.stage == Stage::Hoping);
+        hoping
+            .filter_map(|group| {
+                group.stage = Stage::Elected;
+                group.waiting.pop()
+            })
+            .collect()
     }
 
     /// The first name of a group is equal now (`leader`, with the names still to come), or failed (`None`: the next leads).

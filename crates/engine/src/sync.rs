@@ -96,9 +96,22 @@ fn sync_trees(
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: false, weight };
     add(&run.tally.seen, 1);
-    run.queue.push(Task::Again(Arc::new(DirJob::begin(begin))));
-    drive(&run, threads_max);
+    walk(&run, DirJob::begin(begin), threads_max);
     Ok(end_run(&run, threads_max))
+}
+
+/// Goes through everything below `job`. Hard-link groups none of whose names was there come last: then it is known.
+fn walk(run: &Run<'_>, job: DirJob, threads_max: usize) {
+    run.queue.push(Task::Again(Arc::new(job)));
+    drive(run, threads_max);
+    loop {
+        let elected = run.links.elect();
+        if elected.is_empty() || run.stopped() {
+            return;
+        }
+        elected.into_iter().for_each(|(job, name)| run.queue.push(Task::Waiter(job, name)));
+        drive(run, threads_max);
+    }
 }
 
 fn lock_tree(options: &Options, replica: &Replica) -> Result<Option<OwnedFd>, RunError> {
@@ -165,8 +178,7 @@ fn sync_entry(
         weight: WHOLE_WALK,
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);
-    run.queue.push(Task::Again(Arc::new(job)));
-    drive(&run, threads_max);
+    walk(&run, job, threads_max);
     let summary = end_run(&run, threads_max);
     if let Some(lock) = lock {
         holder.unlock_name(lock);

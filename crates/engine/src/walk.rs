@@ -23,8 +23,14 @@ impl Worker<'_> {
     /// Enters the directory `name` of `parent` and begins with it.
     pub fn directory(&mut self, parent: &Arc<DirJob>, name: &CStr, weight: u64) {
         match self.enter(parent, name, weight) {
-            Ok(Some(job)) => self.list(&job),
-            Ok(None) => self.less(parent),
+            Ok(Some(job)) => {
+                self.count_late(parent);
+                self.list(&job);
+            }
+            Ok(None) => {
+                self.count_late(parent);
+                self.less(parent);
+            }
             Err(trouble) => {
                 self.account_trouble(parent, name, trouble);
                 self.less(parent);

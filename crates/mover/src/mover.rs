@@ -82,8 +82,8 @@ impl Mover<'_> {
 
     fn fill(&mut self, spot: &Spot, opened: &Opened, file: &dyn WriteFile, mode: u32) -> Made {
         let (meta, keep) = (&opened.meta, self.terms.rules.keep);
-        let bytes = self.content(opened, file)?;
         let xattrs = opened.file.xattrs(&keep)?;
+        let bytes = self.content(opened, file, !xattrs.is_empty())?;
         if !meta.unchanged(&opened.file.meta()?) {
             return Err(Trouble::Changing);
         }
@@ -95,7 +95,7 @@ impl Mover<'_> {
         Ok(Moved { bytes, faults })
     }
 
-    fn content(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<u64, Trouble> {
+    fn content(&mut self, opened: &Opened, file: &dyn WriteFile, has_xattrs: bool) -> Result<u64, Trouble> {
         let (source, size) = (&*opened.file, opened.meta.size);
         if size == 0 {
             return Ok(0);
@@ -103,7 +103,9 @@ impl Mover<'_> {
         if size >= CLONE_BYTES_MIN && self.clone_whole(opened, file)? {
             return Ok(size);
         }
-        let sparse = self.terms.rules.keep.holes && (size > HOLE_BYTES_MIN || opened.meta.blocks == 0);
+        // One block is a hole or it is not; but an allocated block may also hold the attributes.
+        let may_have_holes = size > HOLE_BYTES_MIN || opened.meta.blocks == 0 || has_xattrs;
+        let sparse = self.terms.rules.keep.holes && may_have_holes;
         let copied = self.copier.copy((source, file), 0..size, sparse, &mut |bytes| (self.pace)(bytes))?;
         if copied < size && sparse {
             file.set_len(size)?;
@@ -201,5 +203,5 @@ fn displace(dir: &dyn Dir, name: &CStr, temp: &CStr) -> Result<(), Trouble> {
     let aside: CString = temp_name();
     dir.rename(name, &aside)?;
     dir.rename(temp, name)?;
-    dir.remove_tree(&aside).fault.map_or(Ok(()), |fault| Err(Trouble::Failed(fault)))
+    dir.remove_tree(&aside, None).fault.map_or(Ok(()), |fault| Err(Trouble::Failed(fault)))
 }

@@ -21,7 +21,7 @@ const ACL_NO_ID: u32 = u32::MAX;
 /// An ACL blob with one named user and one named group; permissions are the usual three bits.
 pub fn acl_blob(user: (u32, u16), group: (u32, u16), others: u16) -> Vec<u8> {
     let entries: [(u16, u16, u32); 6] = [
-        (0x01, 6, ACL_NO_ID),
+        (0x01, 7, ACL_NO_ID),
         (0x02, user.1, user.0),
         (0x04, 4, ACL_NO_ID),
         (0x08, group.1, group.0),

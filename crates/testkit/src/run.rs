@@ -15,7 +15,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const LIMIT_DEFAULT: Duration = Duration::from_secs(120);
-const SHOWN_BYTES_MAX: usize = 6000;
+const SHOWN_BYTES_MAX: usize = 3000;
+const SHOWN_PROBLEMS_MAX: usize = 30;
 
 /// A run to be: the binary, its arguments, as whom, for how long.
 #[derive(Clone, Debug)]
@@ -229,14 +230,17 @@ impl Outcome {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Command, code and output for the message of a failed test.
+    /// Command, code, problems and the end of the output, for the message of a failed test.
     pub fn describe(&self) -> String {
         let show = |bytes: &[u8]| {
             let cut = bytes.len().saturating_sub(SHOWN_BYTES_MAX);
             String::from_utf8_lossy(&bytes[cut..]).into_owned()
         };
-        let (out, err) = (show(&self.stdout), show(&self.stderr));
-        format!("{}\n-> {}\n--- stdout\n{out}\n--- stderr\n{err}", self.shown, self.status)
+        let (out, err, text) = (show(&self.stdout), show(&self.stderr), self.stdout_text());
+        let is_problem = |line: &&str| line.contains("\"event\":\"problem\"");
+        let problems: Vec<&str> = text.lines().filter(is_problem).take(SHOWN_PROBLEMS_MAX).collect();
+        let problems = problems.join("\n");
+        format!("{}\n-> {}\n--- problems\n{problems}\n--- stdout\n{out}\n--- stderr\n{err}", self.shown, self.status)
     }
 
     /// Every line of `--json` output; panics on a line that is not an object.

@@ -86,17 +86,22 @@ pub struct Setter<'a> {
     owner_failed: bool,
     acl_failed: bool,
     mode_touched: bool,
+    /// The mode was changed for a moment and must be set in any case.
+    mode_lent: bool,
 }
 
 impl<'a> Setter<'a> {
     /// Sets `attributes` on `target` and returns what could not be set.
     pub fn apply(target: Target<'a>, side: Side, known: &Known, attributes: &Attributes) -> Vec<Fault> {
-        let mut setter = Setter { target, side, faults: Vec::new(), owner_failed: false, acl_failed: false, mode_touched: false };
+        let faults = Vec::new();
+        let (owner_failed, acl_failed, mode_touched, mode_lent) = (false, false, false, false);
+        let mut setter = Setter { target, side, faults, owner_failed, acl_failed, mode_touched, mode_lent };
         setter.own(known, attributes);
         if let Some((xattrs, keep)) = &attributes.xattrs {
             setter.xattrs(known, xattrs, keep);
         }
-        if let Some(mode) = attributes.mode.filter(|_| !known.symlink) {
+        let mode = attributes.mode.or(known.mode.filter(|_| setter.mode_lent));
+        if let Some(mode) = mode.filter(|_| !known.symlink) {
             setter.mode(known, mode);
         }
         if attributes.mtime.is_some() || attributes.atime.is_some() {
@@ -153,9 +158,20 @@ impl<'a> Setter<'a> {
             self.xattr_done(name, done);
         }
         for (name, value) in wanted.iter().filter(|pair| !now.contains(pair)) {
-            let done = self.target.set(&c_name(name), value);
+            let done = self.set_xattr(known, name, value);
             self.xattr_done(name, done);
         }
+    }
+
+    /// An owner who may not write to his entry may not set `user.*` attributes either (xattr(7)): he lends himself the right,
+    /// with a mode that lets nobody else in. The mode that it shall have is set afterwards.
+    fn set_xattr(&mut self, known: &Known, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        let done = self.target.set(&c_name(name), value);
+        if done != Err(Errno::ACCESS) || self.mode_lent || known.symlink {
+            return done;
+        }
+        self.mode_lent = self.chmod(0o700).is_ok();
+        self.target.set(&c_name(name), value)
     }
 
     fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) {
@@ -174,16 +190,20 @@ impl<'a> Setter<'a> {
         if self.acl_failed {
             mode &= !GROUP_BITS;
         }
-        if known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode)) {
-            return;
+        let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
+        if !right || self.mode_lent {
+            let done = self.chmod(mode);
+            self.note("set mode of", done);
         }
+    }
+
+    fn chmod(&self, mode: u32) -> Result<(), Errno> {
         let raw = Mode::from_raw_mode(mode);
-        let done = match self.target {
+        match self.target {
             Target::Open(fd) => rustix::fs::fchmod(fd, raw),
             Target::Pinned(fd) => rustix::fs::chmod(proc_path(fd, None), raw),
             Target::Name(dir, name) => rustix::fs::chmodat(dir, name, raw, AtFlags::empty()),
-        };
-        self.note("set mode of", done);
+        }
     }
 
     /// A change of owner drops the set-id bits; an ACL that was set or removed changes the group bits.

@@ -24,7 +24,7 @@ pub use file::LocalFile;
 pub use handles::HandlePool;
 pub use local::LocalDir;
 pub use names::{Names, NameStream};
-pub use remove::Removed;
+pub use remove::{Removed, Spare};
 pub use root::{Place, RootError, lineage, locate};
 pub use temp::{is_temp_name, stable_temp_name, temp_name};
 
@@ -83,8 +83,8 @@ pub trait Dir: Send + Sync {
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
     /// Removes an entry that is not a directory.
     fn remove(&self, name: &CStr) -> Done;
-    /// Removes an entry and all below it.
-    fn remove_tree(&self, name: &CStr) -> Removed;
+    /// Removes an entry and all below it, but for what is spared.
+    fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed;
     /// Counts an entry and all below it, up to `max`.
     fn count_tree(&self, name: &CStr, max: u64) -> u64;
     /// Makes what was renamed or created in this directory durable (fsync).

@@ -3,7 +3,7 @@
 use crate::attributes::{Attributes, Known, Setter};
 use crate::file::LocalFile;
 use crate::handles::{HandlePool, Node, open_dir};
-use crate::remove::{Removed, count_tree, remove_tree};
+use crate::remove::{Removed, Spare, count_tree, remove_tree};
 use crate::xattr::{Target, open_again};
 use crate::{Dir, DirRef, Done, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
@@ -98,7 +98,7 @@ impl LocalDir {
         self.fail("make directory in", fs::mkdirat(&*self.fd()?, name, Mode::RWXU))?;
         let dir = self.enter_local(name)?;
         let made = &dir.first;
-        let ours = made.uid == rustix::process::geteuid().as_raw() && made.mode & 0o777 == 0o700;
+        let ours = made.uid == rustix::process::geteuid().as_raw() && made.mode & 0o077 == 0;
         if !ours {
             return self.fail("keep hold of new directory in", Err(Errno::STALE));
         }
@@ -311,8 +311,8 @@ impl Dir for LocalDir {
         self.fail("remove", fs::unlinkat(&*self.fd()?, name, AtFlags::empty()))
     }
 
-    fn remove_tree(&self, name: &CStr) -> Removed {
-        remove_tree(self, name)
+    fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
+        remove_tree(self, name, spare)
     }
 
     fn count_tree(&self, name: &CStr, max: u64) -> u64 {

@@ -25,21 +25,25 @@ impl Removed {
     }
 }
 
+/// Tells which entries stay although what is around them goes: asked with the path below the directory in which the removal
+/// began, and whether it is a directory.
+pub type Spare<'a> = &'a dyn Fn(&[u8], bool) -> bool;
+
 /// A directory on the way down, with its subdirectories that are still to be removed.
 struct Frame {
     dir: LocalDir,
     name: CString,
     subdirs: Vec<CString>,
-    /// Entries seen when it was last listed: a listing that brings nothing new ends the matter.
-    failed: bool,
+    /// Something in it stays, because it could not be removed or was spared: it is not listed again, and stays itself.
+    stays: bool,
 }
 
-/// Removes `name` in `dir` and all below it.
-pub fn remove_tree(dir: &LocalDir, name: &CStr) -> Removed {
+/// Removes `name` in `dir` and all below it but for what is spared.
+pub fn remove_tree(dir: &LocalDir, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
     let mut removed = Removed::default();
     match unlink(dir, name) {
         Ok(()) => removed.entries += 1,
-        Err(e) if is_directory(&e) => descend(dir, name, &mut removed),
+        Err(e) if is_directory(&e) => descend(dir, name, spare, &mut removed),
         Err(e) => removed.fail(e),
     }
     removed
@@ -60,7 +64,7 @@ fn rmdir(dir: &LocalDir, name: &CStr) -> Done {
     rustix::fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR).map_err(|e| fault(dir.side(), "remove directory of", e))
 }
 
-fn descend(top: &LocalDir, name: &CStr, removed: &mut Removed) {
+fn descend(top: &LocalDir, name: &CStr, spare: Option<Spare<'_>>, removed: &mut Removed) {
     let mut frames: Vec<Frame> = Vec::new();
     match open_frame(top, name) {
         Ok(frame) => frames.push(frame),
@@ -71,11 +75,11 @@ fn descend(top: &LocalDir, name: &CStr, removed: &mut Removed) {
             match open_frame(&frame.dir, &sub) {
                 Ok(next) => frames.push(next),
                 Err(e) => {
-                    frame.failed = true;
+                    frame.stays = true;
                     removed.fail(e);
                 }
             }
-        } else if frame.failed || !clear_window(frame, removed) {
+        } else if frame.stays || !clear_window(&mut frames, spare, removed) {
             let done = frames.pop().expect("the loop holds a frame");
             leave(top, done, &mut frames, removed);
         }
@@ -85,45 +89,65 @@ fn descend(top: &LocalDir, name: &CStr, removed: &mut Removed) {
 fn leave(top: &LocalDir, done: Frame, frames: &mut [Frame], removed: &mut Removed) {
     done.dir.leave();
     let parent = frames.last().map_or(top, |frame| &frame.dir);
-    match rmdir(parent, &done.name) {
-        Ok(()) => removed.entries += 1,
-        Err(e) => {
-            removed.fail(e);
-            if let Some(frame) = frames.last_mut() {
-                frame.failed = true;
+    let gone = !done.stays
+        && match rmdir(parent, &done.name) {
+            Ok(()) => true,
+            Err(e) => {
+                removed.fail(e);
+                false
             }
-        }
+        };
+    removed.entries += u64::from(gone);
+    if let Some(frame) = frames.last_mut() {
+        frame.stays |= !gone;
     }
 }
 
 fn open_frame(parent: &LocalDir, name: &CStr) -> Done<Frame> {
     let dir = parent.enter_local(name)?;
     dir.make_writable();
-    Ok(Frame { dir, name: name.into(), subdirs: Vec::new(), failed: false })
+    Ok(Frame { dir, name: name.into(), subdirs: Vec::new(), stays: false })
 }
 
-/// Unlinks what a window of the listing shows and notes its subdirectories; returns whether there was anything.
-fn clear_window(frame: &mut Frame, removed: &mut Removed) -> bool {
+/// Unlinks what a window of the innermost directory's listing shows and notes its subdirectories; returns whether there was anything.
+fn clear_window(frames: &mut [Frame], spare: Option<Spare<'_>>, removed: &mut Removed) -> bool {
+    let above = if spare.is_some() { path_of(frames) } else { Vec::new() };
+    let frame = frames.last_mut().expect("the caller holds a frame");
     let mut names = Names::default();
     let listed = frame.dir.list().and_then(|mut stream| stream.fill(&mut names, WINDOW_NAMES));
     if let Err(e) = listed {
+        frame.stays = true;
         removed.fail(e);
-        return false;
+        return true;
     }
     for index in 0..names.len() {
         let (name, kind) = names.get(index);
-        let gone = if kind == Some(Kind::Dir) { Err(None) } else { unlink(&frame.dir, name).map_err(Some) };
-        match gone {
-            Ok(()) => removed.entries += 1,
-            Err(None) => frame.subdirs.push(name.into()),
-            Err(Some(e)) if is_directory(&e) => frame.subdirs.push(name.into()),
-            Err(Some(e)) => {
-                frame.failed = true;
-                removed.fail(e);
-            }
+        let spared = spare.is_some_and(|spare| spare(&[&above, name.to_bytes()].concat(), kind == Some(Kind::Dir)));
+        if spared {
+            frame.stays = true;
+        } else if kind == Some(Kind::Dir) {
+            frame.subdirs.push(name.into());
+        } else {
+            clear_one(frame, name, removed);
         }
     }
     !names.is_empty()
+}
+
+fn clear_one(frame: &mut Frame, name: &CStr, removed: &mut Removed) {
+    match unlink(&frame.dir, name) {
+        Ok(()) => removed.entries += 1,
+        Err(e) if is_directory(&e) => frame.subdirs.push(name.into()),
+        Err(e) => {
+            frame.stays = true;
+            removed.fail(e);
+        }
+    }
+}
+
+/// The path of the innermost directory, with a slash at its end.
+fn path_of(frames: &[Frame]) -> Vec<u8> {
+    frames.iter().flat_map(|frame| frame.name.to_bytes().iter().chain(b"/")).copied().collect()
 }
 
 /// Counts `name` in `dir` and all below it, stopping at `max`.
