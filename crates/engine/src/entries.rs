@@ -66,7 +66,6 @@ impl Worker<'_> {
             Verdict::Skipped(reason) => self.skip(job, reason),
             Verdict::Changed(intent, moved) => {
                 self.count_late(job);
-                job.touch();
                 add(&self.run.tally.changed, 1);
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 self.run.receipt(|| job.path_of(name), (intent.kind, intent.action, intent.what), intent.size);
@@ -207,7 +206,7 @@ impl Worker<'_> {
         let (dir, leader_name) = leader.place().ok_or(Trouble::Failed(gone))?;
         let leader_name = CString::new(leader_name).map_err(|_| Trouble::Failed(gone))?;
         let dir = self.replica_dir(job, &dir).map_err(Trouble::Failed)?;
-        self.mover.make_link(&job.spot(name), &*dir, &leader_name)
+        self.mover.make_link(&job.touched_spot(name), &*dir, &leader_name)
     }
 
     /// The replica's directory at a path: this very one most of the time, else a walk from the root.
@@ -344,7 +343,7 @@ impl Worker<'_> {
         if equal != Step::Same || !self.claim(&earlier, meta)? {
             return Ok(None);
         }
-        let made = self.mover.make_link(&job.spot(name), &**basis, name);
+        let made = self.mover.make_link(&job.touched_spot(name), &**basis, name);
         Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
     }
 
@@ -363,7 +362,7 @@ impl Worker<'_> {
         if source.meta.kind == Kind::File {
             return self.make_file(job, name, opened, intent, leads.then_some(source.meta));
         }
-        let moved = self.mover.make_special(&job.spot(name), source)?;
+        let moved = self.mover.make_special(&job.touched_spot(name), source)?;
         Ok(Verdict::Changed(intent, moved))
     }
 }

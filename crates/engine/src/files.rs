@@ -29,7 +29,7 @@ impl Worker<'_> {
         intent: Intent,
         leads: Option<Meta>,
     ) -> Result<Verdict, Trouble> {
-        let spot = job.spot(name);
+        let spot = job.touched_spot(name);
         let opened = opened.map_or_else(|| spot.open(), Ok)?;
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);

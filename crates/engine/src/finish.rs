@@ -75,9 +75,6 @@ impl Worker<'_> {
     }
 
     fn account_dir(&mut self, job: &DirJob, intent: Intent, faults: Vec<Fault>) {
-        if let Some(parent) = &job.parent {
-            parent.touch();
-        }
         add(&self.run.tally.changed, 1);
         self.run.receipt(|| job.path(), (intent.kind, intent.action, intent.what), 0);
         faults.into_iter().for_each(|fault| self.run.problem(job.path(), fault, Class::Partly));
@@ -119,10 +116,8 @@ impl Worker<'_> {
     fn remove_leftovers(&mut self, job: &DirJob) {
         let Some(replica) = job.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return };
         for name in leftovers(job) {
+            job.touch();
             let removed = replica.remove_tree(&name, None);
-            if removed.entries > 0 {
-                job.touch();
-            }
             if let Some(fault) = removed.fault.filter(|fault| !fault.is_missing()) {
                 self.run.problem(job.path_of(&name), fault, Class::Skip);
             }
@@ -136,6 +131,7 @@ impl Worker<'_> {
             Ok(dirs) => dirs,
             Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
         };
+        replica.make_writable();
         for name in names {
             if self.run.stopped() {
                 return;

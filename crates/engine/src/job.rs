@@ -2,7 +2,8 @@
 
 use driftless_model::{Meta, RelPath, Selection, Xattrs};
 use driftless_mover::{Large, Spot};
-use driftless_tree::{DirRef, NameStream, Names};
+use driftless_tree::{Attributes, DirRef, Known, NameStream, Names};
+use rustix::process::geteuid;
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -48,6 +49,7 @@ struct State {
     touched: AtomicBool,
     dirty: AtomicBool,
     unlisted: AtomicBool,
+    write_protected: AtomicBool,
     pass: AtomicU8,
 }
 
@@ -78,7 +80,13 @@ impl DirJob {
     pub fn begin(begin: Begin) -> DirJob {
         let made = begin.before.is_none();
         let birth = begin.replica.as_ref().filter(|_| made).and_then(|replica| birth(replica.first_meta()));
-        let state = State { pending: AtomicUsize::new(1), fresh: AtomicBool::new(made), ..State::default() };
+        let protected = begin.before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0) && !geteuid().is_root();
+        let state = State {
+            pending: AtomicUsize::new(1),
+            fresh: AtomicBool::new(made),
+            write_protected: AtomicBool::new(protected),
+            ..State::default()
+        };
         DirJob {
             parent: begin.parent,
             name: begin.name,
@@ -101,6 +109,12 @@ impl DirJob {
     /// The directory around a single entry, which is called `name` on the replica.
     pub fn borrow_for(self, name: CString) -> DirJob {
         DirJob { borrowed: true, renamed: Some(name), ..self }
+    }
+
+    /// Where an entry of this directory is about to be changed.
+    pub fn touched_spot<'a>(&'a self, name: &'a CStr) -> Spot<'a> {
+        self.touch();
+        self.spot(name)
     }
 
     /// Where an entry of this directory is made equal.
@@ -153,9 +167,16 @@ impl DirJob {
         self.state.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Says that something was changed in the replica's directory, and with it its modification time.
+    /// Says that something is about to be changed in the replica's directory, and with it its modification time. An ordinary
+    /// user who may not write to his directory lends himself the right; its mode is set again when it is finished.
     pub fn touch(&self) {
         self.state.touched.store(true, Ordering::Relaxed);
+        if self.state.write_protected.swap(false, Ordering::Relaxed)
+            && let (Some(replica), Some((before, _))) = (&self.replica, &self.before)
+        {
+            let attributes = Attributes { mode: Some(before.mode | 0o700), ..Attributes::default() };
+            replica.set_own(&Known::of(before), &attributes);
+        }
     }
 
     /// Whether anything was changed in the replica's directory.

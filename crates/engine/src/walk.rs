@@ -79,11 +79,6 @@ impl Worker<'_> {
     fn existing(&mut self, dir: DirRef) -> Result<Entered, Trouble> {
         let keep = &self.run.options.keep;
         let before = (*dir.first_meta(), dir.xattrs(keep)?);
-        if !self.run.options.dry_run && before.0.mode & 0o700 != 0o700 && !rustix::process::geteuid().is_root() {
-            // An ordinary user needs these rights to work in it; its mode is set again at the end.
-            let attributes = Attributes { mode: Some(before.0.mode | 0o700), ..Attributes::default() };
-            dir.set_own(&Known::of(&before.0), &attributes);
-        }
         self.run.met_replica(&dir);
         Ok((Some(dir), Some(before), false))
     }
@@ -96,6 +91,7 @@ impl Worker<'_> {
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
             Ok(_) if self.run.options.dry_run => Ok((None, None, true)),
             Ok(_) => {
+                parent.touch();
                 above.remove(name)?;
                 self.make_replica(parent, name).map(|made| (made, None, true))
             }
@@ -117,8 +113,8 @@ impl Worker<'_> {
 
     fn make_replica(&mut self, parent: &Arc<DirJob>, name: &CStr) -> Result<Option<DirRef>, Trouble> {
         let Some(above) = parent.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return Ok(None) };
-        let dir = above.make_dir(name)?;
         parent.touch();
+        let dir = above.make_dir(name)?;
         if !parent.is_fresh() {
             forget_inherited(&dir);
         }

@@ -79,6 +79,8 @@ pub trait Dir: Send + Sync {
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>>;
     /// Sets attributes of the directory itself. Returns what could not be set.
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault>;
+    /// Gives an ordinary user the right to change a directory of his own, as far as he may. Whoever calls it sets the mode again.
+    fn make_writable(&self);
     /// Renames within this directory, replacing what is not a directory.
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
     /// Removes an entry that is not a directory.

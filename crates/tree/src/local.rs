@@ -108,15 +108,6 @@ impl LocalDir {
         Ok(dir)
     }
 
-    /// Gives an ordinary user back the right to change a directory of his own, as far as he may.
-    pub fn make_writable(&self) {
-        let Ok(fd) = self.fd() else { return };
-        let Ok(st) = fs::fstat(&*fd) else { return };
-        if st.st_mode & 0o700 != 0o700 {
-            let _may_fail_for_others = fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
-        }
-    }
-
     /// Pins the inode at `name` and checks that it is the expected one.
     fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -299,6 +290,14 @@ impl Dir for LocalDir {
         match self.fd() {
             Ok(fd) => Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes),
             Err(e) => vec![e],
+        }
+    }
+
+    fn make_writable(&self) {
+        let Ok(fd) = self.fd() else { return };
+        let Ok(st) = fs::fstat(&*fd) else { return };
+        if st.st_mode & 0o700 != 0o700 && !rustix::process::geteuid().is_root() {
+            let _may_fail_for_others = fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
         }
     }
 
