@@ -229,6 +229,8 @@ impl Worker<'_> {
                 moved.faults.push(fault);
                 Ok(Verdict::Changed(intent, moved))
             }
+            // Its content is right already, and it is still not the link that it should be.
+            Verdict::Same => Err(Trouble::Failed(fault)),
             other => Ok(other),
         }
     }

@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// Paths that wait for room; more are reported at once.
+const POSTPONED_MAX: usize = 10_000;
+
 /// A run in progress.
 pub struct Run<'r> {
     /// What was asked.
@@ -41,6 +44,8 @@ pub struct Run<'r> {
     pub file_systems: Mutex<HashMap<u64, DirRef>>,
     /// The root directories, once they are open.
     pub roots: (DirRef, Option<DirRef>),
+    /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
+    no_room: Mutex<Option<Vec<RelPath>>>,
     lost: AtomicBool,
     bytes_pace: Option<Pace>,
     request_pace: Option<Pace>,
@@ -61,6 +66,7 @@ impl<'r> Run<'r> {
             started: Instant::now(),
             file_systems: Mutex::default(),
             roots,
+            no_room: Mutex::new(options.delete.then(Vec::new)),
             lost: AtomicBool::new(false),
             bytes_pace: Pace::new(options.bytes_per_second_max),
             request_pace: Pace::new(options.requests_per_second_max),
@@ -95,6 +101,23 @@ impl<'r> Run<'r> {
         if let Some(pace) = &self.request_pace {
             pace.take(1, &|| self.stopped());
         }
+    }
+
+    /// Keeps a path for which there was no room, if deletes are still to come that may make some; returns whether it did.
+    pub fn postpone(&self, path: impl FnOnce() -> RelPath, fault: &Fault) -> bool {
+        const ENOSPC: i32 = 28;
+        const EDQUOT: i32 = 122;
+        if !matches!(fault.errno, ENOSPC | EDQUOT) {
+            return false;
+        }
+        let mut no_room = lock(&self.no_room);
+        let kept = no_room.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
+        kept.map(|paths| paths.push(path())).is_some()
+    }
+
+    /// The paths that were postponed, once.
+    pub fn postponed(&self) -> Vec<RelPath> {
+        lock(&self.no_room).take().unwrap_or_default()
     }
 
     /// What holds for all movers.

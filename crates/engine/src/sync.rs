@@ -8,7 +8,7 @@ use crate::pool::{THREADS_MAX, drive};
 use crate::roots::{Replica, Roots, RunError, open, refuse_doubt, shown};
 use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
-use driftless_model::{Class, Fault, RelPath, Selection, Side};
+use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
 use driftless_tree::{Dir, DirRef, HandlePool, LocalDir};
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -97,7 +97,9 @@ fn sync_trees(
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: false, weight };
     add(&run.tally.seen, 1);
     walk(&run, DirJob::begin(begin), threads_max);
-    Ok(end_run(&run, threads_max))
+    let end = delete(&run, threads_max);
+    try_postponed(&run, threads_max)?;
+    Ok(end_run(&run, end))
 }
 
 /// Goes through everything below `job`. Hard-link groups none of whose names was there come last: then it is known.
@@ -164,7 +166,7 @@ fn sync_entry(
     let (source_dir, replica_dir): (DirRef, DirRef) = (Arc::new(source.0), Arc::new(replica.0));
     let run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
     let path = RelPath::from_names([source.1.to_bytes()]);
-    let selection = Arc::new(Selection::of(&[driftless_model::Work { path, scope: driftless_model::Scope::Entry }]));
+    let selection = Arc::new(Selection::of(&[Work { path, scope: Scope::Entry }]));
     let before = Some((*replica_dir.first_meta(), Vec::new()));
     let begin = Begin {
         parent: None,
@@ -179,7 +181,7 @@ fn sync_entry(
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);
     walk(&run, job, threads_max);
-    let summary = end_run(&run, threads_max);
+    let summary = end_run(&run, End::Complete);
     if let Some(lock) = lock {
         holder.unlock_name(lock);
     }
@@ -190,15 +192,42 @@ fn lock_name(options: &Options, (dir, name): &(LocalDir, CString)) -> Result<(Ow
     unusable(options, dir.lock_name(name))?.ok_or_else(|| RunError::Locked(shown(&options.replica)))
 }
 
-fn end_run(run: &Run<'_>, threads_max: usize) -> Summary {
-    let mut end = End::Complete;
-    if !run.stopped() {
-        end = match run.deletes.carry_out(run, &mut || drive(run, threads_max)) {
-            Ok(()) => End::Complete,
-            Err(PlanError::Refused(refusal)) => End::Refused(refusal.to_string()),
-            Err(error @ PlanError::Spool(_)) => End::NoPlan(error.to_string()),
-        };
+/// Carries out the plan of deletes.
+fn delete(run: &Run<'_>, threads_max: usize) -> End {
+    if run.stopped() {
+        return End::Stopped;
     }
+    match run.deletes.carry_out(run, &mut || drive(run, threads_max)) {
+        Ok(()) => End::Complete,
+        Err(PlanError::Refused(refusal)) => End::Refused(refusal.to_string()),
+        Err(error @ PlanError::Spool(_)) => End::NoPlan(error.to_string()),
+    }
+}
+
+/// Tries again what there was no room for before the deletes.
+fn try_postponed(run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
+    let paths = run.postponed();
+    let Some(replica) = run.roots.1.clone().filter(|_| !paths.is_empty() && !run.stopped()) else { return Ok(()) };
+    let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
+    let xattrs = unusable(run.options, replica.xattrs(&run.options.keep))?;
+    let before = Some((unusable(run.options, replica.meta())?, xattrs));
+    let begin = Begin {
+        parent: None,
+        name: CString::default(),
+        source: run.roots.0.clone(),
+        replica: Some(replica),
+        basis: None,
+        selection: Arc::new(Selection::of(&works)),
+        before,
+        replaced: false,
+        weight: 0,
+    };
+    add(&run.tally.seen, 1);
+    walk(run, DirJob::begin(begin), threads_max);
+    Ok(())
+}
+
+fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     make_durable(run);
     if run.is_lost() {
         end = End::Lost;

@@ -8,6 +8,7 @@ use driftless_mover::{Mover, Trouble};
 use driftless_tree::Copier;
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A thread's hands and what it shares with the others.
 pub struct Worker<'a> {
@@ -68,6 +69,12 @@ impl Worker<'_> {
                 self.count_late(job);
                 add(&tally.failed, 1);
                 self.report_changing(job.path_of(name));
+            }
+            Trouble::Failed(fault) if self.run.postpone(|| job.path_of(name), &fault) => {
+                if job.pass() == 0 {
+                    // It is counted when it is tried again.
+                    tally.seen.fetch_sub(1, Relaxed);
+                }
             }
             Trouble::Failed(fault) => {
                 self.count_late(job);

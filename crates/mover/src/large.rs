@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
-const CHECKPOINT_BYTES: u64 = 256 * 1024 * 1024;
+const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A large file in the course of being copied.
 pub struct Large {
