@@ -349,15 +349,7 @@ impl Worker<'_> {
         Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
     }
 
-    fn make(
-        &mut self,
-        job: &Arc<DirJob>,
-        name: &CStr,
-        source: &Entry,
-        opened: Option<Opened>,
-        intent: Intent,
-        leads: bool,
-    ) -> Reconciled {
+    fn make(&mut self, job: &Arc<DirJob>, name: &CStr, source: &Entry, opened: Option<Opened>, intent: Intent, leads: bool) -> Reconciled {
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }

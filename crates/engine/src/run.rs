@@ -123,11 +123,7 @@ impl<'r> Run<'r> {
     /// What holds for all movers.
     pub fn terms(&self) -> Terms {
         let durability = self.options.durability;
-        Terms {
-            rules: self.options.rules(),
-            sync_each: durability == Durability::File,
-            sync_large: durability != Durability::None,
-        }
+        Terms { rules: self.options.rules(), sync_each: durability == Durability::File, sync_large: durability != Durability::None }
     }
 
     /// Reports a problem.

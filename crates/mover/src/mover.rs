@@ -133,7 +133,7 @@ impl Mover<'_> {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
         match source.meta.kind {
-            Kind::Symlink => spot.replica.make_symlink(name, &*spot.source.read_link(spot.source_name)?)?,
+            Kind::Symlink => spot.replica.make_symlink(name, &spot.source.read_link(spot.source_name)?)?,
             kind => spot.replica.make_node(name, kind, source.meta.rdev)?,
         }
         let known = spot.newborn(source.meta.kind, 0o600);

@@ -19,9 +19,14 @@ mod tests {
 
     #[test]
     fn halves_meet_at_the_grain_and_lose_nothing() {
-        for (range, grain, expected) in
-            [(0..100, 10, Some(50..100)), (3..100, 16, Some(64..100)), (0..1, 1, None), (0..10, 16, None), (5..6, 1, None), (0..2, 1, Some(1..2))]
-        {
+        for (range, grain, expected) in [
+            (0..100, 10, Some(50..100)),
+            (3..100, 16, Some(64..100)),
+            (0..1, 1, None),
+            (0..10, 16, None),
+            (5..6, 1, None),
+            (0..2, 1, Some(1..2)),
+        ] {
             let mut kept = range.clone();
             let given = split_half(&mut kept, grain);
             assert_eq!(given, expected, "{range:?} by {grain}");

@@ -153,7 +153,7 @@ impl Copier {
         }
         match self.cache {
             Cache::Keep => self.move_any(from, to, at, len),
-            Cache::Direct if at % ALIGN as u64 == 0 && len >= ALIGN => self.move_direct(from, to, at, len / ALIGN * ALIGN, len),
+            Cache::Direct if at.is_multiple_of(ALIGN as u64) && len >= ALIGN => self.move_direct(from, to, at, len / ALIGN * ALIGN, len),
             Cache::Drop | Cache::Direct => self.move_dropping(from, to, at, len),
         }
     }

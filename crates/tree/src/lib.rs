@@ -23,7 +23,7 @@ pub use copy::{Cache, Copier, Ladder};
 pub use file::LocalFile;
 pub use handles::HandlePool;
 pub use local::LocalDir;
-pub use names::{Names, NameStream};
+pub use names::{NameStream, Names};
 pub use remove::{Removed, Spare};
 pub use root::{Place, RootError, lineage, locate};
 pub use temp::{is_temp_name, stable_temp_name, temp_name};
