@@ -70,7 +70,7 @@ fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
     match driftless_engine::sync(&options, &output, &signals.stop) {
         Ok(summary) => {
             let code = exit_code(&summary, signals.number());
-            output.end(&summary, code, args);
+            output.end(&summary, code);
             code
         }
         Err(error) => {

@@ -116,7 +116,7 @@ impl Output {
     }
 
     /// The run is over.
-    pub fn end(&self, summary: &Summary, code: u8, args: &SyncArgs) {
+    pub fn end(&self, summary: &Summary, code: u8) {
         self.clear_bar();
         if let Some(log) = &self.log {
             let _ = lock(log).flush();
@@ -129,7 +129,7 @@ impl Output {
             self.print_summary(summary);
         }
         self.list_problems();
-        self.print_end(summary, args);
+        self.print_end(summary);
     }
 
     fn clear_bar(&self) {
@@ -174,13 +174,12 @@ impl Output {
         }
     }
 
-    fn print_end(&self, summary: &Summary, args: &SyncArgs) {
+    fn print_end(&self, summary: &Summary) {
         match &summary.end {
             End::Complete => {}
             End::Stopped => eprintln!(
-                "driftless: stopped; what was finished is kept. To go on, run the same command again: driftless sync {} {}",
-                quoted(&args.source),
-                quoted(&args.replica)
+                "driftless: stopped; what was finished is kept. To go on, run the same command again: {}",
+                std::env::args_os().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
             ),
             End::Lost => eprintln!("driftless: the replica's disk did not keep what was written; check it, then run again"),
             End::Refused(why) | End::NoPlan(why) => eprintln!("driftless: {why}; all else was done"),
@@ -188,10 +187,11 @@ impl Output {
     }
 }
 
-fn quoted(path: &std::path::Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+/// A word as a shell takes it.
+fn quoted(word: &std::ffi::OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 fn new_bar() -> ProgressBar {

@@ -31,6 +31,19 @@ impl Intent {
     }
 }
 
+/// An entry of the source that was looked at.
+#[derive(Clone, Copy)]
+pub struct Met<'a> {
+    /// Its directory.
+    pub job: &'a Arc<DirJob>,
+    /// Its name.
+    pub name: &'a CStr,
+    /// What it is like.
+    pub meta: &'a Meta,
+    /// It is the first name of a hard-link group.
+    pub leads: bool,
+}
+
 /// What came of an entry.
 pub enum Verdict {
     /// It was equal.
@@ -95,7 +108,7 @@ impl Worker<'_> {
         if let Some(reason) = self.unwanted(&meta) {
             return Ok(Verdict::Skipped(reason));
         }
-        self.grouped(job, name, &meta, None)
+        self.grouped(Met { job, name, meta: &meta, leads: false }, None)
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
@@ -128,13 +141,14 @@ impl Worker<'_> {
             return Ok(Verdict::Skipped(reason));
         }
         let meta = opened.meta;
-        self.grouped(job, name, &meta, Some(opened))
+        self.grouped(Met { job, name, meta: &meta, leads: false }, Some(opened))
     }
 
     /// Takes care of hard links, then makes the entry equal.
-    fn grouped(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, opened: Option<Opened>) -> Reconciled {
+    fn grouped(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
         if meta.nlink < 2 || !self.run.options.keep.hard_links {
-            return self.equalise(job, name, meta, opened, false);
+            return self.equalise(met, opened);
         }
         let missing = !job.is_fresh() && self.replica_meta(job, name)?.is_none();
         job.more();
@@ -143,15 +157,15 @@ impl Worker<'_> {
             Arrival::Waits => Ok(Verdict::Elsewhere),
             Arrival::Follow(_, leader) => {
                 job.less();
-                self.follow(job, name, meta, &leader)
+                self.follow(met, &leader)
             }
             Arrival::Lead(_) => {
                 job.less();
-                let done = self.equalise(job, name, meta, opened, true);
+                let done = self.equalise(Met { leads: true, ..met }, opened);
                 match &done {
                     Ok(Verdict::Elsewhere) => {}
-                    Ok(verdict) => self.settle(job, name, meta, Some(verdict)),
-                    Err(_) => self.settle(job, name, meta, None),
+                    Ok(verdict) => self.settle(met, Some(verdict)),
+                    Err(_) => self.settle(met, None),
                 }
                 done
             }
@@ -159,15 +173,15 @@ impl Worker<'_> {
     }
 
     /// The first name of a group is done (`None`: it failed): notes where it is and lets the others go on.
-    pub fn settle(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, done: Option<&Verdict>) {
-        let leader = done.and_then(|verdict| self.leader(job, name, meta, verdict));
-        match self.run.links.settle(meta.id(), leader) {
+    pub fn settle(&mut self, met: Met<'_>, done: Option<&Verdict>) {
+        let leader = done.and_then(|verdict| self.leader(&met, verdict));
+        match self.run.links.settle(met.meta.id(), leader) {
             Ok(waiting) => waiting.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name))),
-            Err(error) => self.account_trouble(job, name, store_trouble(error)),
+            Err(error) => self.account_trouble(met.job, met.name, store_trouble(error)),
         }
     }
 
-    fn leader(&self, job: &DirJob, name: &CStr, meta: &Meta, verdict: &Verdict) -> Option<Leader> {
+    fn leader(&self, Met { job, name, meta, .. }: &Met<'_>, verdict: &Verdict) -> Option<Leader> {
         /// No inode: the one that a dry run would have made.
         const NOT_MADE: (u64, u64) = (0, 0);
         let path = job.path_of(name).as_bytes().to_vec();
@@ -183,7 +197,8 @@ impl Worker<'_> {
     }
 
     /// Makes a further name of a group a link to its first.
-    fn follow(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, leader: &Leader) -> Reconciled {
+    fn follow(&mut self, met: Met<'_>, leader: &Leader) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
         let there = self.replica_meta(job, name)?;
         if there.as_ref().is_some_and(|there| there.id() == leader.id) {
             return Ok(Verdict::Same);
@@ -196,7 +211,7 @@ impl Worker<'_> {
         }
         match self.link_to(job, name, leader) {
             Ok(moved) => Ok(Verdict::Changed(intent, moved)),
-            Err(Trouble::Failed(fault)) => self.copy_instead(job, name, meta, fault),
+            Err(Trouble::Failed(fault)) => self.copy_instead(met, fault),
             Err(other) => Err(other),
         }
     }
@@ -223,8 +238,8 @@ impl Worker<'_> {
     }
 
     /// The file system refuses one more link (EMLINK, say): the content is kept, and that it is no link is reported.
-    fn copy_instead(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, fault: Fault) -> Reconciled {
-        match self.equalise(job, name, meta, None, false)? {
+    fn copy_instead(&mut self, met: Met<'_>, fault: Fault) -> Reconciled {
+        match self.equalise(met, None)? {
             Verdict::Changed(intent, mut moved) => {
                 moved.faults.push(fault);
                 Ok(Verdict::Changed(intent, moved))
@@ -245,9 +260,10 @@ impl Worker<'_> {
     }
 
     /// Compares an entry with the replica's and does what the comparison says.
-    fn equalise(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, opened: Option<Opened>, leads: bool) -> Reconciled {
+    fn equalise(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
         let Some(there) = self.replica_meta(job, name)? else {
-            return self.create(job, name, meta, opened, leads);
+            return self.create(met, opened);
         };
         let source = self.source_entry(job, name, meta)?;
         let replica = self.replica_entry(job, name, there, meta.kind)?;
@@ -265,10 +281,10 @@ impl Worker<'_> {
         match step {
             Step::Same | Step::CompareContent(_) => Ok(Verdict::Same),
             Step::Meta(what) => self.set_meta(job, name, (&source, &there), what),
-            Step::Anew(what) => self.make(job, name, &source, opened, Intent::new(Action::Content, what, meta), leads),
+            Step::Anew(what) => self.make(met, &source, opened, Intent::new(Action::Content, what, meta)),
             Step::Replace(what) => {
                 self.allow_replacing(job, name, &there)?;
-                self.make(job, name, &source, opened, Intent::new(Action::Replace, what, meta), leads)
+                self.make(met, &source, opened, Intent::new(Action::Replace, what, meta))
             }
         }
     }
@@ -319,25 +335,26 @@ impl Worker<'_> {
         Err(Trouble::Failed(Fault { side: Side::Replica, act: "remove within the limit on deletes what is below", errno: EDQUOT }))
     }
 
-    fn create(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, opened: Option<Opened>, leads: bool) -> Reconciled {
+    fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
         let intent = Intent::new(Action::Create, What::default(), meta);
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         if let Some(basis) = job.basis.as_ref().filter(|_| meta.kind == Kind::File)
-            && let Some(verdict) = self.link_basis(job, name, meta, basis)?
+            && let Some(verdict) = self.link_basis(met, basis)?
         {
             return Ok(verdict);
         }
         if meta.kind == Kind::File {
-            return self.make_file(job, name, opened, intent, leads.then_some(*meta));
+            return self.make_file(met, opened, intent);
         }
         let source = self.source_entry(job, name, meta)?;
-        self.make(job, name, &source, None, intent, leads)
+        self.make(met, &source, None, intent)
     }
 
     /// Links to the file of an earlier copy, if that is equal in everything.
-    fn link_basis(&mut self, job: &Arc<DirJob>, name: &CStr, meta: &Meta, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
+    fn link_basis(&mut self, Met { job, name, meta, .. }: Met<'_>, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
         let Ok(earlier) = basis.look(name) else { return Ok(None) };
         let source = self.source_entry(job, name, meta)?;
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
@@ -349,14 +366,14 @@ impl Worker<'_> {
         Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
     }
 
-    fn make(&mut self, job: &Arc<DirJob>, name: &CStr, source: &Entry, opened: Option<Opened>, intent: Intent, leads: bool) -> Reconciled {
+    fn make(&mut self, met: Met<'_>, source: &Entry, opened: Option<Opened>, intent: Intent) -> Reconciled {
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         if source.meta.kind == Kind::File {
-            return self.make_file(job, name, opened, intent, leads.then_some(source.meta));
+            return self.make_file(met, opened, intent);
         }
-        let moved = self.mover.make_special(&job.touched_spot(name), source)?;
+        let moved = self.mover.make_special(&met.job.touched_spot(met.name), source)?;
         Ok(Verdict::Changed(intent, moved))
     }
 }

@@ -1,10 +1,10 @@
 //! Regular files: small ones at once, large ones piece by piece by whoever is free.
 
-use crate::entries::{Intent, Verdict};
-use crate::job::{DirJob, LargeJob, Task};
+use crate::entries::{Intent, Met, Verdict};
+use crate::job::{DirJob, Errand, LargeJob, Task};
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Kind, Meta};
+use driftless_model::Kind;
 use driftless_mover::{Large, Opened, Trouble};
 use driftless_reconcile::split_half;
 use std::ffi::CStr;
@@ -21,14 +21,8 @@ const ATTEMPTS_MAX: u8 = 2;
 
 impl Worker<'_> {
     /// Copies a regular file.
-    pub fn make_file(
-        &mut self,
-        job: &Arc<DirJob>,
-        name: &CStr,
-        opened: Option<Opened>,
-        intent: Intent,
-        leads: Option<Meta>,
-    ) -> Result<Verdict, Trouble> {
+    pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, intent: Intent) -> Result<Verdict, Trouble> {
+        let Met { job, name, .. } = met;
         let spot = job.touched_spot(name);
         let opened = opened.map_or_else(|| spot.open(), Ok)?;
         if opened.meta.kind != Kind::File {
@@ -38,17 +32,18 @@ impl Worker<'_> {
             return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
         }
         let large = Large::begin(&self.mover, &spot, opened)?;
-        self.begin_large(job, name, large, (intent, leads, 0));
+        let leads = met.leads.then_some(*met.meta);
+        self.begin_large(job, name, large, Errand { intent, leads, attempt: 0 });
         Ok(Verdict::Elsewhere)
     }
 
     /// Copies what is missing, at once: a large file starts when it is met, and idle threads take halves of it.
-    fn begin_large(&mut self, job: &Arc<DirJob>, name: &CStr, large: Large, (intent, leads, attempt): (Intent, Option<Meta>, u8)) {
+    fn begin_large(&mut self, job: &Arc<DirJob>, name: &CStr, large: Large, errand: Errand) {
         job.more();
         add(&self.run.tally.bytes_resumed, large.resumed());
         let missing = large.missing();
         let pending = AtomicUsize::new(missing.len().max(1));
-        let large = LargeJob { large, job: job.clone(), name: name.into(), intent, leads, attempt, pending };
+        let large = LargeJob { large, job: job.clone(), name: name.into(), errand, pending };
         let large = Arc::new(large);
         let mut pieces = missing.into_iter();
         let first = pieces.next().unwrap_or(0..0);
@@ -88,12 +83,12 @@ impl Worker<'_> {
     fn finish_large(&mut self, large: &Arc<LargeJob>) {
         let (job, name) = (&large.job, &*large.name);
         let done = large.large.finish(&self.mover, &job.spot(name));
-        if matches!(done, Err(Trouble::Changing)) && large.attempt < ATTEMPTS_MAX && self.begin_again(large) {
+        if matches!(done, Err(Trouble::Changing)) && large.errand.attempt < ATTEMPTS_MAX && self.begin_again(large) {
             return self.less(job);
         }
-        let done = done.map(|moved| Verdict::Changed(large.intent, moved));
-        if let Some(meta) = &large.leads {
-            self.settle(job, name, meta, done.as_ref().ok());
+        let done = done.map(|moved| Verdict::Changed(large.errand.intent, moved));
+        if let Some(meta) = &large.errand.leads {
+            self.settle(Met { job, name, meta, leads: true }, done.as_ref().ok());
         }
         match done {
             Ok(verdict) => self.account(job, name, verdict),
@@ -106,7 +101,8 @@ impl Worker<'_> {
         let spot = large.job.spot(&large.name);
         let again = spot.open().map_err(Trouble::from).and_then(|opened| Large::begin(&self.mover, &spot, opened));
         let Ok(again) = again else { return false };
-        self.begin_large(&large.job, &large.name, again, (large.intent, large.leads, large.attempt + 1));
+        let errand = Errand { attempt: large.errand.attempt + 1, ..large.errand };
+        self.begin_large(&large.job, &large.name, again, errand);
         true
     }
 }

@@ -231,6 +231,17 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a large file is copied for.
+#[derive(Debug, Clone, Copy)]
+pub struct Errand {
+    /// What is reported when it is done.
+    pub intent: crate::entries::Intent,
+    /// Its metadata if it leads a hard-link group.
+    pub leads: Option<Meta>,
+    /// How often it was begun again because its source changed.
+    pub attempt: u8,
+}
+
 /// A large file in the course of being copied, and where it belongs.
 pub struct LargeJob {
     /// The copy.
@@ -239,12 +250,8 @@ pub struct LargeJob {
     pub job: Arc<DirJob>,
     /// Its name on the source.
     pub name: CString,
-    /// What is reported when it is done.
-    pub intent: crate::entries::Intent,
-    /// Its metadata if it leads a hard-link group.
-    pub leads: Option<Meta>,
-    /// How often it was begun again because its source changed.
-    pub attempt: u8,
+    /// What it is copied for.
+    pub errand: Errand,
     /// Ranges that are being copied or wait for it.
     pub pending: AtomicUsize,
 }

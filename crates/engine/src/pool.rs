@@ -1,7 +1,7 @@
 //! The pool of threads, and how many of them are at work.
 //!
 //! Concurrency is found, not configured. As long as threads mostly wait for the file system, more of them are admitted,
-//! doubling; when that does not raise the rate, the step is taken back and tried again later. So a file system that answers at
+//! by a factor of four; when that does not raise the rate, the step is taken back and tried again later. So a file system that answers at
 //! once gets two threads per core, and one that takes half a millisecond a request gets over a hundred.
 
 use crate::options::Jobs;
@@ -16,11 +16,13 @@ pub const THREADS_MAX: usize = 256;
 /// Threads a core to begin with.
 const THREADS_PER_CORE: usize = 2;
 /// Between two looks at the rate.
-const TICK: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(10);
 /// Between two reports of progress.
 const PROGRESS: Duration = Duration::from_millis(100);
 /// Above this share of the processors' time the processors are the limit.
 const BUSY_SHARE: f64 = 0.7;
+/// A step multiplies the threads by this.
+const STEP: usize = 4;
 /// A step must raise the rate by this factor to be kept.
 const GAIN: f64 = 1.15;
 /// Ticks that a step is given to show its effect.
@@ -157,7 +159,7 @@ impl<'r> Pool<'r> {
             return None;
         }
         self.trial = Some(Trial { from: self.admitted, rate: now.rate_since(since), began: *now, ticks: 0 });
-        Some(self.admitted * 2)
+        Some(self.admitted * STEP)
     }
 }
 

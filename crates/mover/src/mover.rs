@@ -11,8 +11,6 @@ use std::time::Duration;
 const SETTLE_PAUSES: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(250)];
 /// From this size on, sharing extents is worth its overhead over copying.
 const CLONE_BYTES_MIN: u64 = 128 * 1024;
-/// From this size on a file may have a hole: one block of the smallest usual size.
-const HOLE_BYTES_MIN: u64 = 4096;
 
 /// What holds for all entries of a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -83,7 +81,7 @@ impl Mover<'_> {
     fn fill(&mut self, spot: &Spot, opened: &Opened, file: &dyn WriteFile, mode: u32) -> Made {
         let (meta, keep) = (&opened.meta, self.terms.rules.keep);
         let xattrs = opened.file.xattrs(&keep)?;
-        let bytes = self.content(opened, file, !xattrs.is_empty())?;
+        let bytes = self.content(opened, file)?;
         if !meta.unchanged(&opened.file.meta()?) {
             return Err(Trouble::Changing);
         }
@@ -95,7 +93,7 @@ impl Mover<'_> {
         Ok(Moved { bytes, faults })
     }
 
-    fn content(&mut self, opened: &Opened, file: &dyn WriteFile, has_xattrs: bool) -> Result<u64, Trouble> {
+    fn content(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<u64, Trouble> {
         let (source, size) = (&*opened.file, opened.meta.size);
         if size == 0 {
             return Ok(0);
@@ -103,10 +101,8 @@ impl Mover<'_> {
         if size >= CLONE_BYTES_MIN && self.clone_whole(opened, file)? {
             return Ok(size);
         }
-        // One block is a hole or it is not; but an allocated block may also hold the attributes.
-        let may_have_holes = size > HOLE_BYTES_MIN || opened.meta.blocks == 0 || has_xattrs;
-        let sparse = self.terms.rules.keep.holes && may_have_holes;
-        let copied = self.copier.copy((source, file), 0..size, sparse, &mut |bytes| (self.pace)(bytes))?;
+        let sparse = self.terms.rules.keep.holes;
+        let copied = self.copier.copy_small(source, file, size, sparse, &mut |bytes| (self.pace)(bytes))?;
         if copied < size && sparse {
             file.set_len(size)?;
         }

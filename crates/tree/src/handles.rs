@@ -9,7 +9,7 @@ use driftless_model::{Fault, Side};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,12 +20,19 @@ pub struct HandlePool {
     open_max: usize,
     open: AtomicUsize,
     order: Mutex<VecDeque<Weak<Node>>>,
+    /// The owner that new entries get on a device, where it is not this process's user.
+    foreign_owner: Mutex<HashMap<u64, u32>>,
 }
 
 impl HandlePool {
     /// A pool for at most about `open_max` descriptors (the roots and those in use at the moment come on top).
     pub fn new(open_max: usize) -> Arc<Self> {
-        Arc::new(HandlePool { open_max: open_max.max(4), open: AtomicUsize::new(0), order: Mutex::default() })
+        Arc::new(HandlePool {
+            open_max: open_max.max(4),
+            open: AtomicUsize::new(0),
+            order: Mutex::default(),
+            foreign_owner: Mutex::default(),
+        })
     }
 
     fn opened(&self, node: &Arc<Node>) {
@@ -101,6 +108,17 @@ impl Node {
     /// Which tree this belongs to.
     pub fn side(&self) -> Side {
         self.side
+    }
+
+    /// The owner that new entries get on this directory's device, found by `probe` once where it is not this process's user.
+    pub fn foreign_owner(&self, probe: impl FnOnce() -> Option<u32>) -> Option<u32> {
+        let mut owners = lock(&self.pool.foreign_owner);
+        if let Some(owner) = owners.get(&self.id.0) {
+            return Some(*owner);
+        }
+        let owner = probe()?;
+        owners.insert(self.id.0, owner);
+        Some(owner)
     }
 
     /// The open descriptor; opens it again if it was taken away.

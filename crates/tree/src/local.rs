@@ -40,6 +40,10 @@ pub fn meta_of(st: &Stat) -> Meta {
     }
 }
 
+fn is_own(uid: u32) -> bool {
+    uid == rustix::process::geteuid().as_raw()
+}
+
 fn kind_of(file_type: FileType) -> Option<Kind> {
     match file_type {
         FileType::RegularFile => Some(Kind::File),
@@ -98,7 +102,7 @@ impl LocalDir {
         self.fail("make directory in", fs::mkdirat(&*self.fd()?, name, Mode::RWXU))?;
         let dir = self.enter_local(name)?;
         let made = &dir.first;
-        let ours = made.uid == rustix::process::geteuid().as_raw() && made.mode & 0o077 == 0;
+        let ours = is_own(made.uid) && made.mode & 0o077 == 0 || !is_own(made.uid) && self.is_birth_owner(made.uid);
         if !ours {
             return self.fail("keep hold of new directory in", Err(Errno::STALE));
         }
@@ -108,14 +112,29 @@ impl LocalDir {
         Ok(dir)
     }
 
+    /// Whether what was just made here would belong to `uid`: to this process's user, or to whom a file system without
+    /// owners of its own (a mapped network mount, say) gives it. A file made for the purpose shows that: nobody can put another in the
+    /// place of what was opened when it was made.
+    fn is_birth_owner(&self, uid: u32) -> bool {
+        is_own(uid) || self.node.foreign_owner(|| self.probe_owner()) == Some(uid)
+    }
+
+    fn probe_owner(&self) -> Option<u32> {
+        let name = crate::temp_name();
+        let probe = self.create_file(&name, 0o600).ok()?;
+        let owner = probe.meta().ok().map(|meta| meta.uid);
+        let _the_next_run_removes_it = self.remove(&name);
+        owner
+    }
+
     /// Pins the inode at `name` and checks that it is the expected one.
     fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = self.fail("open", fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
         let st = self.fail("look at", fs::fstat(&fd))?;
         let same = expected.id.is_none_or(|id| id == (st.st_dev, st.st_ino));
-        let ours = st.st_nlink == 1 && st.st_uid == rustix::process::geteuid().as_raw();
-        if same && (ours || !expected.made_now) { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
+        let ours = || st.st_nlink == 1 && self.is_birth_owner(st.st_uid);
+        if same && (!expected.made_now || ours()) { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
     }
 
     fn open_regular(&self, name: &CStr, flags: OFlags) -> Done<OwnedFd> {
@@ -248,9 +267,7 @@ impl Dir for LocalDir {
     fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
         let fd = self.open_regular(name, OFlags::RDWR)?;
         let st = self.fail("look at", fs::fstat(&fd))?;
-        let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile
-            && st.st_nlink == 1
-            && st.st_uid == rustix::process::geteuid().as_raw();
+        let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && self.is_birth_owner(st.st_uid);
         if !ours {
             return self.fail("open", Err(Errno::STALE));
         }
