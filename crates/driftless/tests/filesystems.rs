@@ -4,9 +4,7 @@
 mod common;
 
 use common::{USER, check_accounts, check_equal, check_equal_twice, check_settled, leftovers, sync, sync_ok};
-use driftless_testkit::{
-    FsKind, Options, Profile, Scratch, attrs, build_tree, compare, escape, mutate, rsync_oracle, snapshot_hash,
-};
+use driftless_testkit::{FsKind, Options, Profile, Scratch, attrs, build_tree, compare, escape, mutate, rsync_oracle, snapshot_hash};
 use std::path::PathBuf;
 
 const NONE: [&str; 0] = [];
@@ -41,7 +39,7 @@ fn user_round_trip(kind: FsKind) {
     assert_eq!(run().count("changed"), 0);
     assert_eq!(snapshot_hash(&dst, true), before);
     driftless_testkit::mutate::remove_any(&src.join("modes")).expect("remove");
-    std::fs::write(src.join("names/plain"), "new content").expect("write");
+    std::fs::write(src.join("names/with space"), "new content").expect("write");
     let _ = run();
     check_equal(&src, &dst, "a user deletes read-only directories and updates");
 }
@@ -117,12 +115,9 @@ fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
     attrs::set_owner(&dst, USER, USER).expect("chown");
     let outcome = sync(&src, &dst).as_user(USER, USER).run().expect(3);
     check_accounts(&outcome);
-    let told: Vec<String> =
-        outcome.events_named("problem").iter().map(|p| p["path"].as_str().unwrap_or_default().to_owned()).collect();
-    let silent: Vec<_> = compare(&src, &dst, &Options::default())
-        .into_iter()
-        .filter(|difference| !is_told(&escape(&difference.path), &told))
-        .collect();
+    let told: Vec<String> = outcome.events_named("problem").iter().map(|p| p["path"].as_str().unwrap_or_default().to_owned()).collect();
+    let silent: Vec<_> =
+        compare(&src, &dst, &Options::default()).into_iter().filter(|difference| !is_told(&escape(&difference.path), &told)).collect();
     assert!(silent.is_empty(), "differences that no problem tells: {silent:#?}");
 }
 

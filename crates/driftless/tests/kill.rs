@@ -7,10 +7,10 @@
 mod common;
 
 use common::{check_equal, leftovers, put, sync, sync_ok, wait_until};
-use driftless_testkit::{FsKind, Scratch, attrs};
+use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ const SMALL_FILES: u32 = 300;
 const NEW_FILES: u32 = 40;
 const LARGE: [u32; 2] = [1000, 1001];
 const LARGE_BYTES: usize = 66 * MIB;
+/// Progress is recorded each 256 MiB.
+const LARGEST_BYTES: usize = 640 * MIB;
 const KILLS: u32 = 100;
 const RUNS_TO_THE_END_EACH: u32 = 5;
 
@@ -68,18 +70,25 @@ fn new_folder(root: &Path, version: u32) -> PathBuf {
 fn check_whole(path: &Path) {
     let name = path.file_name().and_then(|name| name.to_str()).expect("plain name");
     let id: u32 = name.rsplit('-').next().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("what is {name}?"));
+    assert_eq!(check_some_version(path), id, "{}: the content of another file", path.display());
+}
+
+/// Panics if this is not exactly one version of any file; returns the number of the file.
+fn check_some_version(path: &Path) -> u32 {
     let content = fs::read(path).expect("read");
     let word: [u8; 8] = content.get(..8).and_then(|word| word.try_into().ok()).unwrap_or_else(|| {
         panic!("{}: torn: {} bytes", path.display(), content.len());
     });
-    let version = u64::from_le_bytes(word) as u32;
-    assert_eq!(word, word_of(id, version), "{}: the content of another file", path.display());
+    let word = u64::from_le_bytes(word);
+    let (id, version) = ((word >> 32) as u32, word as u32);
     assert_eq!(content.len(), size_of(id, version), "{}: torn, version {version}", path.display());
-    assert!(content.chunks(8).all(|chunk| chunk == word), "{}: a mix with version {version}", path.display());
+    let repeats = content[8..] == content[..content.len() - 8];
+    assert!(repeats, "{}: a mix with version {version}", path.display());
     let meta = fs::symlink_metadata(path).expect("stat");
     let wider = meta.mode() & 0o7777 & !mode_of(id, version);
     assert_eq!(wider, 0, "{}: mode {:o} is wider than that of version {version}", path.display(), meta.mode());
     assert_eq!(meta.uid(), owner_of(id, version), "{}: owner of version {version}", path.display());
+    id
 }
 
 /// Checks every visible file of a replica; a directory that is still private hides what is in it.
@@ -95,6 +104,9 @@ fn check_visible(dst: &Path) {
                 open.push(path);
             } else if meta.is_file() && !is_temp {
                 check_whole(&path);
+            } else if meta.is_file() && meta.mode() & 0o7077 != 0 {
+                // Others may look into an unfinished file only when it lacks nothing but its name.
+                let _which = check_some_version(&path);
             }
         }
     }
@@ -149,13 +161,14 @@ fn kill_often(kind: FsKind, kills: u32, rng: &mut fastrand::Rng) {
     }
 }
 
-/// Starts a slow copy of one large file and kills it when a part of it is recorded as done.
+/// Starts a slow copy of one large file and kills it as soon as a part of it is recorded as done.
 fn killed_in_a_large_file(src: &Path, dst: &Path) {
-    let running = sync(src, dst).args(["--bwlimit=48M", "--jobs=1"]).spawn();
-    let progress = |path: &PathBuf| attrs::get_xattr(path, b"user.driftless.resume").ok().flatten();
+    let running = sync(src, dst).args(["--bwlimit=300M", "--jobs=1"]).spawn();
+    let note = |path: &PathBuf| attrs::get_xattr(path, b"user.driftless.resume").ok().flatten();
     let mut first = None;
-    wait_until("two pieces of the large file are recorded", Duration::from_secs(60), || {
-        let now = if dst.exists() { leftovers_quietly(dst).iter().find_map(progress) } else { None };
+    wait_until("more of the large file is recorded", Duration::from_secs(30), || {
+        assert!(!dst.join("large").exists(), "it ended before that");
+        let now = leftovers_quietly(dst).iter().find_map(note);
         first = first.take().or_else(|| now.clone());
         now.is_some() && now != first
     });
@@ -166,15 +179,14 @@ fn killed_in_a_large_file(src: &Path, dst: &Path) {
 /// Like `leftovers`, for a tree that changes while it is listed.
 fn leftovers_quietly(dst: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dst).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
-    let is_temp =
-        |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
+    let is_temp = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
     entries.unwrap_or_default().into_iter().filter(is_temp).collect()
 }
 
 fn large_stage() -> (Scratch, PathBuf, PathBuf) {
-    let scratch = Scratch::new(FsKind::Tmpfs, 1500);
+    let scratch = Scratch::new(FsKind::Tmpfs, 3 * LARGEST_BYTES as u64 / MIB as u64);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
-    put(&src.join("large"), fastrand::Rng::with_seed(5).u64(..).to_le_bytes().repeat(28 * MIB));
+    put(&src.join("large"), fastrand::Rng::with_seed(5).u64(..).to_le_bytes().repeat(LARGEST_BYTES / 8));
     (scratch, src, dst)
 }
 
@@ -185,7 +197,7 @@ fn a_large_file_goes_on_where_a_killed_run_stopped() {
     assert!(!dst.join("large").exists(), "an unfinished file has no name");
     let outcome = sync_ok(&src, &dst, NONE);
     let (resumed, copied) = (outcome.count("bytes_resumed"), outcome.count("bytes_copied"));
-    assert!(resumed > 0 && resumed + copied <= 224 * MIB as u64 + 65536, "{}", outcome.describe());
+    assert!(resumed > 0 && resumed + copied <= LARGEST_BYTES as u64, "{}", outcome.describe());
     check_equal(&src, &dst, "resumed");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
@@ -194,10 +206,52 @@ fn a_large_file_goes_on_where_a_killed_run_stopped() {
 fn a_large_file_that_changed_since_the_kill_is_not_stitched_together() {
     let (_scratch, src, dst) = large_stage();
     killed_in_a_large_file(&src, &dst);
-    put(&src.join("large"), [7u8; 8].repeat(28 * MIB));
+    put(&src.join("large"), [7u8; 8].repeat(LARGEST_BYTES / 8));
     let _ = sync_ok(&src, &dst, NONE);
     check_equal(&src, &dst, "changed since");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+type Plant = fn(temp: &Path, outside: &Path);
+
+#[test]
+fn what_is_planted_at_the_name_of_an_unfinished_file_is_not_trusted() {
+    let plants: [(&str, Plant); 5] = [
+        ("a file of another user with a forged note", |temp, _| {
+            let note = attrs::get_xattr(temp, b"user.driftless.resume").expect("read").expect("a note");
+            fs::OpenOptions::new().write(true).open(temp).expect("open").write_all_at(&[0xee; MIB], 0).expect("write");
+            attrs::set_owner(temp, 1000, 1000).expect("chown");
+            attrs::set_xattr(temp, b"user.driftless.resume", &note).expect("note");
+        }),
+        ("a hard link to a file outside", |temp, outside| fs::hard_link(temp, outside).expect("link")),
+        ("a symlink to a file outside", |temp, outside| {
+            fs::rename(temp, outside).expect("rename");
+            std::os::unix::fs::symlink(outside, temp).expect("symlink");
+        }),
+        ("a fifo", |temp, _| {
+            fs::remove_file(temp).expect("unlink");
+            attrs::make_node(temp, rustix::fs::FileType::Fifo, 0, 0).expect("fifo");
+        }),
+        ("a directory", |temp, _| {
+            fs::remove_file(temp).expect("unlink");
+            put(&temp.join("inside"), "content");
+        }),
+    ];
+    for (what, plant) in plants {
+        let (scratch, src, dst) = large_stage();
+        killed_in_a_large_file(&src, &dst);
+        let temp = leftovers(&dst).pop().expect("an unfinished file");
+        let outside = scratch.path().join("outside");
+        plant(&temp, &outside);
+        let inode = fs::symlink_metadata(&temp).expect("stat").ino();
+        let before = outside.exists().then(|| snapshot_hash(&outside, false));
+        let outcome = sync_ok(&src, &dst, NONE);
+        assert_eq!(outcome.count("bytes_resumed"), 0, "{what}");
+        check_equal(&src, &dst, what);
+        assert_ne!(fs::metadata(dst.join("large")).expect("stat").ino(), inode, "{what} became the file");
+        assert_eq!(outside.exists().then(|| snapshot_hash(&outside, false)), before, "{what}: changed outside");
+        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "{what}");
+    }
 }
 
 #[test]

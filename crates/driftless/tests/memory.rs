@@ -43,10 +43,7 @@ fn peak_kib(count: usize) -> u64 {
             .run()
             .expect(0);
         let text = outcome.stderr_text();
-        text.lines()
-            .last()
-            .and_then(|line| line.trim().parse::<u64>().ok())
-            .unwrap_or_else(|| panic!("no size: {text}"))
+        text.lines().last().and_then(|line| line.trim().parse::<u64>().ok()).unwrap_or_else(|| panic!("no size: {text}"))
     };
     run().max(run())
 }

@@ -1,7 +1,8 @@
 //! Random trees, random changes: whatever happened to source and replica, one sync makes them equal and a second does
 //! nothing.
 //!
-//! A failure prints the seed and the command that replays it; `DRIFTLESS_SEED` runs that seed alone, on all file systems.
+//! A failure prints the seed and the command that replays it; `DRIFTLESS_SEED` runs that seed alone, on all file systems,
+//! and `DRIFTLESS_SEEDS` sets how many seeds each file system gets. The seed also picks the options that must not matter.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -19,18 +20,29 @@ const SIZE_MIB: u64 = 400;
 fn seeds(first: u64) -> Vec<u64> {
     match std::env::var("DRIFTLESS_SEED") {
         Ok(seed) => vec![seed.parse().expect("DRIFTLESS_SEED is a number")],
-        Err(_) => (first..first + SEEDS_EACH).collect(),
+        Err(_) => (first..first + seeds_each()).collect(),
     }
+}
+
+fn seeds_each() -> u64 {
+    let asked = std::env::var("DRIFTLESS_SEEDS").ok();
+    asked.map_or(SEEDS_EACH, |count| count.parse().expect("DRIFTLESS_SEEDS is a number"))
+}
+
+/// Options that change how the work is done and never what comes of it.
+fn arguments(seed: u64) -> [&'static str; 3] {
+    let jobs = ["--jobs=1", "--jobs=3", "--jobs=32", "--jobs=auto"][(seed % 4) as usize];
+    let way = ["--cache=keep", "--cache=direct", "--cache=drop", "--checksum", "--durability=file"][(seed % 5) as usize];
+    ["--delete", jobs, way]
 }
 
 fn check(kind: FsKind, first: u64) {
     for seed in seeds(first) {
-        let replay =
-            format!("seed {seed} on {kind:?}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test property");
+        let replay = format!("seed {seed} on {kind:?}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test property");
         println!("{replay}");
         let scratch = Scratch::new(kind, SIZE_MIB);
         let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        let catalogue = seed % 7 == 0;
+        let catalogue = seed.is_multiple_of(7);
         build_tree(&src, seed, &Profile { catalogue, ..Profile::small() });
         converge(&src, &dst, seed, &replay);
         for round in 1..=ROUNDS {
@@ -44,13 +56,13 @@ fn check(kind: FsKind, first: u64) {
 }
 
 fn converge(src: &Path, dst: &Path, seed: u64, context: &str) {
-    let _ = sync_ok(src, dst, ["--delete"]);
+    let _ = sync_ok(src, dst, arguments(seed));
     assert_equal(src, dst, &Options::default(), context);
-    if seed % ORACLE_EACH == 0 {
+    if seed.is_multiple_of(ORACLE_EACH) {
         assert_eq!(rsync_oracle(src, dst), "", "{context}");
     }
     assert_eq!(leftovers(dst), Vec::<PathBuf>::new(), "{context}");
-    check_settled(src, dst, ["--delete"]);
+    check_settled(src, dst, arguments(seed));
 }
 
 #[test]

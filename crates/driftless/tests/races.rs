@@ -171,9 +171,18 @@ fn check_calm(scenario: &Scenario) {
     common::check_equal(&arena.src, &arena.dst, "without an attacker");
 }
 
+/// What lies between a check and its use; here it is long enough that the attacker need not be lucky.
+fn dawdle() {
+    let until = Instant::now() + Duration::from_micros(20);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
 /// How a copier must not be written: every step names its target by path, every check is apart from its use.
 fn careless_sync(src: &Path, dst: &Path) -> std::io::Result<()> {
     let meta = fs::symlink_metadata(src)?;
+    dawdle();
     if meta.is_symlink() {
         return symlink(fs::read_link(src)?, dst);
     }
@@ -184,8 +193,8 @@ fn careless_sync(src: &Path, dst: &Path) -> std::io::Result<()> {
         let _ = fs::remove_file(dst);
         fs::create_dir(dst)?;
     }
-    let names =
-        |root: &Path| fs::read_dir(root).map(|all| all.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
+    let names = |root: &Path| fs::read_dir(root).map(|all| all.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
+    dawdle();
     let wanted = names(src)?;
     for name in names(dst)?.iter().filter(|name| !wanted.contains(name)) {
         let _ = careless_remove(&dst.join(name));
@@ -199,6 +208,7 @@ fn careless_sync(src: &Path, dst: &Path) -> std::io::Result<()> {
 fn careless_file(src: &Path, dst: &Path) -> std::io::Result<()> {
     let meta = fs::metadata(src)?;
     let old = fs::symlink_metadata(dst).ok().filter(fs::Metadata::is_file);
+    dawdle();
     if old.is_none_or(|old| old.len() != meta.len() || old.mtime() != meta.mtime()) {
         fs::write(dst, fs::read(src)?)?;
     }
@@ -213,6 +223,7 @@ fn careless_remove(path: &Path) -> std::io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
     }
+    dawdle();
     for entry in fs::read_dir(path)?.flatten() {
         let _ = careless_remove(&entry.path());
     }

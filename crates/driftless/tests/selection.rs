@@ -48,17 +48,11 @@ fn filters_choose_what_is_copied() {
     let cases: [(&[&str], &[&str]); 11] = [
         (&["--exclude=*.o"], &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"]),
         (&["--exclude=/a.o"], &["a.o"]),
-        (
-            &["--exclude=build"],
-            &["build", "build/a.o", "build/x", "build/x/deep.o", "src/build", "src/build/c.c", "src/build/d.o"],
-        ),
+        (&["--exclude=build"], &["build", "build/a.o", "build/x", "build/x/deep.o", "src/build", "src/build/c.c", "src/build/d.o"]),
         (&["--exclude=/build"], &["build", "build/a.o", "build/x", "build/x/deep.o"]),
         (&["--exclude=src/build"], &["src/build", "src/build/c.c", "src/build/d.o"]),
         (&["--exclude=tmp/"], &[]),
-        (
-            &["--exclude=build/"],
-            &["build", "build/a.o", "build/x", "build/x/deep.o", "src/build", "src/build/c.c", "src/build/d.o"],
-        ),
+        (&["--exclude=build/"], &["build", "build/a.o", "build/x", "build/x/deep.o", "src/build", "src/build/c.c", "src/build/d.o"]),
         (&["--exclude=/**/*.o"], &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"]),
         (&["--exclude=/build/*.o"], &["build/a.o"]),
         (&["--include=/a.o", "--exclude=*.o"], &["build/a.o", "build/x/deep.o", "src/build/d.o"]),

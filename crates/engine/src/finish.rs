@@ -53,7 +53,7 @@ impl Worker<'_> {
         }
         match known {
             Some(known) => !known.contains(name),
-            None => job.source.look(name).is_err_and(|fault| fault.is_missing()),
+            None => job.source.look(name).is_err_and(|fault| fault.proves_absence()),
         }
     }
 
@@ -161,7 +161,7 @@ impl Worker<'_> {
     fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) {
         let place = || path.join(name.to_bytes());
         let excluded = self.run.options.delete_excluded && self.run.options.filter.has_rules();
-        if !excluded && !source.look(name).is_err_and(|fault| fault.is_missing()) {
+        if !excluded && !source.look(name).is_err_and(|fault| fault.proves_absence()) {
             return;
         }
         let Ok(meta) = replica.look(name) else { return };

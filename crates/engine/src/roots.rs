@@ -32,7 +32,7 @@ pub enum RunError {
         path: String,
     },
     /// The replica is of another type.
-    #[error("the source is a {source_kind}, the replica \"{path}\" is a {replica_kind}: remove it or name another{hint}")]
+    #[error("the source is {source_kind}, the replica \"{path}\" is {replica_kind}: remove it or name another{hint}")]
     OtherType {
         /// What the source is.
         source_kind: &'static str,
@@ -130,7 +130,7 @@ fn open_entries(options: &Options, source: (LocalDir, CString, Meta), replica: P
 }
 
 fn other_type(options: &Options, source: Kind, replica: Kind, hint: String) -> RunError {
-    RunError::OtherType { source_kind: source.word(), replica_kind: replica.word(), path: shown(&options.replica), hint }
+    RunError::OtherType { source_kind: source.phrase(), replica_kind: replica.phrase(), path: shown(&options.replica), hint }
 }
 
 /// Refuses a replica in its source and a source in its replica. `near` is the replica, or the directory that will hold it.

@@ -237,11 +237,10 @@ fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     Summary { counts: run.tally.counts(), elapsed: run.started.elapsed(), end }
 }
 
-/// One syncfs(2) for each file system of the replica. A failure means that nothing is known of what was written.
+/// One syncfs(2) for each file system of the replica, also when this run changed nothing: an earlier one may have been killed
+/// before its own. A failure means that nothing is known of what was written.
 fn make_durable(run: &Run<'_>) {
-    let counts = run.tally.counts();
-    let nothing_done = counts.changed + counts.deleted + counts.failed == 0;
-    if run.options.dry_run || run.options.durability == Durability::None || nothing_done {
+    if run.options.dry_run || run.options.durability == Durability::None {
         return;
     }
     let others = crate::job::lock(&run.file_systems);

@@ -36,6 +36,19 @@ impl Kind {
         }
     }
 
+    /// The kind in a sentence.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Kind::File => "a file",
+            Kind::Dir => "a directory",
+            Kind::Symlink => "a symbolic link",
+            Kind::Fifo => "a named pipe",
+            Kind::Socket => "a socket",
+            Kind::Char => "a character device",
+            Kind::Block => "a block device",
+        }
+    }
+
     /// Whether entries of this kind carry a device number.
     pub fn is_device(self) -> bool {
         matches!(self, Kind::Char | Kind::Block)

@@ -49,6 +49,11 @@ impl Fault {
         matches!(self.errno, errno::ENOENT | errno::ESTALE)
     }
 
+    /// Whether the entry is known not to be there. A stale handle of a network file system proves nothing.
+    pub fn proves_absence(&self) -> bool {
+        self.errno == errno::ENOENT
+    }
+
     /// The kernel's words for the error number, lower case and without the number.
     pub fn cause(&self) -> String {
         let text = std::io::Error::from_raw_os_error(self.errno).to_string();

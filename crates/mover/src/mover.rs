@@ -148,8 +148,9 @@ impl Mover<'_> {
         let name = temp.as_deref().unwrap_or(spot.name);
         spot.replica.link(name, leader, leader_name).map_err(Trouble::Failed)?;
         let done = self.publish(spot, temp.as_deref());
-        if done.is_err() {
-            let _the_first_error_counts = spot.replica.remove(name);
+        if temp.is_some() {
+            // Also after a rename that worked: between two names of one inode it does nothing (rename(2)).
+            let _gone_as_a_rule = spot.replica.remove(name);
         }
         done.map(|()| Moved::default())
     }

@@ -20,8 +20,7 @@ const MIB: u64 = 1 << 20;
 /// XFS keeps 9 bits of a major device number and 18 of a minor one.
 const MAJOR_MAX: u32 = 1 << 9;
 const MINOR_MAX: u32 = 1 << 18;
-const MODES_ROOT: [u32; 12] =
-    [0o644, 0o600, 0o755, 0o4755, 0o2755, 0o1777, 0o6711, 0o0000, 0o7777, 0o444, 0o222, 0o640];
+const MODES_ROOT: [u32; 12] = [0o644, 0o600, 0o755, 0o4755, 0o2755, 0o1777, 0o6711, 0o0000, 0o7777, 0o444, 0o222, 0o640];
 const MODES_USER: [u32; 6] = [0o644, 0o600, 0o755, 0o4755, 0o444, 0o640];
 
 /// What a tree may hold.
@@ -62,14 +61,7 @@ impl Profile {
 
     /// What an ordinary user can make, read and copy.
     pub fn user(uid: u32, gid: u32) -> Profile {
-        Profile {
-            devices: false,
-            unreadable: false,
-            owners: false,
-            privileged_xattrs: false,
-            owner: Some((uid, gid)),
-            ..Profile::root()
-        }
+        Profile { devices: false, unreadable: false, owners: false, privileged_xattrs: false, owner: Some((uid, gid)), ..Profile::root() }
     }
 
     /// Random entries of every kind, none of them big, without the catalogue.
@@ -124,13 +116,7 @@ impl Attributes {
 impl TreeBuilder {
     fn new(root: &Path, seed: u64, profile: Profile) -> TreeBuilder {
         let mut rng = Rng::with_seed(seed);
-        let mut builder = TreeBuilder {
-            root: root.to_owned(),
-            rng: rng.fork(),
-            profile,
-            directories: Vec::new(),
-            linkable: Vec::new(),
-        };
+        let mut builder = TreeBuilder { root: root.to_owned(), rng: rng.fork(), profile, directories: Vec::new(), linkable: Vec::new() };
         let mut attributes = builder.random_attributes(FileType::Directory);
         attributes.mode = Some(0o755);
         builder.directories.push((root.to_owned(), 0, attributes));
@@ -280,13 +266,7 @@ impl TreeBuilder {
         Ok(())
     }
 
-    pub(crate) fn node(
-        &mut self,
-        path: &Path,
-        kind: FileType,
-        (major, minor): (u32, u32),
-        attributes: Attributes,
-    ) -> io::Result<()> {
+    pub(crate) fn node(&mut self, path: &Path, kind: FileType, (major, minor): (u32, u32), attributes: Attributes) -> io::Result<()> {
         attrs::make_node(path, kind, major, minor)?;
         attributes.apply(path)?;
         self.linkable.push(path.to_owned());
@@ -307,13 +287,7 @@ impl TreeBuilder {
     }
 
     /// A file of `size` that is a hole but for `islands` of data, each an offset and a length.
-    pub(crate) fn sparse(
-        &mut self,
-        path: &Path,
-        size: u64,
-        islands: &[(u64, u64)],
-        attributes: Attributes,
-    ) -> io::Result<()> {
+    pub(crate) fn sparse(&mut self, path: &Path, size: u64, islands: &[(u64, u64)], attributes: Attributes) -> io::Result<()> {
         let file = File::create_new(path)?;
         file.set_len(size)?;
         for &(start, length) in islands {

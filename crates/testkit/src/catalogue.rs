@@ -247,9 +247,7 @@ impl TreeBuilder {
         let mut attributes = self.plain_attributes(FILE);
         attributes.xattrs.push((ACL_ACCESS.into(), blob.clone()));
         self.file(&theme.join("file"), 10, attributes)?;
-        for (name, keys) in
-            [("access", &[ACL_ACCESS][..]), ("default", &[ACL_DEFAULT]), ("both", &[ACL_ACCESS, ACL_DEFAULT])]
-        {
+        for (name, keys) in [("access", &[ACL_ACCESS][..]), ("default", &[ACL_DEFAULT]), ("both", &[ACL_ACCESS, ACL_DEFAULT])] {
             let mut attributes = self.plain_attributes(DIRECTORY);
             attributes.xattrs = keys.iter().map(|key| (key.as_bytes().to_vec(), blob.clone())).collect();
             self.directory(&theme.join(name), attributes)?;
@@ -263,8 +261,7 @@ impl TreeBuilder {
 
     fn catalogue_times(&mut self) -> io::Result<()> {
         let theme = self.theme("times")?;
-        let times =
-            [(0, 0), (-1, 999_999_999), (-2_000_000_000, 1), (1_700_000_000, 123_456_789), (9_000_000_000, 5), (1, 1)];
+        let times = [(0, 0), (-1, 999_999_999), (-2_000_000_000, 1), (1_700_000_000, 123_456_789), (9_000_000_000, 5), (1, 1)];
         for (index, mtime) in times.into_iter().enumerate() {
             let mut attributes = self.plain_attributes(FILE);
             attributes.mtime = mtime;

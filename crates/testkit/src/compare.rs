@@ -125,12 +125,8 @@ pub fn snapshot_hash(root: &Path, ctime: bool) -> u128 {
 
 /// Delayed allocation shows as data where there will be none, so hole maps are only asked for after a flush.
 fn flush(root: &Path) {
-    let fd = rustix::fs::openat(
-        rustix::fs::CWD,
-        root,
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
-        rustix::fs::Mode::empty(),
-    );
+    let fd =
+        rustix::fs::openat(rustix::fs::CWD, root, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK, rustix::fs::Mode::empty());
     if let Ok(fd) = fd {
         rustix::fs::syncfs(fd).expect("flush before hole maps are read");
     }
@@ -259,8 +255,7 @@ impl Options {
 fn properties(node: &Node) -> Vec<(&'static str, String)> {
     let kind = node.kind();
     let seconds = node.mtime();
-    let (acls, xattrs): (Vec<_>, Vec<_>) =
-        node.xattrs.iter().partition(|(name, _)| name.starts_with(b"system.posix_acl_"));
+    let (acls, xattrs): (Vec<_>, Vec<_>) = node.xattrs.iter().partition(|(name, _)| name.starts_with(b"system.posix_acl_"));
     let mut all = vec![
         ("type", format!("{kind:?}")),
         ("uid", node.stat.st_uid.to_string()),

@@ -17,8 +17,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 const PATH_BYTES_MAX: usize = 3000;
-const KINDS: [Kind; 7] =
-    [Kind::File, Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+const KINDS: [Kind; 7] = [Kind::File, Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
 
 /// A type of entry, for making one and for replacing one by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

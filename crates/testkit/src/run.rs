@@ -248,10 +248,7 @@ impl Outcome {
         let lines = self.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let parse = |line: &[u8]| serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
         lines
-            .map(|line| {
-                parse(line)
-                    .unwrap_or_else(|| panic!("not JSON: {}\n{}", String::from_utf8_lossy(line), self.describe()))
-            })
+            .map(|line| parse(line).unwrap_or_else(|| panic!("not JSON: {}\n{}", String::from_utf8_lossy(line), self.describe())))
             .collect()
     }
 

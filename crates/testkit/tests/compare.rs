@@ -22,8 +22,7 @@ fn plant(root: &Path) {
     symlink("target", root.join("symlink")).expect("symlink");
     attrs::make_node(&root.join("fifo"), FileType::Fifo, 0, 0).expect("fifo");
     attrs::make_node(&root.join("char"), FileType::CharacterDevice, 1, 3).expect("char");
-    for name in ["file", "sparse", "zeros", "dir/linked", "dir/alone", "symlink", "fifo", "char", "dir/sub", "dir", "."]
-    {
+    for name in ["file", "sparse", "zeros", "dir/linked", "dir/alone", "symlink", "fifo", "char", "dir/sub", "dir", "."] {
         attrs::set_mtime(&root.join(name), MTIME.0, MTIME.1).expect("mtime");
     }
 }
@@ -61,8 +60,7 @@ const CHANGES: [Change; 23] = [
     }),
     ("zeros", "holes", |root| {
         let file = OpenOptions::new().write(true).open(root.join("zeros")).expect("open");
-        rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 8192, 4096)
-            .expect("punch");
+        rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 8192, 4096).expect("punch");
         settle(&root.join("zeros"));
     }),
     ("symlink", "target", |root| {

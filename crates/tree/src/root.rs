@@ -77,7 +77,8 @@ fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place
     let name = path.file_name().ok_or_else(|| RootError::new(path, "use", Errno::NOENT))?;
     let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, "open", e))?;
+    let act = if side == Side::Replica { "open the directory that shall hold the replica (make it first)" } else { "open" };
+    let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, act, e))?;
     let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
     let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, "use", Errno::INVAL))?;
     let fd = parent.fd().map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;

@@ -1,0 +1,341 @@
+//! What the documents say is true: examples are run, tables are compared with the binary, generated pages are up to date.
+//!
+//! A `console` block is run by bash in a folder of its own, after the commands of the `<!-- setup` comment above it. In its
+//! expected output `[..]` stands for anything on that line.
+#![allow(clippy::disallowed_methods)]
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_driftless");
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(project().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// All pages, by their paths in the project.
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(String::from).to_vec();
+    for entry in fs::read_dir(project().join("docs")).expect("docs") {
+        let name = entry.expect("entry").file_name().into_string().expect("a name that is text");
+        if name.ends_with(".md") {
+            pages.push(format!("docs/{name}"));
+        }
+    }
+    pages
+}
+
+fn generated(what: &str) -> String {
+    let output = Command::new(BINARY).args(["generate", what]).output().expect("it starts");
+    assert!(output.status.success(), "generate {what}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A folder for one example, with the binary first on the search path.
+struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        Stage { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn bash(&self, script: &str) -> Output {
+        let own = Path::new(BINARY).parent().expect("a folder").as_os_str().to_owned();
+        let path = [own, std::env::var_os("PATH").unwrap_or_default()].join(&OsString::from(":"));
+        let mut command = Command::new("bash");
+        command.args(["-c", &format!("exec 2>&1\n{script}")]).current_dir(self.folder.path());
+        command.env("PATH", path).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+        command.output().expect("bash starts")
+    }
+}
+
+/// A `console` block: where it stands, what comes before it, and its commands, each with what it prints.
+#[derive(Default)]
+struct Example {
+    place: String,
+    setup: String,
+    steps: Vec<(String, String)>,
+}
+
+fn examples(page: &str) -> Vec<Example> {
+    let (text, mut found, mut setup) = (read(page), Vec::new(), String::new());
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        match line {
+            "<!-- setup" => setup = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "-->").collect::<Vec<_>>().join("\n"),
+            "```console" => {
+                let block = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+                let steps = steps(block);
+                found.push(Example { place: format!("{page}:{}", number + 1), setup: std::mem::take(&mut setup), steps });
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn steps<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
+    let mut steps: Vec<(String, String)> = Vec::new();
+    for line in lines {
+        match line.strip_prefix("$ ") {
+            Some(command) => steps.push((command.into(), String::new())),
+            None => {
+                let printed = &mut steps.last_mut().expect("a block begins with a command").1;
+                printed.push_str(line);
+                printed.push('\n');
+            }
+        }
+    }
+    steps
+}
+
+/// Runs an example in one shell; a NUL byte ends what each command prints, and its exit code is there for the next one.
+fn check_example(example: &Example) {
+    let stage = Stage::new();
+    let made = stage.bash(&format!("set -e\n{}", example.setup));
+    assert!(made.status.success(), "{}: the setup failed: {}", example.place, String::from_utf8_lossy(&made.stdout));
+    let mut script = String::new();
+    for (command, _) in &example.steps {
+        script.push_str(&format!("{command}\ncode=$?; printf '\\0'; (exit $code)\n"));
+    }
+    let output = stage.bash(&script);
+    let printed = String::from_utf8(output.stdout).expect("text");
+    for ((command, expected), got) in example.steps.iter().zip(printed.split('\0')) {
+        assert!(matches(expected, got), "{}: $ {command}\n--- expected\n{expected}--- printed\n{got}", example.place);
+    }
+    assert_eq!(printed.matches('\0').count(), example.steps.len(), "{}: not all commands ran\n{printed}", example.place);
+}
+
+fn matches(expected: &str, printed: &str) -> bool {
+    let same_count = expected.lines().count() == printed.lines().count();
+    same_count && expected.lines().zip(printed.lines()).all(|(pattern, line)| line_matches(pattern, line))
+}
+
+fn line_matches(pattern: &str, line: &str) -> bool {
+    let mut parts = pattern.split("[..]");
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// The rows of the Markdown tables below `heading`, up to the next heading of any level; cells without their padding.
+fn rows<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let lines = text.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with('#'));
+    let cells = |line: &'a str| line.trim_matches('|').split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect::<Vec<_>>();
+    let rows: Vec<Vec<&str>> = lines.filter(|line| line.starts_with("| `")).map(cells).collect();
+    assert!(!rows.is_empty(), "no table below {heading}");
+    rows
+}
+
+/// The words in backticks.
+fn quoted(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn wildcards_stand_for_a_part_of_one_line() {
+    assert!(matches("a [..] c\n", "a b c\n") && matches("[..]x[..]\n", "1x2\n") && matches("", ""));
+    assert!(!matches("a\n", "a\nb\n") && !matches("a\n", "b\n") && !matches("a[..]c\n", "ab\n"));
+}
+
+#[test]
+fn every_example_prints_what_the_page_says() {
+    let examples: Vec<Example> = pages().iter().flat_map(|page| examples(page)).collect();
+    assert!(examples.len() >= 12, "only {} examples found", examples.len());
+    examples.iter().for_each(check_example);
+}
+
+#[test]
+fn the_reference_is_what_the_binary_generates() {
+    assert_eq!(read("docs/cli.md"), generated("reference"), "docs/cli.md is out of date: run `make docs`");
+}
+
+/// All long options of sync, from its help.
+fn options() -> Vec<String> {
+    let output = Command::new(BINARY).args(["sync", "--help"]).output().expect("it starts");
+    let help = String::from_utf8(output.stdout).expect("text");
+    let long = |line: &str| {
+        let text = line.trim_start();
+        let option = text.strip_prefix('-').filter(|_| line.starts_with("  ")).and_then(|_| text.split("--").nth(1))?;
+        option.split([' ', ',']).next().map(str::to_owned)
+    };
+    let options: Vec<String> = help.lines().filter_map(long).collect();
+    assert!(options.len() > 30 && options.contains(&"link-dest".into()), "{options:?}");
+    options
+}
+
+#[test]
+fn generated_pages_and_completions_name_every_option() {
+    let escaped = |option: &String| format!("\\-\\-{}", option.replace('-', "\\-"));
+    let manual = generated("man-sync");
+    assert!(manual.contains(".TH driftless-sync 1") && manual.contains(".SH OPTIONS"), "{manual}");
+    let main = generated("man");
+    assert!(main.contains(".TH driftless 1") && main.contains("driftless\\-sync(1)"), "{main}");
+    let (bash, zsh, fish) = (generated("bash"), generated("zsh"), generated("fish"));
+    for option in options() {
+        assert!(manual.contains(&escaped(&option)), "--{option} in the manual page");
+        assert!(bash.contains(&format!("--{option}")) && zsh.contains(&format!("--{option}")), "--{option} in bash and zsh");
+        assert!(fish.contains(&format!("-l {option}")), "--{option} in fish");
+    }
+    let stage = Stage::new();
+    fs::write(stage.folder.path().join("completions"), bash).expect("write");
+    let output = stage.bash("bash -n completions");
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for page in pages() {
+        let folder = project().join(&page).parent().expect("a folder").to_owned();
+        for target in read(&page).split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_owned)) {
+            let path = target.split('#').next().unwrap_or_default();
+            assert!(path.starts_with("https://") || folder.join(path).exists(), "{page}: ({target}) leads nowhere");
+        }
+    }
+}
+
+/// Everything below `root`, directories with a slash at the end.
+fn tree(root: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("list").map(|entry| entry.expect("entry")) {
+            let is_dir = entry.file_type().expect("type").is_dir();
+            let path = entry.path().strip_prefix(root).expect("below").to_str().expect("text").to_owned();
+            if is_dir {
+                folders.push(entry.path());
+            }
+            found.insert(if is_dir { path + "/" } else { path });
+        }
+    }
+    found
+}
+
+fn plant(root: &Path, names: &BTreeSet<String>) {
+    for name in names {
+        let path = root.join(name);
+        match name.strip_suffix('/') {
+            Some(_) => fs::create_dir_all(path).expect("folder"),
+            None => fs::write(path, name).expect("file"),
+        }
+    }
+}
+
+#[test]
+fn each_filter_leaves_out_what_its_page_says() {
+    let text = read("docs/filters.md");
+    let listed = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the tree");
+    let all: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
+    let stage = Stage::new();
+    let source = stage.folder.path().join("source");
+    fs::create_dir(&source).expect("folder");
+    plant(&source, &all);
+    assert_eq!(tree(&source), all);
+    for (number, row) in rows(&text, "### Examples").iter().enumerate() {
+        let replica = stage.folder.path().join(format!("replica-{number}"));
+        let (options, gone) = (quoted(row[0]), row.get(1).map(|cell| quoted(cell)).unwrap_or_default());
+        let status = Command::new(BINARY).args(["sync", "--quiet"]).args(&options).arg(&source).arg(&replica).status();
+        assert!(status.expect("it starts").success(), "{options:?}");
+        let left_out: Vec<String> = all.difference(&tree(&replica)).cloned().collect();
+        assert_eq!(left_out, gone, "{options:?}");
+    }
+}
+
+/// Fields that the page lists for an event, the counters included where it says so; and those that may be missing.
+fn documented(text: &str, event: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let mut table = rows(text, &format!("## {event}"));
+    let header = |row: &Vec<&str>| row.len() == 3;
+    if ["progress", "summary"].contains(&event) {
+        table.extend(rows(text, "## counters"));
+    }
+    let fields = table.iter().filter(|row| header(row));
+    let name = |row: &Vec<&str>| quoted(row[0]).remove(0);
+    let optional = fields.clone().filter(|row| row[1].contains("optional")).map(name).collect();
+    (fields.map(name).collect(), optional)
+}
+
+/// The words that the page explains in two-column tables of an event.
+fn explained(text: &str, event: &str) -> BTreeSet<String> {
+    rows(text, &format!("## {event}")).iter().filter(|row| row.len() == 2).map(|row| quoted(row[0]).remove(0)).collect()
+}
+
+/// Objects of real runs that bring about every event.
+fn real_events() -> Vec<Value> {
+    let stage = Stage::new();
+    let script = "
+        mkdir -p data/sub; for n in $(seq 40); do echo $n > data/sub/$n; done
+        ln data/sub/1 data/link; ln -s x data/symlink; mkfifo data/fifo; echo x > data/$(printf 'a\\377b')
+        driftless sync --json --iops-limit 25 data copy
+        rm -r data/sub/9 copy/fifo data/symlink; mkdir copy/fifo; chmod 600 data/sub/2; echo more >> data/sub/3; ln data/sub/4 data/four
+        echo x > data/symlink; rm data/fifo; mkfifo data/fifo
+        driftless sync --json --delete data copy
+        driftless sync --json data data/inside
+        printf 'missing\\n' | driftless sync --json --files-from - data copy
+        driftless sync --json data/symlink /dev/full
+    ";
+    let output = stage.bash(script);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+#[test]
+fn json_objects_have_exactly_the_documented_fields_and_words() {
+    let (text, events) = (read("docs/json.md"), real_events());
+    for event in ["start", "change", "problem", "progress", "summary", "error"] {
+        let (fields, optional) = documented(&text, event);
+        let found: Vec<&Value> = events.iter().filter(|object| object["event"] == event).collect();
+        assert!(!found.is_empty(), "no {event} in {events:#?}");
+        for object in found {
+            let present: BTreeSet<String> = object.as_object().expect("an object").keys().cloned().collect();
+            let missing: BTreeSet<String> = fields.difference(&present).cloned().collect();
+            assert!(present.is_subset(&fields) && missing.is_subset(&optional), "{event}: {object}\ndocumented: {fields:?}");
+        }
+    }
+    assert!(events.iter().all(|object| text.contains(&format!("\n## {}\n", object["event"].as_str().expect("a name")))));
+    let words = explained(&text, "change");
+    for change in events.iter().filter(|object| object["event"] == "change") {
+        let what = change["what"].as_array().expect("a list").iter();
+        let used = what.chain([&change["action"]]).map(|word| word.as_str().expect("a word"));
+        used.for_each(|word| assert!(words.contains(word), "{word} of {change}"));
+    }
+    let classes = explained(&text, "problem");
+    let problems = events.iter().filter(|object| object["event"] == "problem");
+    problems.for_each(|problem| assert!(classes.contains(problem["class"].as_str().expect("a word")), "{problem}"));
+    for action in ["create", "content", "meta", "link", "replace", "delete"] {
+        assert!(events.iter().any(|object| object["action"] == action), "no {action} in the runs: the test has lost its grip");
+    }
+}
+
+#[test]
+fn exit_codes_of_the_readme_are_those_of_the_help() {
+    let readme = read("README.md");
+    let table = readme.split("### Exit codes").nth(1).and_then(|rest| rest.split("\n#").next()).expect("the table");
+    let codes: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    let output = Command::new(BINARY).args(["sync", "--help"]).output().expect("it starts");
+    let help = String::from_utf8(output.stdout).expect("text");
+    let (_, said) = help.split_once("Exit codes").expect("exit codes in the help");
+    let said: Vec<&str> = said.split(|c: char| !(c.is_alphanumeric() || c == '+')).collect();
+    let numbers = codes.iter().filter(|code| code.starts_with(|c: char| c.is_ascii_digit()));
+    let mut count = 0;
+    for code in numbers {
+        assert!(said.contains(code), "{code} is not in the help: {said:?}");
+        count += 1;
+    }
+    assert!(count >= 9, "{codes:?}");
+}

@@ -1,0 +1,201 @@
+//! What may import what, and what must never be there. `ARCHITECTURE.md` says the same, and is checked against it.
+#![allow(clippy::disallowed_methods)]
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A crate and the crates of this workspace that it may use; the last list is for its tests only.
+const EDGES: [(&str, &[&str], &[&str]); 8] = [
+    ("model", &[], &[]),
+    ("tree", &["model"], &[]),
+    ("reconcile", &["model"], &[]),
+    ("state", &["model"], &[]),
+    ("mover", &["model", "tree", "reconcile"], &[]),
+    ("engine", &["model", "tree", "reconcile", "state", "mover"], &[]),
+    ("driftless", &["model", "tree", "reconcile", "engine"], &["testkit"]),
+    ("testkit", &[], &[]),
+];
+
+/// Outside crates that pure crates must not use, since they do I/O.
+const PURE: [(&str, &[&str]); 2] = [("model", &["globset", "serde"]), ("reconcile", &["thiserror"])];
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("driftless-").unwrap_or(name)
+}
+
+fn packages() -> Vec<Value> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["metadata", "--format-version=1", "--no-deps", "--offline"]).current_dir(project());
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    all["packages"].as_array().expect("a list").clone()
+}
+
+/// The names of a package's dependencies, of the kinds asked for.
+fn dependencies(package: &Value, dev: bool) -> BTreeSet<String> {
+    let all = package["dependencies"].as_array().expect("a list").iter();
+    let wanted = all.filter(|dependency| (dependency["kind"] == "dev") == dev);
+    wanted.map(|dependency| dependency["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn crates_use_only_the_crates_that_they_may() {
+    let packages = packages();
+    let names: BTreeSet<String> = packages.iter().map(|package| short(package["name"].as_str().expect("a name")).to_owned()).collect();
+    assert_eq!(names, EDGES.iter().map(|(name, _, _)| name.to_string()).collect(), "the crates of the workspace");
+    let ours = |all: BTreeSet<String>| -> BTreeSet<String> {
+        all.iter().filter(|name| name.starts_with("driftless")).map(|name| short(name).to_owned()).collect()
+    };
+    for package in &packages {
+        let name = short(package["name"].as_str().expect("a name"));
+        let (_, may, may_in_tests) = EDGES.iter().find(|(crate_name, _, _)| *crate_name == name).expect("it was compared above");
+        let (uses, tests_use) = (ours(dependencies(package, false)), ours(dependencies(package, true)));
+        assert!(uses.is_subset(&set(may)), "{name} uses {uses:?}, and may use {may:?}");
+        assert!(tests_use.is_subset(&set(may_in_tests)), "the tests of {name} use {tests_use:?}");
+    }
+}
+
+#[test]
+fn pure_crates_use_nothing_that_does_io() {
+    for (name, may) in PURE {
+        let packages = packages();
+        let package = packages.iter().find(|package| short(package["name"].as_str().unwrap_or("")) == name).expect("the crate");
+        let uses: BTreeSet<String> = dependencies(package, false).into_iter().filter(|name| !name.starts_with("driftless")).collect();
+        assert!(uses.is_subset(&set(may)), "{name} uses {uses:?}");
+    }
+}
+
+/// Lines of code, comments left out: file below the project, number, text.
+fn code(krate: &str) -> Vec<(String, usize, String)> {
+    let mut lines = Vec::new();
+    for path in sources(&project().join("crates").join(krate)) {
+        let name = path.strip_prefix(project()).expect("below").to_str().expect("text").to_owned();
+        let text = fs::read_to_string(&path).expect("a source file");
+        let real = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        lines.extend(real.map(|(number, line)| (name.clone(), number + 1, line.to_owned())));
+    }
+    assert!(!lines.is_empty(), "no source in {krate}");
+    lines
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("list").map(|entry| entry.expect("entry").path()) {
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(extension) if extension == "rs" => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn unsafe_code_stands_in_one_file() {
+    let allow = concat!("allow(", "unsafe_code");
+    let mut places = BTreeSet::new();
+    for (krate, _, _) in EDGES {
+        places.extend(code(krate).into_iter().filter(|(_, _, line)| line.contains(allow)).map(|(name, _, _)| name));
+        let inherits = fs::read_to_string(project().join("crates").join(krate).join("Cargo.toml")).expect("manifest");
+        assert!(inherits.contains("[lints]\nworkspace = true"), "{krate} does not take the lints of the workspace");
+    }
+    assert_eq!(places, set(&["crates/tree/src/sys.rs"]));
+    let manifest = fs::read_to_string(project().join("Cargo.toml")).expect("manifest");
+    assert!(manifest.contains("unsafe_code = \"deny\"") || manifest.contains("unsafe_code = \"forbid\""));
+}
+
+#[test]
+fn replicated_trees_are_never_reached_by_std_fs() {
+    for krate in ["model", "tree", "reconcile", "state", "mover", "engine"] {
+        for (name, number, line) in code(krate).into_iter().filter(|(name, _, _)| name.contains("/src/")) {
+            let rest = line.replace("std::fs::File;", "").replace("std::fs::File>", "");
+            let bad =
+                ["std::fs", "File::open", "File::create", "OpenOptions", "std::process::Command"].iter().find(|bad| rest.contains(**bad));
+            assert_eq!(bad, None, "{name}:{number}: {line}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_take_a_whole_path_are_for_the_roots_and_for_open_handles() {
+    let calls = ["open", "stat", "lstat", "statfs", "chmod", "chown", "readlink", "link", "symlink", "rename", "unlink", "mkdir", "rmdir"];
+    let xattrs = ["getxattr", "lgetxattr", "setxattr", "lsetxattr", "listxattr", "llistxattr", "removexattr", "lremovexattr"];
+    let calls: Vec<String> = calls.iter().chain(&xattrs).map(|call| format!(" fs::{call}(")).collect();
+    let mut seen = 0;
+    for (name, number, line) in code("tree").into_iter().filter(|(name, _, _)| !name.ends_with("root.rs")) {
+        let spaced = format!(" {line}").replace("rustix::fs::", " fs::").replace(['(', '|'], "( ");
+        if calls.iter().any(|call| spaced.contains(call.as_str())) {
+            seen += 1;
+            assert!(line.contains("proc_path("), "{name}:{number}: {line}");
+        }
+    }
+    assert!(seen > 4, "the test has lost its grip");
+    for krate in ["mover", "engine"] {
+        let bad = code(krate).into_iter().find(|(_, _, line)| line.contains("rustix::fs"));
+        assert_eq!(bad, None, "only tree touches files");
+    }
+}
+
+#[test]
+fn only_the_binary_prints() {
+    for krate in ["model", "tree", "reconcile", "state", "mover", "engine"] {
+        let prints =
+            |line: &str| ["println!", "eprintln!", "print!", "eprint!", "stdout()", "stderr()"].iter().any(|call| line.contains(call));
+        let bad = code(krate).into_iter().find(|(_, _, line)| prints(line));
+        assert_eq!(bad, None);
+    }
+}
+
+/// First words in backticks of the rows of a Markdown table whose header starts with `header`, and the rest of each row.
+fn table(text: &str, header: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().skip_while(|line| !line.starts_with(header)).take_while(|line| line.starts_with('|')).skip(2);
+    let row = |line: &str| {
+        let (first, rest) = line.trim_start_matches("| ").split_once(" |").expect("two cells");
+        (first.trim_matches('`').to_owned(), rest.to_owned())
+    };
+    let rows: BTreeMap<String, String> = lines.map(row).collect();
+    assert!(!rows.is_empty(), "no table {header}");
+    rows
+}
+
+fn architecture() -> String {
+    fs::read_to_string(project().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md")
+}
+
+#[test]
+fn the_architecture_page_has_the_same_edges() {
+    let rows = table(&architecture(), "| crate | may use");
+    let words = |cell: &str| -> BTreeSet<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    assert_eq!(rows.keys().cloned().collect::<BTreeSet<_>>(), EDGES.iter().map(|(name, _, _)| name.to_string()).collect());
+    for (name, may, in_tests) in EDGES {
+        let all: Vec<&str> = may.iter().chain(in_tests).copied().collect();
+        assert_eq!(words(rows[name].split(" | ").next().expect("a cell")), set(&all), "{name}");
+    }
+}
+
+#[test]
+fn the_architecture_page_lists_every_source_file_and_no_other() {
+    let named: BTreeSet<String> = table(&architecture(), "| file | what it does").into_keys().collect();
+    let mut real = BTreeSet::new();
+    for (krate, _, _) in EDGES.iter().filter(|(krate, _, _)| *krate != "testkit") {
+        let folder = project().join("crates").join(krate).join("src");
+        let names = sources(&folder).into_iter().map(|path| path.strip_prefix(&folder).expect("below").to_str().expect("text").to_owned());
+        real.extend(names.filter(|name| name != "lib.rs").map(|name| format!("{krate}/{name}")));
+    }
+    assert_eq!(named.difference(&real).collect::<Vec<_>>(), Vec::<&String>::new(), "named, but not there");
+    assert_eq!(real.difference(&named).collect::<Vec<_>>(), Vec::<&String>::new(), "there, but not named");
+}
