@@ -1,7 +1,9 @@
 //! The work that waits, and the threads that wait for work.
 //!
-//! The newest item is taken first, so that the walk goes down before it goes on and little waits at any time. Pieces of
-//! large files go before everything else. The queue knows how many threads are idle; whoever holds much work asks
+//! Pieces of large files go before everything else, and shares of directories that others are busy with after everything
+//! else: many threads in one directory get in each other's way. In between, as long as little waits the oldest item is
+//! taken first, so that wide directories and large files are found early; when much waits the newest is, so that the walk
+//! goes down before it goes on and what waits stays bounded. The queue knows how many threads are idle; whoever holds much work asks
 //! [`hungry`](Queue::hungry) and gives half of it away.
 
 use std::collections::VecDeque;
@@ -11,12 +13,27 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 struct State<T> {
     first: VecDeque<T>,
-    stack: Vec<T>,
+    main: VecDeque<T>,
+    last: VecDeque<T>,
     /// Threads that hold an item.
     active: usize,
     /// Threads that may take items; the others sleep.
     admitted: usize,
     stopped: bool,
+}
+
+/// Up to this many waiting items the oldest is taken first.
+const OLDEST_FIRST_MAX: usize = 256;
+
+impl<T> State<T> {
+    fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.main.is_empty() && self.last.is_empty()
+    }
+
+    fn next(&mut self) -> Option<T> {
+        let main = if self.main.len() <= OLDEST_FIRST_MAX { VecDeque::pop_front } else { VecDeque::pop_back };
+        self.first.pop_front().or_else(|| main(&mut self.main)).or_else(|| self.last.pop_front())
+    }
 }
 
 /// A queue of items for a pool of threads. The work is over when nothing waits and nobody holds an item.
@@ -32,7 +49,7 @@ pub struct Queue<T> {
 impl<T> Queue<T> {
     /// An empty queue that admits `admitted` threads.
     pub fn new(admitted: usize) -> Self {
-        let state = State { first: VecDeque::new(), stack: Vec::new(), active: 0, admitted, stopped: false };
+        let state = State { first: VecDeque::new(), main: VecDeque::new(), last: VecDeque::new(), active: 0, admitted, stopped: false };
         Queue {
             state: Mutex::new(state),
             for_items: Condvar::new(),
@@ -46,10 +63,17 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an item; it is taken before what was added earlier.
+    /// Adds an item.
     pub fn push(&self, item: T) {
         let mut state = self.lock();
-        state.stack.push(item);
+        state.main.push_back(item);
+        self.added(state);
+    }
+
+    /// Adds an item that is taken when there is nothing else.
+    pub fn push_last(&self, item: T) {
+        let mut state = self.lock();
+        state.last.push_back(item);
         self.added(state);
     }
 
@@ -61,11 +85,15 @@ impl<T> Queue<T> {
     }
 
     fn added(&self, state: MutexGuard<'_, State<T>>) {
-        self.waiting.fetch_add(1, Relaxed);
+        self.count(&state);
         drop(state);
         if self.idle.load(Relaxed) > 0 {
             self.for_items.notify_one();
         }
+    }
+
+    fn count(&self, state: &State<T>) {
+        self.waiting.store(state.first.len() + state.main.len() + state.last.len(), Relaxed);
     }
 
     /// How many items wait.
@@ -92,14 +120,14 @@ impl<T> Queue<T> {
                 return None;
             }
             if index >= state.admitted {
-                if !state.first.is_empty() || !state.stack.is_empty() {
+                if !state.is_empty() {
                     self.for_items.notify_one();
                 }
                 state = self.for_turn.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            if let Some(item) = state.first.pop_front().or_else(|| state.stack.pop()) {
-                self.waiting.fetch_sub(1, Relaxed);
+            if let Some(item) = state.next() {
+                self.count(&state);
                 state.active += 1;
                 return Some(item);
             }
@@ -117,7 +145,7 @@ impl<T> Queue<T> {
     pub fn done(&self) {
         let mut state = self.lock();
         state.active -= 1;
-        if state.active == 0 && state.first.is_empty() && state.stack.is_empty() {
+        if state.active == 0 && state.is_empty() {
             self.end(&mut state);
         }
     }
@@ -166,7 +194,11 @@ mod tests {
                 scope.spawn(move || {
                     while let Some(n) = queue.take(index) {
                         sum.fetch_add(1, Relaxed);
-                        (0..n).for_each(|i| if i % 2 == 0 { queue.push(i) } else { queue.push_first(i) });
+                        (0..n).for_each(|i| match i % 3 {
+                            0 => queue.push(i),
+                            1 => queue.push_first(i),
+                            _ => queue.push_last(i),
+                        });
                         queue.done();
                     }
                 });

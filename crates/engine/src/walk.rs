@@ -185,17 +185,20 @@ impl Worker<'_> {
 
     /// Makes a range of names equal, giving half of the rest away whenever somebody is idle.
     pub fn names(&mut self, job: &Arc<DirJob>, names: &Arc<Names>, mut range: Range<u64>, weight: u64) {
-        let give = |range| {
+        let queue = &self.run.queue;
+        let share = |range| {
             job.more();
-            self.run.queue.push(Task::Names(job.clone(), names.clone(), range, weight));
+            Task::Names(job.clone(), names.clone(), range, weight)
         };
         while range.start < range.end && !self.run.stopped() {
             let (name, hint) = names.get(range.start as usize);
             range.start += 1;
-            if !range.is_empty() && (hint == Some(Kind::Dir) && self.run.queue.len() > QUEUE_LONG) {
-                give(std::mem::replace(&mut range, 0..0));
-            } else if self.run.queue.hungry() && !range.is_empty() {
-                give(split_half(&mut range, 1).unwrap_or_else(|| std::mem::replace(&mut range, 0..0)));
+            if range.is_empty() {
+                // The last name: nothing to share.
+            } else if hint == Some(Kind::Dir) && queue.len() > QUEUE_LONG {
+                queue.push(share(std::mem::replace(&mut range, 0..0)));
+            } else if queue.hungry() {
+                queue.push_last(share(split_half(&mut range, 1).unwrap_or_else(|| std::mem::replace(&mut range, 0..0))));
             }
             self.run.pace_request();
             self.entry(job, name, hint, weight);
