@@ -113,7 +113,7 @@ pub struct SyncArgs {
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
     pub bwlimit: Option<u64>,
     /// Make at most N requests (entries looked at, blocks moved) a second
-    #[arg(long, value_name = "N", value_parser = crate::units::rate, help_heading = "Running")]
+    #[arg(long, value_name = "N", value_parser = crate::units::requests, help_heading = "Running")]
     pub iops_limit: Option<u64>,
     /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
     #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
@@ -122,7 +122,7 @@ pub struct SyncArgs {
     #[arg(long, value_enum, default_value_t = DurabilityArg::End, help_heading = "Running")]
     pub durability: DurabilityArg,
 
-    /// Print one JSON object a line: start, changes, problems, progress, summary
+    /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Append changes and problems to FILE

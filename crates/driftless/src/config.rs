@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 /// What the engine is asked to do. An error says which file or argument is wrong and why.
 pub fn options(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
+    let from_stdin = args.filter_from.iter().chain(&args.files_from).filter(|path| *path == Path::new("-"));
+    if from_stdin.count() > 1 {
+        return Err("standard input (\"-\") can be read only once".into());
+    }
     Ok(Options {
         source: args.source.clone(),
         replica: args.replica.clone(),

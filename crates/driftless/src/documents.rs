@@ -7,8 +7,12 @@ use std::io::{self, Write};
 
 /// Prints a document; returns the exit code.
 pub fn print(what: Document) -> u8 {
-    match write(what, &mut io::stdout().lock()) {
+    let mut text = Vec::new();
+    let done = write(what, &mut text).and_then(|()| io::stdout().lock().write_all(&text));
+    match done {
         Ok(()) => crate::exit::EQUAL,
+        // Whoever reads has had enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => crate::exit::EQUAL,
         Err(error) => {
             eprintln!("driftless: cannot print: {error}");
             crate::exit::COULD_NOT_RUN

@@ -34,6 +34,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How a run ended, for a program.
+fn end_words(end: &End) -> (&'static str, Option<&str>) {
+    match end {
+        End::Complete => ("complete", None),
+        End::Stopped => ("stopped", None),
+        End::Lost => ("lost", None),
+        End::Refused(why) => ("refused", Some(why)),
+        End::NoPlan(why) => ("no_plan", Some(why)),
+    }
+}
+
 /// A path as JSON: escaped text, and the bytes in base64 where the text does not say all.
 fn path_fields(path: &RelPath) -> Value {
     use base64::prelude::{BASE64_STANDARD, Engine};
@@ -124,7 +135,9 @@ impl Output {
         if self.json {
             let fields = counts_fields(&summary.counts);
             let seconds = summary.elapsed.as_secs_f64();
-            self.print_json(joined(json!({ "event": "summary", "exit_code": code, "seconds": seconds }), fields));
+            let (end, reason) = end_words(&summary.end);
+            let object = json!({ "event": "summary", "exit_code": code, "seconds": seconds, "end": end, "reason": reason });
+            self.print_json(joined(object, fields));
         } else if !self.quiet {
             self.print_summary(summary);
         }
@@ -142,7 +155,8 @@ impl Output {
         let c = &summary.counts;
         let seconds = summary.elapsed.as_secs_f64();
         let (made, gone, copied) = if self.dry_run { ("to change", "to delete", "") } else { ("changed", "deleted", "copied ") };
-        let mut line = format!("{} entries: {} same, {} {made}", show_count(c.seen), show_count(c.same), show_count(c.changed));
+        let noun = if c.seen == 1 { "entry" } else { "entries" };
+        let mut line = format!("{} {noun}: {} same, {} {made}", show_count(c.seen), show_count(c.same), show_count(c.changed));
         for (count, word) in [(c.skipped(), "skipped"), (c.failed, "failed")] {
             if count > 0 {
                 line.push_str(&format!(", {} {word}", show_count(count)));

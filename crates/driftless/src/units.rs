@@ -30,6 +30,14 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A number of requests a second, and not zero.
+pub fn requests(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("a number above zero is expected".into()),
+    }
+}
+
 /// `auto` or a number of threads.
 pub fn jobs(text: &str) -> Result<Jobs, String> {
     const THREADS_MAX: usize = 1024;

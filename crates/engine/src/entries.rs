@@ -42,6 +42,8 @@ pub struct Met<'a> {
     pub meta: &'a Meta,
     /// It is the first name of a hard-link group.
     pub leads: bool,
+    /// Its share of the walk.
+    pub weight: u64,
 }
 
 /// What came of an entry.
@@ -52,8 +54,12 @@ pub enum Verdict {
     Changed(Intent, Moved),
     /// It was left out.
     Skipped(Reason),
-    /// It waits, or others go on with it; it is accounted for then.
-    Elsewhere,
+    /// It waits for the first name of its group; it is accounted for then.
+    Waits,
+    /// It is a large file, which is accounted for, its share of the walk too, when all of it is copied.
+    Large,
+    /// It failed, and that was reported.
+    Reported,
     /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
     Below,
 }
@@ -64,7 +70,7 @@ impl Worker<'_> {
     /// Makes the entry `name` of `job` equal and accounts for it. Its share of the walk is `weight`.
     pub fn entry(&mut self, job: &Arc<DirJob>, name: &CStr, hint: Option<Kind>, weight: u64) {
         match self.reconcile(job, name, hint, weight) {
-            Ok(Verdict::Below) => return,
+            Ok(Verdict::Below | Verdict::Large) => return,
             Ok(verdict) => self.account(job, name, verdict),
             Err(trouble) => self.account_trouble(job, name, trouble),
         }
@@ -75,7 +81,11 @@ impl Worker<'_> {
     pub fn account(&mut self, job: &Arc<DirJob>, name: &CStr, verdict: Verdict) {
         match verdict {
             Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
-            Verdict::Same | Verdict::Elsewhere | Verdict::Below => {}
+            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Below => {}
+            Verdict::Reported => {
+                self.count_late(job);
+                add(&self.run.tally.failed, 1);
+            }
             Verdict::Skipped(reason) => self.skip(job, reason),
             Verdict::Changed(intent, moved) => {
                 self.count_late(job);
@@ -95,7 +105,7 @@ impl Worker<'_> {
         }
         match hint {
             Some(Kind::Dir) => return self.subdirectory(job, name, weight),
-            Some(Kind::File) if job.is_fresh() && !self.run.options.dry_run => return self.new_file(job, name),
+            Some(Kind::File) if job.is_fresh() && !self.run.options.dry_run => return self.new_file(job, name, weight),
             _ => {}
         }
         let meta = job.source.look(name)?;
@@ -108,7 +118,7 @@ impl Worker<'_> {
         if let Some(reason) = self.unwanted(&meta) {
             return Ok(Verdict::Skipped(reason));
         }
-        self.grouped(Met { job, name, meta: &meta, leads: false }, None)
+        self.grouped(Met { job, name, meta: &meta, leads: false, weight }, None)
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
@@ -132,7 +142,7 @@ impl Worker<'_> {
     }
 
     /// The short way for a file in a new directory: nothing to compare with, and one look through the open file.
-    fn new_file(&mut self, job: &Arc<DirJob>, name: &CStr) -> Reconciled {
+    fn new_file(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) -> Reconciled {
         let opened = job.spot(name).open().map_err(kind_changed)?;
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
@@ -141,7 +151,7 @@ impl Worker<'_> {
             return Ok(Verdict::Skipped(reason));
         }
         let meta = opened.meta;
-        self.grouped(Met { job, name, meta: &meta, leads: false }, Some(opened))
+        self.grouped(Met { job, name, meta: &meta, leads: false, weight }, Some(opened))
     }
 
     /// Takes care of hard links, then makes the entry equal.
@@ -154,7 +164,7 @@ impl Worker<'_> {
         job.more();
         let arrival = self.run.links.arrive(meta.id(), meta.nlink, missing, (job.clone(), name.into()));
         match arrival.map_err(store_trouble)? {
-            Arrival::Waits => Ok(Verdict::Elsewhere),
+            Arrival::Waits => Ok(Verdict::Waits),
             Arrival::Follow(_, leader) => {
                 job.less();
                 self.follow(met, &leader)
@@ -163,9 +173,9 @@ impl Worker<'_> {
                 job.less();
                 let done = self.equalise(Met { leads: true, ..met }, opened);
                 match &done {
-                    Ok(Verdict::Elsewhere) => {}
+                    Ok(Verdict::Large) => {}
+                    Ok(Verdict::Reported) | Err(_) => self.settle(met, None),
                     Ok(verdict) => self.settle(met, Some(verdict)),
-                    Err(_) => self.settle(met, None),
                 }
                 done
             }
@@ -283,7 +293,9 @@ impl Worker<'_> {
             Step::Meta(what) => self.set_meta(job, name, (&source, &there), what),
             Step::Anew(what) => self.make(met, &source, opened, Intent::new(Action::Content, what, meta)),
             Step::Replace(what) => {
-                self.allow_replacing(job, name, &there)?;
+                if !self.may_replace(job, name, &there) {
+                    return Ok(Verdict::Reported);
+                }
                 self.make(met, &source, opened, Intent::new(Action::Replace, what, meta))
             }
         }
@@ -326,13 +338,20 @@ impl Worker<'_> {
     }
 
     /// A directory in the way of something else goes with all that is in it; the limit on deletes holds for that, too.
-    fn allow_replacing(&self, job: &DirJob, name: &CStr, there: &Meta) -> Result<(), Trouble> {
-        let Some(replica) = job.replica.as_ref().filter(|_| there.kind == Kind::Dir) else { return Ok(()) };
-        if self.run.options.delete_limit.is_none() || self.run.deletes.reserve(replica.count_tree(name, u64::MAX) - 1, self.run) {
-            return Ok(());
+    fn may_replace(&self, job: &DirJob, name: &CStr, there: &Meta) -> bool {
+        let Some(replica) = job.replica.as_ref().filter(|_| there.kind == Kind::Dir) else { return true };
+        let limited = self.run.options.delete_limit.is_some();
+        if !limited || self.run.deletes.reserve(replica.count_tree(name, u64::MAX) - 1, self.run) {
+            return true;
         }
-        const EDQUOT: i32 = 122;
-        Err(Trouble::Failed(Fault { side: Side::Replica, act: "remove within the limit on deletes what is below", errno: EDQUOT }))
+        self.run.report(&driftless_model::Problem {
+            path: job.path_of(name),
+            side: Side::Replica,
+            act: "replace the directory of",
+            cause: "more entries lie below it than --max-delete allows".into(),
+            class: Class::Skip,
+        });
+        false
     }
 
     fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {

@@ -33,14 +33,15 @@ impl Worker<'_> {
         }
         let large = Large::begin(&self.mover, &spot, opened)?;
         let leads = met.leads.then_some(*met.meta);
-        self.begin_large(job, name, large, Errand { intent, leads, attempt: 0 });
-        Ok(Verdict::Elsewhere)
+        self.begin_large(job, name, large, Errand { intent, leads, attempt: 0, weight: met.weight });
+        Ok(Verdict::Large)
     }
 
     /// Copies what is missing, at once: a large file starts when it is met, and idle threads take halves of it.
     fn begin_large(&mut self, job: &Arc<DirJob>, name: &CStr, large: Large, errand: Errand) {
         job.more();
         add(&self.run.tally.bytes_resumed, large.resumed());
+        add(&self.run.tally.bytes_copied, large.cloned());
         let missing = large.missing();
         let pending = AtomicUsize::new(missing.len().max(1));
         let large = LargeJob { large, job: job.clone(), name: name.into(), errand, pending };
@@ -54,23 +55,29 @@ impl Worker<'_> {
     /// Copies a range of a large file, giving half of the rest away whenever somebody is idle.
     pub fn chunk(&mut self, large: &Arc<LargeJob>, mut range: Range<u64>) {
         let sparse = self.run.options.keep.holes;
+        let mut data_end = if sparse { range.start } else { range.end };
         while !large.large.failed() && !self.run.stopped() {
-            if sparse {
-                large.large.skip_hole(&mut range);
+            if range.start >= data_end {
+                let start = range.start;
+                data_end = large.large.next_data(&mut range);
+                self.walked(large, range.start - start);
             }
             if range.is_empty() {
                 break;
             }
             if self.run.queue.hungry()
+                && large.pending.load(Ordering::Relaxed) < self.sharers_max()
                 && let Some(given) = split_half(&mut range, STEP_BYTES)
             {
                 large.pending.fetch_add(1, Ordering::Relaxed);
                 self.run.queue.push_first(Task::Chunk(large.clone(), given));
             }
-            let step = range.start..range.end.min((range.start / STEP_BYTES + 1) * STEP_BYTES);
+            let step = range.start..range.end.min(data_end).min((range.start / STEP_BYTES + 1) * STEP_BYTES);
             range.start = step.end;
-            let run = self.run;
-            large.large.copy(&mut self.mover.copier, step, sparse, &mut |bytes| run.pace_bytes(bytes));
+            let (run, len) = (self.run, step.end - step.start);
+            let copied = large.large.copy(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes));
+            add(&run.tally.bytes_copied, copied);
+            self.walked(large, len);
         }
         if self.run.stopped() {
             large.large.suspend();
@@ -78,6 +85,20 @@ impl Worker<'_> {
         if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.finish_large(large);
         }
+    }
+
+    /// How many threads help with one file. Writers of a file wait for each other in the kernel (the lock of the inode), so
+    /// on a file system that answers at once one a core is best: one reads while another writes. Where so many threads are
+    /// at work that they mostly wait for the file system, all may help.
+    fn sharers_max(&self) -> usize {
+        let (cores, admitted) = (crate::pool::cores(), self.run.queue.admitted());
+        if admitted > cores * crate::pool::THREADS_PER_CORE { admitted } else { cores.max(2) }
+    }
+
+    /// Counts `bytes` of a large file as its part of the walk.
+    fn walked(&self, large: &LargeJob, bytes: u64) {
+        let part = u128::from(large.errand.weight) * u128::from(bytes) / u128::from(large.large.size().max(1));
+        add(&self.run.tally.walked, part as u64);
     }
 
     fn finish_large(&mut self, large: &Arc<LargeJob>) {
@@ -88,7 +109,7 @@ impl Worker<'_> {
         }
         let done = done.map(|moved| Verdict::Changed(large.errand.intent, moved));
         if let Some(meta) = &large.errand.leads {
-            self.settle(Met { job, name, meta, leads: true }, done.as_ref().ok());
+            self.settle(Met { job, name, meta, leads: true, weight: 0 }, done.as_ref().ok());
         }
         match done {
             Ok(verdict) => self.account(job, name, verdict),
@@ -101,7 +122,7 @@ impl Worker<'_> {
         let spot = large.job.spot(&large.name);
         let again = spot.open().map_err(Trouble::from).and_then(|opened| Large::begin(&self.mover, &spot, opened));
         let Ok(again) = again else { return false };
-        let errand = Errand { attempt: large.errand.attempt + 1, ..large.errand };
+        let errand = Errand { attempt: large.errand.attempt + 1, weight: 0, ..large.errand };
         self.begin_large(&large.job, &large.name, again, errand);
         true
     }

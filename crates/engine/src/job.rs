@@ -240,6 +240,8 @@ pub struct Errand {
     pub leads: Option<Meta>,
     /// How often it was begun again because its source changed.
     pub attempt: u8,
+    /// Its share of the walk.
+    pub weight: u64,
 }
 
 /// A large file in the course of being copied, and where it belongs.

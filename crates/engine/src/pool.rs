@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Threads at most, however slow the file system is.
 pub const THREADS_MAX: usize = 256;
 /// Threads a core to begin with.
-const THREADS_PER_CORE: usize = 2;
+pub const THREADS_PER_CORE: usize = 2;
 /// Between two looks at the rate.
 const TICK: Duration = Duration::from_millis(10);
 /// Between two reports of progress.
@@ -67,7 +67,8 @@ struct Sample {
     cpu_seconds: f64,
 }
 
-fn cores() -> usize {
+/// Processors that this process may use.
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
@@ -143,7 +144,8 @@ impl<'r> Pool<'r> {
             self.trial = Some(trial);
             return None;
         }
-        if now.rate_since(&trial.began) >= trial.rate * GAIN {
+        let rate = now.rate_since(&trial.began);
+        if rate > 0.0 && rate >= trial.rate * GAIN {
             self.hold_off = HOLD_OFF;
             return None;
         }

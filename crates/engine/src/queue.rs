@@ -106,6 +106,11 @@ impl<T> Queue<T> {
         self.idle.load(Relaxed) > self.waiting.load(Relaxed)
     }
 
+    /// How many threads may take items.
+    pub fn admitted(&self) -> usize {
+        self.lock().admitted
+    }
+
     /// How many admitted threads are idle.
     pub fn idle(&self) -> usize {
         self.idle.load(Relaxed)

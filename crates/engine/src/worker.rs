@@ -63,7 +63,7 @@ impl Worker<'_> {
                 const ENOENT: i32 = 2;
                 add(&tally.failed, 1);
                 let fault = Fault { side: Side::Source, act: "look at", errno: ENOENT };
-                self.run.problem(job.path_of(name), fault, Class::Changing);
+                self.run.problem(job.path_of(name), fault, Class::Skip);
             }
             Trouble::Changing => {
                 self.count_late(job);

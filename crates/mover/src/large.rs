@@ -23,7 +23,7 @@ pub struct Large {
     temp: CString,
     done: Mutex<Ranges>,
     since_checkpoint: AtomicU64,
-    copied: AtomicU64,
+    cloned: bool,
     trouble: Mutex<Option<Trouble>>,
     resumed: u64,
 }
@@ -47,7 +47,7 @@ impl Large {
             temp,
             done: Mutex::new(done),
             since_checkpoint: AtomicU64::new(0),
-            copied: AtomicU64::new(0),
+            cloned: false,
             trouble: Mutex::new(None),
             resumed,
         };
@@ -58,7 +58,7 @@ impl Large {
     fn prepare(&mut self, mover: &Mover) -> Result<(), Trouble> {
         if self.resumed == 0 && mover.clone_whole(&self.opened, &*self.replica)? {
             lock(&self.done).add(0..self.size());
-            self.copied.store(self.size(), Relaxed);
+            self.cloned = true;
             return Ok(());
         }
         self.replica.set_len(self.size())?;
@@ -78,19 +78,29 @@ impl Large {
         self.resumed
     }
 
+    /// Bytes that were copied at one stroke when it began, by sharing extents.
+    pub fn cloned(&self) -> u64 {
+        if self.cloned { self.size() } else { 0 }
+    }
+
     /// What is still to be copied.
     pub fn missing(&self) -> Vec<Range<u64>> {
         lock(&self.done).missing(self.size())
     }
 
-    /// Moves the start of `range` to the next data; a hole needs no copying.
-    pub fn skip_hole(&self, range: &mut Range<u64>) {
-        let start = match self.opened.file.next_data(range.clone()) {
-            Ok(data) => data.map_or(range.end, |data| data.start),
-            Err(fault) => return self.fail(fault.into()),
+    /// Moves the start of `range` to the next data and returns where that ends; a hole needs no copying. Looking for the end of data
+    /// may cost as much as walking all its pages, so do it once, not for every step.
+    pub fn next_data(&self, range: &mut Range<u64>) -> u64 {
+        let data = match self.opened.file.next_data(range.clone()) {
+            Ok(data) => data.unwrap_or(range.end..range.end),
+            Err(fault) => {
+                self.fail(fault.into());
+                return range.end;
+            }
         };
-        lock(&self.done).add(range.start..start);
-        range.start = start;
+        lock(&self.done).add(range.start..data.start);
+        range.start = data.start;
+        data.end
     }
 
     /// Whether copying on is in vain.
@@ -98,34 +108,28 @@ impl Large {
         lock(&self.trouble).is_some()
     }
 
-    /// Copies a range; what goes wrong is kept for [`finish`](Large::finish).
-    pub fn copy(&self, copier: &mut Copier, range: Range<u64>, sparse: bool, pace: &mut dyn FnMut(u64)) {
+    /// Copies a range of data and returns the bytes copied; what goes wrong is kept for [`finish`](Large::finish).
+    pub fn copy(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> u64 {
         if self.failed() {
-            return;
+            return 0;
         }
-        let done = self.copy_range(copier, range.clone(), sparse, pace);
-        match done.and_then(|bytes| self.note_done(range, bytes)) {
-            Ok(()) => {}
-            Err(fault) => self.fail(fault.into()),
+        let done = self.copy_range(copier, range.clone(), pace).map_err(Trouble::from);
+        match done.and_then(|bytes| self.note_done(range, bytes).map(|()| bytes)) {
+            Ok(bytes) => bytes,
+            Err(trouble) => {
+                self.fail(trouble);
+                0
+            }
         }
     }
 
-    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, sparse: bool, pace: &mut dyn FnMut(u64)) -> Result<u64, Fault> {
+    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Fault> {
         let pair: (&dyn ReadFile, &dyn WriteFile) = (&*self.opened.file, &*self.replica);
-        let mut at = range.start;
-        while sparse && at < range.end {
-            let Some(data) = self.opened.file.next_data(at..range.end)? else { break };
-            self.replica.allocate(data.clone())?;
-            at = data.end;
-        }
-        if !sparse {
-            self.replica.allocate(range.clone())?;
-        }
-        copier.copy(pair, range, sparse, pace)
+        self.replica.allocate(range.clone())?;
+        copier.copy(pair, range, false, pace)
     }
 
-    fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Fault> {
-        self.copied.fetch_add(bytes, Relaxed);
+    fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Trouble> {
         lock(&self.done).add(range);
         if self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES {
             self.since_checkpoint.store(0, Relaxed);
@@ -135,10 +139,10 @@ impl Large {
     }
 
     /// Makes what was copied durable, then the note of it: never the other way round.
-    pub fn checkpoint(&self) -> Result<(), Fault> {
+    pub fn checkpoint(&self) -> Result<(), Trouble> {
         let done = lock(&self.done).clone();
-        self.replica.sync()?;
-        self.save(done)
+        self.replica.sync().map_err(Trouble::Lost)?;
+        Ok(self.save(done)?)
     }
 
     fn save_note(&self) -> Result<(), Fault> {
@@ -190,7 +194,8 @@ impl Large {
         let known = driftless_tree::Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
         let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
         mover.publish(spot, Some(&self.temp))?;
-        Ok(Moved { bytes: self.copied.load(Relaxed), faults })
+        // Its bytes were counted as they were copied.
+        Ok(Moved { bytes: 0, faults })
     }
 
     fn discard(&self, spot: &Spot) {
