@@ -125,3 +125,24 @@ fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
 fn is_told(path: &str, told: &[String]) -> bool {
     told.iter().any(|problem| path == problem || path.starts_with(&format!("{problem}/")))
 }
+
+#[test]
+fn a_dry_run_lends_an_ordinary_user_no_right() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for dir in [src.join("closed"), dst.join("closed")] {
+        std::fs::create_dir(&dir).expect("mkdir");
+    }
+    std::fs::write(src.join("closed/kept"), "x").expect("write");
+    std::fs::write(dst.join("closed/extra"), "x").expect("write");
+    for path in ["", "closed"] {
+        for root in [&src, &dst] {
+            attrs::set_owner(&root.join(path), USER, USER).expect("chown");
+        }
+    }
+    attrs::set_mode(&dst.join("closed"), 0o555).expect("chmod");
+    let before = snapshot_hash(&dst, true);
+    let outcome = sync(&src, &dst).args(["--delete", "--dry-run"]).as_user(USER, USER).run().expect(0);
+    assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
+    assert_eq!(snapshot_hash(&dst, true), before, "a dry run changed something");
+}

@@ -3,7 +3,7 @@
 //! It stands in an unnamed temporary file, so that any number of names costs no memory. A record is the length of a path
 //! (8 bytes, little-endian), the path, the number of names, and each name with its length in front.
 
-use crate::job::{Task, lock};
+use crate::job::{Task, descend, lock};
 use crate::run::Run;
 use driftless_model::RelPath;
 use driftless_reconcile::{Guard, Refusal};
@@ -114,11 +114,7 @@ pub enum PlanError {
 }
 
 fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> u64 {
-    let mut dir = run.roots.1.clone();
-    for name in path.names() {
-        let name = CString::new(name).expect("names hold no NUL");
-        dir = dir.and_then(|dir| dir.enter(&name).ok());
-    }
+    let dir = run.roots.1.as_ref().and_then(|root| descend(root, path).ok());
     let Some(dir) = dir else { return names.len() as u64 };
     names.iter().map(|name| dir.count_tree(name, u64::MAX)).sum()
 }

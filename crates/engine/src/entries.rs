@@ -1,6 +1,6 @@
 //! Making the entries of a directory equal: looking, comparing, and doing the least.
 
-use crate::job::{DirJob, Task, lock};
+use crate::job::{DirJob, Task, descend};
 use crate::links::Arrival;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
@@ -240,11 +240,7 @@ impl Worker<'_> {
         if job.path() == *path {
             return Ok(own.clone());
         }
-        let mut dir = self.run.roots.1.clone().expect("only dry runs have none");
-        for name in path.names() {
-            dir = dir.enter(&CString::new(name).expect("names hold no NUL"))?;
-        }
-        Ok(dir)
+        descend(self.run.roots.1.as_ref().expect("only dry runs have none"), path)
     }
 
     /// The file system refuses one more link (EMLINK, say): the content is kept, and that it is no link is reported.
@@ -408,9 +404,4 @@ fn kind_changed(fault: Fault) -> Trouble {
 fn store_trouble(_: StoreError) -> Trouble {
     const EIO: i32 = 5;
     Trouble::Failed(Fault { side: Side::Replica, act: "keep the table of hard links for", errno: EIO })
-}
-
-/// Unfinished entries that nobody took up again.
-pub fn leftovers(job: &DirJob) -> Vec<CString> {
-    std::mem::take(&mut *lock(&job.leftovers))
 }

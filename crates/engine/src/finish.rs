@@ -1,7 +1,7 @@
 //! The end of a directory: what earlier runs left is removed, what the source lacks is noted, its own attributes are set.
 
-use crate::entries::{Intent, leftovers};
-use crate::job::{DirJob, lock};
+use crate::entries::Intent;
+use crate::job::{DirJob, descend, lock};
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
@@ -115,7 +115,8 @@ impl Worker<'_> {
     /// Removes unfinished entries that an earlier run left and nobody took up again.
     fn remove_leftovers(&mut self, job: &DirJob) {
         let Some(replica) = job.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return };
-        for name in leftovers(job) {
+        let leftovers = std::mem::take(&mut *lock(&job.leftovers));
+        for name in leftovers {
             job.touch();
             let removed = replica.remove_tree(&name, None);
             if let Some(fault) = removed.fault.filter(|fault| !fault.is_missing()) {
@@ -131,7 +132,9 @@ impl Worker<'_> {
             Ok(dirs) => dirs,
             Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
         };
-        replica.make_writable();
+        if !self.run.options.dry_run {
+            replica.make_writable();
+        }
         for name in names {
             if self.run.stopped() {
                 return;
@@ -149,13 +152,9 @@ impl Worker<'_> {
     }
 
     fn open_both(&self, path: &driftless_model::RelPath) -> Done<(DirRef, DirRef)> {
-        let mut source = self.run.roots.0.clone();
-        let mut replica = self.run.roots.1.clone().expect("deletes need a replica");
-        for name in path.names() {
-            let name = CString::new(name).expect("names hold no NUL");
-            (source, replica) = (source.enter(&name)?, replica.enter(&name)?);
-        }
-        Ok((source, replica))
+        let (source, replica) = &self.run.roots;
+        let replica = replica.as_ref().expect("deletes need a replica");
+        Ok((descend(source, path)?, descend(replica, path)?))
     }
 
     fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) {

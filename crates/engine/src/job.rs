@@ -2,7 +2,7 @@
 
 use driftless_model::{Meta, RelPath, Selection, Xattrs};
 use driftless_mover::{Large, Spot};
-use driftless_tree::{Attributes, DirRef, Known, NameStream, Names};
+use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
 use rustix::process::geteuid;
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -224,6 +224,11 @@ impl DirJob {
 fn birth(made: &Meta) -> Option<(u32, u32)> {
     let group = rustix::process::getegid().as_raw();
     (made.gid == group).then_some((made.uid, group))
+}
+
+/// Opens the directory at `path` below `root`, name by name.
+pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
+    path.names().try_fold(root.clone(), |dir, name| dir.enter(&CString::new(name).expect("names hold no NUL")))
 }
 
 /// Locks, also after a panic elsewhere: the counters behind these locks are whole at any time.

@@ -89,8 +89,6 @@ pub trait Dir: Send + Sync {
     fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed;
     /// Counts an entry and all below it, up to `max`.
     fn count_tree(&self, name: &CStr, max: u64) -> u64;
-    /// Makes what was renamed or created in this directory durable (fsync).
-    fn sync(&self) -> Done;
     /// Makes the whole file system durable (syncfs).
     fn sync_all(&self) -> Done;
     /// This directory as a local one.

@@ -335,10 +335,6 @@ impl Dir for LocalDir {
         count_tree(self, name, max)
     }
 
-    fn sync(&self) -> Done {
-        self.fail("make durable", fs::fsync(&*self.fd()?))
-    }
-
     fn sync_all(&self) -> Done {
         self.fail("make durable", fs::syncfs(&*self.fd()?))
     }
