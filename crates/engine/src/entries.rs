@@ -184,14 +184,21 @@ impl Worker<'_> {
 
     /// The first name of a group is done (`None`: it failed): notes where it is and lets the others go on.
     pub fn settle(&mut self, met: Met<'_>, done: Option<&Verdict>) {
-        let leader = done.and_then(|verdict| self.leader(&met, verdict));
+        let leader = match done.map(|verdict| self.leader(&met, verdict)).transpose() {
+            Ok(leader) => leader,
+            Err(fault) => {
+                // The next name leads then, and the group is not what it is on the source.
+                self.run.problem(met.job.path_of(met.name), fault, Class::Partly);
+                None
+            }
+        };
         match self.run.links.settle(met.meta.id(), leader) {
             Ok(waiting) => waiting.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name))),
             Err(error) => self.account_trouble(met.job, met.name, store_trouble(error)),
         }
     }
 
-    fn leader(&self, Met { job, name, meta, .. }: &Met<'_>, verdict: &Verdict) -> Option<Leader> {
+    fn leader(&self, Met { job, name, meta, .. }: &Met<'_>, verdict: &Verdict) -> Result<Leader, Fault> {
         /// No inode: the one that a dry run would have made.
         const NOT_MADE: (u64, u64) = (0, 0);
         let path = job.path_of(name).as_bytes().to_vec();
@@ -201,9 +208,9 @@ impl Worker<'_> {
             NOT_MADE
         } else {
             let replica_name = job.renamed.as_deref().unwrap_or(name);
-            job.replica.as_ref()?.look(replica_name).ok()?.id()
+            job.replica.as_ref().expect("only dry runs have none").look(replica_name)?.id()
         };
-        Some(Leader { path, id, left })
+        Ok(Leader { path, id, left })
     }
 
     /// Makes a further name of a group a link to its first.
