@@ -95,6 +95,12 @@ def slow_requests():
     yield Case(
         "latency-same", "latency", "nothing changed", "no_change", "latency", "latencyfs",
         (DRIFTLESS, *REPEATING_PEERS), rounds=2, budget_seconds=120, targets=(AtMost(RSYNC, 0.03),))
+    yield Case(
+        "latency-wide-first", "latency", "first copy, a third of it in one directory", "first_copy", "latency_wide",
+        "latencyfs", (DRIFTLESS, RSYNC, "rclone"), rounds=1, duels=1, budget_seconds=120)
+    yield Case(
+        "latency-wide-same", "latency", "nothing changed, a third of it in one directory", "no_change", "latency_wide",
+        "latencyfs", (DRIFTLESS, RSYNC), rounds=1, duels=1, budget_seconds=100)
 
 
 def memory():

@@ -45,7 +45,9 @@ GROUPS = {
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by 500 µs and "
-        "serves many in parallel, mounted anew before each run. One directory holds a third of the files.", RSYNC),
+        "serves many in parallel, mounted anew before each run: a real tree of 4,000 entries (Python's library and the "
+        "like), and a generated one in which a single directory holds a third. The kernel lets one look-up at a time "
+        "into a directory of such a file system, so that directory is walked at the pace of single requests.", RSYNC),
     "large": Group(
         "Large files", "large files",
         "Random data without holes. Within xfs and btrfs a copy can share its blocks with the source; these commands "

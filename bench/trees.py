@@ -6,6 +6,7 @@ All lie in one tmpfs. Sizes for --quick are small enough to prove that everythin
 import os
 import shutil
 import subprocess
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,17 @@ def real_folders():
     """Folders of this machine that are copied together as the real tree, in this order until there is enough."""
     found = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=False)
     toolchain = [found.stdout.strip()] if found.returncode == 0 else []
-    return [Path(path) for path in [*toolchain, "/usr/share", "/usr/include", "/usr/lib"] if os.path.isdir(path)]
+    return there([*toolchain, "/usr/share", "/usr/include", "/usr/lib"])
+
+
+def latency_folders():
+    """Folders of some thousand small files, for the file system where each request takes long."""
+    return there([sysconfig.get_path("stdlib"), "/usr/share/perl", "/usr/share/zoneinfo", "/usr/share/doc"])
+
+
+def there(paths):
+    """Those that this machine has."""
+    return [Path(path) for path in paths if os.path.isdir(path)]
 
 
 def count(folder):
@@ -93,6 +104,10 @@ class Trees:
         self._generated(folder, self.sizes.few_entries)
 
     def _make_latency(self, folder):
+        folder.mkdir()
+        self._copy_real(folder, latency_folders(), self.sizes.latency_entries)
+
+    def _make_latency_wide(self, folder):
         self._tree(folder, self.sizes.latency_entries, 4500, [self.sizes.latency_wide])
 
     def _make_one(self, folder):
@@ -107,9 +122,12 @@ class Trees:
 
     def _make_real(self, folder):
         folder.mkdir()
+        self._copy_real(folder, real_folders(), self.sizes.real_wanted)
+
+    def _copy_real(self, folder, origins, wanted):
         entries = 0
-        for number, origin in enumerate(real_folders()):
-            if entries >= self.sizes.real_wanted:
+        for number, origin in enumerate(origins):
+            if entries >= wanted:
                 break
             copy = folder / f"{number}-{origin.name}"
             self._copy(origin, copy)

@@ -5,21 +5,34 @@ use std::path::PathBuf;
 
 /// Keeps huge file trees identical: in parallel, continuously, provably.
 #[derive(Debug, Parser)]
-#[command(name = "driftless", version, about, long_about = None, after_long_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "driftless", version, about, long_about = None, after_long_help = exit_codes(), max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
-pub const EXIT_CODES: &str = "\
-Exit codes: 0 equal and durable; 1 could not run; 2 usage; 3 finished, but some paths have problems; 5 only paths are
-left that kept changing or vanished; 11 another run is working on the replica; 13 the guard refused to delete;
-70 a bug; 128+N ended by signal N, after a clean stop. Any other code means failure.";
+/// What the exit codes mean. Any other code means failure.
+pub const EXIT_CODES: [(&str, &str); 9] = [
+    ("0", "equal and durable"),
+    ("1", "could not run, or had to end"),
+    ("2", "wrong usage"),
+    ("3", "finished, but some paths have problems"),
+    ("5", "finished, but some paths kept changing or vanished"),
+    ("11", "another run is working on the replica"),
+    ("13", "the guard refused to delete"),
+    ("70", "a bug"),
+    ("128+N", "ended by signal N, after a clean stop"),
+];
+
+fn exit_codes() -> String {
+    let lines = EXIT_CODES.map(|(code, meaning)| format!("  {code:<6} {meaning}"));
+    format!("Exit codes:\n{}", lines.join("\n"))
+}
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make the replica DST equal to the source SRC
-    #[command(after_long_help = EXIT_CODES)]
+    #[command(after_long_help = exit_codes())]
     Sync(Box<SyncArgs>),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]

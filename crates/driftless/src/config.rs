@@ -3,7 +3,7 @@
 use crate::cli::{CacheArg, DurabilityArg, KeepArgs, SyncArgs};
 use clap::ArgMatches;
 use driftless_engine::{Durability, Options};
-use driftless_model::{Filter, Keep, RelPath, Rule, Scope, Selection, Work, escape};
+use driftless_model::{Filter, Keep, RelPath, Rule, Scope, Selection, Work, cause, escape};
 use driftless_tree::Cache;
 use std::fs::File;
 use std::io::{self, Read};
@@ -108,7 +108,7 @@ fn selection(path: &Path, nul: bool) -> Result<Arc<Selection>, String> {
 /// Reads a file that the user named; "-" is standard input. It is no part of a replicated tree.
 #[allow(clippy::disallowed_methods)]
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let fail = |error: io::Error| format!("\"{}\": cannot read: {error}", shown(path));
+    let fail = |error: io::Error| format!("\"{}\": cannot read: {}", shown(path), cause(&error));
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         io::stdin().read_to_end(&mut bytes).map_err(fail)?;

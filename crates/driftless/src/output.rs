@@ -5,11 +5,13 @@
 use crate::cli::SyncArgs;
 use crate::units::{show_bytes, show_count};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, RunError, Summary};
-use driftless_model::{Problem, Receipt, RelPath};
+use driftless_model::{Problem, Receipt, RelPath, cause, escape};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,14 +47,19 @@ fn end_words(end: &End) -> (&'static str, Option<&str>) {
     }
 }
 
-/// A path as JSON: escaped text, and the bytes in base64 where the text does not say all.
+/// A path as JSON.
 fn path_fields(path: &RelPath) -> Value {
+    if path.is_root() { json!({ "path": "." }) } else { bytes_field("path", OsStr::from_bytes(path.as_bytes())) }
+}
+
+/// Any bytes as JSON: escaped text, and the bytes in base64 where the text does not say all.
+fn bytes_field(name: &str, value: &OsStr) -> Value {
     use base64::prelude::{BASE64_STANDARD, Engine};
-    let text = path.to_string();
-    if text.as_bytes() == path.as_bytes() || path.is_root() {
-        return json!({ "path": text });
+    let (bytes, text) = (value.as_bytes(), escape(value.as_bytes()));
+    if text.as_bytes() == bytes {
+        return json!({ name: text });
     }
-    json!({ "path": text, "path_base64": BASE64_STANDARD.encode(path.as_bytes()) })
+    json!({ name: text, format!("{name}_base64"): BASE64_STANDARD.encode(bytes) })
 }
 
 fn joined(mut object: Value, more: Value) -> Value {
@@ -111,8 +118,8 @@ impl Output {
     /// The run begins.
     pub fn start(&self, options: &Options) {
         if self.json {
-            let (source, replica) = (options.source.display().to_string(), options.replica.display().to_string());
-            self.print_json(json!({ "event": "start", "source": source, "replica": replica, "dry_run": options.dry_run }));
+            let roots = joined(bytes_field("source", options.source.as_os_str()), bytes_field("replica", options.replica.as_os_str()));
+            self.print_json(joined(json!({ "event": "start", "dry_run": options.dry_run }), roots));
         }
     }
 
@@ -192,7 +199,7 @@ impl Output {
         match &summary.end {
             End::Complete => {}
             End::Stopped => eprintln!(
-                "driftless: stopped; what was finished is kept. To go on, run the same command again: {}",
+                "driftless: stopped; what was finished is kept, of large files up to their last checkpoint. To go on, run again: {}",
                 std::env::args_os().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
             ),
             End::Lost => eprintln!("driftless: the replica's disk did not keep what was written; check it, then run again"),
@@ -201,11 +208,18 @@ impl Output {
     }
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &std::ffi::OsStr) -> String {
-    let text = word.to_string_lossy();
+/// A word as a shell takes it; bytes that are no text in the form `$'\377'` of bash, zsh and ksh.
+fn quoted(word: &OsStr) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    match word.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Some(text) if !text.chars().any(char::is_control) => format!("'{}'", text.replace('\'', "'\\''")),
+        _ => format!("$'{}'", word.as_bytes().iter().map(|byte| octal(*byte)).collect::<String>()),
+    }
+}
+
+fn octal(byte: u8) -> String {
+    if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }
 }
 
 fn new_bar() -> ProgressBar {
@@ -219,7 +233,7 @@ fn new_bar() -> ProgressBar {
 #[allow(clippy::disallowed_methods)]
 fn open_log(path: &std::path::Path) -> Result<Mutex<BufWriter<File>>, String> {
     let file = OpenOptions::new().append(true).create(true).open(path);
-    let file = file.map_err(|error| format!("\"{}\": cannot open the log: {error}", path.display()))?;
+    let file = file.map_err(|error| format!("\"{}\": cannot open the log: {}", escape(path.as_os_str().as_bytes()), cause(&error)))?;
     Ok(Mutex::new(BufWriter::new(file)))
 }
 

@@ -303,3 +303,27 @@ fn a_read_only_replica_is_told() {
     let _ = sync_ok(&src, &dst, ["--delete"]);
     check_equal(&src, &dst, "writable again");
 }
+
+#[test]
+fn holes_are_kept_where_the_file_system_cannot_tell_where_they_are() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    let scratch = Scratch::new(FsKind::Ext4, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for (name, size) in [("small", 1 << 20), ("large", 200 << 20)] {
+        let file = fs::File::create(src.join(name)).expect("create");
+        file.set_len(size).expect("size");
+        file.write_all_at(&[7; 5000], size / 2).expect("write");
+        file.write_all_at(&[7], size - 1).expect("write");
+    }
+    let mut strace = failing("lseek", "EINVAL", "1+");
+    let only = |name: &str| ["-P".to_owned(), src.join(name).to_str().expect("text").to_owned()];
+    strace.splice(1..1, ["small", "large"].map(only).concat());
+    let outcome = sync(&src, &dst).through(strace).run();
+    assert_eq!(outcome.code(), 0, "{}", outcome.describe());
+    for name in ["small", "large"] {
+        let blocks = fs::metadata(dst.join(name)).expect("it is there").blocks();
+        assert!(blocks * 512 < 256 << 10, "{name} takes {blocks} blocks of 512 bytes");
+    }
+    let found = compare(&src, &dst, &Options { holes: false, ..Options::default() });
+    assert!(found.is_empty(), "{found:#?}");
+}

@@ -28,7 +28,7 @@ const GAIN: f64 = 1.15;
 /// Ticks that a step is given to show its effect.
 const TRIAL_TICKS: u32 = 2;
 /// How long nothing is tried after a step that was taken back; doubles each time.
-const HOLD_OFF: Duration = Duration::from_millis(500);
+const HOLD_OFF: Duration = Duration::from_millis(100);
 /// Bytes of content that count as much as one entry.
 const BYTES_PER_ENTRY: u64 = 64 * 1024;
 /// Stack of a thread. Nothing here recurses.

@@ -4,7 +4,7 @@
 
 use crate::{RelPath, escape};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, io};
 
 /// Which tree an act was on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,11 +56,16 @@ impl Fault {
 
     /// The kernel's words for the error number, lower case and without the number.
     pub fn cause(&self) -> String {
-        let text = std::io::Error::from_raw_os_error(self.errno).to_string();
-        let words = text.split(" (os error").next().unwrap_or(&text);
-        let mut chars = words.chars();
-        chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+        cause(&io::Error::from_raw_os_error(self.errno))
     }
+}
+
+/// An error of the kernel in words, lower case and without its number.
+pub fn cause(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = words.chars();
+    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
 impl fmt::Display for Fault {
@@ -133,6 +138,6 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_root() { ".".into() } else { escape(self.path.as_bytes()) };
         let (act, side, cause) = (self.act, self.side.word(), &self.cause);
-        write!(out, "\"{path}\": cannot {act} ({side}): {cause} ({})", self.class.follows())
+        write!(out, "\"{path}\": cannot {act} {side}: {cause} ({})", self.class.follows())
     }
 }

@@ -12,7 +12,7 @@ mod selection;
 mod work;
 
 pub use entry::{Entry, Kind, Meta, Stamp, Xattrs};
-pub use fault::{Class, Fault, Problem, Side};
+pub use fault::{Class, Fault, Problem, Side, cause};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::Keep;
 pub use path::{BadName, RelPath, check_name, escape};

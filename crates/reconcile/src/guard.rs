@@ -21,7 +21,7 @@ pub enum Refusal {
     #[error("the source cannot be read ({0}) and the replica is not empty; nothing was deleted")]
     UnreadableSource(String),
     /// More than the limit.
-    #[error("{deletes} entries would be deleted, {allowed} are allowed (--max-delete); nothing was deleted")]
+    #[error("entries to delete: {deletes}, allowed: {allowed} (--max-delete); nothing was deleted")]
     TooMany {
         /// Entries that would go.
         deletes: u64,

@@ -20,6 +20,11 @@ const PROGRESS_BYTES_MAX: usize = 2048;
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// Granularity of the holes that are found by reading: the block size of most file systems.
+const HOLE_BYTES: u64 = 4096;
+/// Data that is found by reading is handed over in pieces of about this size.
+const READ_TWICE_BYTES: u64 = 1024 * 1024;
+
 /// An open regular file.
 #[derive(Debug)]
 pub struct LocalFile {
@@ -48,13 +53,49 @@ impl LocalFile {
 
     fn data_from(&self, within: &Range<u64>) -> Result<Option<Range<u64>>, Errno> {
         let start = match self.seek(SeekFrom::Data(within.start)) {
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(within.clone())),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.data_by_reading(within),
             other => other?,
         };
         let Some(start) = start.filter(|start| *start < within.end) else { return Ok(None) };
-        let end = self.seek(SeekFrom::Hole(start))?.unwrap_or(within.end);
+        let end = match self.seek(SeekFrom::Hole(start)) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.data_by_reading(within),
+            other => other?.unwrap_or(within.end),
+        };
         Ok(Some(start..end.min(within.end)))
     }
+
+    /// Where the file system cannot tell (lseek(2): EINVAL), blocks of zeros count as holes. What is found ends soon, since all of it
+    /// is read twice.
+    fn data_by_reading(&self, within: &Range<u64>) -> Result<Option<Range<u64>>, Errno> {
+        let mut block = [0; HOLE_BYTES as usize];
+        let (mut start, mut at) = (None, within.start);
+        while at < within.end && start.is_none_or(|start| at - start < READ_TWICE_BYTES) {
+            let end = (at / HOLE_BYTES + 1) * HOLE_BYTES;
+            let block = &mut block[..(end.min(within.end) - at) as usize];
+            let got = read_full(&self.fd, block, at)?;
+            match block[..got].iter().any(|byte| *byte != 0) {
+                true => _ = start.get_or_insert(at),
+                false if start.is_some() => break,
+                false => {}
+            }
+            at += block.len() as u64;
+        }
+        Ok(start.map(|start| start..at))
+    }
+}
+
+/// Fills the buffer, as far as the file goes.
+fn read_full(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match rustix::io::pread(fd, &mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
 }
 
 impl ReadFile for LocalFile {
@@ -67,16 +108,7 @@ impl ReadFile for LocalFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match rustix::io::pread(&self.fd, &mut buffer[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(Errno::INTR) => {}
-                Err(errno) => return self.fail("read", Err(errno)),
-            }
-        }
-        Ok(filled)
+        self.fail("read", read_full(&self.fd, buffer, offset))
     }
 
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
