@@ -1,8 +1,10 @@
 //! The pool of threads, and how many of them are at work.
 //!
 //! Concurrency is found, not configured. As long as threads mostly wait for the file system, more of them are admitted,
-//! by a factor of four; when that does not raise the rate, the step is taken back and tried again later. So a file system that answers at
-//! once gets two threads per core, and one that takes half a millisecond a request gets over a hundred.
+//! by a factor of four; when that does not raise the rate, or makes each entry dearer for the processors, the step is taken back and
+//! tried again later. When the processors are busy with more threads than they need, threads that wait for each other's locks are
+//! what they are busy with, and fewer are admitted. So a file system that answers at once gets two threads per core, and one
+//! that takes half a millisecond a request gets over a hundred.
 
 use crate::options::Jobs;
 use crate::run::Run;
@@ -25,8 +27,12 @@ const BUSY_SHARE: f64 = 0.7;
 const STEP: usize = 4;
 /// A step must raise the rate by this factor to be kept.
 const GAIN: f64 = 1.15;
-/// Ticks that a step is given to show its effect.
-const TRIAL_TICKS: u32 = 2;
+/// A step may raise the processor time of an entry by this factor.
+const COST_GROWTH_MAX: f64 = 1.5;
+/// Ticks that a step is given to show its effect, and how many of these pass before it is measured: what new threads begin
+/// takes some requests until it counts.
+const TRIAL_TICKS: u32 = 5;
+const WARM_UP_TICKS: u32 = 2;
 /// How long nothing is tried after a step that was taken back; doubles each time.
 const HOLD_OFF: Duration = Duration::from_millis(100);
 /// Bytes of content that count as much as one entry.
@@ -46,6 +52,8 @@ struct Pool<'r> {
     threads_max: usize,
     spawned: usize,
     admitted: usize,
+    /// Fewer are never admitted.
+    least: usize,
     trial: Option<Trial>,
     hold_off: Duration,
     quiet_until: Instant,
@@ -56,6 +64,7 @@ struct Pool<'r> {
 struct Trial {
     from: usize,
     rate: f64,
+    cost: f64,
     began: Sample,
     ticks: u32,
 }
@@ -82,7 +91,7 @@ impl<'r> Pool<'r> {
         let admitted = wanted.clamp(1, threads_max);
         let last = Sample::take(run);
         let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
-        Pool { run, adaptive, threads_max, spawned: 0, admitted, trial, hold_off, quiet_until, last }
+        Pool { run, adaptive, threads_max, spawned: 0, admitted, least: admitted, trial, hold_off, quiet_until, last }
     }
 
     fn watch<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
@@ -140,27 +149,37 @@ impl<'r> Pool<'r> {
     /// Keeps a step that raised the rate, takes back one that did not.
     fn judge(&mut self, mut trial: Trial, now: &Sample) -> Option<usize> {
         trial.ticks += 1;
+        if trial.ticks == WARM_UP_TICKS {
+            trial.began = *now;
+        }
         if trial.ticks < TRIAL_TICKS {
             self.trial = Some(trial);
             return None;
         }
-        let rate = now.rate_since(&trial.began);
-        if rate > 0.0 && rate >= trial.rate * GAIN {
+        let (rate, cost) = (now.rate_since(&trial.began), now.cost_since(&trial.began));
+        if rate > 0.0 && rate >= trial.rate * GAIN && cost <= trial.cost * COST_GROWTH_MAX {
             self.hold_off = HOLD_OFF;
             return None;
         }
+        Some(self.step_back(now, trial.from))
+    }
+
+    fn step_back(&mut self, now: &Sample, to: usize) -> usize {
         self.quiet_until = now.at + self.hold_off;
         self.hold_off *= 2;
-        Some(trial.from)
+        to
     }
 
     fn try_more(&mut self, since: &Sample, now: &Sample) -> Option<usize> {
         let hungry = self.run.queue.idle() > self.admitted / 4;
         let busy = now.busy_since(since) > BUSY_SHARE;
+        if busy && self.admitted > self.least {
+            return Some(self.step_back(now, (self.admitted / STEP).max(self.least)));
+        }
         if hungry || busy || self.admitted >= self.threads_max || now.at < self.quiet_until {
             return None;
         }
-        self.trial = Some(Trial { from: self.admitted, rate: now.rate_since(since), began: *now, ticks: 0 });
+        self.trial = Some(Trial { from: self.admitted, rate: now.rate_since(since), cost: now.cost_since(since), began: *now, ticks: 0 });
         Some(self.admitted * STEP)
     }
 }
@@ -180,6 +199,11 @@ impl Sample {
 
     fn rate_since(&self, since: &Sample) -> f64 {
         (self.work - since.work) as f64 / self.seconds_since(since)
+    }
+
+    /// Processor seconds an entry; without any, none.
+    fn cost_since(&self, since: &Sample) -> f64 {
+        (self.cpu_seconds - since.cpu_seconds) / (self.work - since.work).max(1) as f64
     }
 
     /// Share of all processors' time that this process used.
