@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peers import COPYING_PEERS, DRIFTLESS, FLOOR, REPEATING_PEERS, RSYNC, UNSYNCED
+from peers import COPYING_PEERS, DRIFTLESS, FLOOR, HASHING_PEERS, REPEATING_PEERS, RSYNC, SUM, UNSYNCED, VERIFIED, VERIFY
 from targets import Ahead, AtMost, Growth, MixedBound, Peak, Within
 
 
@@ -82,7 +82,7 @@ def large_files():
             (DRIFTLESS, "cp"), rounds=5, budget_seconds=60, check=True, targets=(Within(0.05),))
     yield Case(
         "mixed-tmpfs", "large", "20,000 small files and two of 4 GiB, tmpfs", "mixed", "mixed", "tmpfs",
-        (DRIFTLESS, FLOOR, RSYNC, "cp", "tar", "fpsync", "rclone"), rounds=2, duels=1, budget_seconds=180,
+        (DRIFTLESS, FLOOR, RSYNC, "cp", "tar", "fpsync", "rclone"), rounds=2, duels=4, budget_seconds=240,
         targets=(MixedBound(1.1), Ahead()))
 
 
@@ -103,6 +103,27 @@ def slow_requests():
         "latencyfs", (DRIFTLESS, RSYNC), rounds=1, duels=1, budget_seconds=100)
 
 
+def sums():
+    """Hashing: one large file that all threads share, and many small ones."""
+    tools_of_all = (SUM, *HASHING_PEERS)
+    yield Case(
+        "sum-one", "sum", "one 4 GiB file", "sums", "one", "tmpfs", tools_of_all, rounds=3, duels=3,
+        budget_seconds=60, targets=(AtMost("b3sum-1", 0.55), AtMost("b3sum", 1.05)))
+    yield Case(
+        "sum-tree", "sum", "125,000 small files", "sums", "sums", "tmpfs", tools_of_all, rounds=3, duels=3,
+        budget_seconds=60, targets=(AtMost("sha256sum", 0.5), AtMost("b3sum", 1.0)))
+
+
+def verifications():
+    """A comparison of metadata beside a run without changes, and copies that are read back beside plain ones."""
+    yield Case(
+        "verify-meta", "verify", "a million entries, metadata compared", "no_change", "generated", "tmpfs", (VERIFY, DRIFTLESS),
+        rounds=3, duels=2, budget_seconds=80, targets=(AtMost(DRIFTLESS, 1.0),))
+    yield Case(
+        "verify-disk", "verify", "first copy of a real tree to the disk, read back", "first_copy", "real", "disk",
+        (VERIFIED, DRIFTLESS), rounds=3, duels=2, budget_seconds=90, targets=(AtMost(DRIFTLESS, 1.35),))
+
+
 def memory():
     """Peak memory over many and over few entries."""
     limits = tuple(kind(part, mib) for part in ("first", "same") for kind, mib in ((Peak, 100), (Growth, 64)))
@@ -116,7 +137,7 @@ CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *slow_requests(), *large_files(),
+        *slow_requests(), *large_files(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

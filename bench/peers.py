@@ -9,6 +9,10 @@ from dataclasses import dataclass
 FLOOR = "floor"
 DRIFTLESS = "driftless"
 UNSYNCED = "driftless-none"
+SUM = "driftless-sum"
+VERIFY = "driftless-verify"
+VERIFIED = "driftless-verified"
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED)
 RSYNC = "rsync-aHAX"
 
 
@@ -44,11 +48,19 @@ TOOLS = {
     "fpsync": Tool("fpsync", "mkdir -p {dst} && fpsync -n {jobs} -t {tmp}/fpsync {src}/ {dst}/", shell=True),
     "rclone": Tool(
         "rclone", "rclone copy --links -M --create-empty-src-dirs --transfers 16 --checkers 16 {src} {dst}"),
+    VERIFY: Tool("verify --level=meta", "{driftless} verify --level=meta {src} {dst}"),
+    VERIFIED: Tool("sync --verify", "{driftless} sync --verify=content {src} {dst}"),
+    SUM: Tool("driftless sum", "{driftless} sum {src}"),
+    "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
+    "b3sum-1": Tool(
+        "b3sum, 1 thread", "find {src} -type f -print0 | xargs -0 b3sum --num-threads 1", shell=True),
+    "sha256sum": Tool("sha256sum", "find {src} -type f -print0 | xargs -0 sha256sum", shell=True),
 }
 COPYING_PEERS = (RSYNC, "rsync-a", "cp", "tar", "fpsync", "rclone")
 REPEATING_PEERS = (RSYNC, "rsync-a", "fpsync", "rclone")
+HASHING_PEERS = ("b3sum", "b3sum-1", "sha256sum")
 
 
 def is_peer(key):
     """Whether a tool is one that users have today; the floor and driftless itself are not."""
-    return key not in (FLOOR, DRIFTLESS, UNSYNCED)
+    return key not in (FLOOR, *FORMS)

@@ -6,7 +6,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402  (the back end must be chosen first)
 
 import stats  # noqa: E402
-from peers import DRIFTLESS, FLOOR, TOOLS, UNSYNCED  # noqa: E402
+from peers import FLOOR, FORMS, TOOLS  # noqa: E402
 
 OWN, MISSED, TEXT, GRID = "#0b7285", "#c92a2a", "#343a40", "#dee2e6"
 GREYS = ["#495057", "#6c757d", "#868e96", "#9aa1a8", "#adb5bd", "#ced4da"]
@@ -21,7 +21,7 @@ plt.rcParams.update({
 def colours(tools):
     """A colour for each tool."""
     greys = iter(GREYS)
-    return {tool: OWN if tool in (DRIFTLESS, UNSYNCED) else "#e9b872" if tool == FLOOR else next(greys)
+    return {tool: OWN if tool in FORMS else "#e9b872" if tool == FLOOR else next(greys)
             for tool in tools}
 
 

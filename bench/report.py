@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True  # leave no caches in the source tree
 import plots
 import stats
 from cases import CASES
-from peers import DRIFTLESS, TOOLS, UNSYNCED
+from peers import DRIFTLESS, FORMS, TOOLS
 from targets import judge
 from text import COMMANDS_HEAD, GROUPS, HOW, INTRO, REPRODUCE
 
@@ -60,7 +60,7 @@ def seconds_cell(result, tool):
     """Median seconds of a tool; a star marks an exit code other than 0."""
     mark = "*" if stats.failures(result, tool) else ""
     text = number(stats.seconds(result, tool)) + mark
-    return f"**{text}**" if tool in (DRIFTLESS, UNSYNCED) else text
+    return f"**{text}**" if tool in FORMS else text
 
 
 def times_table(measured):

@@ -161,6 +161,14 @@ def mixed(scene):
         (alone / "big1").rename(src / "big1")
 
 
+def sums(scene):
+    """Hashing all files of a tree whose content is in the page cache."""
+    src = scene.bench.trees.get(scene.case.tree)
+    for tools in scene.rounds():
+        for tool in tools:
+            scene.run(tool, src)
+
+
 def memory(scene):
     """First copy and a run without changes, over few entries and over many."""
     for size, tree in (("few", "few"), ("many", "generated")):
@@ -171,7 +179,7 @@ def memory(scene):
             scene.run(tool, src, f"{size}-same")
 
 
-KINDS = {kind.__name__: kind for kind in (first_copy, no_change, within, mixed, memory)}
+KINDS = {kind.__name__: kind for kind in (first_copy, no_change, within, mixed, sums, memory)}
 
 
 def play(case, bench):

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from peers import DRIFTLESS, UNSYNCED, is_peer
+from peers import DRIFTLESS, is_peer
 
 
 def runs_of(result, tool, part=""):
@@ -36,7 +36,7 @@ def tools_of(result):
 
 def contender(result):
     """Which form of driftless this case is about."""
-    return UNSYNCED if UNSYNCED in result["tools"] else DRIFTLESS
+    return result["tools"][0]
 
 
 def good_peers(result):

@@ -28,7 +28,7 @@ class AtMost:
     limit: float
 
     def judge(self, result):
-        measured = stats.ratio(result, DRIFTLESS, self.reference)
+        measured = stats.ratio(result, stats.contender(result), self.reference)
         text = f"≤ {self.limit:g} × {TOOLS[self.reference].label}"
         return verdict(text, measured, self.limit, "{:.3g} ×")
 

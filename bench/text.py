@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peers import FLOOR, RSYNC
+from peers import DRIFTLESS, FLOOR, RSYNC
 
 INTRO = """# Benchmark
 
@@ -52,6 +52,14 @@ GROUPS = {
         "Large files", "large files",
         "Random data without holes. Within xfs and btrfs a copy can share its blocks with the source; these commands "
         "are timed together with a final sync.", "cp"),
+    "verify": Group(
+        "Verification", "verification",
+        "`driftless verify --level=meta` beside a `sync` that finds nothing changed, and `driftless sync --verify`, which "
+        "reads back what it writes, beside a plain `sync`.", DRIFTLESS),
+    "sum": Group(
+        "Hashing", "hashing",
+        "`driftless sum`, which lists BLAKE3 hashes in the order of names, beside the programs that people use: one file "
+        "of random data, and a generated tree of small files. All content is in the page cache.", "b3sum"),
     "memory": Group(
         "Memory", "a million entries",
         "Peak resident memory, of the largest single process of each command; rsync has three."),

@@ -24,9 +24,10 @@ class Sizes:
     latency_wide: int = 1_386
     big_bytes: int = 4 << 30
     real_wanted: int = REAL_ENTRIES_WANTED
+    sum_entries: int = 125_000
 
 
-QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000)
+QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000)
 
 
 def real_folders():
@@ -102,6 +103,9 @@ class Trees:
 
     def _make_few(self, folder):
         self._generated(folder, self.sizes.few_entries)
+
+    def _make_sums(self, folder):
+        self._generated(folder, self.sizes.sum_entries)
 
     def _make_latency(self, folder):
         folder.mkdir()

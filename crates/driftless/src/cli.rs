@@ -1,5 +1,7 @@
 //! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
 
+use crate::audit::AuditArgs;
+use crate::sum::SumArgs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -12,11 +14,12 @@ pub struct Cli {
 }
 
 /// What the exit codes mean. Any other code means failure.
-pub const EXIT_CODES: [(&str, &str); 9] = [
+pub const EXIT_CODES: [(&str, &str); 10] = [
     ("0", "equal and durable"),
     ("1", "could not run, or had to end"),
     ("2", "wrong usage"),
     ("3", "finished, but some paths have problems"),
+    ("4", "differences were found"),
     ("5", "finished, but some paths kept changing or vanished"),
     ("11", "another run is working on the replica"),
     ("13", "the guard refused to delete"),
@@ -34,6 +37,15 @@ pub enum Command {
     /// Make the replica DST equal to the source SRC
     #[command(after_long_help = exit_codes())]
     Sync(Box<SyncArgs>),
+    /// Compare the replica DST with the source SRC, and say what differs
+    #[command(after_long_help = exit_codes())]
+    Verify(Box<VerifyArgs>),
+    /// Compare a random sample of SRC and DST, and say what that proves of all entries
+    #[command(after_long_help = exit_codes())]
+    Audit(Box<AuditArgs>),
+    /// Hash files and trees, check lists of sums, find which bytes of a file have changed
+    #[command(after_long_help = exit_codes())]
+    Sum(Box<SumArgs>),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {
@@ -49,6 +61,12 @@ pub enum Document {
     Man,
     /// Manual page driftless-sync(1)
     ManSync,
+    /// Manual page driftless-verify(1)
+    ManVerify,
+    /// Manual page driftless-audit(1)
+    ManAudit,
+    /// Manual page driftless-sum(1)
+    ManSum,
     /// Completions for bash
     Bash,
     /// Completions for zsh
@@ -78,6 +96,70 @@ pub struct SyncArgs {
     #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, help_heading = "Deleting")]
     pub max_delete: Option<driftless_reconcile::DeleteLimit>,
 
+    #[command(flatten)]
+    pub choose: ChooseArgs,
+
+    /// Compare the content of all files, not only size and time
+    #[arg(short = 'c', long, help_heading = "Comparing")]
+    pub checksum: bool,
+    /// Print what would be done, and change nothing
+    #[arg(short = 'n', long, help_heading = "Comparing")]
+    pub dry_run: bool,
+    /// Make files that are unchanged since the earlier copy DIR hard links into it
+    #[arg(long, value_name = "DIR", help_heading = "Comparing")]
+    pub link_dest: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub keep: KeepArgs,
+
+    #[command(flatten)]
+    pub running: RunArgs,
+    /// When data is made durable: at the end, file by file, or not at all (then success does not mean durable)
+    #[arg(long, value_enum, default_value_t = DurabilityArg::End, help_heading = "Running")]
+    pub durability: DurabilityArg,
+    /// Read back what was written and compare it with what was read; what differs is copied again
+    #[arg(long, value_name = "LEVEL", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content", help_heading = "Running")]
+    pub verify: Option<ReadBackArg>,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The source: a directory, or a single file
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+    /// The replica that is compared with it
+    #[arg(value_name = "DST")]
+    pub replica: PathBuf,
+
+    /// How closely: metadata alone (equal size and time vouch for the content), the content of all files, or that with the replica's read from its medium
+    #[arg(long, value_enum, default_value_t = LevelArg::Content, help_heading = "Comparing")]
+    pub level: LevelArg,
+    /// Make equal what differs; of large files only the ranges that differ are copied
+    #[arg(long, help_heading = "Comparing")]
+    pub repair: bool,
+    /// With --repair, remove from the replica what the source lacks
+    #[arg(long, requires = "repair", help_heading = "Comparing")]
+    pub delete: bool,
+    /// Forget what an interrupted verification has found equal, and begin anew
+    #[arg(long, help_heading = "Comparing")]
+    pub fresh: bool,
+
+    #[command(flatten)]
+    pub choose: ChooseArgs,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    #[command(flatten)]
+    pub running: RunArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What of the trees is looked at.
+#[derive(Debug, Args)]
+pub struct ChooseArgs {
     /// Take what matches PATTERN (the first rule that matches decides)
     ///
     /// A pattern with a / is matched against the path below the root, one without against the last name; a / at its end
@@ -105,20 +187,11 @@ pub struct SyncArgs {
     /// Leave out files larger than SIZE
     #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes, help_heading = "Choosing")]
     pub max_size: Option<u64>,
+}
 
-    /// Compare the content of all files, not only size and time
-    #[arg(short = 'c', long, help_heading = "Comparing")]
-    pub checksum: bool,
-    /// Print what would be done, and change nothing
-    #[arg(short = 'n', long, help_heading = "Comparing")]
-    pub dry_run: bool,
-    /// Make files that are unchanged since the earlier copy DIR hard links into it
-    #[arg(long, value_name = "DIR", help_heading = "Comparing")]
-    pub link_dest: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub keep: KeepArgs,
-
+/// How hard it is worked.
+#[derive(Debug, Args)]
+pub struct RunArgs {
     /// Requests in flight: "auto" finds out while it runs
     #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
     pub jobs: driftless_engine::Jobs,
@@ -131,10 +204,11 @@ pub struct SyncArgs {
     /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
     #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
     pub cache: CacheArg,
-    /// When data is made durable: at the end, file by file, or not at all (then success does not mean durable)
-    #[arg(long, value_enum, default_value_t = DurabilityArg::End, help_heading = "Running")]
-    pub durability: DurabilityArg,
+}
 
+/// What is printed, and where.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
     /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -198,6 +272,24 @@ pub enum CacheArg {
     Drop,
     /// Large files pass the page cache by (O_DIRECT), the rest is dropped
     Direct,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelArg {
+    /// Type, size, times, mode, owner, xattrs, ACLs, link groups
+    Meta,
+    /// The same, and the content of every file
+    Content,
+    /// The same, the replica's read from its medium and not from the page cache
+    Media,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReadBackArg {
+    /// Through the page cache
+    Content,
+    /// From the medium
+    Media,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,49 +1,126 @@
 //! From arguments to what the engine is asked to do.
 
-use crate::cli::{CacheArg, DurabilityArg, KeepArgs, SyncArgs};
+use crate::audit::AuditArgs;
+use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
 use clap::ArgMatches;
 use driftless_engine::{Durability, Options};
-use driftless_model::{Filter, Keep, RelPath, Rule, Scope, Selection, Work, cause, escape};
+use driftless_model::{Filter, Keep, Level, RelPath, Rule, Scope, Selection, Work, cause, escape};
 use driftless_tree::Cache;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the engine is asked to do. An error says which file or argument is wrong and why.
-pub fn options(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
-    let from_stdin = args.filter_from.iter().chain(&args.files_from).filter(|path| *path == Path::new("-"));
-    if from_stdin.count() > 1 {
-        return Err("standard input (\"-\") can be read only once".into());
-    }
+/// What `sync` asks of the engine. An error says which file or argument is wrong and why.
+pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
     Ok(Options {
         source: args.source.clone(),
         replica: args.replica.clone(),
         link_dest: args.link_dest.clone(),
         keep: keep(&args.keep),
-        checksum: args.checksum,
+        level: if args.checksum { Level::Content } else { Level::Meta },
         delete: args.delete,
         delete_excluded: args.delete_excluded,
         delete_limit: args.max_delete,
-        filter: filter(args, matches)?,
-        selection: args.files_from.as_deref().map(|path| selection(path, args.from0)).transpose()?,
-        one_file_system: args.one_file_system,
         dry_run: args.dry_run,
-        cache: match args.cache {
-            CacheArg::Keep => Cache::Keep,
-            CacheArg::Drop => Cache::Drop,
-            CacheArg::Direct => Cache::Direct,
-        },
-        jobs: args.jobs,
-        bytes_per_second_max: args.bwlimit,
-        requests_per_second_max: args.iops_limit,
         durability: match args.durability {
             DurabilityArg::End => Durability::End,
             DurabilityArg::File => Durability::File,
             DurabilityArg::None => Durability::None,
         },
+        read_back: args.verify.map(|level| match level {
+            ReadBackArg::Content => Level::Content,
+            ReadBackArg::Media => Level::Media,
+        }),
+        ..common(&args.choose, &args.running, matches)?
     })
+}
+
+/// What `verify` asks of the engine.
+pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String> {
+    let level = level(args.level);
+    Ok(Options {
+        source: args.source.clone(),
+        replica: args.replica.clone(),
+        keep: keep(&args.keep),
+        level,
+        report_only: !args.repair,
+        dry_run: !args.repair,
+        delete: !args.repair || args.delete,
+        ledger: if level == Level::Meta { None } else { ledger(args)? },
+        ..common(&args.choose, &args.running, matches)?
+    })
+}
+
+fn level(level: LevelArg) -> Level {
+    match level {
+        LevelArg::Meta => Level::Meta,
+        LevelArg::Content => Level::Content,
+        LevelArg::Media => Level::Media,
+    }
+}
+
+/// What `audit` asks of the run that compares its sample.
+pub fn audit(args: &AuditArgs, matches: &ArgMatches) -> Result<Options, String> {
+    Ok(Options {
+        source: args.source.clone(),
+        replica: args.replica.clone(),
+        keep: keep(&args.keep),
+        level: level(args.level),
+        ..common(&args.choose(), &args.running, matches)?
+    })
+}
+
+/// What all have in common: which entries are looked at, and how hard it is worked.
+fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Result<Options, String> {
+    let from_stdin = choose.filter_from.iter().chain(&choose.files_from).filter(|path| *path == Path::new("-"));
+    if from_stdin.count() > 1 {
+        return Err("standard input (\"-\") can be read only once".into());
+    }
+    Ok(Options {
+        filter: filter(choose, matches)?,
+        selection: choose.files_from.as_deref().map(|path| selection(path, choose.from0)).transpose()?,
+        one_file_system: choose.one_file_system,
+        cache: match running.cache {
+            CacheArg::Keep => Cache::Keep,
+            CacheArg::Drop => Cache::Drop,
+            CacheArg::Direct => Cache::Direct,
+        },
+        jobs: running.jobs,
+        bytes_per_second_max: running.bwlimit,
+        requests_per_second_max: running.iops_limit,
+        ..Options::default()
+    })
+}
+
+/// Where a verification of this pair of trees notes how far it is: one file in the user's folder for state
+/// (XDG Base Directory Specification). `None` if there is no such folder to be had.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+fn ledger(args: &VerifyArgs) -> Result<Option<PathBuf>, String> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let Some(state) = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state"))) else { return Ok(None) };
+    let state = state.join("driftless");
+    if std::fs::create_dir_all(&state).is_err() {
+        return Ok(None);
+    }
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into()).into_os_string();
+    let pair = [whole(&args.source).as_bytes(), b"\0", whole(&args.replica).as_bytes()].concat();
+    let path = state.join(format!("verify-{}", driftless_engine::ledger_name(&pair)));
+    if args.fresh {
+        forget_ledger(&path);
+    }
+    Ok(Some(path))
+}
+
+/// Removes the notes of a verification, and what SQLite keeps beside them.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+pub fn forget_ledger(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        let _it_may_never_have_been_made = std::fs::remove_file(file);
+    }
 }
 
 fn keep(args: &KeepArgs) -> Keep {
@@ -64,7 +141,7 @@ fn keep(args: &KeepArgs) -> Keep {
 }
 
 /// Rules in the order in which they were given, whichever argument gave them.
-fn filter(args: &SyncArgs, matches: &ArgMatches) -> Result<Filter, String> {
+fn filter(args: &ChooseArgs, matches: &ArgMatches) -> Result<Filter, String> {
     let mut sources: Vec<(usize, Result<Vec<Rule>, String>)> = Vec::new();
     for (name, patterns, include) in [("include", &args.include, true), ("exclude", &args.exclude, false)] {
         let rule = |pattern: &String| Rule::new(include, pattern).map(|rule| vec![rule]).map_err(|error| error.to_string());

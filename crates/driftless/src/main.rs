@@ -2,17 +2,19 @@
 //!
 //! Only this crate prints.
 
+mod audit;
 mod cli;
 mod config;
 mod documents;
 mod output;
 mod signals;
+mod sum;
 mod units;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use cli::{Cli, Command, SyncArgs};
-use driftless_engine::{End, RunError, Summary};
-use output::Output;
+use cli::{Cli, Command, OutputArgs, SyncArgs, VerifyArgs};
+use driftless_engine::{End, Options, RunError, Summary};
+use output::{Output, Task};
 use std::process::ExitCode;
 
 /// Exit codes, the same for all commands (see `EXIT_CODES`).
@@ -21,6 +23,7 @@ mod exit {
     pub const COULD_NOT_RUN: u8 = 1;
     pub const USAGE: u8 = 2;
     pub const PROBLEMS: u8 = 3;
+    pub const DIFFERENT: u8 = 4;
     pub const CHANGING: u8 = 5;
     pub const LOCKED: u8 = 11;
     pub const REFUSED: u8 = 13;
@@ -33,6 +36,9 @@ fn main() -> ExitCode {
     end_on_bugs();
     let code = match &cli.command {
         Command::Sync(args) => sync(args, matches.subcommand_matches("sync").expect("it was parsed")),
+        Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
+        Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
+        Command::Sum(args) => sum::run(args),
         Command::Generate { what } => documents::print(*what),
     };
     ExitCode::from(code)
@@ -49,16 +55,27 @@ fn end_on_bugs() {
 }
 
 fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
+    let task = if args.dry_run { Task::DryRun } else { Task::Sync };
+    run(config::sync(args, matches), &args.output, task)
+}
+
+fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
+    let task = if args.repair { Task::Sync } else { Task::Verify };
+    run(config::verify(args, matches), &args.output, task)
+}
+
+/// Lets the engine do what was asked for.
+fn run(options: Result<Options, String>, output: &OutputArgs, task: Task) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let options = match config::options(args, matches) {
+    let options = match options {
         Ok(options) => options,
         Err(error) => {
             eprintln!("driftless: {error}");
             return exit::USAGE;
         }
     };
-    let output = match Output::new(args) {
+    let output = match Output::new(output, task) {
         Ok(output) => output,
         Err(error) => {
             eprintln!("driftless: {error}");
@@ -69,8 +86,10 @@ fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
     output.start(&options);
     match driftless_engine::sync(&options, &output, &signals.stop) {
         Ok(summary) => {
-            let code = exit_code(&summary, signals.number());
+            let code = exit_code(&summary, &options, signals.number());
             output.end(&summary, code);
+            // After a run that came to its end there is nothing to go on with.
+            options.ledger.iter().filter(|_| summary.end != End::Stopped).for_each(|path| config::forget_ledger(path));
             code
         }
         Err(error) => {
@@ -89,13 +108,14 @@ fn refusal_code(error: &RunError) -> u8 {
     }
 }
 
-fn exit_code(summary: &Summary, signal: u8) -> u8 {
+fn exit_code(summary: &Summary, options: &Options, signal: u8) -> u8 {
     let counts = &summary.counts;
     match summary.end {
         End::Stopped => 128 + signal,
         End::Lost | End::NoPlan(_) => exit::COULD_NOT_RUN,
         End::Refused(_) => exit::REFUSED,
         End::Complete if !counts.adds_up() => exit::BUG,
+        End::Complete if options.report_only && counts.changed + counts.deleted > 0 => exit::DIFFERENT,
         End::Complete if counts.problems() == 0 && counts.failed == 0 => exit::EQUAL,
         End::Complete if counts.problems() == counts.problems_changing => exit::CHANGING,
         End::Complete => exit::PROBLEMS,

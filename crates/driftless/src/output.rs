@@ -2,10 +2,10 @@
 //!
 //! Problems and changes are written as they come; a person gets the list of problems again at the end, up to a bound.
 
-use crate::cli::SyncArgs;
+use crate::cli::OutputArgs;
 use crate::units::{show_bytes, show_count};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, RunError, Summary};
-use driftless_model::{Problem, Receipt, RelPath, cause, escape};
+use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -17,15 +17,28 @@ use std::time::{Duration, Instant};
 
 /// Problems that are listed at the end; a log has all of them.
 const LISTED_MAX: usize = 100;
+/// Ranges of one file that are printed for a person.
+const SHOWN_RANGES_MAX: usize = 20;
 /// Between two progress objects of `--json`.
 const JSON_PROGRESS: Duration = Duration::from_secs(1);
+
+/// What is being done, as far as it matters for what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Making the replica equal.
+    Sync,
+    /// Saying what would be done.
+    DryRun,
+    /// Saying what differs.
+    Verify,
+}
 
 /// Writes what happens.
 pub struct Output {
     json: bool,
     quiet: bool,
     verbose: bool,
-    dry_run: bool,
+    task: Task,
     bar: Option<ProgressBar>,
     log: Option<Mutex<BufWriter<File>>>,
     listed: Mutex<(Vec<String>, u64)>,
@@ -48,12 +61,12 @@ fn end_words(end: &End) -> (&'static str, Option<&str>) {
 }
 
 /// A path as JSON.
-fn path_fields(path: &RelPath) -> Value {
+pub fn path_fields(path: &RelPath) -> Value {
     if path.is_root() { json!({ "path": "." }) } else { bytes_field("path", OsStr::from_bytes(path.as_bytes())) }
 }
 
 /// Any bytes as JSON: escaped text, and the bytes in base64 where the text does not say all.
-fn bytes_field(name: &str, value: &OsStr) -> Value {
+pub fn bytes_field(name: &str, value: &OsStr) -> Value {
     use base64::prelude::{BASE64_STANDARD, Engine};
     let (bytes, text) = (value.as_bytes(), escape(value.as_bytes()));
     if text.as_bytes() == bytes {
@@ -62,7 +75,8 @@ fn bytes_field(name: &str, value: &OsStr) -> Value {
     json!({ name: text, format!("{name}_base64"): BASE64_STANDARD.encode(bytes) })
 }
 
-fn joined(mut object: Value, more: Value) -> Value {
+/// All fields of both objects.
+pub fn joined(mut object: Value, more: Value) -> Value {
     if let (Value::Object(fields), Value::Object(more)) = (&mut object, more) {
         fields.extend(more);
     }
@@ -75,19 +89,20 @@ fn counts_fields(counts: &Counts) -> Value {
         "skipped_filtered": counts.skipped_filtered, "skipped_kind": counts.skipped_kind,
         "skipped_other_file_system": counts.skipped_other_fs, "skipped_vanished": counts.skipped_vanished,
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted,
-        "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed,
+        "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
+        "known_equal": counts.known_equal, "mismatched": counts.mismatched,
     })
 }
 
 impl Output {
     /// Opens the log, if there is one, and prepares the terminal.
-    pub fn new(args: &SyncArgs) -> Result<Self, String> {
+    pub fn new(args: &OutputArgs, task: Task) -> Result<Self, String> {
         let show_bar = !args.json && !args.quiet && io::stderr().is_terminal();
         Ok(Output {
             json: args.json,
             quiet: args.quiet,
             verbose: args.verbose,
-            dry_run: args.dry_run,
+            task,
             bar: show_bar.then(new_bar),
             log: args.log.as_deref().map(open_log).transpose()?,
             listed: Mutex::default(),
@@ -95,7 +110,8 @@ impl Output {
         })
     }
 
-    fn print(&self, line: &str) {
+    /// Prints a line.
+    pub fn print(&self, line: &str) {
         let write = || writeln!(io::stdout().lock(), "{line}");
         let done = match &self.bar {
             Some(bar) => bar.suspend(write),
@@ -105,11 +121,13 @@ impl Output {
         let _ = done;
     }
 
-    fn print_json(&self, object: Value) {
+    /// Prints an object.
+    pub fn print_json(&self, object: Value) {
         self.print(&object.to_string());
     }
 
-    fn write_log(&self, line: &str) {
+    /// Writes a line into the log, if there is one.
+    pub fn write_log(&self, line: &str) {
         if let Some(log) = &self.log {
             let _a_full_disk_must_not_end_the_run = writeln!(lock(log), "{line}");
         }
@@ -119,7 +137,7 @@ impl Output {
     pub fn start(&self, options: &Options) {
         if self.json {
             let roots = joined(bytes_field("source", options.source.as_os_str()), bytes_field("replica", options.replica.as_os_str()));
-            self.print_json(joined(json!({ "event": "start", "dry_run": options.dry_run }), roots));
+            self.print_json(joined(json!({ "event": "start", "dry_run": options.dry_run, "level": options.level }), roots));
         }
     }
 
@@ -152,7 +170,16 @@ impl Output {
         self.print_end(summary);
     }
 
-    fn clear_bar(&self) {
+    /// Shows how far it is, if somebody watches; the share is not always known.
+    pub fn show_progress(&self, share: Option<f64>, message: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_position((share.unwrap_or(0.0) * 1000.0) as u64);
+            bar.set_message(message);
+        }
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn clear_bar(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -161,9 +188,13 @@ impl Output {
     fn print_summary(&self, summary: &Summary) {
         let c = &summary.counts;
         let seconds = summary.elapsed.as_secs_f64();
-        let (made, gone, copied) = if self.dry_run { ("to change", "to delete", "") } else { ("changed", "deleted", "copied ") };
+        let (same, made, gone) = match self.task {
+            Task::Sync => ("same", "changed", "deleted"),
+            Task::DryRun => ("same", "to change", "to delete"),
+            Task::Verify => ("equal", "different", "only on the replica"),
+        };
         let noun = if c.seen == 1 { "entry" } else { "entries" };
-        let mut line = format!("{} {noun}: {} same, {} {made}", show_count(c.seen), show_count(c.same), show_count(c.changed));
+        let mut line = format!("{} {noun}: {} {same}, {} {made}", show_count(c.seen), show_count(c.same), show_count(c.changed));
         for (count, word) in [(c.skipped(), "skipped"), (c.failed, "failed")] {
             if count > 0 {
                 line.push_str(&format!(", {} {word}", show_count(count)));
@@ -172,17 +203,21 @@ impl Output {
         if c.deleted > 0 {
             line.push_str(&format!("; {} {gone}", show_count(c.deleted)));
         }
-        if !self.dry_run {
-            let rate = (c.bytes_copied as f64 / seconds.max(0.001)) as u64;
-            line.push_str(&format!("; {copied}{} in {seconds:.2} s ({}/s)", show_bytes(c.bytes_copied), show_bytes(rate)));
+        let (done, bytes) = self.moved(c);
+        if self.task != Task::DryRun {
+            let rate = (bytes as f64 / seconds.max(0.001)) as u64;
+            line.push_str(&format!("; {done} {} in {seconds:.2} s ({}/s)", show_bytes(bytes), show_bytes(rate)));
         }
-        if c.bytes_resumed > 0 {
-            line.push_str(&format!("; {} were there from an interrupted run", show_bytes(c.bytes_resumed)));
-        }
-        self.print(&line);
+        self.print(&(line + &remarks(c)));
     }
 
-    fn list_problems(&self) {
+    /// What is done with content, and with how many bytes of it so far.
+    fn moved(&self, c: &Counts) -> (&'static str, u64) {
+        if self.task == Task::Verify { ("compared", c.bytes_compared) } else { ("copied", c.bytes_copied) }
+    }
+
+    /// Lists the problems of the run for a person.
+    pub fn list_problems(&self) {
         let (lines, total) = &*lock(&self.listed);
         if *total == 0 {
             return;
@@ -206,6 +241,21 @@ impl Output {
             End::Refused(why) | End::NoPlan(why) => eprintln!("driftless: {why}; all else was done"),
         }
     }
+}
+
+/// What is out of the ordinary.
+fn remarks(c: &Counts) -> String {
+    let mut remarks = String::new();
+    if c.bytes_resumed > 0 {
+        remarks.push_str(&format!("; {} were there from an interrupted run", show_bytes(c.bytes_resumed)));
+    }
+    if c.known_equal > 0 {
+        remarks.push_str(&format!("; the content of {} was compared by an interrupted run", show_count(c.known_equal)));
+    }
+    if c.mismatched > 0 {
+        remarks.push_str(&format!("; {} times what was read back was not what had been written", show_count(c.mismatched)));
+    }
+    remarks
 }
 
 /// A word as a shell takes it; bytes that are no text in the form `$'\377'` of bash, zsh and ksh.
@@ -237,6 +287,51 @@ fn open_log(path: &std::path::Path) -> Result<Mutex<BufWriter<File>>, String> {
     Ok(Mutex::new(BufWriter::new(file)))
 }
 
+/// `differs  file     a/b  mode: 0644, replica 0600; content: bytes 0-4095`.
+pub fn difference(receipt: &Receipt) -> String {
+    let details = details(receipt);
+    let details = if details.is_empty() { String::new() } else { format!("  {}", details.join("; ")) };
+    format!("{:<8} {:<8} {}{details}", found(receipt.action), receipt.kind.word(), receipt.path)
+}
+
+/// What differs, each property with both values.
+pub fn details(receipt: &Receipt) -> Vec<String> {
+    let mut details: Vec<String> =
+        receipt.values.iter().map(|value| format!("{}: {}, replica {}", value.property, value.source, value.replica)).collect();
+    if receipt.what.has(What::LINKS) {
+        details.push("links: another group of hard links".into());
+    }
+    if receipt.what.has(What::CONTENT) {
+        let ranges: Vec<String> = receipt.ranges.iter().take(SHOWN_RANGES_MAX).map(|r| format!("{}-{}", r.start, r.end - 1)).collect();
+        let more = if receipt.ranges.len() > SHOWN_RANGES_MAX { " and more" } else { "" };
+        details.push(format!("content: bytes {}{more}", ranges.join(" ")));
+    }
+    details
+}
+
+/// What a verification found, in a word.
+pub fn found(action: Action) -> &'static str {
+    match action {
+        Action::Create => "missing",
+        Action::Delete => "extra",
+        _ => "differs",
+    }
+}
+
+/// What differs, for a program.
+pub fn difference_fields(receipt: &Receipt) -> Value {
+    let ranges: Vec<[u64; 2]> = receipt.ranges.iter().map(|range| [range.start, range.end]).collect();
+    json!({
+        "event": "difference", "found": found(receipt.action), "kind": receipt.kind, "what": receipt.what.words(),
+        "size": receipt.size, "values": receipt.values, "ranges": ranges,
+    })
+}
+
+fn change_fields(receipt: &Receipt) -> Value {
+    let (kind, action, what) = (receipt.kind, receipt.action, receipt.what.words());
+    json!({ "event": "change", "kind": kind, "action": action, "what": what, "size": receipt.size })
+}
+
 /// `create  file  a/b`, and behind it what differed.
 fn itemised(receipt: &Receipt) -> String {
     let what = receipt.what.words().join(",");
@@ -246,17 +341,21 @@ fn itemised(receipt: &Receipt) -> String {
 
 impl Monitor for Output {
     fn wants_receipts(&self) -> bool {
-        self.json || self.verbose || self.log.is_some() || (self.dry_run && !self.quiet)
+        self.json || self.verbose || self.log.is_some() || (self.task != Task::Sync && !self.quiet)
+    }
+
+    fn wants_values(&self) -> bool {
+        self.task == Task::Verify && self.wants_receipts()
     }
 
     fn receipt(&self, receipt: &Receipt) {
-        let line = itemised(receipt);
+        let verifies = self.task == Task::Verify;
+        let line = if verifies { difference(receipt) } else { itemised(receipt) };
         self.write_log(&line);
         if self.json {
-            let (kind, action, what) = (receipt.kind, receipt.action, receipt.what.words());
-            let object = json!({ "event": "change", "kind": kind, "action": action, "what": what, "size": receipt.size });
-            self.print_json(joined(object, path_fields(&receipt.path)));
-        } else if !self.quiet && (self.verbose || self.dry_run) {
+            let fields = if verifies { difference_fields(receipt) } else { change_fields(receipt) };
+            self.print_json(joined(fields, path_fields(&receipt.path)));
+        } else if !self.quiet && (self.verbose || self.task != Task::Sync) {
             self.print(&line);
         }
     }
@@ -281,7 +380,7 @@ impl Monitor for Output {
     fn progress(&self, progress: &Progress) {
         if let Some(bar) = &self.bar {
             bar.set_position((progress.counts.walked_share() * 1000.0) as u64);
-            bar.set_message(progress_line(progress));
+            bar.set_message(progress_line(progress, self.moved(&progress.counts)));
         }
         if self.json {
             let mut reported = lock(&self.reported);
@@ -303,17 +402,17 @@ fn eta(progress: &Progress) -> Option<f64> {
     (share > 0.01 && elapsed > 1.0).then(|| elapsed * (1.0 - share) / share)
 }
 
-fn progress_line(progress: &Progress) -> String {
+fn progress_line(progress: &Progress, (done, bytes): (&str, u64)) -> String {
     let c = &progress.counts;
     let seconds = progress.elapsed.as_secs_f64().max(0.001);
-    let rate = show_bytes((c.bytes_copied as f64 / seconds) as u64);
+    let rate = show_bytes((bytes as f64 / seconds) as u64);
     let entries = (c.seen as f64 / seconds) as u64;
     let left = eta(progress).map_or("?".to_string(), |s| HumanDuration(Duration::from_secs_f64(s)).to_string());
     format!(
-        "{} entries ({}/s), {} copied ({rate}/s), about {left} left, {} jobs",
+        "{} entries ({}/s), {} {done} ({rate}/s), about {left} left, {} jobs",
         show_count(c.seen),
         show_count(entries),
-        show_bytes(c.bytes_copied),
+        show_bytes(bytes),
         progress.jobs
     )
 }

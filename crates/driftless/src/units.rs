@@ -2,6 +2,7 @@
 
 use driftless_engine::Jobs;
 use driftless_reconcile::DeleteLimit;
+use driftless_verify::is_share;
 
 /// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or iB.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -59,6 +60,29 @@ pub fn delete_limit(text: &str) -> Result<DeleteLimit, String> {
     }
 }
 
+/// A share strictly between 0 and 1, as a number or in per cent: `1e-4`, `0.01%`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    match number.parse::<f64>() {
+        Ok(number) if is_share(number / unit) => Ok(number / unit),
+        _ => Err("a share above 0 and below 1 is expected, such as 0.01, 1e-4 or 5%".into()),
+    }
+}
+
+/// A share for a person, in per cent: two digits and rounded up, or as many as it takes to come near.
+pub fn show_share(share: f64) -> String {
+    const DIGITS: i32 = 2;
+    let percent = share * 100.0;
+    // A bound of 99.9 % must not become one of 100 %, nor one of 99.95 % one of 99 %.
+    let near = if percent > 99.0 { 100.0 - percent } else { percent };
+    let places = if near > 0.0 { (DIGITS - 1 - near.log10().floor() as i32).max(0) } else { 0 };
+    let scale = 10f64.powi(places);
+    let rounded = (percent * scale - 1e-6).max(0.0).ceil() / scale;
+    let text = format!("{rounded:.*}", usize::try_from(places).unwrap_or(0));
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} %")
+}
+
 /// Bytes for a person: three digits and a unit.
 pub fn show_bytes(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
@@ -84,5 +108,31 @@ mod tests {
         assert!(rate("0").is_err() && jobs("0").is_err() && jobs("2000").is_err() && jobs("8") == Ok(Jobs::Fixed(8)));
         assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
         assert!(delete_limit("101%").is_err() && delete_limit("x").is_err());
+    }
+    #[test]
+    fn shares_are_read_and_shown_in_per_cent() {
+        for (text, expected) in [("0.5", 0.5), ("1e-4", 1e-4), ("99%", 0.99), ("0.01%", 1e-4)] {
+            assert!((share(text).unwrap() - expected).abs() < 1e-12, "{text}");
+        }
+        for bad in ["0", "1", "100%", "0%", "-0.1", "2", "NaN", "inf", "", "%", "half"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+        let shown = [
+            (0.95, "95 %"),
+            (0.999, "99.9 %"),
+            (0.99995, "99.995 %"),
+            (9.99973e-5, "0.01 %"),
+            (1e-4, "0.01 %"),
+            (0.000_123_4, "0.013 %"),
+            (0.0667, "6.7 %"),
+            (0.123, "13 %"),
+            (0.01, "1 %"),
+            (0.0, "0 %"),
+            (1.0, "100 %"),
+            (1e-9, "0.0000001 %"),
+        ];
+        for (share, text) in shown {
+            assert_eq!(show_share(share), text);
+        }
     }
 }

@@ -172,7 +172,7 @@ fn options() -> Vec<String> {
     let long = |line: &str| {
         let text = line.trim_start();
         let option = text.strip_prefix('-').filter(|_| line.starts_with("  ")).and_then(|_| text.split("--").nth(1))?;
-        option.split([' ', ',']).next().map(str::to_owned)
+        option.split([' ', ',', '[']).next().map(str::to_owned)
     };
     let options: Vec<String> = help.lines().filter_map(long).collect();
     assert!(options.len() > 30 && options.contains(&"link-dest".into()), "{options:?}");
@@ -284,6 +284,8 @@ fn real_events() -> Vec<Value> {
         rm -r data/sub/9 copy/fifo data/symlink; mkdir copy/fifo; chmod 600 data/sub/2; echo more >> data/sub/3; ln data/sub/4 data/four
         echo x > data/symlink; rm data/fifo; mkfifo data/fifo
         driftless sync --json --delete data copy
+        echo other > copy/four; mkdir copy/extra; ln data/sub/4 data/five
+        driftless verify --json data copy; rm -r copy/extra
         driftless sync --json data data/inside
         printf 'missing\\n' | driftless sync --json --files-from - data copy
         driftless sync --json data/symlink /dev/full
@@ -297,7 +299,7 @@ fn real_events() -> Vec<Value> {
 #[test]
 fn json_objects_have_exactly_the_documented_fields_and_words() {
     let (text, events) = (read("docs/json.md"), real_events());
-    for event in ["start", "change", "problem", "progress", "summary", "error"] {
+    for event in ["start", "change", "difference", "problem", "progress", "summary", "error"] {
         let (fields, optional) = documented(&text, event);
         let found: Vec<&Value> = events.iter().filter(|object| object["event"] == event).collect();
         assert!(!found.is_empty(), "no {event} in {events:#?}");

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 8] = [
+const EDGES: [(&str, &[&str], &[&str]); 9] = [
     ("model", &[], &[]),
     ("tree", &["model"], &[]),
     ("reconcile", &["model"], &[]),
     ("state", &["model"], &[]),
     ("mover", &["model", "tree", "reconcile"], &[]),
-    ("engine", &["model", "tree", "reconcile", "state", "mover"], &[]),
-    ("driftless", &["model", "tree", "reconcile", "engine"], &["testkit"]),
+    ("verify", &["model", "tree"], &[]),
+    ("engine", &["model", "tree", "reconcile", "state", "mover", "verify"], &[]),
+    ("driftless", &["model", "tree", "reconcile", "verify", "engine"], &["testkit"]),
     ("testkit", &[], &[]),
 ];
 

@@ -1,19 +1,21 @@
 //! Making the entries of a directory equal: looking, comparing, and doing the least.
 
+use crate::comparisons::WHOLE;
 use crate::job::{DirJob, Task, descend};
 use crate::links::Arrival;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
-use driftless_mover::{Moved, Opened, Trouble};
-use driftless_reconcile::{Step, after_content, decide};
+use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, What, Xattrs, escape};
+use driftless_mover::{Compared, Moved, Opened, Patch, Trouble};
+use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_state::{Leader, StoreError};
 use driftless_tree::{Dir, DirRef};
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What is about to be done to an entry, and why.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Intent {
     /// What is done.
     pub action: Action,
@@ -23,13 +25,39 @@ pub struct Intent {
     pub kind: Kind,
     /// Its size in bytes.
     pub size: u64,
+    /// Both values of what differs, if somebody wants them.
+    pub values: Vec<Difference>,
+    /// Where the content differs.
+    pub ranges: Vec<Range<u64>>,
 }
 
 impl Intent {
-    fn new(action: Action, what: What, meta: &Meta) -> Self {
-        Intent { action, what, kind: meta.kind, size: if meta.kind == Kind::File { meta.size } else { 0 } }
+    /// Without values.
+    pub fn new(action: Action, what: What, meta: &Meta) -> Self {
+        let size = if meta.kind == Kind::File { meta.size } else { 0 };
+        Intent { action, what, kind: meta.kind, size, values: Vec::new(), ranges: Vec::new() }
     }
 }
+
+/// An entry that is on both sides.
+pub struct Pair {
+    /// On the source.
+    pub source: Entry,
+    /// On the replica.
+    pub replica: Entry,
+    /// Their targets, if both are symbolic links.
+    pub targets: Option<(CString, CString)>,
+}
+
+/// What is open already of an entry that is to be made.
+#[derive(Default)]
+struct Ready {
+    opened: Option<Opened>,
+    patch: Option<Patch>,
+}
+
+/// Ranges that a receipt names at most.
+const RANGES_MAX: usize = 1000;
 
 /// An entry of the source that was looked at.
 #[derive(Clone, Copy)]
@@ -91,7 +119,8 @@ impl Worker<'_> {
                 self.count_late(job);
                 add(&self.run.tally.changed, 1);
                 add(&self.run.tally.bytes_copied, moved.bytes);
-                self.run.receipt(|| job.path_of(name), (intent.kind, intent.action, intent.what), intent.size);
+                add(&self.run.tally.mismatched, moved.mismatches);
+                self.run.receipt(|| job.path_of(name), intent);
                 for fault in moved.faults {
                     self.run.problem(job.path_of(name), fault, Class::Partly);
                 }
@@ -204,11 +233,13 @@ impl Worker<'_> {
         let path = job.path_of(name).as_bytes().to_vec();
         let left = meta.nlink - 1;
         let in_place = matches!(verdict, Verdict::Same) || matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Meta);
-        let id = if self.run.options.dry_run && !in_place {
-            NOT_MADE
-        } else {
-            let replica_name = job.renamed.as_deref().unwrap_or(name);
-            job.replica.as_ref().expect("only dry runs have none").look(replica_name)?.id()
+        let replica_name = job.renamed.as_deref().unwrap_or(name);
+        let look = || job.replica.as_ref().expect("only dry runs have none").look(replica_name).map(|meta| meta.id());
+        let id = match &self.run.options {
+            // What is there is what the other names are held against, whatever else is wrong with it.
+            options if options.report_only && job.replica.is_some() => look().unwrap_or(NOT_MADE),
+            options if options.dry_run && !in_place => NOT_MADE,
+            _ => look()?,
         };
         Ok(Leader { path, id, left })
     }
@@ -278,30 +309,73 @@ impl Worker<'_> {
         let Some(there) = self.replica_meta(job, name)? else {
             return self.create(met, opened);
         };
-        let source = self.source_entry(job, name, meta)?;
-        let replica = self.replica_entry(job, name, there, meta.kind)?;
-        let same_target = meta.kind != Kind::Symlink || there.kind != Kind::Symlink || self.same_target(job, name)?;
-        let rules = self.run.options.rules();
-        let mut step = decide(&source, &replica, &rules, same_target);
+        let pair = self.pair(job, name, meta, there)?;
+        let same_target = pair.targets.as_ref().is_none_or(|(source, replica)| source == replica);
+        let mut step = decide(&pair.source, &pair.replica, &self.run.options.rules(), same_target);
         if there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
             let mut what = What::default();
             what.add_if(true, What::LINKS);
             step = Step::Anew(what);
         }
-        if let Step::CompareContent(what) = step {
-            step = after_content(&source.meta, &replica.meta, what, self.mover.same_content(&job.spot(name))?);
-        }
         match step {
-            Step::Same | Step::CompareContent(_) => Ok(Verdict::Same),
-            Step::Meta(what) => self.set_meta(job, name, (&source, &there), what),
-            Step::Anew(what) => self.make(met, &source, opened, Intent::new(Action::Content, what, meta)),
-            Step::Replace(what) => {
-                if !self.may_replace(job, name, &there) {
-                    return Ok(Verdict::Reported);
-                }
-                self.make(met, &source, opened, Intent::new(Action::Replace, what, meta))
-            }
+            Step::CompareContent(what) => self.compare(met, pair, what),
+            step => self.act(met, &pair, step, Ready { opened, patch: None }),
         }
+    }
+
+    fn pair(&self, job: &DirJob, name: &CStr, meta: &Meta, there: Meta) -> Result<Pair, Trouble> {
+        let source = self.source_entry(job, name, meta)?;
+        let replica = self.replica_entry(job, name, there, meta.kind)?;
+        let links = meta.kind == Kind::Symlink && there.kind == Kind::Symlink;
+        let targets = if links { Some(self.targets(job, name)?) } else { None };
+        Ok(Pair { source, replica, targets })
+    }
+
+    /// Does what follows from a comparison of content.
+    pub fn compared(&mut self, met: Met<'_>, pair: &Pair, what: What, content: Compared) -> Reconciled {
+        let same = content.differs.is_empty();
+        if same {
+            self.note_equal(pair, WHOLE);
+        }
+        let step = after_content(&pair.source.meta, &pair.replica.meta, what, same);
+        let Compared { source, replica, differs } = content;
+        self.act(met, pair, step, Ready { opened: Some(source), patch: (!same).then_some(Patch { replica, differs }) })
+    }
+
+    /// Does what follows where the content is equal.
+    pub fn same_content(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
+        self.act(met, pair, after_content(&pair.source.meta, &pair.replica.meta, what, true), Ready::default())
+    }
+
+    /// Does what was decided about an entry that is on both sides.
+    fn act(&mut self, met: Met<'_>, pair: &Pair, step: Step, ready: Ready) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
+        let (action, what) = match step {
+            Step::Same | Step::CompareContent(_) => return Ok(Verdict::Same),
+            Step::Meta(what) => (Action::Meta, what),
+            Step::Anew(what) => (Action::Content, what),
+            Step::Replace(what) => (Action::Replace, what),
+        };
+        let intent = self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
+        match action {
+            Action::Meta => self.set_meta(job, name, pair, intent),
+            Action::Replace if !self.may_replace(job, name, &pair.replica.meta) => Ok(Verdict::Reported),
+            _ => self.make(met, &pair.source, ready, intent),
+        }
+    }
+
+    /// Adds both values of what differs, if somebody wants to know.
+    fn explained(&self, mut intent: Intent, pair: &Pair, patch: Option<&Patch>) -> Intent {
+        if !self.run.monitor.wants_values() {
+            return intent;
+        }
+        intent.values = values(&pair.source, &pair.replica, intent.what);
+        if let (true, Some((source, replica))) = (intent.what.has(What::TARGET), &pair.targets) {
+            let [source, replica] = [source, replica].map(|target| escape(target.to_bytes()));
+            intent.values.push(Difference { property: "target", source, replica });
+        }
+        intent.ranges = patch.iter().flat_map(|patch| patch.differs.iter()).take(RANGES_MAX).cloned().collect();
+        intent
     }
 
     /// An inode of the replica with several names belongs to one inode of the source: the first that claims it.
@@ -326,17 +400,16 @@ impl Worker<'_> {
         if keep.any_xattr() { Ok(dir.xattrs_of(name, keep)?) } else { Ok(Xattrs::new()) }
     }
 
-    fn same_target(&self, job: &DirJob, name: &CStr) -> Result<bool, Trouble> {
+    fn targets(&self, job: &DirJob, name: &CStr) -> Result<(CString, CString), Trouble> {
         let spot = job.spot(name);
-        Ok(spot.source.read_link(name)? == spot.replica.read_link(spot.name)?)
+        Ok((spot.source.read_link(name)?, spot.replica.read_link(spot.name)?))
     }
 
-    fn set_meta(&mut self, job: &Arc<DirJob>, name: &CStr, (source, there): (&Entry, &Meta), what: What) -> Reconciled {
-        let intent = Intent::new(Action::Meta, what, &source.meta);
+    fn set_meta(&mut self, job: &Arc<DirJob>, name: &CStr, pair: &Pair, intent: Intent) -> Reconciled {
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
-        let moved = self.mover.set_meta(&job.spot(name), source, there)?;
+        let moved = self.mover.set_meta(&job.spot(name), &pair.source, &pair.replica.meta)?;
         Ok(Verdict::Changed(intent, moved))
     }
 
@@ -369,10 +442,10 @@ impl Worker<'_> {
             return Ok(verdict);
         }
         if meta.kind == Kind::File {
-            return self.make_file(met, opened, intent);
+            return self.make_file(met, opened, None, intent);
         }
         let source = self.source_entry(job, name, meta)?;
-        self.make(met, &source, None, intent)
+        self.make(met, &source, Ready::default(), intent)
     }
 
     /// Links to the file of an earlier copy, if that is equal in everything.
@@ -388,12 +461,12 @@ impl Worker<'_> {
         Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
     }
 
-    fn make(&mut self, met: Met<'_>, source: &Entry, opened: Option<Opened>, intent: Intent) -> Reconciled {
+    fn make(&mut self, met: Met<'_>, source: &Entry, ready: Ready, intent: Intent) -> Reconciled {
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         if source.meta.kind == Kind::File {
-            return self.make_file(met, opened, intent);
+            return self.make_file(met, ready.opened, ready.patch, intent);
         }
         let moved = self.mover.make_special(&met.job.touched_spot(met.name), source)?;
         Ok(Verdict::Changed(intent, moved))

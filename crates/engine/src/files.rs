@@ -5,7 +5,7 @@ use crate::job::{DirJob, Errand, LargeJob, Task};
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::Kind;
-use driftless_mover::{Large, Opened, Trouble};
+use driftless_mover::{Large, Opened, Patch, Trouble};
 use driftless_reconcile::split_half;
 use std::ffi::CStr;
 use std::ops::Range;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// From this size on a file is copied under a name that the next run finds again, in pieces.
-const LARGE_BYTES: u64 = 64 * 1024 * 1024;
+pub const LARGE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes between two looks at whether somebody is idle or the run was stopped. Pieces are cut at multiples of it.
-const STEP_BYTES: u64 = 8 * 1024 * 1024;
+pub const STEP_BYTES: u64 = 8 * 1024 * 1024;
 /// How often a large file is begun again because its source changed.
 const ATTEMPTS_MAX: u8 = 2;
 
 impl Worker<'_> {
     /// Copies a regular file.
-    pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, intent: Intent) -> Result<Verdict, Trouble> {
+    pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
         let Met { job, name, .. } = met;
         let spot = job.touched_spot(name);
         let opened = opened.map_or_else(|| spot.open(), Ok)?;
@@ -31,7 +31,7 @@ impl Worker<'_> {
         if opened.meta.size < LARGE_BYTES {
             return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
         }
-        let large = Large::begin(&self.mover, &spot, opened)?;
+        let large = Large::begin(&mut self.mover, &spot, opened, patch)?;
         let leads = met.leads.then_some(*met.meta);
         self.begin_large(job, name, large, Errand { intent, leads, attempt: 0, weight: met.weight });
         Ok(Verdict::Large)
@@ -65,15 +65,8 @@ impl Worker<'_> {
             if range.is_empty() {
                 break;
             }
-            if self.run.queue.hungry()
-                && large.pending.load(Ordering::Relaxed) < self.sharers_max()
-                && let Some(given) = split_half(&mut range, STEP_BYTES)
-            {
-                large.pending.fetch_add(1, Ordering::Relaxed);
-                self.run.queue.push_first(Task::Chunk(large.clone(), given));
-            }
-            let step = range.start..range.end.min(data_end).min((range.start / STEP_BYTES + 1) * STEP_BYTES);
-            range.start = step.end;
+            self.share(&large.pending, &mut range, |given| Task::Chunk(large.clone(), given));
+            let step = next_step(&mut range, data_end);
             let (run, len) = (self.run, step.end - step.start);
             let copied = large.large.copy(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes));
             add(&run.tally.bytes_copied, copied);
@@ -84,6 +77,15 @@ impl Worker<'_> {
         }
         if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.finish_large(large);
+        }
+    }
+
+    /// Gives half of a range away, if somebody is idle.
+    pub fn share(&self, pending: &AtomicUsize, range: &mut Range<u64>, task: impl FnOnce(Range<u64>) -> Task) {
+        let wanted = self.run.queue.hungry() && pending.load(Ordering::Relaxed) < self.sharers_max();
+        if let Some(given) = wanted.then(|| split_half(range, STEP_BYTES)).flatten() {
+            pending.fetch_add(1, Ordering::Relaxed);
+            self.run.queue.push_first(task(given));
         }
     }
 
@@ -104,10 +106,11 @@ impl Worker<'_> {
     fn finish_large(&mut self, large: &Arc<LargeJob>) {
         let (job, name) = (&large.job, &*large.name);
         let done = large.large.finish(&self.mover, &job.spot(name));
-        if matches!(done, Err(Trouble::Changing)) && large.errand.attempt < ATTEMPTS_MAX && self.begin_again(large) {
+        let again = matches!(done, Err(Trouble::Changing | Trouble::Mismatch));
+        if again && large.errand.attempt < ATTEMPTS_MAX && self.begin_again(large, matches!(done, Err(Trouble::Mismatch))) {
             return self.less(job);
         }
-        let done = done.map(|moved| Verdict::Changed(large.errand.intent, moved));
+        let done = done.map(|moved| Verdict::Changed(large.errand.intent.clone(), moved));
         if let Some(meta) = &large.errand.leads {
             self.settle(Met { job, name, meta, leads: true, weight: 0 }, done.as_ref().ok());
         }
@@ -118,12 +121,20 @@ impl Worker<'_> {
         self.less(job);
     }
 
-    fn begin_again(&mut self, large: &LargeJob) -> bool {
+    fn begin_again(&mut self, large: &LargeJob, mismatch: bool) -> bool {
         let spot = large.job.spot(&large.name);
-        let again = spot.open().map_err(Trouble::from).and_then(|opened| Large::begin(&self.mover, &spot, opened));
+        let again = spot.open().map_err(Trouble::from).and_then(|opened| Large::begin(&mut self.mover, &spot, opened, None));
         let Ok(again) = again else { return false };
-        let errand = Errand { attempt: large.errand.attempt + 1, weight: 0, ..large.errand };
+        add(&self.run.tally.mismatched, u64::from(mismatch));
+        let errand = Errand { attempt: large.errand.attempt + 1, weight: 0, ..large.errand.clone() };
         self.begin_large(&large.job, &large.name, again, errand);
         true
     }
+}
+
+/// Takes the next step off a range: up to the end of the data or a multiple of [`STEP_BYTES`].
+pub fn next_step(range: &mut Range<u64>, data_end: u64) -> Range<u64> {
+    let step = range.start..range.end.min(data_end).min((range.start / STEP_BYTES + 1) * STEP_BYTES);
+    range.start = step.end;
+    step
 }

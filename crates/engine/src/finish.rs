@@ -5,7 +5,7 @@ use crate::job::{DirJob, descend, lock};
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
-use driftless_reconcile::differences;
+use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, Names, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Worker<'_> {
 
     fn account_dir(&mut self, job: &DirJob, intent: Intent, faults: Vec<Fault>) {
         add(&self.run.tally.changed, 1);
-        self.run.receipt(|| job.path(), (intent.kind, intent.action, intent.what), 0);
+        self.run.receipt(|| job.path(), intent);
         faults.into_iter().for_each(|fault| self.run.problem(job.path(), fault, Class::Partly));
     }
 
@@ -89,7 +89,10 @@ impl Worker<'_> {
             Some((meta, xattrs)) => (Action::Meta, differences(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, keep)),
         };
         let equal = action == Action::Meta && what.is_empty();
-        let intent = Intent { action, what, kind: Kind::Dir, size: 0 };
+        let mut intent = Intent::new(action, what, &source.meta);
+        if let (true, Some((meta, xattrs))) = (self.run.monitor.wants_values(), &job.before) {
+            intent.values = values(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, what);
+        }
         let faults = match &job.replica {
             Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => self.set_dir(job, replica, source)?,
             _ => Vec::new(),
@@ -176,7 +179,7 @@ impl Worker<'_> {
         } else {
             add(&self.run.tally.deleted, replica.count_tree(name, u64::MAX));
         }
-        self.run.receipt(place, (meta.kind, Action::Delete, What::default()), 0);
+        self.run.receipt(place, Intent { size: 0, ..Intent::new(Action::Delete, What::default(), &meta) });
     }
 }
 

@@ -1,7 +1,8 @@
 //! A directory in the course of being made equal.
 
-use driftless_model::{Meta, RelPath, Selection, Xattrs};
-use driftless_mover::{Large, Spot};
+use crate::entries::Pair;
+use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
+use driftless_mover::{Comparison, Large, Spot};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
 use rustix::process::geteuid;
 use std::ffi::{CStr, CString};
@@ -107,8 +108,9 @@ impl DirJob {
     }
 
     /// The directory around a single entry, which is called `name` on the replica.
-    pub fn borrow_for(self, name: CString) -> DirJob {
-        DirJob { borrowed: true, renamed: Some(name), ..self }
+    pub fn borrow_for(mut self, name: CString) -> DirJob {
+        (self.borrowed, self.renamed) = (true, Some(name));
+        self
     }
 
     /// Where an entry of this directory is about to be changed.
@@ -219,6 +221,17 @@ impl DirJob {
     }
 }
 
+/// The last to hold a directory deep down holds all those above: they are let go of one by one, not each within the other, or
+/// a tree of some ten thousand levels would overflow the stack.
+impl Drop for DirJob {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut job) = above.and_then(Arc::into_inner) {
+            above = job.parent.take();
+        }
+    }
+}
+
 /// New entries belong to this process's user and group unless the file system or the set-group-id bit says otherwise; a new
 /// directory of ours that has our group shows that they do not.
 fn birth(made: &Meta) -> Option<(u32, u32)> {
@@ -237,7 +250,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What a large file is copied for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Errand {
     /// What is reported when it is done.
     pub intent: crate::entries::Intent,
@@ -263,6 +276,26 @@ pub struct LargeJob {
     pub pending: AtomicUsize,
 }
 
+/// A large file in the course of being compared, and where it belongs.
+pub struct CompareJob {
+    /// The comparison.
+    pub comparison: Comparison,
+    /// Its directory.
+    pub job: Arc<DirJob>,
+    /// Its name on the source.
+    pub name: CString,
+    /// The entry on both sides.
+    pub pair: Pair,
+    /// What differs besides.
+    pub what: What,
+    /// It is the first name of a hard-link group.
+    pub leads: bool,
+    /// Its share of the walk.
+    pub weight: u64,
+    /// Ranges that are being compared or wait for it.
+    pub pending: AtomicUsize,
+}
+
 /// An item of the queue: a piece of work with its handles warm.
 pub enum Task {
     /// Make the directory `name` of `job` equal.
@@ -277,6 +310,8 @@ pub enum Task {
     Waiter(Arc<DirJob>, CString),
     /// Copy a range of a large file.
     Chunk(Arc<LargeJob>, Range<u64>),
+    /// Compare a range of a large file.
+    Compare(Arc<CompareJob>, Range<u64>),
     /// Remove these names of the directory at the path, if the source still lacks them.
     Delete(RelPath, Vec<CString>),
 }

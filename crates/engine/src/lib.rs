@@ -5,26 +5,38 @@
 //! ([`DirJob`](job)) is finished, its times set last, when everything below it is done. What is to be deleted is collected
 //! and carried out at the end, behind the guard.
 
+mod audit;
+mod comparisons;
 mod deletes;
 mod entries;
 mod files;
+mod findings;
 mod finish;
+mod inspect;
 mod job;
 mod links;
 mod monitor;
 mod options;
+mod order;
 mod pace;
 mod pool;
 mod queue;
 mod roots;
 mod run;
+mod sumfile;
+mod sums;
+mod sumwalk;
+mod survey;
 mod sync;
 mod tally;
 mod walk;
 mod worker;
 
+pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled, Standing, audit};
+pub use comparisons::ledger_name;
 pub use monitor::{Monitor, Progress};
 pub use options::{Durability, Jobs, Options};
 pub use roots::RunError;
+pub use sums::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};
 pub use sync::{End, Summary, sync};
 pub use tally::{Counts, Reason};

@@ -19,6 +19,10 @@ pub struct Progress {
 pub trait Monitor: Sync {
     /// Whether receipts are wanted; making them costs a path each.
     fn wants_receipts(&self) -> bool;
+    /// Whether receipts shall hold both values of what differs.
+    fn wants_values(&self) -> bool {
+        false
+    }
     /// An entry was made equal (or would be, in a dry run).
     fn receipt(&self, receipt: &Receipt);
     /// A path has a problem.

@@ -1,6 +1,6 @@
 //! What a user asks of a run.
 
-use driftless_model::{Filter, Keep, Selection};
+use driftless_model::{Filter, Keep, Level, Selection};
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::Cache;
 use std::path::PathBuf;
@@ -39,8 +39,14 @@ pub struct Options {
     pub link_dest: Option<PathBuf>,
     /// What is kept.
     pub keep: Keep,
-    /// Content is compared.
-    pub checksum: bool,
+    /// How closely entries are compared.
+    pub level: Level,
+    /// Differences are only reported: those of the replica that the source lacks, too.
+    pub report_only: bool,
+    /// What was written is read back and compared.
+    pub read_back: Option<Level>,
+    /// Where it is noted which content was found equal, so that an interrupted run can go on.
+    pub ledger: Option<PathBuf>,
     /// Entries that the source lacks are removed.
     pub delete: bool,
     /// Excluded entries are removed too.
@@ -70,6 +76,6 @@ pub struct Options {
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
-        Rules { keep: self.keep, checksum: self.checksum }
+        Rules { keep: self.keep, checksum: self.level >= Level::Content }
     }
 }

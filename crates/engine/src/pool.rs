@@ -7,8 +7,7 @@
 //! that takes half a millisecond a request gets over a hundred.
 
 use crate::options::Jobs;
-use crate::run::Run;
-use crate::worker::work;
+use crate::queue::Queue;
 use rustix::time::{ClockId, clock_gettime};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
@@ -36,18 +35,34 @@ const WARM_UP_TICKS: u32 = 2;
 /// How long nothing is tried after a step that was taken back; doubles each time.
 const HOLD_OFF: Duration = Duration::from_millis(100);
 /// Bytes of content that count as much as one entry.
-const BYTES_PER_ENTRY: u64 = 64 * 1024;
+pub const BYTES_PER_ENTRY: u64 = 64 * 1024;
 /// Stack of a thread. Nothing here recurses.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Runs what is in the queue to its end. `threads_max` bounds the pool.
-pub fn drive(run: &Run<'_>, threads_max: usize) {
-    run.queue.reopen();
-    std::thread::scope(|scope| Pool::new(run, threads_max).watch(scope));
+/// What a pool drives: a queue, and hands that empty it.
+pub trait Crew: Sync {
+    /// What waits in the queue.
+    type Item;
+    /// What waits.
+    fn queue(&self) -> &Queue<Self::Item>;
+    /// How many threads were asked for.
+    fn jobs(&self) -> Jobs;
+    /// What was done so far, in entries; [`BYTES_PER_ENTRY`] of content count as one.
+    fn work_done(&self) -> u64;
+    /// Takes and carries out items as thread number `index` until the work is over.
+    fn work(&self, index: usize);
+    /// Tells whoever watches how far it is, with `jobs` threads at work.
+    fn tell(&self, jobs: usize);
 }
 
-struct Pool<'r> {
-    run: &'r Run<'r>,
+/// Runs what is in the queue to its end. `threads_max` bounds the pool.
+pub fn drive<C: Crew>(crew: &C, threads_max: usize) {
+    crew.queue().reopen();
+    std::thread::scope(|scope| Pool::new(crew, threads_max).watch(scope));
+}
+
+struct Pool<'r, C> {
+    crew: &'r C,
     adaptive: bool,
     threads_max: usize,
     spawned: usize,
@@ -81,17 +96,17 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-impl<'r> Pool<'r> {
-    fn new(run: &'r Run<'r>, threads_max: usize) -> Self {
-        let (adaptive, wanted) = match run.options.jobs {
+impl<'r, C: Crew> Pool<'r, C> {
+    fn new(crew: &'r C, threads_max: usize) -> Self {
+        let (adaptive, wanted) = match crew.jobs() {
             Jobs::Auto => (true, cores() * THREADS_PER_CORE),
             Jobs::Fixed(threads) => (false, threads),
         };
         let threads_max = if adaptive { threads_max.min(THREADS_MAX) } else { threads_max };
         let admitted = wanted.clamp(1, threads_max);
-        let last = Sample::take(run);
+        let last = Sample::take(crew);
         let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
-        Pool { run, adaptive, threads_max, spawned: 0, admitted, least: admitted, trial, hold_off, quiet_until, last }
+        Pool { crew, adaptive, threads_max, spawned: 0, admitted, least: admitted, trial, hold_off, quiet_until, last }
     }
 
     fn watch<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
@@ -100,9 +115,9 @@ impl<'r> Pool<'r> {
     {
         self.admit(scope, self.admitted);
         let mut reported = Instant::now();
-        while !self.run.queue.wait_over(TICK) {
+        while !self.crew.queue().wait_over(TICK) {
             if reported.elapsed() >= PROGRESS {
-                self.run.monitor.progress(&self.run.progress(self.admitted));
+                self.crew.tell(self.admitted);
                 reported = Instant::now();
             }
             if self.adaptive {
@@ -115,11 +130,11 @@ impl<'r> Pool<'r> {
     where
         'r: 'scope,
     {
-        let (run, mut threads) = (self.run, threads.clamp(1, self.threads_max));
+        let (crew, mut threads) = (self.crew, threads.clamp(1, self.threads_max));
         while self.spawned < threads {
             let index = self.spawned;
             let thread = Builder::new().name(format!("mover-{index}")).stack_size(STACK_BYTES);
-            if thread.spawn_scoped(scope, move || work(run, index)).is_err() {
+            if thread.spawn_scoped(scope, move || crew.work(index)).is_err() {
                 // No more threads to be had: this many it is.
                 assert!(index > 0, "not even one thread can be started");
                 (self.threads_max, threads) = (index, index);
@@ -128,14 +143,14 @@ impl<'r> Pool<'r> {
             self.spawned += 1;
         }
         self.admitted = threads;
-        run.queue.admit(threads);
+        crew.queue().admit(threads);
     }
 
     fn adapt<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
     where
         'r: 'scope,
     {
-        let now = Sample::take(self.run);
+        let now = Sample::take(self.crew);
         let since = std::mem::replace(&mut self.last, now);
         let target = match self.trial.take() {
             Some(trial) => self.judge(trial, &now),
@@ -171,7 +186,7 @@ impl<'r> Pool<'r> {
     }
 
     fn try_more(&mut self, since: &Sample, now: &Sample) -> Option<usize> {
-        let hungry = self.run.queue.idle() > self.admitted / 4;
+        let hungry = self.crew.queue().idle() > self.admitted / 4;
         let busy = now.busy_since(since) > BUSY_SHARE;
         if busy && self.admitted > self.least {
             return Some(self.step_back(now, (self.admitted / STEP).max(self.least)));
@@ -185,12 +200,10 @@ impl<'r> Pool<'r> {
 }
 
 impl Sample {
-    fn take(run: &Run<'_>) -> Self {
-        let counts = run.tally.counts();
-        let entries = counts.same + counts.changed + counts.skipped() + counts.failed + counts.deleted;
+    fn take(crew: &impl Crew) -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-        Sample { at: Instant::now(), work: entries + counts.bytes_copied / BYTES_PER_ENTRY, cpu_seconds }
+        Sample { at: Instant::now(), work: crew.work_done(), cpu_seconds }
     }
 
     fn seconds_since(&self, since: &Sample) -> f64 {

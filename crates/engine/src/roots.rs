@@ -18,6 +18,9 @@ pub enum RunError {
     /// The source is not there.
     #[error("\"{0}\": no such file or directory (the source)")]
     NoSource(String),
+    /// There is nothing to compare with.
+    #[error("\"{0}\": no such replica")]
+    NoReplica(String),
     /// The same entry twice.
     #[error("source and replica are the same: \"{0}\"")]
     Same(String),

@@ -1,6 +1,7 @@
 //! What all threads of a run share.
 
 use crate::deletes::DeletePlan;
+use crate::entries::Intent;
 use crate::job::{DirJob, Task, lock};
 use crate::links::Links;
 use crate::monitor::{Monitor, Progress};
@@ -8,8 +9,9 @@ use crate::options::{Durability, Options};
 use crate::pace::Pace;
 use crate::queue::Queue;
 use crate::tally::Tally;
-use driftless_model::{Action, Class, Fault, Kind, Problem, Receipt, RelPath, What};
+use driftless_model::{Class, Fault, Kind, Problem, Receipt, RelPath};
 use driftless_mover::Terms;
+use driftless_state::Ledger;
 use driftless_tree::{DirRef, Ladder};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -36,6 +38,8 @@ pub struct Run<'r> {
     pub links: Links<(Arc<DirJob>, CString)>,
     /// What is to be removed at the end.
     pub deletes: DeletePlan,
+    /// Content that is known to be equal from an interrupted run.
+    pub ledger: Option<Mutex<Ledger>>,
     /// What the file systems can do.
     pub ladder: Arc<Ladder>,
     /// When it began.
@@ -62,6 +66,7 @@ impl<'r> Run<'r> {
             tally: Tally::default(),
             links: Links::new(),
             deletes: DeletePlan::default(),
+            ledger: options.ledger.as_deref().map(|path| Mutex::new(Ledger::open(path))),
             ladder: Arc::default(),
             started: Instant::now(),
             file_systems: Mutex::default(),
@@ -123,7 +128,12 @@ impl<'r> Run<'r> {
     /// What holds for all movers.
     pub fn terms(&self) -> Terms {
         let durability = self.options.durability;
-        Terms { rules: self.options.rules(), sync_each: durability == Durability::File, sync_large: durability != Durability::None }
+        Terms {
+            rules: self.options.rules(),
+            sync_each: durability == Durability::File,
+            sync_large: durability != Durability::None,
+            verify: self.options.read_back,
+        }
     }
 
     /// Reports a problem.
@@ -138,9 +148,10 @@ impl<'r> Run<'r> {
     }
 
     /// Reports what was done, if anybody wants to know; the path is made only then.
-    pub fn receipt(&self, path: impl FnOnce() -> RelPath, (kind, action, what): (Kind, Action, What), size: u64) {
+    pub fn receipt(&self, path: impl FnOnce() -> RelPath, intent: Intent) {
         if self.monitor.wants_receipts() {
-            self.monitor.receipt(&Receipt { path: path(), kind, action, what, size });
+            let Intent { kind, action, what, size, values, ranges } = intent;
+            self.monitor.receipt(&Receipt { path: path(), kind, action, what, size, values, ranges });
         }
     }
 

@@ -51,7 +51,7 @@ const OTHER_DESCRIPTORS: u64 = 16;
 const DIRECTORIES_MAX: u64 = 8192;
 
 /// Divides the limit on open files: how many directories and how many threads.
-fn descriptors() -> (usize, usize) {
+pub fn descriptors() -> (usize, usize) {
     let now = getrlimit(Resource::Nofile);
     let _or_with_less = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 16);
@@ -79,7 +79,7 @@ fn sync_trees(
     threads_max: usize,
 ) -> Result<Summary, RunError> {
     let _lock = lock_tree(options, &replica)?;
-    if let (true, Replica::There(replica)) = (options.delete, &replica) {
+    if let (true, Replica::There(replica)) = (options.delete && !options.report_only, &replica) {
         refuse_doubt(&source, replica)?;
     }
     let basis = open_basis(options)?;
@@ -141,6 +141,7 @@ fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
 fn open_replica(options: &Options, source: &LocalDir, replica: Replica) -> Result<(Option<LocalDir>, bool), RunError> {
     match replica {
         Replica::There(dir) => Ok((Some(dir), false)),
+        Replica::Missing(..) if options.report_only => Err(RunError::NoReplica(shown(&options.replica))),
         Replica::Missing(..) if options.dry_run => Ok((None, true)),
         Replica::Missing(parent, name) => {
             // A source that cannot be listed leaves no empty replica behind.
@@ -233,6 +234,9 @@ fn end_run(run: &Run<'_>, mut end: End) -> Summary {
         end = End::Lost;
     } else if run.stopped() {
         end = End::Stopped;
+    }
+    if let Some(ledger) = &run.ledger {
+        crate::job::lock(ledger).flush();
     }
     Summary { counts: run.tally.counts(), elapsed: run.started.elapsed(), end }
 }

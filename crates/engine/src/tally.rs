@@ -60,12 +60,18 @@ counters! {
     problems_partly,
     /// Problems: the entry was left as it was.
     problems_skip,
+    /// Files whose content was compared before, by a run that was interrupted.
+    known_equal,
+    /// Times that what was read back was not what had been written.
+    mismatched,
     /// Entries removed from the replica.
     deleted,
     /// Entries met on the replica.
     replica_seen,
     /// Bytes of content copied.
     bytes_copied,
+    /// Bytes of the source whose content was compared.
+    bytes_compared,
     /// Bytes that an interrupted run had copied already.
     bytes_resumed,
     /// Bytes of all regular files met.

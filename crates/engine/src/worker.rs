@@ -1,6 +1,9 @@
 //! One thread of the pool: takes items and carries them out.
 
 use crate::job::{DirJob, Task};
+use crate::options::Jobs;
+use crate::pool::{BYTES_PER_ENTRY, Crew};
+use crate::queue::Queue;
 use crate::run::Run;
 use crate::tally::{Reason, add};
 use driftless_model::{Class, Fault, RelPath, Side};
@@ -18,19 +21,40 @@ pub struct Worker<'a> {
     pub mover: Mover<'a>,
 }
 
-/// Takes and carries out items as thread number `index` until the work is over.
-pub fn work(run: &Run<'_>, index: usize) {
-    let pace = |bytes| run.pace_bytes(bytes);
-    let stopped = || run.stopped();
-    let copier = Copier::new(run.options.cache, run.ladder.clone());
-    let mover = Mover { copier, terms: run.terms(), pace: &pace, stopped: &stopped };
-    let mut worker = Worker { run, mover };
-    while let Some(task) = run.queue.take(index) {
-        // A stopped run drops what waits: its directories stay private or keep their old times, so the next run sees them.
-        if !run.stopped() {
-            worker.carry_out(task);
+impl Crew for Run<'_> {
+    type Item = Task;
+
+    fn queue(&self) -> &Queue<Task> {
+        &self.queue
+    }
+
+    fn jobs(&self) -> Jobs {
+        self.options.jobs
+    }
+
+    fn work_done(&self) -> u64 {
+        let counts = self.tally.counts();
+        let entries = counts.same + counts.changed + counts.skipped() + counts.failed + counts.deleted;
+        entries + (counts.bytes_copied + counts.bytes_compared) / BYTES_PER_ENTRY
+    }
+
+    fn work(&self, index: usize) {
+        let pace = |bytes| self.pace_bytes(bytes);
+        let stopped = || self.stopped();
+        let copier = Copier::new(self.options.cache, self.ladder.clone());
+        let mover = Mover { copier, terms: self.terms(), pace: &pace, stopped: &stopped };
+        let mut worker = Worker { run: self, mover };
+        while let Some(task) = self.queue.take(index) {
+            // A stopped run drops what waits: its directories stay private or keep their old times, so the next run sees them.
+            if !self.stopped() {
+                worker.carry_out(task);
+            }
+            self.queue.done();
         }
-        run.queue.done();
+    }
+
+    fn tell(&self, jobs: usize) {
+        self.monitor.progress(&self.progress(jobs));
     }
 }
 
@@ -46,6 +70,7 @@ impl Worker<'_> {
                 self.less(&job);
             }
             Task::Chunk(large, range) => self.chunk(&large, range),
+            Task::Compare(compare, range) => self.compare_chunk(&compare, range),
             Task::Delete(path, names) => self.delete(&path, &names),
         }
     }
@@ -69,6 +94,12 @@ impl Worker<'_> {
                 self.count_late(job);
                 add(&tally.failed, 1);
                 self.report_changing(job.path_of(name));
+            }
+            Trouble::Mismatch => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                add(&tally.mismatched, 1);
+                self.report_mismatch(job.path_of(name));
             }
             Trouble::Failed(fault) if self.run.postpone(|| job.path_of(name), &fault) => {
                 if job.pass() == 0 {
@@ -98,6 +129,17 @@ impl Worker<'_> {
             act: "copy a consistent state of",
             cause: "it keeps changing".into(),
             class: Class::Changing,
+        });
+    }
+
+    /// Says that what is read back from the replica is never what was written.
+    fn report_mismatch(&self, path: RelPath) {
+        self.run.report(&driftless_model::Problem {
+            path,
+            side: Side::Replica,
+            act: "read back what was written to",
+            cause: "it is not what was read from the source".into(),
+            class: Class::Skip,
         });
     }
 

@@ -1,5 +1,6 @@
 //! What of an entry is kept equal.
 
+use crate::Kind;
 use serde::{Deserialize, Serialize};
 
 /// Which properties are compared and set. Everything but access times by default.
@@ -54,6 +55,16 @@ impl Default for Keep {
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
 impl Keep {
+    /// Whether entries of this kind are kept.
+    pub fn keeps_kind(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::File | Kind::Dir => true,
+            Kind::Symlink => self.symlinks,
+            Kind::Fifo | Kind::Socket => self.specials,
+            Kind::Char | Kind::Block => self.devices,
+        }
+    }
+
     /// Whether any extended attribute has to be looked at.
     pub fn any_xattr(&self) -> bool {
         self.xattrs || self.acls

@@ -17,4 +17,4 @@ pub use filter::{Filter, FilterError, Rule};
 pub use keep::Keep;
 pub use path::{BadName, RelPath, check_name, escape};
 pub use selection::Selection;
-pub use work::{Action, Change, Receipt, Scope, What, Work};
+pub use work::{Action, Change, Difference, Level, Receipt, Scope, What, Work};

@@ -40,9 +40,27 @@ impl Selection {
     }
 }
 
+impl Drop for Selection {
+    /// Lets go of deep paths one name after the other: recursion would overflow the stack.
+    fn drop(&mut self) {
+        let mut rest: Vec<Arc<Selection>> = std::mem::take(&mut self.children).into_values().collect();
+        while let Some(node) = rest.pop() {
+            if let Some(mut last) = Arc::into_inner(node) {
+                rest.extend(std::mem::take(&mut last.children).into_values());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_of_any_depth_is_let_go_of() {
+        let path = RelPath::from_names(std::iter::repeat_n(&b"d"[..], 200_000));
+        drop(Selection::of(&[Work { path, scope: Scope::Entry }]));
+    }
 
     #[test]
     fn a_listed_directory_covers_what_is_listed_below_it() {

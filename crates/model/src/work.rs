@@ -2,6 +2,7 @@
 
 use crate::{Kind, RelPath};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// How far below a path something reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +125,41 @@ impl What {
     }
 }
 
+/// How closely two entries are compared; each level includes those before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Metadata; equal size and time vouch for the content.
+    #[default]
+    Meta,
+    /// Content, too, as it is read through the page cache.
+    Content,
+    /// Content, the replica's read from the medium.
+    Media,
+}
+
+impl Level {
+    /// The word used in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Meta => "meta",
+            Level::Content => "content",
+            Level::Media => "media",
+        }
+    }
+}
+
+/// A property in which two entries differ, with both values in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Which property; one of the words of [`What`].
+    pub property: &'static str,
+    /// Its value on the source.
+    pub source: String,
+    /// Its value on the replica.
+    pub replica: String,
+}
+
 /// What a mover did for one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Receipt {
@@ -137,4 +173,8 @@ pub struct Receipt {
     pub what: What,
     /// Size of the entry in bytes.
     pub size: u64,
+    /// Both values of what had differed, if the monitor wants them.
+    pub values: Vec<Difference>,
+    /// Where the content had differed, in bytes, as far as it was compared; the first thousand ranges.
+    pub ranges: Vec<Range<u64>>,
 }

@@ -5,13 +5,13 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Fault, Kind};
+use driftless_model::{Fault, Kind, Level};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
 use driftless_tree::{Copier, ReadFile, WriteFile, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
 const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
@@ -26,6 +26,16 @@ pub struct Large {
     cloned: bool,
     trouble: Mutex<Option<Trouble>>,
     resumed: u64,
+    verify: Option<Level>,
+    patch: Option<Patch>,
+}
+
+/// A replica of the same size that differs in some ranges only: the rest is taken from it.
+pub struct Patch {
+    /// The file that the copy takes the place of.
+    pub replica: Arc<dyn ReadFile>,
+    /// Where it differs from the source.
+    pub differs: Ranges,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -33,8 +43,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Large {
-    /// Begins, or goes on where an earlier run stopped.
-    pub fn begin(mover: &Mover, spot: &Spot, opened: Opened) -> Result<Large, Trouble> {
+    /// Begins, or goes on where an earlier run stopped. With a patch, the source is only read where the replica differs.
+    pub fn begin(mover: &mut Mover, spot: &Spot, opened: Opened, patch: Option<Patch>) -> Result<Large, Trouble> {
         let temp = stable_temp_name(spot.name);
         let (replica, done) = match resume(spot, &opened, &temp) {
             Some(found) => found,
@@ -50,13 +60,19 @@ impl Large {
             cloned: false,
             trouble: Mutex::new(None),
             resumed,
+            verify: mover.terms.verify,
+            patch,
         };
-        large.prepare(mover).inspect_err(|_| large.discard(spot))?;
+        if let Err(trouble) = large.prepare(mover) {
+            large.discard(spot);
+            return Err(trouble);
+        }
         Ok(large)
     }
 
-    fn prepare(&mut self, mover: &Mover) -> Result<(), Trouble> {
+    fn prepare(&mut self, mover: &mut Mover) -> Result<(), Trouble> {
         if self.resumed == 0 && mover.clone_whole(&self.opened, &*self.replica)? {
+            mover.verify_clone(&self.opened, &*self.replica)?;
             lock(&self.done).add(0..self.size());
             self.cloned = true;
             return Ok(());
@@ -113,7 +129,7 @@ impl Large {
         if self.failed() {
             return 0;
         }
-        let done = self.copy_range(copier, range.clone(), pace).map_err(Trouble::from);
+        let done = self.copy_range(copier, range.clone(), pace);
         match done.and_then(|bytes| self.note_done(range, bytes).map(|()| bytes)) {
             Ok(bytes) => bytes,
             Err(trouble) => {
@@ -123,10 +139,25 @@ impl Large {
         }
     }
 
-    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Fault> {
-        let pair: (&dyn ReadFile, &dyn WriteFile) = (&*self.opened.file, &*self.replica);
+    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Trouble> {
         self.replica.allocate(range.clone())?;
-        copier.copy(pair, range, false, pace)
+        let Some(patch) = &self.patch else { return self.copy_from(&*self.opened.file, copier, range, pace) };
+        let mut copied = 0;
+        for (piece, differs) in patch.differs.cut(range) {
+            if differs {
+                copied += self.copy_from(&*self.opened.file, copier, piece, pace)?;
+            } else {
+                self.copy_from(&*patch.replica, copier, piece, pace)?;
+            }
+        }
+        Ok(copied)
+    }
+
+    fn copy_from(&self, from: &dyn ReadFile, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Trouble> {
+        let pair: (&dyn ReadFile, &dyn WriteFile) = (from, &*self.replica);
+        let Some(level) = self.verify else { return Ok(copier.copy(pair, range, false, pace)?) };
+        let (copied, same) = copier.copy_verified(pair, (range, false), level == Level::Media, pace)?;
+        if same { Ok(copied) } else { Err(Trouble::Mismatch) }
     }
 
     fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Trouble> {
@@ -195,7 +226,7 @@ impl Large {
         let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
-        Ok(Moved { bytes: 0, faults })
+        Ok(Moved { faults, ..Moved::default() })
     }
 
     fn discard(&self, spot: &Spot) {

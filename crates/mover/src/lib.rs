@@ -4,10 +4,12 @@
 //! a directory that is still private), how to share the copying of one large file ([`Large`]) among threads, and when
 //! the source has changed under its hands. Which entries, in which order, is the engine's business.
 
+mod comparison;
 mod large;
 mod mover;
 mod spot;
 
-pub use large::Large;
+pub use comparison::{Compared, Comparison};
+pub use large::{Large, Patch};
 pub use mover::{Made, Mover, Terms};
 pub use spot::{Moved, Opened, Spot, Trouble};

@@ -1,9 +1,10 @@
 //! Making one entry equal: small files, symbolic links, nodes, hard links, metadata.
 
+use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Entry, Kind, Meta};
+use driftless_model::{Entry, Kind, Level, Meta};
 use driftless_reconcile::Rules;
-use driftless_tree::{Attributes, Copier, Dir, Known, WriteFile, temp_name};
+use driftless_tree::{Attributes, Copier, Dir, Known, ReadFile, WriteFile, temp_name};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Terms {
     pub sync_each: bool,
     /// Large files are made durable before they get their names.
     pub sync_large: bool,
+    /// What was written is read back and compared.
+    pub verify: Option<Level>,
 }
 
 /// One thread's hands.
@@ -41,15 +44,17 @@ pub type Made = Result<Moved, Trouble>;
 impl Mover<'_> {
     /// Copies a file that is small enough for one thread. Retries while the source changes under its hands.
     pub fn copy_small(&mut self, spot: &Spot, first: Opened) -> Made {
-        let mut opened = first;
+        let (mut opened, mut mismatches) = (first, 0);
+        let mut trouble = Trouble::Changing;
         for pause in SETTLE_PAUSES.iter().map(Some).chain([None]) {
             match self.copy_once(spot, &opened) {
-                Err(Trouble::Changing) => {}
-                done => return done,
+                Err(again @ (Trouble::Changing | Trouble::Mismatch)) => trouble = again,
+                done => return done.map(|moved| Moved { mismatches, ..moved }),
             }
             if (self.stopped)() {
                 return Err(Trouble::Stopped);
             }
+            mismatches += u64::from(trouble == Trouble::Mismatch);
             let Some(pause) = pause else { break };
             std::thread::sleep(*pause);
             opened = spot.open()?;
@@ -57,7 +62,7 @@ impl Mover<'_> {
                 break;
             }
         }
-        Err(Trouble::Changing)
+        Err(trouble)
     }
 
     fn copy_once(&mut self, spot: &Spot, opened: &Opened) -> Made {
@@ -90,7 +95,7 @@ impl Mover<'_> {
         if self.terms.sync_each {
             file.sync().map_err(Trouble::Lost)?;
         }
-        Ok(Moved { bytes, faults })
+        Ok(Moved { bytes, faults, ..Moved::default() })
     }
 
     fn content(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<u64, Trouble> {
@@ -99,14 +104,35 @@ impl Mover<'_> {
             return Ok(0);
         }
         if size >= CLONE_BYTES_MIN && self.clone_whole(opened, file)? {
+            self.verify_clone(opened, file)?;
             return Ok(size);
         }
         let sparse = self.terms.rules.keep.holes;
-        let copied = self.copier.copy_small(source, file, size, sparse, &mut |bytes| (self.pace)(bytes))?;
+        let mut pace = |bytes| (self.pace)(bytes);
+        let copied = match self.terms.verify {
+            None => self.copier.copy_small(source, file, size, sparse, &mut pace)?,
+            Some(level) => {
+                let (copied, same) = self.copier.copy_verified((source, file), (0..size, sparse), level == Level::Media, &mut pace)?;
+                // A source that has become shorter is what the look at it will tell.
+                if same { copied } else { return Err(Trouble::Mismatch) }
+            }
+        };
         if copied < size && sparse {
             file.set_len(size)?;
         }
         Ok(copied)
+    }
+
+    /// Shared extents were not read by anybody: to verify them, both files are.
+    pub fn verify_clone(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<(), Trouble> {
+        let Some(level) = self.terms.verify else { return Ok(()) };
+        if level == Level::Media {
+            file.drop_cached()?;
+        }
+        let mut same = true;
+        let pair: (&dyn ReadFile, &dyn ReadFile) = (&*opened.file, file);
+        self.copier.differing(pair, 0..opened.meta.size, &mut |_| same = false, &mut |bytes| (self.pace)(bytes))?;
+        if same { Ok(()) } else { Err(Trouble::Mismatch) }
     }
 
     /// Shares extents with the source, where both are on a file system that can. All of it is one step.
@@ -139,7 +165,7 @@ impl Mover<'_> {
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
         }
-        done.map(|faults| Moved { bytes: 0, faults })
+        done.map(|faults| Moved { faults, ..Moved::default() })
     }
 
     /// Makes the entry one more name of `leader_name` in `leader`, a directory of the same tree.
@@ -159,19 +185,14 @@ impl Mover<'_> {
     pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
         let attributes = Attributes::of(&source.meta, source.xattrs.clone(), &self.terms.rules.keep);
         let faults = spot.replica.set(spot.name, &Known::of(replica), &attributes)?;
-        Ok(Moved { bytes: 0, faults })
+        Ok(Moved { faults, ..Moved::default() })
     }
 
-    /// Compares content; a source that changes meanwhile is trouble.
-    pub fn same_content(&mut self, spot: &Spot) -> Result<bool, Trouble> {
-        let opened = spot.open()?;
-        let replica = spot.replica.open_file(spot.name)?;
-        let size = opened.meta.size;
-        let same = self.copier.same(&*opened.file, &*replica, 0..size, &mut |bytes| (self.pace)(bytes))?;
-        if !opened.meta.unchanged(&opened.file.meta()?) {
-            return Err(Trouble::Changing);
-        }
-        Ok(same)
+    /// Compares the content of a file that is small enough for one thread; a source that changes meanwhile is trouble.
+    pub fn compare(&mut self, spot: &Spot, level: Level) -> Result<Compared, Trouble> {
+        let comparison = Comparison::begin(spot, level)?;
+        comparison.compare(&mut self.copier, 0..comparison.size(), &mut |bytes| (self.pace)(bytes));
+        comparison.finish()
     }
 }
 

@@ -3,6 +3,7 @@
 use driftless_model::{Fault, Kind, Meta};
 use driftless_tree::{Dir, Done, Known, ReadFile};
 use std::ffi::CStr;
+use std::sync::Arc;
 
 /// An entry on both sides. The two names differ only where a single file is copied under another name.
 #[derive(Clone, Copy)]
@@ -37,16 +38,17 @@ impl Spot<'_> {
 
     /// Opens the source file.
     pub fn open(&self) -> Done<Opened> {
-        let file = self.source.open_file(self.source_name)?;
+        let file: Arc<dyn ReadFile> = self.source.open_file(self.source_name)?.into();
         let meta = file.meta()?;
         Ok(Opened { file, meta })
     }
 }
 
 /// A source file that was opened, and its metadata at that moment.
+#[derive(Clone)]
 pub struct Opened {
     /// The file.
-    pub file: Box<dyn ReadFile>,
+    pub file: Arc<dyn ReadFile>,
     /// What it was like when it was opened.
     pub meta: Meta,
 }
@@ -58,6 +60,8 @@ pub struct Moved {
     pub bytes: u64,
     /// Properties that could not be kept.
     pub faults: Vec<Fault>,
+    /// How often what was read back was not what had been written, before it was.
+    pub mismatches: u64,
 }
 
 /// Why an entry was not made equal.
@@ -67,6 +71,8 @@ pub enum Trouble {
     Vanished,
     /// The source kept changing while it was copied.
     Changing,
+    /// What was read back is not what was written.
+    Mismatch,
     /// A call failed.
     Failed(Fault),
     /// The disk did not keep what it was given (fsync failed): the run must end.

@@ -7,7 +7,7 @@ mod cut;
 mod guard;
 mod ranges;
 
-pub use compare::{Rules, Step, after_content, decide, differences};
+pub use compare::{Rules, Step, after_content, decide, differences, values};
 pub use cut::split_half;
 pub use guard::{DeleteLimit, Guard, Refusal};
 pub use ranges::{Fingerprint, Ranges, Resume};

@@ -50,6 +50,39 @@ impl Ranges {
         gaps
     }
 
+    /// How many ranges it takes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.0.iter()
+    }
+
+    /// Cuts a range where the set begins and ends: pieces in order, each with whether it is in the set.
+    pub fn cut(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        let mut pieces = Vec::new();
+        let mut at = range.start;
+        for inside in self.0.iter().skip_while(|inside| inside.end <= range.start).take_while(|inside| inside.start < range.end) {
+            if inside.start > at {
+                pieces.push((at..inside.start, false));
+            }
+            let end = inside.end.min(range.end);
+            pieces.push((inside.start.max(at)..end, true));
+            at = end;
+        }
+        if at < range.end {
+            pieces.push((at..range.end, false));
+        }
+        pieces
+    }
+
     /// The largest ranges, as many as a note holds.
     fn largest(&self) -> Vec<Range<u64>> {
         let mut ranges = self.0.clone();
@@ -143,5 +176,23 @@ mod tests {
         let many: Vec<Range<u64>> = (0..1000).map(|i| u64::MAX - 3000 + i * 3..u64::MAX - 3000 + i * 3 + 1).collect();
         let note = Resume { source: Fingerprint([i128::from(i64::MIN); 6]), done: ranges(&many) };
         assert!(note.encode().len() <= 2048);
+    }
+
+    #[test]
+    fn a_range_is_cut_where_the_set_begins_and_ends() {
+        let mut set = Ranges::default();
+        [10..20, 30..40].into_iter().for_each(|range| set.add(range));
+        type Piece = (Range<u64>, bool);
+        let cases: [(Range<u64>, &[Piece]); 6] = [
+            (0..50, &[(0..10, false), (10..20, true), (20..30, false), (30..40, true), (40..50, false)]),
+            (12..35, &[(12..20, true), (20..30, false), (30..35, true)]),
+            (20..30, &[(20..30, false)]),
+            (11..12, &[(11..12, true)]),
+            (45..50, &[(45..50, false)]),
+            (5..5, &[]),
+        ];
+        for (range, pieces) in cases {
+            assert_eq!(set.cut(range.clone()), pieces, "{range:?}");
+        }
     }
 }

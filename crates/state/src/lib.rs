@@ -2,8 +2,10 @@
 //!
 //! So far this is the bookkeeping of hard links. It stands in SQLite beyond a bound, as the state of jobs will.
 
+mod ledger;
 mod links;
 
+pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};
 
 /// The store on disk failed (it is full, say).

@@ -67,6 +67,11 @@ impl Scratch {
         &self.mount
     }
 
+    /// The image that it is mounted from; a tmpfs has none.
+    pub fn image(&self) -> PathBuf {
+        self.mount.with_file_name("image")
+    }
+
     /// Makes a directory in it and returns its path.
     pub fn dir(&self, name: &str) -> PathBuf {
         let path = self.mount.join(name);
@@ -80,7 +85,7 @@ impl Scratch {
     }
 
     fn mount_image(&self, kind: FsKind, size_mib: u64) {
-        let image = self.mount.with_file_name("image");
+        let image = self.image();
         let file = fs::File::create(&image).expect("image");
         file.set_len(size_mib << 20).expect("image size");
         let (program, arguments): (&str, &[&str]) = match kind {

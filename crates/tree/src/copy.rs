@@ -53,7 +53,12 @@ pub struct Copier {
     buffer: Vec<u8>,
     cache: Cache,
     ladder: Arc<Ladder>,
+    /// Of what was read from the source, while a copy is to be verified.
+    digest: Option<blake3::Hasher>,
 }
+
+/// Ranges that differ are told in multiples of this many bytes.
+pub const DIFFERENCE_BYTES: u64 = 4096;
 
 fn pair_hash(devices: (u64, u64)) -> u64 {
     devices.0.rotate_left(32) ^ devices.1 ^ 0x9e37_79b9_7f4a_7c15
@@ -71,7 +76,7 @@ impl Copier {
     /// A copier with a buffer of its own; memory is taken as it is used.
     pub fn new(cache: Cache, ladder: Arc<Ladder>) -> Self {
         let size = if cache == Cache::Direct { DIRECT_BYTES } else { BLOCK_BYTES };
-        Copier { buffer: vec![0; size + ALIGN], cache, ladder }
+        Copier { buffer: vec![0; size + ALIGN], cache, ladder, digest: None }
     }
 
     /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does. `devices` are those of the two files.
@@ -161,7 +166,16 @@ impl Copier {
         let block = self.block(len);
         let got = from.read_at(block, at)?;
         to.write_at(&block[..got], at)?;
+        self.digest_block(got);
         Ok(got)
+    }
+
+    /// Takes the block that was just moved into the hash of the source.
+    fn digest_block(&mut self, len: usize) {
+        let skip = self.buffer.as_ptr().align_offset(ALIGN);
+        if let Some(digest) = &mut self.digest {
+            digest.update(&self.buffer[skip..skip + len]);
+        }
     }
 
     fn move_local(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
@@ -177,7 +191,7 @@ impl Copier {
 
     /// Lets the server copy (copy_file_range(2)) where both files are on a network file system that can.
     fn offload(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Option<usize> {
-        if self.ladder.no_offload.load(Relaxed) {
+        if self.digest.is_some() || self.ladder.no_offload.load(Relaxed) {
             return None;
         }
         if !on_server(&from.fd) || !on_server(&to.fd) {
@@ -199,6 +213,7 @@ impl Copier {
             return self.move_dropping(from, to, at, len);
         }
         let moved = moved.map_err(|(side, errno)| io_fault(side, errno))?;
+        self.digest_block(moved);
         if plain {
             self.forget(from, to, at, len)?;
         }
@@ -218,6 +233,9 @@ impl Copier {
         let handles = if self.ladder.no_direct.load(Relaxed) { None } else { from.direct().zip(to.direct()) };
         let Some((source, replica)) = handles else { return self.move_dropping(from, to, at, len) };
         let moved = move_with(source, replica, self.block(aligned), at, ReadWriteFlags::empty());
+        if let Ok(moved) = moved {
+            self.digest_block(moved);
+        }
         match moved {
             Ok(n) if n == aligned && aligned < len => {
                 let tail = self.move_dropping(from, to, at + n as u64, len - aligned)?;
@@ -232,21 +250,109 @@ impl Copier {
         }
     }
 
-    /// Whether a range of two files holds the same bytes. A file that ends early differs.
-    pub fn same(&mut self, a: &dyn ReadFile, b: &dyn ReadFile, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Done<bool> {
-        let half = (self.buffer.len() - ALIGN) / 2;
+    /// Copies a range like [`copy`](Copier::copy), reads it back, from the medium if asked for, and tells as well whether it is
+    /// what was read from the source.
+    pub fn copy_verified(
+        &mut self,
+        (from, to): (&dyn ReadFile, &dyn WriteFile),
+        (range, sparse): (Range<u64>, bool),
+        from_medium: bool,
+        pace: &mut dyn FnMut(u64),
+    ) -> Done<(u64, bool)> {
+        self.digest = Some(blake3::Hasher::new());
+        let copied = self.copy((from, to), range.clone(), sparse, pace);
+        let wanted = self.digest.take().expect("it was set above").finalize();
+        let copied = copied?;
+        if from_medium {
+            to.drop_cached()?;
+        }
+        let found = self.read_back((from, to), (range, sparse), pace)?;
+        Ok((copied, found == wanted))
+    }
+
+    /// Hashes what the replica has where the source has data.
+    fn read_back(
+        &mut self,
+        (from, to): (&dyn ReadFile, &dyn WriteFile),
+        (range, sparse): (Range<u64>, bool),
+        pace: &mut dyn FnMut(u64),
+    ) -> Done<blake3::Hash> {
+        let mut digest = blake3::Hasher::new();
         let mut at = range.start;
         while at < range.end {
-            let len = half.min((range.end - at) as usize);
-            pace(len as u64);
-            let (left, right) = self.buffer.split_at_mut(half);
-            let got = (a.read_at(&mut left[..len], at)?, b.read_at(&mut right[..len], at)?);
-            if got != (len, len) || left[..len] != right[..len] {
-                return Ok(false);
+            let extent = if sparse { from.next_data(at..range.end)? } else { Some(at..range.end) };
+            let Some(extent) = extent else { break };
+            at = extent.start;
+            while at < extent.end {
+                let len = self.block_len(at, extent.end);
+                pace(len as u64);
+                let block = self.block(len);
+                let got = to.read_at(block, at)?;
+                digest.update(&block[..got]);
+                at += len as u64;
             }
-            at += len as u64;
+        }
+        Ok(digest.finalize())
+    }
+
+    /// Finds where a range of two files differs, in multiples of [`DIFFERENCE_BYTES`]. What only one of them has differs, and so does
+    /// what cannot be read from the replica.
+    pub fn differing(
+        &mut self,
+        files: (&dyn ReadFile, &dyn ReadFile),
+        range: Range<u64>,
+        found: &mut dyn FnMut(Range<u64>),
+        pace: &mut dyn FnMut(u64),
+    ) -> Done {
+        let half = (self.buffer.len() - ALIGN) as u64 / 2;
+        let mut at = range.start;
+        while at < range.end {
+            let end = (at + half).min(range.end);
+            pace(end - at);
+            if !self.differing_piece(files, at..end, found)? {
+                // Which part of it is it that cannot be read?
+                for start in (at..end).step_by(DIFFERENCE_BYTES as usize) {
+                    let part = start..(start + DIFFERENCE_BYTES).min(end);
+                    if !self.differing_piece(files, part.clone(), found)? {
+                        found(part);
+                    }
+                }
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Compares a piece that fits into the buffer twice; `false` if the replica's cannot be read.
+    fn differing_piece(
+        &mut self,
+        (source, replica): (&dyn ReadFile, &dyn ReadFile),
+        piece: Range<u64>,
+        found: &mut dyn FnMut(Range<u64>),
+    ) -> Done<bool> {
+        let len = (piece.end - piece.start) as usize;
+        let (left, right) = self.buffer.split_at_mut(len);
+        let (left, right) = (&mut left[..], &mut right[..len]);
+        let wanted = source.read_at(left, piece.start)?;
+        let Ok(got) = replica.read_at(right, piece.start) else { return Ok(false) };
+        if (wanted, got) != (len, len) || left != right {
+            differing_blocks(&left[..wanted], &right[..got], piece.start, found);
         }
         Ok(true)
+    }
+}
+
+/// Tells the blocks in which two pieces at offset `at` differ.
+fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Range<u64>)) {
+    let end = at + left.len().max(right.len()) as u64;
+    let mut start = at;
+    while start < end {
+        let stop = ((start / DIFFERENCE_BYTES + 1) * DIFFERENCE_BYTES).min(end);
+        let part = (start - at) as usize..(stop - at) as usize;
+        if left.get(part.clone()).is_none_or(|left| right.get(part) != Some(left)) {
+            found(start..stop);
+        }
+        start = stop;
     }
 }
 

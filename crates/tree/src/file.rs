@@ -2,11 +2,12 @@
 
 use crate::attributes::{Attributes, Known, Setter};
 use crate::local::{fault, meta_of};
+use crate::sys::Mapping;
 use crate::xattr::Target;
 use crate::{Done, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::ops::Range;
@@ -25,6 +26,9 @@ const HOLE_BYTES: u64 = 4096;
 /// Data that is found by reading is handed over in pieces of about this size.
 const READ_TWICE_BYTES: u64 = 1024 * 1024;
 
+/// Below this many bytes it costs more to map a range than to copy it.
+const MAPPED_BYTES_MIN: u64 = 256 * 1024;
+
 /// An open regular file.
 #[derive(Debug)]
 pub struct LocalFile {
@@ -38,6 +42,16 @@ impl LocalFile {
     /// A file that was just opened.
     pub(crate) fn new(fd: OwnedFd, side: Side) -> Self {
         LocalFile { fd, side, direct: OnceLock::new() }
+    }
+
+    /// Hands over a range as it stands in the page cache, without copying it; `false` if it is not all there, and then what was
+    /// handed over, if anything, is not to be used.
+    pub fn with_cached(&self, range: Range<u64>, use_bytes: impl FnOnce(&[u8])) -> bool {
+        if range.end - range.start < MAPPED_BYTES_MIN {
+            return false;
+        }
+        let mapping = Mapping::new(self.fd.as_fd(), range);
+        mapping.is_ok_and(|mapping| mapping.is_cached() && mapping.read(use_bytes))
     }
 
     fn fail<T>(&self, act: &'static str, done: Result<T, Errno>) -> Done<T> {
@@ -109,6 +123,12 @@ impl ReadFile for LocalFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
         self.fail("read", read_full(&self.fd, buffer, offset))
+    }
+
+    /// Dirty pages stay when they are only advised away, hence the flush before (posix_fadvise(2)).
+    fn drop_cached(&self) -> Done {
+        self.fail("make durable", rustix::fs::fsync(&self.fd))?;
+        self.fail("let go of the cache of", rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed))
     }
 
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {

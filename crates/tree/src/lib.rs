@@ -19,7 +19,7 @@ mod temp;
 mod xattr;
 
 pub use attributes::{Attributes, Known};
-pub use copy::{Cache, Copier, Ladder};
+pub use copy::{Cache, Copier, DIFFERENCE_BYTES, Ladder};
 pub use file::LocalFile;
 pub use handles::HandlePool;
 pub use local::LocalDir;
@@ -103,6 +103,8 @@ pub trait ReadFile: Send + Sync {
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
     /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize>;
+    /// Writes out what is cached of this file and lets go of it, so that the next read comes from the medium.
+    fn drop_cached(&self) -> Done;
     /// The first range of data, as opposed to a hole, in `within`.
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>>;
     /// This file as a local one.

@@ -20,19 +20,30 @@ use std::sync::Arc;
 pub struct RootError {
     path: PathBuf,
     act: &'static str,
-    cause: String,
+    errno: Errno,
 }
 
 impl RootError {
     fn new(path: &Path, act: &'static str, errno: Errno) -> Self {
-        let cause = driftless_model::Fault { side: Side::Source, act, errno: errno.raw_os_error() }.cause();
-        RootError { path: path.to_owned(), act, cause }
+        RootError { path: path.to_owned(), act, errno }
+    }
+
+    /// Whether there is nothing at the path.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.errno, Errno::NOENT | Errno::NOTDIR)
+    }
+
+    /// What was tried and why it failed, without the path.
+    pub fn reason(&self) -> String {
+        let errno = self.errno.raw_os_error();
+        let cause = driftless_model::Fault { side: Side::Source, act: self.act, errno }.cause();
+        format!("cannot {}: {cause}", self.act)
     }
 }
 
 impl fmt::Display for RootError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "\"{}\": cannot {}: {}", escape(self.path.as_os_str().as_bytes()), self.act, self.cause)
+        write!(out, "\"{}\": {}", escape(self.path.as_os_str().as_bytes()), self.reason())
     }
 }
 

@@ -1,14 +1,21 @@
-//! System calls that the libraries do not wrap yet: the `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h).
+//! The only unsafe code: system calls that the libraries do not wrap yet, and files mapped into memory.
 //!
-//! One call relative to a directory handle, where older kernels need a walk through `/proc/self/fd/N/name`, which costs
-//! three times as much. The only unsafe code of this crate stands here; every function checks nothing but passes on
-//! slices whose lengths it takes from the slices themselves.
+//! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a directory handle, where older
+//! kernels need a walk through `/proc/self/fd/N/name`, which costs three times as much. These functions check nothing but
+//! pass on slices whose lengths they take from the slices themselves.
+//!
+//! A file that is mapped may be cut off by others while it is read, which the kernel answers with SIGBUS (mmap(2)). It is
+//! caught: zeros take the place of what is missing, and whoever reads is told ([`Mapping::read`]).
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::ops::Range;
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 // The generic system call numbers (asm-generic/unistd.h), the same on x86-64 and arm64.
 const SYS_SETXATTRAT: libc::c_long = 463;
@@ -71,4 +78,122 @@ pub fn setxattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr, value: &[u8]) -
 pub fn removexattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr) -> Result<usize, Errno> {
     // SAFETY: as above.
     check(unsafe { libc::syscall(SYS_REMOVEXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, attr.as_ptr()) })
+}
+
+/// A range of a file, mapped for reading. Unmapped when it is dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    /// The first page, and the bytes from there to the end of the range.
+    base: *mut libc::c_void,
+    length: usize,
+    /// Where the range begins in the first page.
+    skip: usize,
+}
+
+thread_local! {
+    /// Addresses that this thread is reading from a mapping, and whether some of it was not there.
+    static READING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    static WAS_CUT: Cell<bool> = const { Cell::new(false) };
+}
+
+static CATCH_SIGBUS: Once = Once::new();
+static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+fn page_bytes() -> usize {
+    PAGE_BYTES.load(Relaxed)
+}
+
+impl Mapping {
+    /// Maps a range that is not empty.
+    pub fn new(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Self, Errno> {
+        CATCH_SIGBUS.call_once(catch_sigbus);
+        let skip = range.start % page_bytes() as u64;
+        let length = usize::try_from(range.end - range.start + skip).map_err(|_| Errno::OVERFLOW)?;
+        let offset = libc::off_t::try_from(range.start - skip).map_err(|_| Errno::OVERFLOW)?;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.
+        let base = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset) };
+        if base == libc::MAP_FAILED {
+            return Err(check(-1).expect_err("it failed"));
+        }
+        Ok(Mapping { base, length, skip: skip as usize })
+    }
+
+    /// Whether its first and its last page are in the page cache (mincore(2)), and so most likely all of it. What is missing is
+    /// read when it is used, only more slowly.
+    pub fn is_cached(&self) -> bool {
+        let last = (self.length - 1) / page_bytes() * page_bytes();
+        [0, last].into_iter().all(|offset| {
+            let mut page = 0u8;
+            // SAFETY: the page belongs to the mapping, and there is one byte for one page.
+            let done = unsafe { libc::mincore(self.base.cast::<u8>().add(offset).cast(), 1, &mut page) };
+            done == 0 && page & 1 == 1
+        })
+    }
+
+    /// Hands over the bytes; `false` if some of them could not be read and were replaced by zeros.
+    pub fn read(&self, use_bytes: impl FnOnce(&[u8])) -> bool {
+        let start = self.base as usize;
+        READING.set((start, start + self.length));
+        WAS_CUT.set(false);
+        // SAFETY: the pages stay mapped as long as `self` lives, also when the handler replaces some. Others may write to the
+        // file meanwhile; the bytes are only hashed or compared, and no value of them is relied upon.
+        use_bytes(unsafe { std::slice::from_raw_parts(self.base.cast::<u8>().add(self.skip), self.length - self.skip) });
+        READING.set((0, 0));
+        !WAS_CUT.get()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this mapping was made by `new`, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base, self.length) };
+    }
+}
+
+fn catch_sigbus() {
+    // SAFETY: a zeroed `sigaction` is a valid one; the handler only does what signal-safety(7) allows.
+    unsafe {
+        PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE) as usize, Relaxed);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_sigbus as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
+    }
+}
+
+/// Puts zeros in the place of the rest of the mapping that this thread reads; any other SIGBUS ends the process as ever.
+extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid `info`. The pages that are replaced belong to the mapping that this thread is reading, so
+    // they are not used by anybody else; system calls are all that is done.
+    unsafe {
+        let at = (*info).si_addr() as usize;
+        let (start, end) = READING.get();
+        let page = at - at % page_bytes();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let ours = (start..end).contains(&at);
+        if !ours || libc::mmap(page as *mut libc::c_void, end - page, libc::PROT_READ, flags, -1, 0) == libc::MAP_FAILED {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        WAS_CUT.set(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsFd;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_that_is_cut_off_while_it_is_read_is_noticed() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 100_000]).expect("write");
+        let mapping = Mapping::new(file.as_fd(), 5..100_000).expect("map");
+        let mut seen = Vec::new();
+        assert!(mapping.is_cached() && mapping.read(|bytes| seen = bytes.to_vec()));
+        assert_eq!(seen, [7; 99_995]);
+        file.set_len(50_000).expect("cut");
+        assert!(!mapping.read(|bytes| seen = bytes.to_vec()));
+        assert_eq!((seen.len(), seen[40_000], seen[99_994]), (99_995, 7, 0));
+    }
 }

@@ -1,0 +1,256 @@
+//! `driftless audit`: what is asked for, what it proves, and the exit code.
+
+mod console;
+mod plots;
+mod report;
+
+use crate::cli::{ChooseArgs, KeepArgs, LevelArg, RunArgs};
+use crate::{config, exit, signals};
+use clap::{ArgGroup, ArgMatches, Args};
+use console::Console;
+use driftless_engine::{Audit, AuditOptions};
+use driftless_model::Stamp;
+use driftless_verify::{samples_needed, upper_bound};
+use report::ReportFile;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("amount").required(true).args(["samples", "fraction"])))]
+pub struct AuditArgs {
+    /// The source: a directory
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+    /// The replica that is compared with it
+    #[arg(value_name = "DST")]
+    pub replica: PathBuf,
+
+    /// Draw N entries
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Sampling")]
+    pub samples: Option<u64>,
+    /// Draw as many entries as it takes to show, if none of them differs, that at most this fraction of all do (such as 1e-4 or 0.01%)
+    #[arg(long, value_name = "P", value_parser = crate::units::share, help_heading = "Sampling")]
+    pub fraction: Option<f64>,
+    /// How sure the statement about all entries shall be (such as 0.99 or 99%)
+    #[arg(long, value_name = "C", value_parser = crate::units::share, default_value = "0.95", help_heading = "Sampling")]
+    pub confidence: f64,
+    /// Draw what the audit that printed this seed drew; another sample every time without it
+    #[arg(long, value_name = "N", help_heading = "Sampling")]
+    pub seed: Option<u64>,
+    /// Tell what was changed less than SECONDS before the beginning, or later, apart from what differs
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Sampling")]
+    pub grace: u64,
+
+    /// How closely: metadata alone (equal size and time vouch for the content), the content of all files, or that with the replica's read from its medium
+    #[arg(long, value_enum, default_value_t = LevelArg::Content, help_heading = "Comparing")]
+    pub level: LevelArg,
+
+    /// Take what matches PATTERN (the first rule that matches decides)
+    #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
+    pub include: Vec<String>,
+    /// Leave out what matches PATTERN; it is not counted and not drawn
+    #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
+    pub exclude: Vec<String>,
+    /// Read rules from FILE: lines "+ PATTERN" and "- PATTERN", "#" begins a comment
+    #[arg(long, value_name = "FILE", help_heading = "Choosing")]
+    pub filter_from: Vec<PathBuf>,
+    /// Do not enter other file systems mounted below SRC
+    #[arg(short = 'x', long, help_heading = "Choosing")]
+    pub one_file_system: bool,
+
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    #[command(flatten)]
+    pub running: RunArgs,
+
+    /// Print one JSON object a line: start, differences, problems, progress, summary (or error)
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Write a page with what was drawn and what differed, in HTML with plots, to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    /// Append differences and problems to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub log: Option<PathBuf>,
+    /// Print problems only
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+impl AuditArgs {
+    fn samples(&self) -> u64 {
+        let for_fraction = || self.fraction.map(|fraction| samples_needed(self.confidence, fraction));
+        self.samples.or_else(for_fraction).expect("one of them is required")
+    }
+
+    /// Which entries are chosen, in the words of the other commands.
+    pub fn choose(&self) -> ChooseArgs {
+        ChooseArgs {
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            filter_from: self.filter_from.clone(),
+            files_from: None,
+            from0: false,
+            one_file_system: self.one_file_system,
+            min_size: None,
+            max_size: None,
+        }
+    }
+
+    fn options(&self, matches: &ArgMatches) -> Result<AuditOptions, String> {
+        let run = config::audit(self, matches)?;
+        let seed = self.seed.unwrap_or_else(|| fastrand::u32(..).into());
+        let grace = Duration::from_secs(self.grace);
+        Ok(AuditOptions { run, samples: self.samples(), seed, started: now(), grace, census: self.report.is_some() })
+    }
+}
+
+/// Runs an audit; returns the exit code.
+pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
+    let options = match args.options(matches) {
+        Ok(options) => options,
+        Err(error) => return refuse(&error, exit::USAGE),
+    };
+    let opened = Console::new(args, &options).and_then(|console| {
+        let report = args.report.as_deref().map(ReportFile::open).transpose()?;
+        Ok((console, report))
+    });
+    let (console, report) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return refuse(&error, exit::COULD_NOT_RUN),
+    };
+    let signals = signals::watch();
+    console.start();
+    let audit = match driftless_engine::audit(&options, &console, &signals.stop) {
+        Ok(audit) => audit,
+        Err(error) => return console.refused(&error),
+    };
+    let proof = Proof::of(&audit, args.confidence);
+    let mut code = exit_code(&audit, signals.number());
+    if let Some(report) = report.filter(|_| audit.complete)
+        && let Err(error) = report.write(&report::page(args, &options, &audit, &proof))
+    {
+        code = refuse(&error, exit::COULD_NOT_RUN);
+    }
+    console.end(&audit, &proof, code);
+    code
+}
+
+fn refuse(error: &str, code: u8) -> u8 {
+    eprintln!("driftless: {error}");
+    code
+}
+
+/// Differences come before problems: what was found is certain.
+fn exit_code(audit: &Audit, signal: u8) -> u8 {
+    match audit {
+        Audit { complete: false, .. } => 128 + signal,
+        Audit { drift: 1.., .. } => exit::DIFFERENT,
+        Audit { problems: 1.., .. } => exit::PROBLEMS,
+        _ => exit::EQUAL,
+    }
+}
+
+fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp { sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nsec: since.subsec_nanos() }
+}
+
+/// What an audit proves of all entries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proof {
+    /// The fraction of all entries that differ at most; `None` if nothing is proven.
+    pub bound: Option<f64>,
+    /// Every entry was compared: the fraction is exact, and nothing is left to chance.
+    pub exact: bool,
+    /// The same in a sentence.
+    pub sentence: String,
+}
+
+impl Proof {
+    /// What follows from what was found, with this confidence.
+    pub fn of(audit: &Audit, confidence: f64) -> Proof {
+        use crate::units::{show_count, show_share};
+        let (drift, settled, entries) = (audit.drift, audit.settled(), audit.entries);
+        let nothing = |sentence: &str| Proof { bound: None, exact: false, sentence: sentence.into() };
+        if !audit.complete {
+            return nothing("the audit was stopped, so it proves nothing");
+        }
+        if settled == 0 {
+            return nothing("nothing could be compared, so nothing is proven");
+        }
+        let (verb, all) = (if drift == 1 { "differs" } else { "differ" }, show_count(entries));
+        if settled == entries {
+            let bound = drift as f64 / entries as f64;
+            let sentence = match drift {
+                0 => format!("all {all} entries were compared, and none differs"),
+                _ => format!("all {all} entries were compared, and {} {verb}: {}", show_count(drift), show_share(bound)),
+            };
+            return Proof { bound: Some(bound), exact: true, sentence };
+        }
+        let bound = upper_bound(drift, settled, confidence);
+        let sentence = format!(
+            "{} of {} sampled entries {verb}: with {} confidence at most {} of all {all} entries do",
+            show_count(drift),
+            show_count(settled),
+            show_share(confidence),
+            show_share(bound),
+        );
+        Proof { bound: Some(bound), exact: false, sentence }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn audit(entries: u64, same: u64, drift: u64) -> Audit {
+        Audit {
+            entries,
+            sampled: same + drift,
+            same,
+            drift,
+            recent: 0,
+            vanished: 0,
+            failed: 0,
+            problems: 0,
+            mismatches: Vec::new(),
+            census: Vec::new(),
+            elapsed: Duration::ZERO,
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn the_sentence_says_what_the_sample_proves() {
+        let cases = [
+            (
+                audit(1_234_567, 29_956, 0),
+                0.95,
+                "0 of 29,956 sampled entries differ: with 95 % confidence at most 0.01 % of all 1,234,567 entries do",
+            ),
+            (
+                audit(1_234_567, 47_440, 1),
+                0.95,
+                "1 of 47,441 sampled entries differs: with 95 % confidence at most 0.01 % of all 1,234,567 entries do",
+            ),
+            (audit(2000, 100, 0), 0.999, "0 of 100 sampled entries differ: with 99.9 % confidence at most 6.7 % of all 2,000 entries do"),
+            (audit(2000, 1980, 20), 0.95, "all 2,000 entries were compared, and 20 differ: 1 %"),
+            (audit(2000, 2000, 0), 0.95, "all 2,000 entries were compared, and none differs"),
+            (audit(10, 0, 0), 0.95, "nothing could be compared, so nothing is proven"),
+        ];
+        for (audit, confidence, sentence) in cases {
+            assert_eq!(Proof::of(&audit, confidence).sentence, sentence);
+        }
+    }
+
+    #[test]
+    fn the_exit_code_says_the_gravest_thing_that_is_certain() {
+        let clean = audit(10, 10, 0);
+        let problems = Audit { problems: 1, ..clean.clone() };
+        let both = Audit { drift: 1, ..problems.clone() };
+        let recent = Audit { recent: 1, ..clean.clone() };
+        let stopped = Audit { complete: false, ..both.clone() };
+        assert_eq!([clean, problems, both, recent, stopped].map(|audit| exit_code(&audit, 2)), [0, 3, 4, 0, 130]);
+    }
+}

@@ -1,0 +1,222 @@
+//! The report of an audit: one page of HTML that needs nothing else.
+//!
+//! Names come from the trees and may be anything, so all text goes through [`escaped`].
+
+use super::console::{counts_line, recent_words};
+use super::plots::{by_age, by_size};
+use super::{AuditArgs, Proof};
+use crate::output::{details, found};
+use crate::units::{show_bytes, show_count, show_share};
+use driftless_engine::{Audit, AuditOptions, Mismatch};
+use driftless_model::{Kind, Stamp, cause, escape};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Mismatches in the table; `--json` and the log have all.
+const ROWS_MAX: usize = 10_000;
+
+const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}\
+h1{font-size:1.5em}h2{font-size:1.1em;margin-top:2em}\
+table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}\
+td.path,td.details{font-family:monospace;overflow-wrap:anywhere}.proof{font-size:1.15em;font-weight:bold}svg{max-width:100%;height:auto}";
+
+/// Where the report goes: the user's own file. It is opened before anything else, so that hours of work are not lost to a
+/// wrong name, and what was in it stays until there is something to replace it.
+#[derive(Debug)]
+pub struct ReportFile {
+    file: File,
+    path: PathBuf,
+    is_new: bool,
+    written: bool,
+}
+
+impl ReportFile {
+    /// Opens the file for writing.
+    #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let mut options = OpenOptions::new();
+        let made = options.write(true).create_new(true).open(path);
+        let is_new = made.is_ok();
+        let opened = made.or_else(|_| OpenOptions::new().write(true).open(path));
+        let file = opened.map_err(|error| format!("\"{}\": cannot open the report: {}", shown(path), cause(&error)))?;
+        Ok(ReportFile { file, path: path.to_owned(), is_new, written: false })
+    }
+
+    /// Writes the page.
+    pub fn write(mut self, page: &str) -> Result<(), String> {
+        // A pipe or a terminal has no length to set.
+        let _ = self.file.set_len(0);
+        let done = self.file.write_all(page.as_bytes());
+        self.written = done.is_ok();
+        done.map_err(|error| format!("\"{}\": cannot write the report: {}", shown(&self.path), cause(&error)))
+    }
+}
+
+impl Drop for ReportFile {
+    /// An empty file would look like a report.
+    #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
+    fn drop(&mut self) {
+        if self.is_new && !self.written {
+            let _it_may_be_gone = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    escape(path.as_os_str().as_bytes())
+}
+
+/// The page.
+pub fn page(args: &AuditArgs, options: &AuditOptions, audit: &Audit, proof: &Proof) -> String {
+    let mut html = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
+    let title = format!("Audit of {}", shown(&args.replica));
+    let _ = write!(html, "<title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n", escaped(&title));
+    let _ = writeln!(html, "<p class=\"proof\">{}</p>", escaped(&proof.sentence));
+    let _ = writeln!(html, "<p>{}</p>", escaped(&counts_line(audit, options.seed)));
+    parameters(&mut html, args, options, audit);
+    let _ = writeln!(html, "<h2>What was sampled</h2>\n{}\n{}", by_size(&audit.census), by_age(&audit.census, options.started));
+    mismatches(&mut html, &audit.mismatches, options.started);
+    html.push_str("</body>\n</html>\n");
+    html
+}
+
+fn parameters(html: &mut String, args: &AuditArgs, options: &AuditOptions, audit: &Audit) {
+    let files = audit.census.iter().filter(|entry| entry.kind == Kind::File);
+    let bytes = files.fold(0u64, |sum, entry| sum.saturating_add(entry.size));
+    let rows = [
+        ("source", shown(&args.source)),
+        ("replica", shown(&args.replica)),
+        ("began", utc(options.started)),
+        ("took", format!("{:.1} s", audit.elapsed.as_secs_f64())),
+        ("compared", options.run.level.word().to_owned()),
+        ("entries of both trees", show_count(audit.entries)),
+        ("asked for", asked(args, options)),
+        ("seed", options.seed.to_string()),
+        ("size of the sampled files", show_bytes(bytes)),
+        ("equal", show_count(audit.same)),
+        ("different", show_count(audit.drift)),
+        (
+            "recent",
+            format!(
+                "{} (changed less than {} s before the audit, or during it; left out of the proof)",
+                show_count(audit.recent),
+                args.grace
+            ),
+        ),
+        ("vanished", format!("{} (gone from both sides; left out of the proof)", show_count(audit.vanished))),
+        ("failed", format!("{} (could not be compared; left out of the proof)", show_count(audit.failed))),
+        ("problems", show_count(audit.problems)),
+        ("made by", format!("driftless {}", env!("CARGO_PKG_VERSION"))),
+    ];
+    html.push_str("<h2>The audit</h2>\n<table>\n");
+    for (name, value) in rows {
+        let _ = writeln!(html, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
+    }
+    html.push_str("</table>\n");
+}
+
+fn asked(args: &AuditArgs, options: &AuditOptions) -> String {
+    let confidence = show_share(args.confidence);
+    let samples = show_count(options.samples);
+    match args.fraction {
+        Some(fraction) => format!("{samples} samples, to bound {} with {confidence} confidence", show_share(fraction)),
+        None => format!("{samples} samples, {confidence} confidence"),
+    }
+}
+
+fn mismatches(html: &mut String, all: &[Mismatch], started: Stamp) {
+    html.push_str("<h2>What differs</h2>\n");
+    if all.is_empty() {
+        html.push_str("<p>Nothing that was sampled.</p>\n");
+        return;
+    }
+    html.push_str("<table>\n<tr><th>found</th><th>kind</th><th>path</th><th>size</th><th>details</th><th>last changed</th></tr>\n");
+    for mismatch in all.iter().take(ROWS_MAX) {
+        row(html, mismatch, started);
+    }
+    html.push_str("</table>\n");
+    if all.len() > ROWS_MAX {
+        let _ = writeln!(html, "<p>And {} more.</p>", show_count((all.len() - ROWS_MAX) as u64));
+    }
+}
+
+fn row(html: &mut String, mismatch: &Mismatch, started: Stamp) {
+    let Mismatch { receipt, changed, recent } = mismatch;
+    let size = if receipt.kind == Kind::File { show_bytes(receipt.size) } else { String::new() };
+    let mut details = details(receipt);
+    if *recent {
+        details.push(recent_words(*changed, started));
+    }
+    let _ = writeln!(
+        html,
+        "<tr><td>{}</td><td>{}</td><td class=\"path\">{}</td><td>{}</td><td class=\"details\">{}</td><td>{}</td></tr>",
+        found(receipt.action),
+        receipt.kind.word(),
+        escaped(&receipt.path.to_string()),
+        size,
+        escaped(&details.join("; ")),
+        utc(*changed),
+    );
+}
+
+/// Text that stands for itself in HTML. Control characters were escaped before, since XML has none.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A date in the proleptic Gregorian calendar (H. Hinnant, "chrono-compatible low-level date algorithms", 2014): years begin
+/// in March, so that the day that not all have is their last.
+fn utc(stamp: Stamp) -> String {
+    const DAYS_TO_1970: i64 = 719_468;
+    const DAYS_PER_ERA: i64 = 146_097;
+    let (days, seconds) = (stamp.sec.div_euclid(86_400), stamp.sec.rem_euclid(86_400));
+    let shifted = days + DAYS_TO_1970;
+    let (era, day) = (shifted.div_euclid(DAYS_PER_ERA), shifted.rem_euclid(DAYS_PER_ERA));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_on_both_sides_of_1970_and_of_leap_days() {
+        let cases = [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_199, "2024-02-29 23:59:59 UTC"),
+            (1_709_251_200, "2024-03-01 00:00:00 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+            (-2_208_988_800, "1900-01-01 00:00:00 UTC"),
+        ];
+        for (sec, date) in cases {
+            assert_eq!(utc(Stamp { sec, nsec: 0 }), date);
+        }
+    }
+
+    #[test]
+    fn text_cannot_become_markup() {
+        assert_eq!(escaped("<a href=\"x\">'&amp;"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;");
+    }
+}

@@ -1,0 +1,110 @@
+//! Comparing content: small files at once, large ones range by range by whoever is free. What was found equal may be noted, so that
+//! a run that is interrupted need not read it again.
+
+use crate::entries::{Met, Pair, Verdict};
+use crate::files::{LARGE_BYTES, next_step};
+use crate::job::{CompareJob, Task, lock};
+use crate::tally::add;
+use crate::worker::Worker;
+use driftless_model::{Meta, What};
+use driftless_mover::{Comparison, Trouble};
+use driftless_state::Ledger;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The piece that a whole file is.
+pub const WHOLE: &str = "whole";
+
+impl Worker<'_> {
+    /// Compares the content of an entry that is a file on both sides and does what follows.
+    pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
+        let level = self.run.options.level;
+        if self.is_noted(&pair, WHOLE) {
+            add(&self.run.tally.known_equal, 1);
+            return self.same_content(met, &pair, what);
+        }
+        let spot = met.job.spot(met.name);
+        if met.meta.size < LARGE_BYTES {
+            let content = self.mover.compare(&spot, level)?;
+            add(&self.run.tally.bytes_compared, met.meta.size);
+            return self.compared(met, &pair, what, content);
+        }
+        let comparison = Comparison::begin(&spot, level)?;
+        let (job, name, leads, weight) = (met.job.clone(), met.name.into(), met.leads, met.weight);
+        met.job.more();
+        let range = 0..comparison.size();
+        let pending = AtomicUsize::new(1);
+        let compare = CompareJob { comparison, job, name, pair, what, leads, weight, pending };
+        self.compare_chunk(&Arc::new(compare), range);
+        Ok(Verdict::Large)
+    }
+
+    /// Compares a range of a large file, giving half of the rest away whenever somebody is idle.
+    pub fn compare_chunk(&mut self, compare: &Arc<CompareJob>, mut range: Range<u64>) {
+        let mut data_end = range.start;
+        while !compare.comparison.failed() && !self.run.stopped() {
+            if range.start >= data_end {
+                data_end = compare.comparison.next_data(&mut range);
+            }
+            if range.is_empty() {
+                break;
+            }
+            self.share(&compare.pending, &mut range, |given| Task::Compare(compare.clone(), given));
+            let step = next_step(&mut range, data_end);
+            let (run, len) = (self.run, step.end - step.start);
+            let piece = format!("{}-{}", step.start, step.end);
+            if self.is_noted(&compare.pair, &piece) {
+                continue;
+            }
+            if compare.comparison.compare(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes)) {
+                self.note_equal(&compare.pair, &piece);
+            }
+            add(&run.tally.bytes_compared, len);
+        }
+        if compare.pending.fetch_sub(1, Ordering::AcqRel) == 1 && !self.run.stopped() {
+            self.finish_comparison(compare);
+        }
+    }
+
+    fn finish_comparison(&mut self, compare: &Arc<CompareJob>) {
+        let CompareJob { job, name, pair, what, leads, weight, .. } = &**compare;
+        // If it is copied now, that is the same share of the walk.
+        add(&self.run.tally.walked, *weight);
+        let met = Met { job, name, meta: &pair.source.meta, leads: *leads, weight: 0 };
+        let done = compare.comparison.finish().and_then(|content| self.compared(met, pair, *what, content));
+        if !matches!(done, Ok(Verdict::Large)) {
+            if *leads {
+                self.settle(met, done.as_ref().ok());
+            }
+            match done {
+                Ok(verdict) => self.account(job, name, verdict),
+                Err(trouble) => self.account_trouble(job, name, trouble),
+            }
+        }
+        self.less(job);
+    }
+
+    /// Whether an interrupted run found `piece` of the content equal, and neither file has been touched since.
+    fn is_noted(&self, pair: &Pair, piece: &str) -> bool {
+        self.run.ledger.as_ref().is_some_and(|ledger| lock(ledger).knows(&self.ledger_key(pair, piece)))
+    }
+
+    /// Notes that `piece` of the content is equal.
+    pub fn note_equal(&self, pair: &Pair, piece: &str) {
+        if let Some(ledger) = &self.run.ledger {
+            lock(ledger).add(self.ledger_key(pair, piece));
+        }
+    }
+
+    fn ledger_key(&self, pair: &Pair, piece: &str) -> driftless_state::LedgerKey {
+        let level = self.run.options.level.word();
+        let state = |m: &Meta| format!("{} {} {} {:?} {:?}", m.dev, m.ino, m.size, m.mtime, m.ctime);
+        Ledger::key(format!("{level} {piece} {} {}", state(&pair.source.meta), state(&pair.replica.meta)).as_bytes())
+    }
+}
+
+/// The name of the ledger for what `about` says, such as the two paths of a verification.
+pub fn ledger_name(about: &[u8]) -> String {
+    Ledger::key(about).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,112 @@
+//! Comparing the content of two files, range by range, by one thread or by many.
+//!
+//! Reading both sides and comparing bytes says more than comparing hashes, and where both sides are at hand it costs less.
+
+use crate::spot::{Opened, Spot, Trouble};
+use driftless_model::Level;
+use driftless_reconcile::Ranges;
+use driftless_tree::{Copier, Done, ReadFile};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Ranges of one file that are kept apart to the block.
+const FINE_RANGES_MAX: usize = 1 << 16;
+/// What further ranges are widened to multiples of.
+const COARSE_BYTES: u64 = 16 << 20;
+
+/// The two files of an entry in the course of being compared. They have the same size.
+pub struct Comparison {
+    source: Opened,
+    replica: Arc<dyn ReadFile>,
+    outcome: Mutex<Result<Ranges, Trouble>>,
+}
+
+/// What a comparison found, and the two files, still open.
+pub struct Compared {
+    /// The source, as it was when the comparison began.
+    pub source: Opened,
+    /// The replica.
+    pub replica: Arc<dyn ReadFile>,
+    /// Where they differ.
+    pub differs: Ranges,
+}
+
+impl Comparison {
+    /// Opens both files; at level media the replica's cache is let go of.
+    pub fn begin(spot: &Spot, level: Level) -> Result<Comparison, Trouble> {
+        let source = spot.open()?;
+        let replica: Arc<dyn ReadFile> = spot.replica.open_file(spot.name)?.into();
+        if level == Level::Media {
+            replica.drop_cached()?;
+        }
+        Ok(Comparison { source, replica, outcome: Mutex::new(Ok(Ranges::default())) })
+    }
+
+    /// Size in bytes of what is compared.
+    pub fn size(&self) -> u64 {
+        self.source.meta.size
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Result<Ranges, Trouble>) -> R) -> R {
+        act(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether comparing on is in vain.
+    pub fn failed(&self) -> bool {
+        self.with(|outcome| outcome.is_err())
+    }
+
+    /// Moves the start of `range` to where one of the two has data, and returns where to look again.
+    pub fn next_data(&self, range: &mut Range<u64>) -> u64 {
+        match self.first_data(range) {
+            Ok(data) => {
+                range.start = data.start;
+                data.end
+            }
+            Err(fault) => {
+                self.with(|outcome| *outcome = Err(fault.into()));
+                range.end
+            }
+        }
+    }
+
+    fn first_data(&self, range: &Range<u64>) -> Done<Range<u64>> {
+        let nothing = range.end..range.end;
+        let source = self.source.file.next_data(range.clone())?.unwrap_or(nothing.clone());
+        let replica = self.replica.next_data(range.clone())?.unwrap_or(nothing);
+        let (first, second) = if source.start <= replica.start { (source, replica) } else { (replica, source) };
+        // Where both have data, up to the end of the shorter; else the first alone.
+        let end = if second.start == first.start { first.end.min(second.end) } else { first.end };
+        Ok(first.start..end)
+    }
+
+    /// Compares a range; returns whether it is the same on both sides.
+    pub fn compare(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> bool {
+        let mut same = true;
+        let mut found = |differs| {
+            same = false;
+            self.with(|outcome| outcome.as_mut().map(|ranges| note(ranges, differs, self.size())).unwrap_or_default());
+        };
+        let done = copier.differing((&*self.source.file, &*self.replica), range, &mut found, pace);
+        if let Err(fault) = done {
+            same = false;
+            self.with(|outcome| *outcome = Err(fault.into()));
+        }
+        same
+    }
+
+    /// Looks again at the source and says where the files differ.
+    pub fn finish(&self) -> Result<Compared, Trouble> {
+        let differs = self.with(|outcome| outcome.clone())?;
+        if !self.source.meta.unchanged(&self.source.file.meta()?) {
+            return Err(Trouble::Changing);
+        }
+        Ok(Compared { source: self.source.clone(), replica: self.replica.clone(), differs })
+    }
+}
+
+/// Notes a range; when there are many, whole pieces around them, so that memory stays bounded.
+fn note(ranges: &mut Ranges, differs: Range<u64>, size: u64) {
+    let wide = differs.start / COARSE_BYTES * COARSE_BYTES..differs.end.next_multiple_of(COARSE_BYTES).min(size);
+    ranges.add(if ranges.len() < FINE_RANGES_MAX { differs } else { wide });
+}
