@@ -4,6 +4,7 @@
 
 use crate::job::lock;
 use crate::order::Place;
+use crate::pool::cores;
 use crate::sums::{Found, Item, Sum, Target, What};
 use crate::sumwalk::Hands;
 use driftless_model::{Entry, Keep, Kind, Meta, Xattrs};
@@ -11,7 +12,7 @@ use driftless_tree::{Dir, ReadFile};
 use driftless_verify::{Algorithm, BUFFER_BYTES, Digest, HashTree, Leaf, Merge, Unread, digest_range, hash_pieces, hash_single, pieces_of};
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// From this size on a file is a task of its own.
@@ -112,6 +113,8 @@ pub struct Large {
     job: FileJob,
     /// Ranges of pieces that are waiting or being worked on.
     pending: AtomicUsize,
+    /// What was hashed last was in the page cache.
+    is_cached: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -131,7 +134,7 @@ impl Large {
         }
         let leaves = job.target.leaf_bytes.map(|_| vec![[0; 32]; pieces as usize]);
         let state = Mutex::new(State { merge: Merge::new(pieces), leaves, failed: None });
-        Ok(Large { place, job, pending: AtomicUsize::new(1), state })
+        Ok(Large { place, job, pending: AtomicUsize::new(1), is_cached: AtomicBool::new(false), state })
     }
 
     /// The numbers of its pieces.
@@ -210,7 +213,10 @@ impl Hands<'_, '_> {
             let of = (now.clone(), job.piece_bytes());
             let done = hash_pieces(&*job.file, &job.range, of, &mut self.buffer, &mut |index, value| values.push((index, value)));
             match done {
-                Ok(()) => large.take_in(&mut values),
+                Ok(is_cached) => {
+                    large.is_cached.store(is_cached, Ordering::Relaxed);
+                    large.take_in(&mut values);
+                }
                 Err(unread) => lock(&large.state).failed = Some(unread),
             }
             self.sums.count_bytes((now.end - now.start) * job.piece_bytes());
@@ -222,8 +228,10 @@ impl Hands<'_, '_> {
         }
     }
 
+    /// Where nobody waits for the file system, one thread a core is best.
     fn share(&self, large: &Arc<Large>, range: &mut Range<u64>, step: u64) {
-        if range.end - range.start > step && self.sums.queue.hungry() {
+        let enough = large.is_cached.load(Ordering::Relaxed) && large.pending.load(Ordering::Relaxed) >= cores();
+        if range.end - range.start > step && !enough && self.sums.queue.hungry() {
             let middle = range.start + (range.end - range.start).div_ceil(2);
             let given = middle..std::mem::replace(&mut range.end, middle);
             large.pending.fetch_add(1, Ordering::Relaxed);

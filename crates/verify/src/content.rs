@@ -61,20 +61,21 @@ pub fn hash_single(file: &dyn ReadFile, range: &Range<u64>, buffer: &mut [u8]) -
     Ok((hasher.finalize().into(), leaves))
 }
 
-/// The chaining values of pieces `pieces` of the range that begins at `range.start`, each handed over with its number.
+/// The chaining values of pieces `pieces` of the range that begins at `range.start`, each handed over with its number. Returns
+/// whether the content was in the page cache, so that hashing was all there was to do.
 pub fn hash_pieces(
     file: &dyn ReadFile,
     range: &Range<u64>,
     (pieces, piece_bytes): (Range<u64>, u64),
     buffer: &mut [u8],
     done: &mut impl FnMut(u64, Leaf),
-) -> Result<(), Unread> {
+) -> Result<bool, Unread> {
     let start = pieces.start * piece_bytes;
     let end = pieces.end.saturating_mul(piece_bytes).min(range.end - range.start);
     let bytes = range.start + start..range.start + end;
     if let Some(values) = cached_pieces(file, bytes.clone(), (piece_bytes, start)) {
         values.into_iter().for_each(|(index, value)| done(index, value));
-        return Ok(());
+        return Ok(true);
     }
     let mut hasher = Pieces::new(piece_bytes, start);
     read_blocks(file, bytes, buffer, &mut |bytes| {
@@ -82,7 +83,7 @@ pub fn hash_pieces(
         true
     })?;
     hasher.finish(done);
-    Ok(())
+    Ok(false)
 }
 
 /// The same without copying what is in the page cache anyway, which takes a third of the time of hashing it.
