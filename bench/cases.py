@@ -97,17 +97,17 @@ def slow_requests():
         (DRIFTLESS, *REPEATING_PEERS), rounds=2, budget_seconds=120, targets=(AtMost(RSYNC, 0.03),))
     yield Case(
         "latency-wide-first", "latency", "first copy, a third of it in one directory", "first_copy", "latency_wide",
-        "latencyfs", (DRIFTLESS, RSYNC, "rclone"), rounds=1, duels=1, budget_seconds=120)
+        "latencyfs", (DRIFTLESS, RSYNC, "rclone"), rounds=1, budget_seconds=120)
     yield Case(
         "latency-wide-same", "latency", "nothing changed, a third of it in one directory", "no_change", "latency_wide",
-        "latencyfs", (DRIFTLESS, RSYNC), rounds=1, duels=1, budget_seconds=100)
+        "latencyfs", (DRIFTLESS, RSYNC), rounds=1, budget_seconds=100)
 
 
 def sums():
     """Hashing: one large file that all threads share, and many small ones."""
     tools_of_all = (SUM, *HASHING_PEERS)
     yield Case(
-        "sum-one", "sum", "one 4 GiB file", "sums", "one", "tmpfs", tools_of_all, rounds=3, duels=3,
+        "sum-one", "sum", "one 4 GiB file", "sums", "one", "tmpfs", (SUM, "b3sum", "b3sum-1"), rounds=8,
         budget_seconds=60, targets=(AtMost("b3sum-1", 0.55), AtMost("b3sum", 1.05)))
     yield Case(
         "sum-tree", "sum", "125,000 small files", "sums", "sums", "tmpfs", tools_of_all, rounds=3, duels=3,
@@ -118,7 +118,7 @@ def verifications():
     """A comparison of metadata beside a run without changes, and copies that are read back beside plain ones."""
     yield Case(
         "verify-meta", "verify", "a million entries, metadata compared", "no_change", "generated", "tmpfs", (VERIFY, DRIFTLESS),
-        rounds=3, duels=2, budget_seconds=80, targets=(AtMost(DRIFTLESS, 1.0),))
+        rounds=6, budget_seconds=80, targets=(AtMost(DRIFTLESS, 1.0),))
     yield Case(
         "verify-disk", "verify", "first copy of a real tree to the disk, read back", "first_copy", "real", "disk",
         (VERIFIED, DRIFTLESS), rounds=3, duels=2, budget_seconds=90, targets=(AtMost(DRIFTLESS, 1.35),))
