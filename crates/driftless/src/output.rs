@@ -378,9 +378,8 @@ impl Monitor for Output {
     }
 
     fn progress(&self, progress: &Progress) {
-        if let Some(bar) = &self.bar {
-            bar.set_position((progress.counts.walked_share() * 1000.0) as u64);
-            bar.set_message(progress_line(progress, self.moved(&progress.counts)));
+        if self.bar.is_some() {
+            self.show_progress(Some(progress.counts.walked_share()), progress_line(progress, self.moved(&progress.counts)));
         }
         if self.json {
             let mut reported = lock(&self.reported);

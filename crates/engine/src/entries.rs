@@ -151,7 +151,7 @@ impl Worker<'_> {
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
-        if !self.run.keeps(meta.kind) {
+        if !self.run.options.keep.keeps_kind(meta.kind) {
             return Some(Reason::Kind);
         }
         if meta.kind != Kind::File {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// From this size on a file is copied under a name that the next run finds again, in pieces.
 pub const LARGE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes between two looks at whether somebody is idle or the run was stopped. Pieces are cut at multiples of it.
-pub const STEP_BYTES: u64 = 8 * 1024 * 1024;
+const STEP_BYTES: u64 = 8 * 1024 * 1024;
 /// How often a large file is begun again because its source changed.
 const ATTEMPTS_MAX: u8 = 2;
 

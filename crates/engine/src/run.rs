@@ -9,7 +9,7 @@ use crate::options::{Durability, Options};
 use crate::pace::Pace;
 use crate::queue::Queue;
 use crate::tally::Tally;
-use driftless_model::{Class, Fault, Kind, Problem, Receipt, RelPath};
+use driftless_model::{Class, Fault, Problem, Receipt, RelPath};
 use driftless_mover::Terms;
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Ladder};
@@ -164,17 +164,6 @@ impl<'r> Run<'r> {
     pub fn takes(&self, job: &DirJob, name: &CStr, is_dir: bool) -> bool {
         let filter = &self.options.filter;
         !filter.has_rules() || filter.takes(job.path_of(name).as_bytes(), is_dir)
-    }
-
-    /// Whether entries of this kind are kept.
-    pub fn keeps(&self, kind: Kind) -> bool {
-        let keep = &self.options.keep;
-        match kind {
-            Kind::File | Kind::Dir => true,
-            Kind::Symlink => keep.symlinks,
-            Kind::Fifo | Kind::Socket => keep.specials,
-            Kind::Char | Kind::Block => keep.devices,
-        }
     }
 
     /// Remembers a directory of each file system of the replica, to make all of them durable at the end.
