@@ -9,6 +9,7 @@
 use crate::options::Jobs;
 use crate::queue::Queue;
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::OnceLock;
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
@@ -93,7 +94,9 @@ struct Sample {
 
 /// Processors that this process may use.
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    // The answer is in files of the control group, too dear to read at every tick.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 impl<'r, C: Crew> Pool<'r, C> {

@@ -11,6 +11,9 @@ use std::ffi::{CStr, CString};
 
 /// Largest list of names and largest value that Linux allows (XATTR_LIST_MAX, XATTR_SIZE_MAX of linux/limits.h).
 const XATTR_BYTES_MAX: usize = 65536;
+/// What lists and values mostly fit into. The kernel allocates as much as it is offered, and above two pages that costs more than
+/// all the rest of the call.
+const XATTR_BYTES_MOSTLY: usize = 512;
 
 /// How an entry is held.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +38,14 @@ pub fn proc_path(fd: BorrowedFd<'_>, name: Option<&CStr>) -> CString {
         path.extend_from_slice(name.to_bytes());
     }
     CString::new(path).expect("names hold no NUL")
+}
+
+/// Offers `call` a small part of the buffer, and all of it when that does not do.
+fn offer(buffer: &mut [u8], mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match call(&mut buffer[..XATTR_BYTES_MOSTLY]) {
+        Err(Errno::RANGE) => call(buffer),
+        other => other,
+    }
 }
 
 impl Target<'_> {
@@ -96,7 +107,7 @@ impl Target<'_> {
             return Ok(Xattrs::new());
         }
         BUFFER.with_borrow_mut(|buffer| {
-            let length = match self.list(buffer) {
+            let length = match offer(buffer, |list| self.list(list)) {
                 Err(Errno::OPNOTSUPP) => 0,
                 other => other?,
             };
@@ -115,7 +126,7 @@ impl Target<'_> {
             if !keep.wants_xattr(name.to_bytes()) {
                 continue;
             }
-            match self.get(name, buffer) {
+            match offer(buffer, |value| self.get(name, value)) {
                 Ok(size) => found.push((name.to_bytes().into(), buffer[..size].into())),
                 Err(Errno::NODATA) => {}
                 Err(e) => return Err(e),
@@ -127,7 +138,7 @@ impl Target<'_> {
 
     /// Reads one attribute that is our own, if it is there.
     pub fn read_one(self, attr: &CStr) -> Option<Vec<u8>> {
-        BUFFER.with_borrow_mut(|buffer| self.get(attr, buffer).ok().map(|size| buffer[..size].to_vec()))
+        BUFFER.with_borrow_mut(|buffer| offer(buffer, |value| self.get(attr, value)).ok().map(|size| buffer[..size].to_vec()))
     }
 }
 
