@@ -4,8 +4,8 @@ mod console;
 mod plots;
 mod report;
 
-use crate::cli::{ChooseArgs, KeepArgs, LevelArg, RunArgs};
-use crate::{config, exit, signals};
+use crate::cli::{ChooseArgs, KeepArgs, LevelArg, ReachArgs, RunArgs};
+use crate::{config, exit, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
 use driftless_engine::{Audit, AuditOptions};
@@ -18,10 +18,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("amount").required(true).args(["samples", "fraction"])))]
 pub struct AuditArgs {
-    /// The source: a directory
+    /// The source: a directory; [USER@]HOST:PATH is on another host
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// The replica that is compared with it
+    /// The replica that is compared with it, here or on another host
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
@@ -62,6 +62,8 @@ pub struct AuditArgs {
     pub keep: KeepArgs,
     #[command(flatten)]
     pub running: RunArgs,
+    #[command(flatten)]
+    pub reach: ReachArgs,
 
     /// Print one JSON object a line: start, differences, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
@@ -107,10 +109,11 @@ impl AuditArgs {
 
 /// Runs an audit; returns the exit code.
 pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
-    let options = match args.options(matches) {
+    let mut options = match args.options(matches) {
         Ok(options) => options,
         Err(error) => return refuse(&error, exit::USAGE),
     };
+    let reached = reach::connect(&mut options.run, &args.reach);
     let opened = Console::new(args, &options).and_then(|console| {
         let report = args.report.as_deref().map(ReportFile::open).transpose()?;
         Ok((console, report))
@@ -119,11 +122,14 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
         Ok(opened) => opened,
         Err(error) => return refuse(&error, exit::COULD_NOT_RUN),
     };
+    if let Err((code, error)) = reached {
+        return console.failed(&error, code);
+    }
     let signals = signals::watch();
     console.start();
     let audit = match driftless_engine::audit(&options, &console, &signals.stop) {
         Ok(audit) => audit,
-        Err(error) => return console.refused(&error),
+        Err(error) => return console.failed(&error.to_string(), exit::COULD_NOT_RUN),
     };
     let proof = Proof::of(&audit, args.confidence);
     let mut code = exit_code(&audit, signals.number());

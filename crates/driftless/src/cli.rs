@@ -46,6 +46,8 @@ pub enum Command {
     /// Hash files and trees, check lists of sums, find which bytes of a file have changed
     #[command(after_long_help = exit_codes())]
     Sum(Box<SumArgs>),
+    /// Serve this host's file systems to a driftless on another host, over standard input and output (started by it through ssh)
+    Agent,
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {
@@ -79,10 +81,10 @@ pub enum Document {
 
 #[derive(Debug, Args)]
 pub struct SyncArgs {
-    /// The source: a directory, or a single file
+    /// The source: a directory, or a single file; [USER@]HOST:PATH is on another host
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// The replica: the directory (or file) that is made equal; a slash at the end means nothing
+    /// The replica: the directory (or file) that is made equal, here or on another host; a slash at the end means nothing
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
@@ -122,15 +124,17 @@ pub struct SyncArgs {
     pub verify: Option<ReadBackArg>,
 
     #[command(flatten)]
+    pub reach: ReachArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The source: a directory, or a single file
+    /// The source: a directory, or a single file; [USER@]HOST:PATH is on another host
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// The replica that is compared with it
+    /// The replica that is compared with it, here or on another host
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
@@ -153,6 +157,8 @@ pub struct VerifyArgs {
     pub keep: KeepArgs,
     #[command(flatten)]
     pub running: RunArgs,
+    #[command(flatten)]
+    pub reach: ReachArgs,
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -204,6 +210,17 @@ pub struct RunArgs {
     /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
     #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
     pub cache: CacheArg,
+}
+
+/// How other hosts are reached.
+#[derive(Debug, Args)]
+pub struct ReachArgs {
+    /// The command that connects to another host, with its arguments
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", help_heading = "Other hosts")]
+    pub ssh: String,
+    /// The driftless program on the other host
+    #[arg(long, value_name = "PROGRAM", default_value = "driftless", help_heading = "Other hosts")]
+    pub agent_path: String,
 }
 
 /// What is printed, and where.

@@ -5,6 +5,7 @@ use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, KeepArgs, LevelArg, ReadBa
 use clap::ArgMatches;
 use driftless_engine::{Durability, Options};
 use driftless_model::{Filter, Keep, Level, RelPath, Rule, Scope, Selection, Work, cause, escape};
+use driftless_remote::Target;
 use driftless_tree::Cache;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,8 +16,8 @@ use std::sync::Arc;
 /// What `sync` asks of the engine. An error says which file or argument is wrong and why.
 pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
     Ok(Options {
-        source: args.source.clone(),
-        replica: args.replica.clone(),
+        source: args.source.clone().into(),
+        replica: args.replica.clone().into(),
         link_dest: args.link_dest.clone(),
         keep: keep(&args.keep),
         level: if args.checksum { Level::Content } else { Level::Meta },
@@ -41,8 +42,8 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
 pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String> {
     let level = level(args.level);
     Ok(Options {
-        source: args.source.clone(),
-        replica: args.replica.clone(),
+        source: args.source.clone().into(),
+        replica: args.replica.clone().into(),
         keep: keep(&args.keep),
         level,
         report_only: !args.repair,
@@ -64,8 +65,8 @@ fn level(level: LevelArg) -> Level {
 /// What `audit` asks of the run that compares its sample.
 pub fn audit(args: &AuditArgs, matches: &ArgMatches) -> Result<Options, String> {
     Ok(Options {
-        source: args.source.clone(),
-        replica: args.replica.clone(),
+        source: args.source.clone().into(),
+        replica: args.replica.clone().into(),
         keep: keep(&args.keep),
         level: level(args.level),
         ..common(&args.choose(), &args.running, matches)?
@@ -104,7 +105,8 @@ fn ledger(args: &VerifyArgs) -> Result<Option<PathBuf>, String> {
     if std::fs::create_dir_all(&state).is_err() {
         return Ok(None);
     }
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into()).into_os_string();
+    let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
+    let whole = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into()).into_os_string();
     let pair = [whole(&args.source).as_bytes(), b"\0", whole(&args.replica).as_bytes()].concat();
     let path = state.join(format!("verify-{}", driftless_engine::ledger_name(&pair)));
     if args.fresh {

@@ -7,12 +7,13 @@ mod cli;
 mod config;
 mod documents;
 mod output;
+mod reach;
 mod signals;
 mod sum;
 mod units;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use cli::{Cli, Command, OutputArgs, SyncArgs, VerifyArgs};
+use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use output::{Output, Task};
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
+        Command::Agent => agent(),
         Command::Generate { what } => documents::print(*what),
     };
     ExitCode::from(code)
@@ -56,19 +58,32 @@ fn end_on_bugs() {
 
 fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
     let task = if args.dry_run { Task::DryRun } else { Task::Sync };
-    run(config::sync(args, matches), &args.output, task)
+    run((config::sync(args, matches), &args.reach), &args.output, task)
 }
 
 fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
     let task = if args.repair { Task::Sync } else { Task::Verify };
-    run(config::verify(args, matches), &args.output, task)
+    run((config::verify(args, matches), &args.reach), &args.output, task)
+}
+
+/// Serves another host until it hangs up.
+fn agent() -> u8 {
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let (directories, _) = driftless_engine::descriptors();
+    match driftless_remote::serve(std::io::stdin(), std::io::stdout(), directories) {
+        Ok(()) => exit::EQUAL,
+        Err(error) => {
+            eprintln!("driftless agent: {error}");
+            exit::COULD_NOT_RUN
+        }
+    }
 }
 
 /// Lets the engine do what was asked for.
-fn run(options: Result<Options, String>, output: &OutputArgs, task: Task) -> u8 {
+fn run((options, reach): (Result<Options, String>, &ReachArgs), output: &OutputArgs, task: Task) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let options = match options {
+    let mut options = match options {
         Ok(options) => options,
         Err(error) => {
             eprintln!("driftless: {error}");
@@ -82,6 +97,10 @@ fn run(options: Result<Options, String>, output: &OutputArgs, task: Task) -> u8 
             return exit::COULD_NOT_RUN;
         }
     };
+    if let Err((code, error)) = reach::connect(&mut options, reach) {
+        output.failed(&error, code);
+        return code;
+    }
     let signals = signals::watch();
     output.start(&options);
     match driftless_engine::sync(&options, &output, &signals.stop) {
@@ -94,7 +113,7 @@ fn run(options: Result<Options, String>, output: &OutputArgs, task: Task) -> u8 
         }
         Err(error) => {
             let code = refusal_code(&error);
-            output.refused(&error, code);
+            output.failed(&error.to_string(), code);
             code
         }
     }

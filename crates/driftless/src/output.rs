@@ -4,8 +4,9 @@
 
 use crate::cli::OutputArgs;
 use crate::units::{show_bytes, show_count};
-use driftless_engine::{Counts, End, Monitor, Options, Progress, RunError, Summary};
+use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
 use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
+use driftless_tree::Endpoint;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -63,6 +64,11 @@ fn end_words(end: &End) -> (&'static str, Option<&str>) {
 /// A path as JSON.
 pub fn path_fields(path: &RelPath) -> Value {
     if path.is_root() { json!({ "path": "." }) } else { bytes_field("path", OsStr::from_bytes(path.as_bytes())) }
+}
+
+/// A root as JSON.
+pub fn root_field(name: &str, root: &Endpoint) -> Value {
+    bytes_field(name, OsStr::from_bytes(&root.to_bytes()))
 }
 
 /// Any bytes as JSON: escaped text, and the bytes in base64 where the text does not say all.
@@ -136,16 +142,16 @@ impl Output {
     /// The run begins.
     pub fn start(&self, options: &Options) {
         if self.json {
-            let roots = joined(bytes_field("source", options.source.as_os_str()), bytes_field("replica", options.replica.as_os_str()));
+            let roots = joined(root_field("source", &options.source), root_field("replica", &options.replica));
             self.print_json(joined(json!({ "event": "start", "dry_run": options.dry_run, "level": options.level }), roots));
         }
     }
 
     /// The run did not begin.
-    pub fn refused(&self, error: &RunError, code: u8) {
+    pub fn failed(&self, error: &str, code: u8) {
         self.clear_bar();
         if self.json {
-            self.print_json(json!({ "event": "error", "message": error.to_string(), "exit_code": code }));
+            self.print_json(json!({ "event": "error", "message": error, "exit_code": code }));
         }
         self.write_log(&format!("error {error}"));
         eprintln!("driftless: {error}");

@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 9] = [
+const EDGES: [(&str, &[&str], &[&str]); 10] = [
     ("model", &[], &[]),
     ("tree", &["model"], &[]),
     ("reconcile", &["model"], &[]),
     ("state", &["model"], &[]),
     ("mover", &["model", "tree", "reconcile"], &[]),
+    ("remote", &["model", "tree", "reconcile", "mover"], &[]),
     ("verify", &["model", "tree"], &[]),
     ("engine", &["model", "tree", "reconcile", "state", "mover", "verify"], &[]),
-    ("driftless", &["model", "tree", "reconcile", "verify", "engine"], &["testkit"]),
+    ("driftless", &["model", "tree", "reconcile", "remote", "verify", "engine"], &["testkit"]),
     ("testkit", &[], &[]),
 ];
 

@@ -9,7 +9,7 @@ use crate::inspect::{Found, Seen, inspect};
 use crate::job::lock;
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
-use crate::roots::{Replica, Roots, RunError, open, shown};
+use crate::roots::{Replica, Roots, RunError, open};
 use crate::survey::{Surveyed, survey};
 use crate::sync::{End, descriptors, sync};
 use driftless_model::{Class, Kind, Problem, Receipt, RelPath, Scope, Selection, Side, Stamp, Work};
@@ -118,11 +118,11 @@ pub fn audit(options: &AuditOptions, monitor: &dyn AuditMonitor, stop: &AtomicBo
 
 fn open_both(options: &Options, pool: &Arc<HandlePool>) -> Result<(DirRef, DirRef), RunError> {
     match open(options, pool)? {
-        Roots::Trees { source, replica: Replica::There(replica) } => Ok((Arc::new(source), Arc::new(replica))),
-        Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(shown(&options.replica))),
+        Roots::Trees { source, replica: Replica::There(replica) } => Ok((source, replica)),
+        Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
         Roots::Entries { .. } => {
             let cause = "a sample is drawn from directories, and this is none".into();
-            Err(RunError::Unusable { path: shown(&options.source), cause })
+            Err(RunError::Unusable { path: options.source.to_string(), cause })
         }
     }
 }

@@ -468,7 +468,9 @@ impl Worker<'_> {
         if source.meta.kind == Kind::File {
             return self.make_file(met, ready.opened, ready.patch, intent);
         }
-        let moved = self.mover.make_special(&met.job.touched_spot(met.name), source)?;
+        let spot = met.job.touched_spot(met.name);
+        let target = if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name)?) } else { None };
+        let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))
     }
 }

@@ -4,7 +4,6 @@ use crate::entries::Pair;
 use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
 use driftless_mover::{Comparison, Large, Spot};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
-use rustix::process::geteuid;
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -80,8 +79,9 @@ impl DirJob {
     /// Begins a directory. It has one piece of work pending: its listing.
     pub fn begin(begin: Begin) -> DirJob {
         let made = begin.before.is_none();
-        let birth = begin.replica.as_ref().filter(|_| made).and_then(|replica| birth(replica.first_meta()));
-        let protected = begin.before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0) && !geteuid().is_root();
+        let birth = begin.replica.as_ref().filter(|_| made).and_then(|replica| replica.birth());
+        let protected = begin.before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0);
+        let protected = protected && begin.replica.as_ref().is_some_and(|replica| replica.user().0 != 0);
         let state = State {
             pending: AtomicUsize::new(1),
             fresh: AtomicBool::new(made),
@@ -230,13 +230,6 @@ impl Drop for DirJob {
             above = job.parent.take();
         }
     }
-}
-
-/// New entries belong to this process's user and group unless the file system or the set-group-id bit says otherwise; a new
-/// directory of ours that has our group shows that they do not.
-fn birth(made: &Meta) -> Option<(u32, u32)> {
-    let group = rustix::process::getegid().as_raw();
-    (made.gid == group).then_some((made.uid, group))
 }
 
 /// Opens the directory at `path` below `root`, name by name.

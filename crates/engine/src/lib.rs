@@ -38,5 +38,5 @@ pub use monitor::{Monitor, Progress};
 pub use options::{Durability, Jobs, Options};
 pub use roots::RunError;
 pub use sums::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};
-pub use sync::{End, Summary, sync};
+pub use sync::{End, Summary, descriptors, sync};
 pub use tally::{Counts, Reason};

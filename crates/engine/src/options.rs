@@ -2,7 +2,7 @@
 
 use driftless_model::{Filter, Keep, Level, Selection};
 use driftless_reconcile::{DeleteLimit, Rules};
-use driftless_tree::Cache;
+use driftless_tree::{Cache, Endpoint};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ pub enum Jobs {
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The tree that is read.
-    pub source: PathBuf,
+    pub source: Endpoint,
     /// The tree that is made equal.
-    pub replica: PathBuf,
-    /// An earlier copy whose unchanged files become hard links.
+    pub replica: Endpoint,
+    /// An earlier copy, on the replica's machine, whose unchanged files become hard links.
     pub link_dest: Option<PathBuf>,
     /// What is kept.
     pub keep: Keep,

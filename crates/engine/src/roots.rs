@@ -1,12 +1,11 @@
 //! Opening the two roots, and refusing what would go wrong before anything is touched.
 
 use crate::options::Options;
-use driftless_model::{Kind, Meta, Side, escape};
+use driftless_model::{Fault, Kind, Meta, Side};
 use driftless_reconcile::Refusal;
-use driftless_tree::{Dir, HandlePool, LocalDir, Names, Place, RootError, lineage, locate};
+use driftless_tree::{DirRef, Endpoint, HandlePool, Names, Place, RootError};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Why a run did not begin. Nothing was touched.
@@ -67,44 +66,39 @@ pub enum Roots {
     /// Two directories; the replica's is missing yet if there is none.
     Trees {
         /// The source.
-        source: LocalDir,
+        source: DirRef,
         /// The replica, or where it is to be made.
         replica: Replica,
     },
     /// Two single entries, in their directories.
     Entries {
         /// Directory and name of the source.
-        source: (LocalDir, CString),
+        source: (DirRef, CString),
         /// Directory and name of the replica.
-        replica: (LocalDir, CString),
+        replica: (DirRef, CString),
     },
 }
 
 /// The root of a replica.
 pub enum Replica {
     /// It is there.
-    There(LocalDir),
+    There(DirRef),
     /// It is to be made: where, and its name.
-    Missing(LocalDir, CString),
-}
-
-/// A path for a message.
-pub fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_bytes())
+    Missing(DirRef, CString),
 }
 
 /// Opens both roots and refuses pairs that make no sense.
 pub fn open(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
-    let source = locate(&options.source, Side::Source, pool)?;
-    let replica = locate(&options.replica, Side::Replica, pool)?;
+    let source = options.source.locate(Side::Source, pool)?;
+    let replica = options.replica.locate(Side::Replica, pool)?;
     match (source, replica) {
-        (Place::Missing { .. }, _) => Err(RunError::NoSource(shown(&options.source))),
+        (Place::Missing { .. }, _) => Err(RunError::NoSource(options.source.to_string())),
         (Place::Dir(source), replica) => open_trees(options, source, replica),
         (Place::Entry { parent, name, meta }, replica) => open_entries(options, (parent, name, meta), replica),
     }
 }
 
-fn open_trees(options: &Options, source: LocalDir, replica: Place) -> Result<Roots, RunError> {
+fn open_trees(options: &Options, source: DirRef, replica: Place) -> Result<Roots, RunError> {
     let replica = match replica {
         Place::Dir(dir) => Replica::There(dir),
         Place::Missing { parent, name } => Replica::Missing(parent, name),
@@ -115,50 +109,52 @@ fn open_trees(options: &Options, source: LocalDir, replica: Place) -> Result<Roo
     Ok(Roots::Trees { source, replica })
 }
 
-fn open_entries(options: &Options, source: (LocalDir, CString, Meta), replica: Place) -> Result<Roots, RunError> {
+fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Place) -> Result<Roots, RunError> {
     let (dir, name, meta) = source;
     let replica = match replica {
         Place::Missing { parent, name } => (parent, name),
         Place::Entry { parent, name, meta: there } if there.kind == meta.kind => (parent, name),
         Place::Entry { meta: there, .. } => return Err(other_type(options, meta.kind, there.kind, String::new())),
         Place::Dir(_) => {
-            let meant = options.replica.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
-            return Err(other_type(options, meta.kind, Kind::Dir, format!(", such as \"{}\"", shown(&meant))));
+            let meant = options.replica.at(options.replica.path.join(std::ffi::OsStr::from_bytes(name.to_bytes())));
+            return Err(other_type(options, meta.kind, Kind::Dir, format!(", such as \"{meant}\"")));
         }
     };
-    if dir.first_meta().id() == replica.0.first_meta().id() && name == replica.1 {
-        return Err(RunError::Same(shown(&options.source)));
+    let same_machine = options.source.machine() == options.replica.machine();
+    if same_machine && dir.first_meta().id() == replica.0.first_meta().id() && name == replica.1 {
+        return Err(RunError::Same(options.source.to_string()));
     }
     Ok(Roots::Entries { source: (dir, name), replica })
 }
 
 fn other_type(options: &Options, source: Kind, replica: Kind, hint: String) -> RunError {
-    RunError::OtherType { source_kind: source.phrase(), replica_kind: replica.phrase(), path: shown(&options.replica), hint }
+    RunError::OtherType { source_kind: source.phrase(), replica_kind: replica.phrase(), path: options.replica.to_string(), hint }
 }
 
-/// Refuses a replica in its source and a source in its replica. `near` is the replica, or the directory that will hold it.
-fn refuse_overlap(options: &Options, source: &LocalDir, near: &LocalDir, exists: bool) -> Result<(), RunError> {
-    let unusable = |path: &Path, e: rustix::io::Errno| RunError::Unusable {
-        path: shown(path),
-        cause: format!("cannot find what lies above: {}", std::io::Error::from(e)),
-    };
-    let above_source = lineage(source).map_err(|e| unusable(&options.source, e))?;
-    let above_replica = lineage(near).map_err(|e| unusable(&options.replica, e))?;
+/// Refuses a replica in its source and a source in its replica. `near` is the replica, or the directory that will hold it. Two hosts may
+/// well be one machine, which then says so.
+fn refuse_overlap(options: &Options, source: &DirRef, near: &DirRef, exists: bool) -> Result<(), RunError> {
+    if options.source.machine() != options.replica.machine() {
+        return Ok(());
+    }
+    let unusable = |root: &Endpoint, fault: Fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() };
+    let above_source = source.lineage().map_err(|fault| unusable(&options.source, fault))?;
+    let above_replica = near.lineage().map_err(|fault| unusable(&options.replica, fault))?;
     if exists && above_source[0] == above_replica[0] {
-        return Err(RunError::Same(shown(&options.replica)));
+        return Err(RunError::Same(options.replica.to_string()));
     }
     if above_replica.contains(&above_source[0]) {
-        return Err(RunError::Inside { inner: "replica", outer: "source", path: shown(&options.replica) });
+        return Err(RunError::Inside { inner: "replica", outer: "source", path: options.replica.to_string() });
     }
     if exists && above_source.contains(&above_replica[0]) {
-        return Err(RunError::Inside { inner: "source", outer: "replica", path: shown(&options.source) });
+        return Err(RunError::Inside { inner: "source", outer: "replica", path: options.source.to_string() });
     }
     Ok(())
 }
 
 /// Before deletes: a source that is empty or cannot be listed, beside a replica that is not empty, is no reason to delete.
-pub fn refuse_doubt(source: &LocalDir, replica: &LocalDir) -> Result<(), RunError> {
-    let has_entries = |dir: &LocalDir| {
+pub fn refuse_doubt(source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
+    let has_entries = |dir: &DirRef| {
         let mut names = Names::default();
         dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
     };

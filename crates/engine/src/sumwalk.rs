@@ -146,12 +146,12 @@ impl<'a, 'r> Hands<'a, 'r> {
             Spot::Dir(_) if target.expected.is_some() => Met::what(&target, path, What::Problem("it is a directory".into())),
             Spot::Dir(dir) => {
                 let path = if self.sums.options.manifest { Vec::new() } else { path };
-                Met::Apart(Task::Open(Box::new(Folder { target, path, dir: Arc::new(dir), place: Place::new() })))
+                Met::Apart(Task::Open(Box::new(Folder { target, path, dir, place: Place::new() })))
             }
             Spot::Entry { meta, .. } if self.sums.options.manifest => {
                 Met::what(&target, path, What::Problem(format!("a manifest is made of a directory, and this is {}", meta.kind.phrase())))
             }
-            Spot::Entry { parent, name, meta } if meta.kind == Kind::File => self.file(&target, path, &parent, &name),
+            Spot::Entry { parent, name, meta } if meta.kind == Kind::File => self.file(&target, path, &*parent, &name),
             // The link itself is met only where it leads nowhere.
             Spot::Entry { meta, .. } if meta.kind == Kind::Symlink => Met::what(&target, path, What::Missing),
             Spot::Entry { meta, .. } => Met::what(&target, path, What::Problem(format!("it is {}", meta.kind.phrase()))),
@@ -351,19 +351,18 @@ fn first(names: &Names, count: usize) -> Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_tree::{HandlePool, LocalDir};
+    use driftless_tree::HandlePool;
 
     #[test]
     fn windows_of_a_directory_are_sorted_and_leave_nothing_out() {
         let folder = tempfile::tempdir().expect("a folder");
         let Ok(Spot::Dir(dir)) = locate(folder.path(), Side::Source, &HandlePool::new(8)) else { panic!("it is there") };
-        let dir: LocalDir = dir;
         let name = |number: u32| CString::new(format!("{:03}", number * 7919 % 100)).expect("no NUL");
         (0..100).for_each(|number| drop(dir.create_file(&name(number), 0o600).expect("create")));
         for names_max in [1, 7, 33, 50, 99, 100, 1000] {
             let (mut all, mut after) = (Vec::<CString>::new(), None);
             loop {
-                let (names, more) = window(&dir, after.as_deref(), names_max).expect("list");
+                let (names, more) = window(&*dir, after.as_deref(), names_max).expect("list");
                 assert!(names.len() <= names_max && (names.len() == names_max || !more));
                 all.extend((0..names.len()).map(|index| CString::from(names.get(index).0)));
                 after = all.last().cloned();

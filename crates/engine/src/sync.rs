@@ -5,12 +5,11 @@ use crate::job::{Begin, DirJob, Task};
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::pool::{THREADS_MAX, drive};
-use crate::roots::{Replica, Roots, RunError, open, refuse_doubt, shown};
+use crate::roots::{Replica, Roots, RunError, open, refuse_doubt};
 use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
-use driftless_tree::{Dir, DirRef, HandlePool, LocalDir};
-use rustix::fd::OwnedFd;
+use driftless_tree::{DirRef, HandlePool, Hold, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -75,7 +74,7 @@ type Outside<'a> = (&'a dyn Monitor, &'a AtomicBool);
 fn sync_trees(
     options: &Options,
     (monitor, stop): Outside<'_>,
-    (source, replica): (LocalDir, Replica),
+    (source, replica): (DirRef, Replica),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
     let _lock = lock_tree(options, &replica)?;
@@ -85,8 +84,6 @@ fn sync_trees(
     let basis = open_basis(options)?;
     let (replica, made) = open_replica(options, &source, replica)?;
     let _lock_on_new = if made { lock_dir(options, replica.as_ref())? } else { None };
-    let source: DirRef = Arc::new(source);
-    let replica: Option<DirRef> = replica.map(|dir| Arc::new(dir) as DirRef);
     let before = match &replica {
         Some(dir) if !made => Some((*dir.first_meta(), unusable(options, dir.xattrs(&options.keep))?)),
         _ => None,
@@ -116,57 +113,57 @@ fn walk(run: &Run<'_>, job: DirJob, threads_max: usize) {
     }
 }
 
-fn lock_tree(options: &Options, replica: &Replica) -> Result<Option<OwnedFd>, RunError> {
+fn lock_tree(options: &Options, replica: &Replica) -> Result<Option<Hold>, RunError> {
     match replica {
         Replica::There(dir) => lock_dir(options, Some(dir)),
         Replica::Missing(..) => Ok(None),
     }
 }
 
-fn lock_dir(options: &Options, dir: Option<&LocalDir>) -> Result<Option<OwnedFd>, RunError> {
+fn lock_dir(options: &Options, dir: Option<&DirRef>) -> Result<Option<Hold>, RunError> {
     let Some(dir) = dir.filter(|_| !options.dry_run) else { return Ok(None) };
     let lock = unusable(options, dir.lock())?;
-    lock.map(Some).ok_or_else(|| RunError::Locked(shown(&options.replica)))
+    lock.map(Some).ok_or_else(|| RunError::Locked(options.replica.to_string()))
 }
 
 fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
     let Some(path) = &options.link_dest else { return Ok(None) };
-    match driftless_tree::locate(path, Side::Replica, &HandlePool::new(64))? {
-        driftless_tree::Place::Dir(dir) => Ok(Some(Arc::new(dir))),
-        _ => Err(RunError::Unusable { path: shown(path), cause: "--link-dest names no directory".into() }),
+    let basis = options.replica.at(path.clone());
+    match basis.locate(Side::Replica, &HandlePool::new(64))? {
+        Place::Dir(dir) => Ok(Some(dir)),
+        _ => Err(RunError::Unusable { path: basis.to_string(), cause: "--link-dest names no directory".into() }),
     }
 }
 
 /// Opens or makes the replica's root; tells whether it was made.
-fn open_replica(options: &Options, source: &LocalDir, replica: Replica) -> Result<(Option<LocalDir>, bool), RunError> {
+fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool), RunError> {
     match replica {
         Replica::There(dir) => Ok((Some(dir), false)),
-        Replica::Missing(..) if options.report_only => Err(RunError::NoReplica(shown(&options.replica))),
+        Replica::Missing(..) if options.report_only => Err(RunError::NoReplica(options.replica.to_string())),
         Replica::Missing(..) if options.dry_run => Ok((None, true)),
         Replica::Missing(parent, name) => {
             // A source that cannot be listed leaves no empty replica behind.
-            source.list().map_err(|fault| RunError::Unusable { path: shown(&options.source), cause: fault.to_string() })?;
-            unusable(options, parent.make_dir_local(&name)).map(|dir| (Some(dir), true))
+            source.list().map_err(|fault| RunError::Unusable { path: options.source.to_string(), cause: fault.to_string() })?;
+            unusable(options, parent.make_dir(&name)).map(|dir| (Some(dir), true))
         }
     }
 }
 
 fn unusable<T>(options: &Options, done: Result<T, Fault>) -> Result<T, RunError> {
-    done.map_err(|fault| RunError::Unusable { path: shown(&options.replica), cause: fault.to_string() })
+    done.map_err(|fault| RunError::Unusable { path: options.replica.to_string(), cause: fault.to_string() })
 }
 
 /// A single file, symbolic link or node: its directory is only borrowed.
 fn sync_entry(
     options: &Options,
     (monitor, stop): Outside<'_>,
-    (source, replica): ((LocalDir, CString), (LocalDir, CString)),
+    ((source_dir, name), replica): ((DirRef, CString), (DirRef, CString)),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
-    let lock = if options.dry_run { None } else { Some(lock_name(options, &replica)?) };
-    let holder = replica.0.clone();
-    let (source_dir, replica_dir): (DirRef, DirRef) = (Arc::new(source.0), Arc::new(replica.0));
+    let _lock = if options.dry_run { None } else { Some(lock_name(options, &replica)?) };
+    let replica_dir = replica.0;
     let run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
-    let path = RelPath::from_names([source.1.to_bytes()]);
+    let path = RelPath::from_names([name.to_bytes()]);
     let selection = Arc::new(Selection::of(&[Work { path, scope: Scope::Entry }]));
     let before = Some((*replica_dir.first_meta(), Vec::new()));
     let begin = Begin {
@@ -182,15 +179,11 @@ fn sync_entry(
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);
     walk(&run, job, threads_max);
-    let summary = end_run(&run, End::Complete);
-    if let Some(lock) = lock {
-        holder.unlock_name(lock);
-    }
-    Ok(summary)
+    Ok(end_run(&run, End::Complete))
 }
 
-fn lock_name(options: &Options, (dir, name): &(LocalDir, CString)) -> Result<(OwnedFd, CString), RunError> {
-    unusable(options, dir.lock_name(name))?.ok_or_else(|| RunError::Locked(shown(&options.replica)))
+fn lock_name(options: &Options, (dir, name): &(DirRef, CString)) -> Result<Hold, RunError> {
+    unusable(options, dir.lock_name(name))?.ok_or_else(|| RunError::Locked(options.replica.to_string()))
 }
 
 /// Carries out the plan of deletes.

@@ -172,6 +172,7 @@ impl Large {
     /// Makes what was copied durable, then the note of it: never the other way round.
     pub fn checkpoint(&self) -> Result<(), Trouble> {
         let done = lock(&self.done).clone();
+        self.replica.settle()?;
         self.replica.sync().map_err(Trouble::Lost)?;
         Ok(self.save(done)?)
     }
@@ -218,6 +219,7 @@ impl Large {
         if !self.opened.meta.unchanged(&self.opened.file.meta()?) {
             return Err(Trouble::Changing);
         }
+        self.replica.settle()?;
         if mover.terms.sync_large {
             self.replica.sync().map_err(Trouble::Lost)?;
         }

@@ -7,6 +7,7 @@
 mod comparison;
 mod large;
 mod mover;
+mod parcel;
 mod spot;
 
 pub use comparison::{Compared, Comparison};

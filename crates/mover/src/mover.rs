@@ -65,7 +65,8 @@ impl Mover<'_> {
         Err(trouble)
     }
 
-    fn copy_once(&mut self, spot: &Spot, opened: &Opened) -> Made {
+    /// Copies a file once.
+    pub(crate) fn copy_once(&mut self, spot: &Spot, opened: &Opened) -> Made {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
         let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
@@ -90,6 +91,7 @@ impl Mover<'_> {
         if !meta.unchanged(&opened.file.meta()?) {
             return Err(Trouble::Changing);
         }
+        file.settle()?;
         let known = spot.newborn(Kind::File, mode);
         let faults = file.set(&known, &new_attributes(meta, xattrs, &self.terms));
         if self.terms.sync_each {
@@ -150,13 +152,13 @@ impl Mover<'_> {
         }
     }
 
-    /// Makes a symbolic link, fifo, socket or device node.
-    pub fn make_special(&self, spot: &Spot, source: &Entry) -> Made {
+    /// Makes a symbolic link to `target`, or a fifo, socket or device node.
+    pub fn make_special(&self, spot: &Spot, source: &Entry, target: Option<&CStr>) -> Made {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
-        match source.meta.kind {
-            Kind::Symlink => spot.replica.make_symlink(name, &spot.source.read_link(spot.source_name)?)?,
-            kind => spot.replica.make_node(name, kind, source.meta.rdev)?,
+        match target {
+            Some(target) => spot.replica.make_symlink(name, target)?,
+            None => spot.replica.make_node(name, source.meta.kind, source.meta.rdev)?,
         }
         let known = spot.newborn(source.meta.kind, 0o600);
         let attributes = new_attributes(&source.meta, source.xattrs.clone(), &self.terms);

@@ -8,6 +8,7 @@ use crate::xattr::{Target, proc_path};
 use driftless_model::{Fault, Keep, Meta, Side, Stamp, Xattrs};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 
 const SETID_BITS: u32 = 0o6000;
@@ -15,7 +16,7 @@ const GROUP_BITS: u32 = 0o070;
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
 /// What an entry shall have; `None` leaves a property as it is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Attributes {
     /// Owner.
     pub uid: Option<u32>,
@@ -46,7 +47,7 @@ impl Attributes {
 }
 
 /// What is known of an entry before its attributes are set; what is known to be right is not set again.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Known {
     /// Device and inode that the entry must be.
     pub id: Option<(u64, u64)>,

@@ -4,6 +4,7 @@
 //! and shared by all threads ([`Ladder`]).
 
 use crate::local::fault;
+use crate::whole::has_zero_block;
 use crate::xattr::proc_path;
 use crate::{Done, LocalFile, ReadFile, WriteFile};
 use driftless_model::Side;
@@ -354,12 +355,6 @@ fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Ra
         }
         start = stop;
     }
-}
-
-/// Whether any block of the smallest size that a file system has is all zeros.
-fn has_zero_block(data: &[u8]) -> bool {
-    const BLOCK: usize = 512;
-    data.chunks(BLOCK).any(|block| block[0] == 0 && block.iter().all(|byte| *byte == 0))
 }
 
 fn io_fault(side: Side, errno: Errno) -> driftless_model::Fault {

@@ -3,30 +3,37 @@
 //! A tree is met through its directories. [`Dir`] is the interface: an open directory in which entries are listed, looked
 //! at, read, made and removed by their names. Names are single components, no symbolic link is ever followed, and every
 //! act goes through an open handle, so nobody who owns a part of a tree can lead an act out of it.
-//! [`LocalDir`] is the implementation on this machine's file systems.
+//! [`LocalDir`] is the implementation on this machine's file systems. A directory on another machine answers later: it may be
+//! told what will be asked of it ([`Dir::expect`]), and takes orders whose answers come in their own time ([`Dir::post`]).
 #![deny(missing_docs)]
 
 mod attributes;
 mod copy;
+mod endpoint;
 mod file;
 mod handles;
 mod local;
 mod names;
+mod post;
 mod remove;
 mod root;
 mod sys;
 mod temp;
+mod whole;
 mod xattr;
 
 pub use attributes::{Attributes, Known};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, Ladder};
+pub use endpoint::{Endpoint, Host, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
 pub use local::LocalDir;
 pub use names::{NameStream, Names};
-pub use remove::{Removed, Spare};
-pub use root::{Place, RootError, lineage, locate};
+pub use post::{Answer, Ask, Parcel};
+pub use remove::{Removed, Spare, remove_tree};
+pub use root::{Place, RootError, locate};
 pub use temp::{is_temp_name, stable_temp_name, temp_name};
+pub use whole::{WHOLE_BYTES_MAX, Whole};
 
 use driftless_model::{Fault, Keep, Kind, Meta, Xattrs};
 use std::ffi::{CStr, CString};
@@ -35,6 +42,9 @@ use std::sync::Arc;
 
 /// A shared open directory.
 pub type DirRef = Arc<dyn Dir>;
+
+/// Something that is held until it is dropped: a lock.
+pub type Hold = Box<dyn std::any::Any + Send + Sync>;
 
 /// The result of an act on a tree.
 pub type Done<T = ()> = Result<T, Fault>;
@@ -85,14 +95,48 @@ pub trait Dir: Send + Sync {
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
     /// Removes an entry that is not a directory.
     fn remove(&self, name: &CStr) -> Done;
+    /// Removes an empty directory.
+    fn remove_dir(&self, name: &CStr) -> Done;
     /// Removes an entry and all below it, but for what is spared.
     fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed;
     /// Counts an entry and all below it, up to `max`.
     fn count_tree(&self, name: &CStr, max: u64) -> u64;
     /// Makes the whole file system durable (syncfs).
     fn sync_all(&self) -> Done;
+    /// Effective user and group that act on this tree (credentials(7)).
+    fn user(&self) -> (u32, u32);
+    /// Keeps a second run out of this directory (flock(2)) until the lock is dropped; `None` when another holds it.
+    fn lock(&self) -> Done<Option<Hold>>;
+    /// Keeps a second run from the entry `name`, by a locked file beside it; `None` when another holds it.
+    fn lock_name(&self, name: &CStr) -> Done<Option<Hold>>;
+    /// Device and inode of this directory and of all above it, up to the root of the name space.
+    fn lineage(&self) -> Done<Vec<(u64, u64)>>;
+
+    /// Owner and group that entries made here get, if this directory, which was just made, shows it without being asked.
+    fn birth(&self) -> Option<(u32, u32)> {
+        // New entries belong to the user and group of the process unless the file system or the set-group-id bit says otherwise;
+        // a new directory that has the process's group shows that they do not.
+        let (made, (_, group)) = (self.first_meta(), self.user());
+        (made.gid == group).then_some((made.uid, group))
+    }
+    /// Says that the subdirectory `name` will soon be entered and listed, and whether its files will be looked at then.
+    fn expect(&self, _name: &CStr, _look: bool) {}
+    /// Whether orders can be posted here, because answers take their time.
+    fn posts(&self) -> bool {
+        false
+    }
+    /// Posts an order; its answer comes from [`Host::answer`] with the same token. May wait until there is room for one more.
+    fn post(&self, _token: u64, _ask: Ask) {
+        unreachable!("only directories that say so take orders");
+    }
+    /// The number by which another host knows this directory.
+    fn token(&self) -> Option<u64> {
+        None
+    }
     /// This directory as a local one.
-    fn as_local(&self) -> Option<&LocalDir>;
+    fn as_local(&self) -> Option<&LocalDir> {
+        None
+    }
 }
 
 /// A regular file that is read.
@@ -108,13 +152,19 @@ pub trait ReadFile: Send + Sync {
     /// The first range of data, as opposed to a hole, in `within`.
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>>;
     /// This file as a local one.
-    fn as_local(&self) -> Option<&LocalFile>;
+    fn as_local(&self) -> Option<&LocalFile> {
+        None
+    }
 }
 
 /// A regular file that is being made. It stays unfinished until it is published by a rename or by its directory.
 pub trait WriteFile: ReadFile {
-    /// Writes all of `data` at `offset`.
+    /// Writes all of `data` at `offset`. That it arrived is known when the file is [settled](WriteFile::settle).
     fn write_at(&self, data: &[u8], offset: u64) -> Done;
+    /// Waits until all that was written has arrived. Nothing may rely on it before.
+    fn settle(&self) -> Done {
+        Ok(())
+    }
     /// Sets the length; what lies beyond the old one is a hole.
     fn set_len(&self, len: u64) -> Done;
     /// Reserves space for a range, where the file system can; running out of space is the only error.

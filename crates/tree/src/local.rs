@@ -5,7 +5,7 @@ use crate::file::LocalFile;
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::remove::{Removed, Spare, count_tree, remove_tree};
 use crate::xattr::{Target, open_again};
-use crate::{Dir, DirRef, Done, NameStream, Names, ReadFile, WriteFile};
+use crate::{Dir, DirRef, Done, Hold, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -147,8 +147,7 @@ impl LocalDir {
         self.fail("open", opened)
     }
 
-    /// A lock on one name of this directory, by a file beside it that is removed with [`unlock_name`](LocalDir::unlock_name).
-    pub fn lock_name(&self, name: &CStr) -> Done<Option<(OwnedFd, CString)>> {
+    fn lock_beside(&self, name: &CStr) -> Done<Option<NameLock>> {
         let lock_name = crate::temp::lock_name(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = self.fail("create lock beside", fs::openat(&*self.fd()?, &*lock_name, flags, Mode::RUSR | Mode::WUSR))?;
@@ -159,22 +158,20 @@ impl LocalDir {
         }
         // Whoever held it before may have removed it in between; then this lock is on nothing.
         let st = self.fail("look at", fs::fstat(&fd))?;
-        Ok((st.st_nlink > 0).then_some((fd, lock_name)))
+        Ok((st.st_nlink > 0).then_some(NameLock { dir: self.clone(), name: lock_name, _fd: fd }))
     }
+}
 
-    /// Gives up a lock on a name.
-    pub fn unlock_name(&self, lock: (OwnedFd, CString)) {
-        let _it_may_be_gone = self.remove(&lock.1);
-    }
+/// A lock on one name of a directory: a locked file beside it, which goes when the lock is given up.
+struct NameLock {
+    dir: LocalDir,
+    name: CString,
+    _fd: OwnedFd,
+}
 
-    /// A lock that keeps a second run out of this directory (flock(2)); `None` when another holds it. Held until dropped.
-    pub fn lock(&self) -> Done<Option<OwnedFd>> {
-        let fd = self.fail("open", open_again(&*self.fd()?))?;
-        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(fd)),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => self.fail("lock", Err(e)),
-        }
+impl Drop for NameLock {
+    fn drop(&mut self) {
+        let _it_may_be_gone = self.dir.remove(&self.name);
     }
 }
 
@@ -327,6 +324,10 @@ impl Dir for LocalDir {
         self.fail("remove", fs::unlinkat(&*self.fd()?, name, AtFlags::empty()))
     }
 
+    fn remove_dir(&self, name: &CStr) -> Done {
+        self.fail("remove directory of", fs::unlinkat(&*self.fd()?, name, AtFlags::REMOVEDIR))
+    }
+
     fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
         remove_tree(self, name, spare)
     }
@@ -337,6 +338,27 @@ impl Dir for LocalDir {
 
     fn sync_all(&self) -> Done {
         self.fail("make durable", fs::syncfs(&*self.fd()?))
+    }
+
+    fn user(&self) -> (u32, u32) {
+        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    }
+
+    fn lock(&self) -> Done<Option<Hold>> {
+        let fd = self.fail("open", open_again(&*self.fd()?))?;
+        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(fd))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => self.fail("lock", Err(e)),
+        }
+    }
+
+    fn lock_name(&self, name: &CStr) -> Done<Option<Hold>> {
+        Ok(self.lock_beside(name)?.map(|lock| Box::new(lock) as Hold))
+    }
+
+    fn lineage(&self) -> Done<Vec<(u64, u64)>> {
+        self.fail("find what lies above", crate::root::lineage(&*self.fd()?))
     }
 
     fn as_local(&self) -> Option<&LocalDir> {

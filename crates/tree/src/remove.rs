@@ -1,9 +1,7 @@
 //! Removing an entry and all below it, through open directories only and without recursion.
 
-use crate::local::{LocalDir, fault};
-use crate::{Dir, Done, Names};
+use crate::{Dir, DirRef, Done, Names};
 use driftless_model::{Fault, Kind};
-use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
@@ -31,7 +29,7 @@ pub type Spare<'a> = &'a dyn Fn(&[u8], bool) -> bool;
 
 /// A directory on the way down, with its subdirectories that are still to be removed.
 struct Frame {
-    dir: LocalDir,
+    dir: DirRef,
     name: CString,
     subdirs: Vec<CString>,
     /// Something in it stays, because it could not be removed or was spared: it is not listed again, and stays itself.
@@ -39,9 +37,9 @@ struct Frame {
 }
 
 /// Removes `name` in `dir` and all below it but for what is spared.
-pub fn remove_tree(dir: &LocalDir, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
+pub fn remove_tree(dir: &dyn Dir, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
     let mut removed = Removed::default();
-    match unlink(dir, name) {
+    match dir.remove(name) {
         Ok(()) => removed.entries += 1,
         Err(e) if is_directory(&e) => descend(dir, name, spare, &mut removed),
         Err(e) => removed.fail(e),
@@ -54,17 +52,7 @@ fn is_directory(fault: &Fault) -> bool {
     [Errno::ISDIR, Errno::PERM].iter().any(|e| e.raw_os_error() == fault.errno)
 }
 
-fn unlink(dir: &LocalDir, name: &CStr) -> Done {
-    let fd = dir.fd()?;
-    rustix::fs::unlinkat(&*fd, name, AtFlags::empty()).map_err(|e| fault(dir.side(), "remove", e))
-}
-
-fn rmdir(dir: &LocalDir, name: &CStr) -> Done {
-    let fd = dir.fd()?;
-    rustix::fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR).map_err(|e| fault(dir.side(), "remove directory of", e))
-}
-
-fn descend(top: &LocalDir, name: &CStr, spare: Option<Spare<'_>>, removed: &mut Removed) {
+fn descend(top: &dyn Dir, name: &CStr, spare: Option<Spare<'_>>, removed: &mut Removed) {
     let mut frames: Vec<Frame> = Vec::new();
     match open_frame(top, name) {
         Ok(frame) => frames.push(frame),
@@ -72,7 +60,7 @@ fn descend(top: &LocalDir, name: &CStr, spare: Option<Spare<'_>>, removed: &mut 
     }
     while let Some(frame) = frames.last_mut() {
         if let Some(sub) = frame.subdirs.pop() {
-            match open_frame(&frame.dir, &sub) {
+            match open_frame(&*frame.dir, &sub) {
                 Ok(next) => frames.push(next),
                 Err(e) => {
                     frame.stays = true;
@@ -86,11 +74,11 @@ fn descend(top: &LocalDir, name: &CStr, spare: Option<Spare<'_>>, removed: &mut 
     }
 }
 
-fn leave(top: &LocalDir, done: Frame, frames: &mut [Frame], removed: &mut Removed) {
+fn leave(top: &dyn Dir, done: Frame, frames: &mut [Frame], removed: &mut Removed) {
     done.dir.leave();
-    let parent = frames.last().map_or(top, |frame| &frame.dir);
+    let parent = frames.last().map_or(top, |frame| &*frame.dir);
     let gone = !done.stays
-        && match rmdir(parent, &done.name) {
+        && match parent.remove_dir(&done.name) {
             Ok(()) => true,
             Err(e) => {
                 removed.fail(e);
@@ -103,8 +91,8 @@ fn leave(top: &LocalDir, done: Frame, frames: &mut [Frame], removed: &mut Remove
     }
 }
 
-fn open_frame(parent: &LocalDir, name: &CStr) -> Done<Frame> {
-    let dir = parent.enter_local(name)?;
+fn open_frame(parent: &dyn Dir, name: &CStr) -> Done<Frame> {
+    let dir = parent.enter(name)?;
     dir.make_writable();
     Ok(Frame { dir, name: name.into(), subdirs: Vec::new(), stays: false })
 }
@@ -135,7 +123,7 @@ fn clear_window(frames: &mut [Frame], spare: Option<Spare<'_>>, removed: &mut Re
 }
 
 fn clear_one(frame: &mut Frame, name: &CStr, removed: &mut Removed) {
-    match unlink(&frame.dir, name) {
+    match frame.dir.remove(name) {
         Ok(()) => removed.entries += 1,
         Err(e) if is_directory(&e) => frame.subdirs.push(name.into()),
         Err(e) => {
@@ -151,9 +139,9 @@ fn path_of(frames: &[Frame]) -> Vec<u8> {
 }
 
 /// Counts `name` in `dir` and all below it, stopping at `max`.
-pub fn count_tree(dir: &LocalDir, name: &CStr, max: u64) -> u64 {
+pub fn count_tree(dir: &dyn Dir, name: &CStr, max: u64) -> u64 {
     let mut count = 1;
-    let Ok(top) = dir.enter_local(name) else { return count };
+    let Ok(top) = dir.enter(name) else { return count };
     let mut open = vec![top];
     while let Some(dir) = open.pop() {
         let Ok(mut stream) = dir.list() else { continue };
@@ -163,7 +151,7 @@ pub fn count_tree(dir: &LocalDir, name: &CStr, max: u64) -> u64 {
             more = stream.fill(&mut names, WINDOW_NAMES).unwrap_or(false);
             count += names.len() as u64;
             let subdirs = (0..names.len()).map(|i| names.get(i)).filter(|(_, kind)| matches!(kind, None | Some(Kind::Dir)));
-            open.extend(subdirs.filter_map(|(name, _)| dir.enter_local(name).ok()));
+            open.extend(subdirs.filter_map(|(name, _)| dir.enter(name).ok()));
         }
     }
     count

@@ -3,6 +3,7 @@
 //! These are the only paths that are taken from the user as they are: symbolic links in them are followed, since he
 //! chose them. What is found is held by handle from then on.
 
+use crate::DirRef;
 use crate::handles::HandlePool;
 use crate::local::{LocalDir, meta_of};
 use driftless_model::{Meta, Side, escape};
@@ -24,6 +25,21 @@ pub struct RootError {
 }
 
 impl RootError {
+    /// An act on a path that failed with an error number.
+    pub fn from_errno(path: &Path, act: &'static str, errno: i32) -> Self {
+        RootError::new(path, act, Errno::from_raw_os_error(errno))
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was tried, and the error number.
+    pub fn parts(&self) -> (&'static str, i32) {
+        (self.act, self.errno.raw_os_error())
+    }
+
     fn new(path: &Path, act: &'static str, errno: Errno) -> Self {
         RootError { path: path.to_owned(), act, errno }
     }
@@ -50,14 +66,13 @@ impl fmt::Display for RootError {
 impl std::error::Error for RootError {}
 
 /// What stands at a path that the user named.
-#[derive(Debug)]
 pub enum Place {
     /// A directory.
-    Dir(LocalDir),
+    Dir(DirRef),
     /// Something else: the directory that holds it, its name and its metadata.
     Entry {
         /// The directory that holds it.
-        parent: LocalDir,
+        parent: DirRef,
         /// Its name there.
         name: CString,
         /// Its metadata.
@@ -66,7 +81,7 @@ pub enum Place {
     /// Nothing: the directory that would hold it and its name there.
     Missing {
         /// The directory that would hold it.
-        parent: LocalDir,
+        parent: DirRef,
         /// Its name there.
         name: CString,
     },
@@ -77,7 +92,9 @@ pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, 
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => LocalDir::root(pool, side, fd).map(Place::Dir).map_err(|e| fail("open", Errno::from_raw_os_error(e.errno))),
+        Ok(fd) => {
+            LocalDir::root(pool, side, fd).map(|dir| Place::Dir(Arc::new(dir))).map_err(|e| fail("open", Errno::from_raw_os_error(e.errno)))
+        }
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
         Err(errno) => Err(fail("open", errno)),
     }
@@ -93,6 +110,7 @@ fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place
     let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
     let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, "use", Errno::INVAL))?;
     let fd = parent.fd().map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
+    let parent: DirRef = Arc::new(parent);
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
         Ok(st) => Ok(Place::Entry { parent, name, meta: meta_of(&st) }),
         Err(Errno::NOENT) => Ok(Place::Missing { parent, name }),
@@ -122,9 +140,8 @@ fn trim_slashes(path: &Path) -> &Path {
 }
 
 /// Device and inode of a directory and of all above it, up to the root of the name space.
-pub fn lineage(dir: &LocalDir) -> Result<Vec<(u64, u64)>, Errno> {
-    let errno = |e: driftless_model::Fault| Errno::from_raw_os_error(e.errno);
-    let mut fd = fs::openat(&*dir.fd().map_err(errno)?, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<(u64, u64)>, Errno> {
+    let mut fd = fs::openat(dir, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut ids = vec![id(&fd)?];
     loop {
         fd = fs::openat(&fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

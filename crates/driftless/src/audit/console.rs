@@ -2,10 +2,9 @@
 
 use super::{AuditArgs, Proof};
 use crate::cli::OutputArgs;
-use crate::exit;
-use crate::output::{Output, Task, bytes_field, difference, difference_fields, joined, path_fields};
+use crate::output::{Output, Task, difference, difference_fields, joined, path_fields, root_field};
 use crate::units::show_count;
-use driftless_engine::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Monitor, RunError};
+use driftless_engine::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Monitor};
 use driftless_model::{Problem, Stamp};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +34,7 @@ impl<'a> Console<'a> {
     pub fn start(&self) {
         if self.args.json {
             let run = &self.options.run;
-            let roots = joined(bytes_field("source", run.source.as_os_str()), bytes_field("replica", run.replica.as_os_str()));
+            let roots = joined(root_field("source", &run.source), root_field("replica", &run.replica));
             let object = json!({
                 "event": "start", "level": run.level, "samples": self.options.samples, "seed": self.options.seed,
                 "confidence": self.args.confidence, "fraction": self.args.fraction, "grace_seconds": self.args.grace,
@@ -45,9 +44,9 @@ impl<'a> Console<'a> {
     }
 
     /// The audit did not begin.
-    pub fn refused(&self, error: &RunError) -> u8 {
-        self.output.refused(error, exit::COULD_NOT_RUN);
-        exit::COULD_NOT_RUN
+    pub fn failed(&self, error: &str, code: u8) -> u8 {
+        self.output.failed(error, code);
+        code
     }
 
     /// The audit is over.

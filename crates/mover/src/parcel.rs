@@ -1,0 +1,26 @@
+//! Making an entry from a parcel: all that it shall be, in one piece, as it comes from another machine.
+
+use crate::mover::{Made, Mover, Terms};
+use crate::spot::{Opened, Spot};
+use driftless_reconcile::Rules;
+use driftless_tree::{Dir, Parcel};
+use std::sync::Arc;
+
+impl Mover<'_> {
+    /// Makes the entry in `dir`, as the parcel says and not as this mover's terms do.
+    pub fn unpack(&mut self, dir: &dyn Dir, parcel: Parcel) -> Made {
+        let Parcel { name, entry, content, target, keep, private, sync, verify } = parcel;
+        let rules = Rules { keep, checksum: false };
+        self.terms = Terms { rules, sync_each: sync, sync_large: sync, verify };
+        let birth = if private { dir.birth() } else { None };
+        // The source is the parcel: its directory is not here, and is not asked.
+        let spot = Spot { source: dir, source_name: &name, replica: dir, name: &name, private, birth };
+        match content {
+            Some(whole) => {
+                let meta = whole.meta;
+                self.copy_once(&spot, &Opened { file: Arc::new(whole), meta })
+            }
+            None => self.make_special(&spot, &entry, target.as_deref()),
+        }
+    }
+}

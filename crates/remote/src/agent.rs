@@ -1,0 +1,173 @@
+//! The agent: what runs on the other host and serves its file systems to a client, over its standard input and output.
+//!
+//! One thread reads requests, some carry them out, one writes replies. Requests that need nothing of each other are carried out
+//! at the same time. When the line ends, so does the agent, and with it its locks and open files.
+
+use crate::serve::{Replied, Server};
+use crate::table::{Job, Table};
+use crate::wire::{Frame, Hello, PROTOCOL, Request, bad};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use driftless_mover::{Mover, Terms};
+use driftless_tree::{Cache, Copier, HandlePool, Ladder, this_machine};
+use rustix::process::{getegid, geteuid};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// The first word on the line, by which a client finds where the agent begins to speak.
+pub const GREETING: &str = "driftless-agent";
+/// Requests that were read and not answered, at most; then the line waits.
+const OPEN_MAX: usize = 32 * 1024;
+/// Replies that wait to be written, at most.
+const REPLIES_MAX: usize = 1024;
+/// Bytes that are read or written at once.
+const LINE_BYTES: usize = 256 * 1024;
+/// Threads at most, however slow the file system is.
+const THREADS_MAX: usize = 128;
+/// Threads a processor to begin with.
+const THREADS_PER_CORE: usize = 2;
+/// Between two looks at whether more threads would help.
+const TICK: Duration = Duration::from_millis(10);
+/// Above this share of the processors' time more threads do not help.
+const BUSY_SHARE: f64 = 0.7;
+
+/// What all threads of an agent share.
+struct Agent {
+    table: Table,
+    pool: Arc<HandlePool>,
+    ladder: Arc<Ladder>,
+    /// What is to be carried out; `None` ends a thread.
+    jobs: (Sender<Option<Job>>, Receiver<Option<Job>>),
+    replies: Sender<Frame>,
+    /// Requests that were read and not answered.
+    open: AtomicUsize,
+    over: AtomicBool,
+}
+
+/// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol.
+pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize) -> io::Result<()> {
+    let (mut input, mut output) = (BufReader::with_capacity(LINE_BYTES, input), BufWriter::with_capacity(LINE_BYTES, output));
+    greet(&mut output)?;
+    let (replies, written) = bounded(REPLIES_MAX);
+    let agent = Agent {
+        table: Table::default(),
+        pool: HandlePool::new(directories_max),
+        ladder: Arc::default(),
+        jobs: unbounded(),
+        replies,
+        open: AtomicUsize::new(0),
+        over: AtomicBool::new(false),
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || write_all(&mut output, &written));
+        // The replies end, and with them the writer, when the agent is let go of.
+        let agent = agent;
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| agent.watch(scope));
+            let read = agent.read_all(&mut input);
+            agent.over.store(true, Relaxed);
+            let threads = watcher.join().expect("the watcher does not panic");
+            (0..threads).for_each(|_| agent.jobs.0.send(None).expect("this very agent receives it"));
+            read
+        })
+    })
+}
+
+fn greet(output: &mut impl Write) -> io::Result<()> {
+    writeln!(output, "{GREETING} {PROTOCOL} {}", env!("CARGO_PKG_VERSION"))?;
+    let hello = Hello { user: (geteuid().as_raw(), getegid().as_raw()), machine: this_machine() };
+    Frame::new(0, &hello, Vec::new()).write(output)?;
+    output.flush()
+}
+
+impl Agent {
+    fn read_all(&self, line: &mut impl Read) -> io::Result<()> {
+        while let Some(frame) = Frame::read(line)? {
+            let job = Job::of(frame)?;
+            if !self.table.announce(&job) {
+                return Err(bad("a number is given twice, or too many are"));
+            }
+            while self.open.load(Relaxed) >= OPEN_MAX {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if !matches!(job.request, Request::Forget { .. }) {
+                self.open.fetch_add(1, Relaxed);
+            }
+            self.dispatch(job);
+        }
+        Ok(())
+    }
+
+    fn dispatch(&self, job: Job) {
+        match self.table.admit(job) {
+            Some(Job { request: Request::Forget { at }, .. }) => self.table.forget(at),
+            Some(job) => self.jobs.0.send(Some(job)).expect("this very agent receives it"),
+            None => {}
+        }
+    }
+
+    /// Starts threads, and more of them while work waits and the processors do not; returns how many when the line has ended.
+    fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut threads = 0;
+        let mut wanted = THREADS_PER_CORE * cores;
+        let mut last = (Instant::now(), cpu_seconds());
+        while !self.over.load(Relaxed) {
+            while threads < wanted {
+                scope.spawn(|| self.work());
+                threads += 1;
+            }
+            std::thread::sleep(TICK);
+            let now = (Instant::now(), cpu_seconds());
+            let busy = (now.1 - last.1) / now.0.duration_since(last.0).as_secs_f64().max(1e-6) / cores as f64;
+            if !self.jobs.1.is_empty() && busy < BUSY_SHARE {
+                wanted = (threads * 2).min(THREADS_MAX);
+            }
+            last = now;
+        }
+        threads
+    }
+
+    fn work(&self) {
+        let mover = Mover {
+            copier: Copier::new(Cache::Keep, self.ladder.clone()),
+            terms: Terms::default(),
+            pace: &|_| (),
+            stopped: &|| self.over.load(Relaxed),
+        };
+        let mut server = Server { table: &self.table, pool: &self.pool, mover };
+        while let Ok(Some(job)) = self.jobs.1.recv() {
+            let number = job.number;
+            let outcome = server.carry_out(job);
+            // What waited for this goes on before the client hears of it, and may let go of it.
+            let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
+            waiting.into_iter().for_each(|job| self.dispatch(job));
+            self.reply(number, outcome.replied);
+        }
+    }
+
+    fn reply(&self, number: u64, (reply, data): Replied) {
+        self.open.fetch_sub(1, Relaxed);
+        let _the_line_is_gone = self.replies.send(Frame::new(number, &reply, data));
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
+}
+
+/// Writes frames; what stands in the buffer goes out when no more wait. Reads on when the line is gone, so that nobody waits for it.
+pub fn write_all(line: &mut impl Write, frames: &Receiver<Frame>) {
+    let mut whole = Ok(());
+    while let Ok(frame) = frames.recv() {
+        whole = whole.and_then(|()| frame.write(line));
+        if whole.is_ok() && frames.is_empty() {
+            whole = line.flush();
+        }
+    }
+    let _it_was_written_or_the_line_is_gone = line.flush();
+}

@@ -1,0 +1,568 @@
+//! A directory on another host.
+//!
+//! What a listing told of an entry answers the first look at it, so that a directory costs one round trip and not one for each
+//! entry. Every later look, and every look at what this side has changed, goes over the line. A directory that is made is used at
+//! once; if it could not be made, everything in it fails for that reason.
+
+use crate::file::RemoteFile;
+use crate::link::{Link, Promise, lock, nonsense, on};
+use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, Survey, WireFault};
+use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
+use driftless_tree::{
+    Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spare, Whole, WriteFile,
+};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Entries that come with a directory that was expected.
+const EXPECTED_ENTRIES: u32 = 128;
+/// Entries of a further listing.
+const LISTED_ENTRIES: u32 = 4096;
+/// Directories that are expected at once, at most.
+const AHEAD_MAX: usize = 2048;
+const ENOENT: i32 = 2;
+
+/// The line to a host, and what was agreed with it.
+pub struct Line {
+    /// Requests and replies.
+    pub link: Link<Answer>,
+    /// Effective user and group there.
+    pub user: (u32, u32),
+    /// Which attributes listings tell.
+    pub keep: Keep,
+}
+
+/// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was touched; ask.
+#[derive(Default)]
+struct Heard {
+    meta: Option<Meta>,
+    xattrs: Option<Xattrs>,
+    target: Option<CString>,
+}
+
+/// What was heard of a directory's entries.
+#[derive(Default)]
+struct Entries {
+    heard: HashMap<CString, Heard>,
+    /// Whatever is not among them is not there.
+    complete: bool,
+    /// The listing that came with the directory.
+    first: Option<Listing>,
+    listed: bool,
+}
+
+enum First {
+    Known(Meta),
+    Coming(Arc<Promise>, OnceLock<Result<Meta, WireFault>>),
+}
+
+/// An open directory of another host.
+pub struct RemoteDir(Arc<Inner>);
+
+struct Inner {
+    line: Arc<Line>,
+    side: Side,
+    at: Handle,
+    first: First,
+    own: Mutex<Option<Xattrs>>,
+    files: bool,
+    entries: Mutex<Entries>,
+    ahead: Mutex<HashMap<CString, (Handle, bool, Arc<Promise>)>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let ahead = std::mem::take(&mut *lock(&self.ahead));
+        self.line.link.ahead.fetch_sub(ahead.len(), Relaxed);
+        ahead.into_values().for_each(|(at, ..)| self.line.link.forget(at));
+        self.line.link.forget(self.at);
+    }
+}
+
+impl RemoteDir {
+    /// A directory that was found at a path of the user's.
+    pub fn found(line: &Arc<Line>, side: Side, at: Handle, own: Own) -> DirRef {
+        Arc::new(Self::of(line, side, at, First::Known(own.meta), (own.xattrs, true, None)))
+    }
+
+    fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Self {
+        let entries = Mutex::new(Entries { first: listing, ..Entries::default() });
+        let (line, own) = (line.clone(), Mutex::new(own));
+        RemoteDir(Arc::new(Inner { line, side, at, first, own, files, entries, ahead: Mutex::default() }))
+    }
+
+    fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
+        on(self.0.side, self.0.line.link.call(request, Vec::new()))
+    }
+
+    fn done(&self, request: &Request) -> Done {
+        self.call(request).map(drop)
+    }
+
+    fn confused<T>(&self) -> Done<T> {
+        Err(nonsense().on(self.0.side))
+    }
+
+    fn meta_reply(&self, request: &Request) -> Done<Meta> {
+        match self.call(request)? {
+            (Reply::Meta(meta), _) => Ok(meta),
+            _ => self.confused(),
+        }
+    }
+
+    fn faults_reply(&self, request: &Request) -> Done<Vec<Fault>> {
+        match self.call(request)? {
+            (Reply::Done, _) => Ok(Vec::new()),
+            (Reply::Faults(faults), _) => Ok(faults.iter().map(|fault| fault.on(self.0.side)).collect()),
+            _ => self.confused(),
+        }
+    }
+
+    /// What was heard of an entry does not hold any more.
+    fn touched(&self, name: &CStr) {
+        lock(&self.0.entries).heard.insert(name.into(), Heard::default());
+    }
+
+    fn survey(&self, entries_max: u32, files: bool) -> Survey {
+        Survey { keep: self.0.line.keep, files, entries_max }
+    }
+
+    fn open(&self, at: Handle, request: &Request) -> Done<RemoteFile> {
+        match self.meta_reply(request) {
+            Ok(meta) => Ok(RemoteFile::new(&self.0.line, self.0.side, at, meta)),
+            Err(fault) => {
+                self.0.line.link.forget(at);
+                Err(fault)
+            }
+        }
+    }
+
+    /// The reply to a request to enter.
+    fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<DirRef> {
+        match on(self.0.side, reply) {
+            Ok((Reply::Entered(own, listing), _)) => {
+                let of = Self::of(&self.0.line, self.0.side, at, First::Known(own.meta), (own.xattrs, files, listing));
+                Ok(Arc::new(of))
+            }
+            other => {
+                self.0.line.link.forget(at);
+                other.and_then(|_| self.confused())
+            }
+        }
+    }
+}
+
+/// What a lost or failed directory is said to be like.
+const NO_META: Meta = Meta {
+    kind: Kind::Dir,
+    mode: 0,
+    uid: u32::MAX,
+    gid: u32::MAX,
+    size: 0,
+    blocks: 0,
+    mtime: Stamp { sec: 0, nsec: 0 },
+    atime: Stamp { sec: 0, nsec: 0 },
+    ctime: Stamp { sec: 0, nsec: 0 },
+    nlink: 0,
+    dev: 0,
+    ino: 0,
+    rdev: 0,
+};
+
+struct RemoteNames {
+    dir: Arc<Inner>,
+    restart: bool,
+}
+
+impl NameStream for RemoteNames {
+    fn fill(&mut self, names: &mut Names, max: usize) -> Done<bool> {
+        let mut more = true;
+        while more && names.len() < max {
+            let listing = self.next()?;
+            more = self.take(listing, names)?;
+        }
+        Ok(more)
+    }
+}
+
+impl RemoteNames {
+    fn next(&mut self) -> Done<Listing> {
+        let first = lock(&self.dir.entries).first.take();
+        if let Some(first) = first {
+            return Ok(first);
+        }
+        let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: LISTED_ENTRIES };
+        let restart = std::mem::take(&mut self.restart);
+        match on(self.dir.side, self.dir.line.link.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
+            (Reply::Listing(listing), _) => Ok(listing),
+            _ => Err(nonsense().on(self.dir.side)),
+        }
+    }
+
+    fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
+        let mut entries = lock(&self.dir.entries);
+        // A listing that says nothing and promises more could go on for ever.
+        let endless = listing.more && listing.told.is_empty();
+        for told in listing.told {
+            names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
+            let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
+            entries.heard.insert(told.name.0, Heard { meta, xattrs, target: told.target });
+        }
+        if let Some(fault) = listing.fault.or(endless.then(nonsense)) {
+            return Err(fault.on(self.dir.side));
+        }
+        entries.complete = !listing.more;
+        Ok(listing.more)
+    }
+}
+
+impl Dir for RemoteDir {
+    fn enter(&self, name: &CStr) -> Done<DirRef> {
+        let link = &self.0.line.link;
+        if let Some((at, files, promise)) = lock(&self.0.ahead).remove(name) {
+            link.ahead.fetch_sub(1, Relaxed);
+            return self.entered(at, files, link.wait(&promise));
+        }
+        let at = link.handle();
+        self.entered(at, true, link.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey: None }, Vec::new()))
+    }
+
+    fn expect(&self, name: &CStr, look: bool) {
+        let link = &self.0.line.link;
+        if link.ahead.load(Relaxed) >= AHEAD_MAX {
+            return;
+        }
+        link.ahead.fetch_add(1, Relaxed);
+        let (at, survey) = (link.handle(), Some(self.survey(EXPECTED_ENTRIES, look)));
+        let promise = link.ask(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new());
+        if let Some((unused, ..)) = lock(&self.0.ahead).insert(name.into(), (at, look, promise)) {
+            link.ahead.fetch_sub(1, Relaxed);
+            link.forget(unused);
+        }
+    }
+
+    fn leave(&self) {}
+
+    fn first_meta(&self) -> &Meta {
+        match &self.0.first {
+            First::Known(meta) => meta,
+            First::Coming(promise, met) => {
+                let met = met.get_or_init(|| match self.0.line.link.wait(promise)? {
+                    (Reply::Meta(meta), _) => Ok(meta),
+                    _ => Err(nonsense()),
+                });
+                met.as_ref().unwrap_or(&NO_META)
+            }
+        }
+    }
+
+    fn birth(&self) -> Option<(u32, u32)> {
+        None
+    }
+
+    fn meta(&self) -> Done<Meta> {
+        let now = self.meta_reply(&Request::Meta { at: self.0.at })?;
+        if !matches!(&self.0.first, First::Known(first) if first.unchanged(&now)) {
+            lock(&self.0.own).take();
+        }
+        Ok(now)
+    }
+
+    fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
+        if *keep == self.0.line.keep
+            && let Some(own) = &*lock(&self.0.own)
+        {
+            return Ok(own.clone());
+        }
+        match self.call(&Request::Xattrs { at: self.0.at, keep: *keep })? {
+            (Reply::Xattrs(xattrs), _) => Ok(xattrs),
+            _ => self.confused(),
+        }
+    }
+
+    fn list(&self) -> Done<Box<dyn NameStream>> {
+        let mut entries = lock(&self.0.entries);
+        let restart = std::mem::replace(&mut entries.listed, true);
+        if restart {
+            *entries = Entries { listed: true, ..Entries::default() };
+        }
+        Ok(Box::new(RemoteNames { dir: self.0.clone(), restart }))
+    }
+
+    fn look(&self, name: &CStr) -> Done<Meta> {
+        {
+            let mut entries = lock(&self.0.entries);
+            let complete = entries.complete;
+            let heard = entries.heard.get_mut(name);
+            let unheard = heard.is_none();
+            if let Some(meta) = heard.and_then(|heard| heard.meta.take()) {
+                return Ok(meta);
+            }
+            if unheard && complete {
+                entries.heard.insert(name.into(), Heard::default());
+                return Err(Fault { side: self.0.side, act: "look at", errno: ENOENT });
+            }
+        }
+        self.meta_reply(&Request::Look { dir: self.0.at, name: name.into() })
+    }
+
+    fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
+        if *keep == self.0.line.keep
+            && let Some(xattrs) = lock(&self.0.entries).heard.get_mut(name).and_then(|heard| heard.xattrs.take())
+        {
+            return Ok(xattrs);
+        }
+        match self.call(&Request::EntryXattrs { dir: self.0.at, name: name.into(), keep: *keep })? {
+            (Reply::Xattrs(xattrs), _) => Ok(xattrs),
+            _ => self.confused(),
+        }
+    }
+
+    fn read_link(&self, name: &CStr) -> Done<CString> {
+        if let Some(target) = lock(&self.0.entries).heard.get_mut(name).and_then(|heard| heard.target.take()) {
+            return Ok(target);
+        }
+        match self.call(&Request::ReadLink { dir: self.0.at, name: name.into() })? {
+            (Reply::Note(Some(target)), _) => CString::new(target).or_else(|_| self.confused()),
+            _ => self.confused(),
+        }
+    }
+
+    fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>> {
+        let at = self.0.line.link.handle();
+        let file = self.open(at, &Request::Open { dir: self.0.at, name: name.into(), at })?;
+        Ok(Box::new(file))
+    }
+
+    fn make_dir(&self, name: &CStr) -> Done<DirRef> {
+        self.touched(name);
+        let at = self.0.line.link.handle();
+        let promise = self.0.line.link.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
+        let first = First::Coming(promise, OnceLock::new());
+        Ok(Arc::new(Self::of(&self.0.line, self.0.side, at, first, (None, true, None))))
+    }
+
+    fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
+        self.touched(name);
+        let at = self.0.line.link.handle();
+        let file = self.open(at, &Request::Create { dir: self.0.at, name: name.into(), mode, at })?;
+        Ok(Box::new(file))
+    }
+
+    fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
+        self.touched(name);
+        let at = self.0.line.link.handle();
+        let file = self.open(at, &Request::Reopen { dir: self.0.at, name: name.into(), at })?;
+        Ok(Box::new(file))
+    }
+
+    fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
+        self.touched(name);
+        self.done(&Request::Symlink { dir: self.0.at, name: name.into(), target: target.into() })
+    }
+
+    fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
+        self.touched(name);
+        self.done(&Request::Node { dir: self.0.at, name: name.into(), kind, rdev })
+    }
+
+    fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done {
+        const EXDEV: i32 = 18;
+        self.touched(name);
+        let Some(from) = from.token() else { return Err(Fault { side: self.0.side, act: "link across trees in", errno: EXDEV }) };
+        self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into() })
+    }
+
+    fn token(&self) -> Option<u64> {
+        Some(self.0.at)
+    }
+
+    fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
+        self.touched(name);
+        let (known, attributes) = (*expected, attributes.clone());
+        self.faults_reply(&Request::SetEntry { dir: self.0.at, name: name.into(), known, attributes })
+    }
+
+    fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        lock(&self.0.own).take();
+        let request = Request::SetOwn { at: self.0.at, known: *known, attributes: attributes.clone() };
+        self.faults_reply(&request).unwrap_or_else(|fault| vec![fault])
+    }
+
+    fn make_writable(&self) {
+        let _may_fail_for_others = self.done(&Request::MakeWritable { dir: self.0.at });
+    }
+
+    fn rename(&self, from: &CStr, to: &CStr) -> Done {
+        self.touched(from);
+        self.touched(to);
+        self.done(&Request::Rename { dir: self.0.at, from: from.into(), to: to.into() })
+    }
+
+    fn remove(&self, name: &CStr) -> Done {
+        self.touched(name);
+        self.done(&Request::Remove { dir: self.0.at, name: name.into() })
+    }
+
+    fn remove_dir(&self, name: &CStr) -> Done {
+        self.touched(name);
+        self.done(&Request::RemoveDir { dir: self.0.at, name: name.into() })
+    }
+
+    fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
+        self.touched(name);
+        if spare.is_some() {
+            // The rules are here, so the walk is.
+            return driftless_tree::remove_tree(self, name, spare);
+        }
+        match self.call(&Request::RemoveTree { dir: self.0.at, name: name.into() }) {
+            Ok((Reply::Count(entries, fault), _)) => Removed { entries, fault: fault.map(|fault| fault.on(self.0.side)) },
+            Ok(_) => Removed { entries: 0, fault: Some(nonsense().on(self.0.side)) },
+            Err(fault) => Removed { entries: 0, fault: Some(fault) },
+        }
+    }
+
+    fn count_tree(&self, name: &CStr, max: u64) -> u64 {
+        match self.call(&Request::CountTree { dir: self.0.at, name: name.into(), max }) {
+            Ok((Reply::Count(count, _), _)) => count,
+            _ => max,
+        }
+    }
+
+    fn sync_all(&self) -> Done {
+        self.done(&Request::SyncAll { dir: self.0.at })
+    }
+
+    fn user(&self) -> (u32, u32) {
+        self.0.line.user
+    }
+
+    fn lock(&self) -> Done<Option<Hold>> {
+        let at = self.0.line.link.handle();
+        self.hold(at, &Request::Lock { dir: self.0.at, at })
+    }
+
+    fn lock_name(&self, name: &CStr) -> Done<Option<Hold>> {
+        let at = self.0.line.link.handle();
+        self.hold(at, &Request::LockName { dir: self.0.at, name: name.into(), at })
+    }
+
+    fn lineage(&self) -> Done<Vec<(u64, u64)>> {
+        match self.call(&Request::Lineage { dir: self.0.at })? {
+            (Reply::Lineage(ids), _) if !ids.is_empty() => Ok(ids),
+            _ => self.confused(),
+        }
+    }
+
+    fn posts(&self) -> bool {
+        true
+    }
+
+    fn post(&self, token: u64, ask: Ask) {
+        let (at, side, kept) = (self.0.at, self.0.side, self.0.clone());
+        let link = &self.0.line.link;
+        match ask {
+            Ask::Make(parcel) => {
+                self.touched(&parcel.name);
+                let (parcel, data) = ParcelHead::of(*parcel);
+                let request = Request::Make { dir: at, parcel: Box::new(parcel) };
+                link.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
+            }
+            Ask::Fetch(name, keep) => {
+                let request = Request::Fetch { dir: at, name: Name(name), keep };
+                link.post(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
+            }
+            Ask::Meta => {
+                let finish = move |reply| Answer::Meta(looked(&kept, side, reply));
+                link.post(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
+            }
+            Ask::SetOwn(known, attributes) => {
+                lock(&self.0.own).take();
+                let request = Request::SetOwn { at, known, attributes: *attributes };
+                link.post(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
+            }
+        }
+    }
+}
+
+type Replied = Result<(Reply, Vec<u8>), WireFault>;
+
+// The directory is kept until the reply is here, or the agent would let go of it.
+
+fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+    match on(side, reply) {
+        Ok((Reply::Done, _)) => Answer::Made(Ok(Vec::new())),
+        Ok((Reply::Faults(faults), _)) => Answer::Made(Ok(faults.iter().map(|fault| fault.on(side)).collect())),
+        Ok((Reply::Mismatch, _)) => Answer::Mismatch,
+        Ok(_) => Answer::Made(Err(nonsense().on(side))),
+        Err(fault) => Answer::Made(Err(fault)),
+    }
+}
+
+fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+    Answer::Fetched(match on(side, reply) {
+        Ok((Reply::Whole(None), _)) => Ok(None),
+        Ok((Reply::Whole(Some((entry, extents))), data)) => whole(entry, extents, data).map(Some).ok_or_else(|| nonsense().on(side)),
+        Ok(_) => Err(nonsense().on(side)),
+        Err(fault) => Err(fault),
+    })
+}
+
+fn whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) -> Option<Whole> {
+    let fits = entry.meta.kind == Kind::File && entry.meta.size == data.len() as u64 && crate::wire::within(&extents, entry.meta.size);
+    fits.then_some(Whole { meta: entry.meta, xattrs: entry.xattrs, extents, data })
+}
+
+fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
+    match on(side, reply)? {
+        (Reply::Meta(meta), _) => {
+            if !matches!(&kept.first, First::Known(first) if first.unchanged(&meta)) {
+                lock(&kept.own).take();
+            }
+            Ok(meta)
+        }
+        _ => Err(nonsense().on(side)),
+    }
+}
+
+fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+    Answer::OwnSet(match on(side, reply) {
+        Ok((Reply::Done, _)) => Vec::new(),
+        Ok((Reply::Faults(faults), _)) => faults.iter().map(|fault| fault.on(side)).collect(),
+        Ok(_) => vec![nonsense().on(side)],
+        Err(fault) => vec![fault],
+    })
+}
+
+/// A lock that is given up when it is dropped.
+struct Held(Arc<Line>, Handle);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.link.forget(self.1);
+    }
+}
+
+impl RemoteDir {
+    fn hold(&self, at: Handle, request: &Request) -> Done<Option<Hold>> {
+        let held = Held(self.0.line.clone(), at);
+        match self.call(request)? {
+            (Reply::Held(true), _) => Ok(Some(Box::new(held))),
+            (Reply::Held(false), _) => Ok(None),
+            _ => self.confused(),
+        }
+    }
+}
+
+/// What stands at a path, as the agent says.
+pub fn place(line: &Arc<Line>, side: Side, at: Handle, located: Located) -> Result<driftless_tree::Place, (Vec<u8>, WireFault)> {
+    use driftless_tree::Place;
+    Ok(match located {
+        Located::Dir(own) => Place::Dir(RemoteDir::found(line, side, at, own)),
+        Located::Entry(own, name, meta) => Place::Entry { parent: RemoteDir::found(line, side, at, own), name: name.0, meta },
+        Located::Missing(own, name) => Place::Missing { parent: RemoteDir::found(line, side, at, own), name: name.0 },
+        Located::Refused(path, fault) => return Err((path, fault)),
+    })
+}

@@ -1,0 +1,204 @@
+//! A regular file on another host.
+//!
+//! Blocks are written without waiting for each, and read ahead where they are read one after another: a round trip costs a delay and
+//! not a factor. What goes wrong with a block is told before anything relies on it ([`WriteFile::settle`]).
+
+use crate::dir::Line;
+use crate::link::{Promise, lock, nonsense, on};
+use crate::wire::{Handle, Reply, Request, WireFault};
+use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
+use driftless_tree::{Attributes, Done, Known, ReadFile, WriteFile};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of one block on the line.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Blocks of a file that were written and not answered, at most.
+const WRITES_MAX: usize = 16;
+/// Blocks that are read ahead of a reader.
+const AHEAD_BLOCKS: u64 = 8;
+/// Blocks that are kept for all readers of a file, at most.
+const KEPT_BLOCKS_MAX: usize = 64;
+
+/// An open file of another host.
+pub struct RemoteFile {
+    line: Arc<Line>,
+    side: Side,
+    at: Handle,
+    /// What it was like when it was opened; answers the first look.
+    first: Mutex<Option<Meta>>,
+    size: u64,
+    writes: Mutex<Writes>,
+    /// Blocks that are on their way, by offset, with their lengths.
+    ahead: Mutex<BTreeMap<u64, (usize, Arc<Promise>)>>,
+}
+
+#[derive(Default)]
+struct Writes {
+    pending: VecDeque<Arc<Promise>>,
+    fault: Option<WireFault>,
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        self.line.link.forget(self.at);
+    }
+}
+
+impl RemoteFile {
+    /// A file that was just opened.
+    pub fn new(line: &Arc<Line>, side: Side, at: Handle, meta: Meta) -> Self {
+        let (first, size) = (Mutex::new(Some(meta)), meta.size);
+        RemoteFile { line: line.clone(), side, at, first, size, writes: Mutex::default(), ahead: Mutex::default() }
+    }
+
+    /// Asks once all that was written has arrived.
+    fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
+        self.settle_writes(0)?;
+        on(self.side, self.line.link.call(request, Vec::new()))
+    }
+
+    fn confused<T>(&self) -> Done<T> {
+        Err(nonsense().on(self.side))
+    }
+
+    /// Waits until at most `left` blocks are unanswered. The first fault stays: the file is not what was written.
+    fn settle_writes(&self, left: usize) -> Done {
+        let mut writes = lock(&self.writes);
+        while writes.pending.len() > left {
+            let promise = writes.pending.pop_front().expect("it is not empty");
+            if let Err(fault) = self.line.link.wait(&promise) {
+                writes.fault.get_or_insert(fault);
+            }
+        }
+        writes.fault.as_ref().map_or(Ok(()), |fault| Err(fault.on(self.side)))
+    }
+
+    fn request(&self, offset: u64, len: usize) -> Arc<Promise> {
+        self.line.link.ask(&Request::Read { file: self.at, offset, len: len as u32 }, Vec::new())
+    }
+
+    /// The block at an offset, as it was asked for ahead, or asked for now; and asks for those that follow.
+    fn block(&self, offset: u64, len: usize) -> Arc<Promise> {
+        let mut ahead = lock(&self.ahead);
+        let kept = ahead.remove(&offset);
+        let sequential = kept.is_some() || offset == 0;
+        let promise = kept.filter(|(kept, _)| *kept == len).map_or_else(|| self.request(offset, len), |(_, promise)| promise);
+        if ahead.len() >= KEPT_BLOCKS_MAX {
+            ahead.retain(|at, _| *at > offset);
+        }
+        let mut next = offset + len as u64;
+        let end = if sequential { self.size.min(next + AHEAD_BLOCKS * len as u64) } else { 0 };
+        while next < end && ahead.len() < KEPT_BLOCKS_MAX {
+            ahead.entry(next).or_insert_with(|| (len, self.request(next, len)));
+            next += len as u64;
+        }
+        promise
+    }
+}
+
+impl ReadFile for RemoteFile {
+    fn meta(&self) -> Done<Meta> {
+        if let Some(first) = lock(&self.first).take() {
+            return Ok(first);
+        }
+        match self.call(&Request::Meta { at: self.at })? {
+            (Reply::Meta(meta), _) => Ok(meta),
+            _ => self.confused(),
+        }
+    }
+
+    fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
+        match self.call(&Request::Xattrs { at: self.at, keep: *keep })? {
+            (Reply::Xattrs(xattrs), _) => Ok(xattrs),
+            _ => self.confused(),
+        }
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
+        self.settle_writes(0)?;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let len = (buffer.len() - filled).min(BLOCK_BYTES);
+            let promise = self.block(offset + filled as u64, len);
+            let (_, data) = on(self.side, self.line.link.wait(&promise))?;
+            if data.len() > len {
+                return self.confused();
+            }
+            buffer[filled..filled + data.len()].copy_from_slice(&data);
+            filled += data.len();
+            if data.len() < len {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+
+    fn drop_cached(&self) -> Done {
+        self.call(&Request::DropCached { file: self.at }).map(drop)
+    }
+
+    fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
+        if within.is_empty() {
+            return Ok(None);
+        }
+        match self.call(&Request::NextData { file: self.at, within: within.clone() })? {
+            (Reply::Range(None), _) => Ok(None),
+            (Reply::Range(Some(data)), _) if within.start <= data.start && data.start < data.end && data.end <= within.end => {
+                Ok(Some(data))
+            }
+            _ => self.confused(),
+        }
+    }
+}
+
+impl WriteFile for RemoteFile {
+    fn write_at(&self, data: &[u8], offset: u64) -> Done {
+        let mut at = offset;
+        for block in data.chunks(BLOCK_BYTES) {
+            self.settle_writes(WRITES_MAX - 1)?;
+            let promise = self.line.link.ask(&Request::Write { file: self.at, offset: at }, block.to_vec());
+            lock(&self.writes).pending.push_back(promise);
+            at += block.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Done {
+        self.settle_writes(0)
+    }
+
+    fn set_len(&self, len: u64) -> Done {
+        self.call(&Request::SetLen { file: self.at, len }).map(drop)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Done {
+        // Nothing relies on what was written before, so there is no need to wait for it.
+        on(self.side, self.line.link.call(&Request::Allocate { file: self.at, range }, Vec::new())).map(drop)
+    }
+
+    fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        match self.call(&Request::SetOwn { at: self.at, known: *known, attributes: attributes.clone() }) {
+            Ok((Reply::Done, _)) => Vec::new(),
+            Ok((Reply::Faults(faults), _)) => faults.iter().map(|fault| fault.on(self.side)).collect(),
+            Ok(_) => vec![nonsense().on(self.side)],
+            Err(fault) => vec![fault],
+        }
+    }
+
+    fn sync(&self) -> Done {
+        self.call(&Request::SyncFile { file: self.at }).map(drop)
+    }
+
+    fn progress(&self) -> Option<Vec<u8>> {
+        match self.call(&Request::Progress { file: self.at }) {
+            Ok((Reply::Note(note), _)) => note,
+            _ => None,
+        }
+    }
+
+    fn save_progress(&self, note: Option<&[u8]>) -> Done {
+        self.call(&Request::SaveProgress { file: self.at, note: note.map(<[u8]>::to_vec) }).map(drop)
+    }
+}

@@ -1,0 +1,22 @@
+//! Trees on other hosts: the agent that serves them, the line to it, and the tree that this side sees.
+//!
+//! The agent is started by the system's `ssh` and speaks over its standard input and output ([`wire`]). To the rest of Driftless a
+//! directory there is a [`Dir`](driftless_tree::Dir) like any other. What makes a run fast over a long line is that hardly
+//! anything waits: directories are asked for before they are entered, entries are told with their directory, small files go
+//! whole, and their fate is heard of later.
+#![deny(missing_docs)]
+
+mod acts;
+mod agent;
+mod dir;
+mod file;
+mod link;
+mod serve;
+mod ssh;
+mod table;
+mod target;
+pub mod wire;
+
+pub use agent::serve;
+pub use ssh::{Reach, ReachError, SshHost};
+pub use target::{Target, TargetError};

@@ -1,0 +1,206 @@
+//! The line to an agent, as many threads share it: requests go out as they come, replies find whoever waits for them.
+//!
+//! Nobody holds the line while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
+//! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
+
+use crate::wire::{Frame, Handle, Reply, Request, WireFault};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use driftless_model::{Fault, Side};
+use driftless_tree::Done;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Bytes of posted orders that were not answered, at most.
+const POSTED_BYTES_MAX: u64 = 32 << 20;
+/// What an order costs besides its data, for that bound: a reply may carry a file of this size.
+const ORDER_BYTES: u64 = 32 << 10;
+/// `ENOTCONN` of errno(3): what every act on a lost tree fails with.
+pub const ENOTCONN: i32 = 107;
+/// `EPROTO` of errno(3).
+const EPROTO: i32 = 71;
+
+/// Locks, also after a panic elsewhere.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a reply arrives that somebody waits for, now or later.
+#[derive(Default)]
+pub struct Promise {
+    frame: Mutex<Option<Result<Frame, ()>>>,
+    arrived: Condvar,
+}
+
+impl Promise {
+    fn keep(&self, frame: Result<Frame, ()>) {
+        *lock(&self.frame) = Some(frame);
+        self.arrived.notify_all();
+    }
+
+    /// Waits for the reply; it can be taken once.
+    fn take(&self) -> Result<Frame, ()> {
+        let mut frame = lock(&self.frame);
+        loop {
+            if let Some(frame) = frame.take() {
+                return frame;
+            }
+            frame = self.arrived.wait(frame).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Turns the reply to a posted order into its answer.
+pub type Finish<A> = Box<dyn FnOnce(Result<(Reply, Vec<u8>), WireFault>) -> A + Send>;
+
+enum Waiter<A> {
+    Promise(Arc<Promise>),
+    Posted { token: u64, bytes: u64, finish: Finish<A> },
+}
+
+/// A line. `A` is what posted orders are answered with.
+pub struct Link<A> {
+    out: Mutex<Option<Sender<Frame>>>,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiter<A>>>,
+    answers: (Sender<(u64, A)>, Receiver<(u64, A)>),
+    posted_bytes: Mutex<u64>,
+    room: Condvar,
+    lost: OnceLock<String>,
+    /// Directories that were asked for ahead and not used yet.
+    pub ahead: AtomicUsize,
+}
+
+impl<A: Send> Link<A> {
+    /// A line whose frames go out through `out`.
+    pub fn new(out: Sender<Frame>) -> Self {
+        Link {
+            out: Mutex::new(Some(out)),
+            next: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            answers: unbounded(),
+            posted_bytes: Mutex::new(0),
+            room: Condvar::new(),
+            lost: OnceLock::new(),
+            ahead: AtomicUsize::new(0),
+        }
+    }
+
+    /// A number for a new object.
+    pub fn handle(&self) -> Handle {
+        self.next.fetch_add(1, Relaxed)
+    }
+
+    /// Asks without waiting; the reply is there when the promise is [kept](Link::wait).
+    pub fn ask(&self, request: &Request, data: Vec<u8>) -> Arc<Promise> {
+        let promise = Arc::new(Promise::default());
+        self.send(request, data, Waiter::Promise(promise.clone()));
+        promise
+    }
+
+    /// Waits for a reply.
+    pub fn wait(&self, promise: &Promise) -> Result<(Reply, Vec<u8>), WireFault> {
+        promise.take().map_err(|()| lost_fault()).and_then(open)
+    }
+
+    /// Asks and waits.
+    pub fn call(&self, request: &Request, data: Vec<u8>) -> Result<(Reply, Vec<u8>), WireFault> {
+        self.wait(&self.ask(request, data))
+    }
+
+    /// Posts an order; `finish` turns its reply into the answer. Waits while too much is posted, unless it is `urgent`.
+    pub fn post(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
+        let bytes = ORDER_BYTES + data.len() as u64;
+        let mut posted = lock(&self.posted_bytes);
+        while !urgent && *posted > 0 && *posted + bytes > POSTED_BYTES_MAX {
+            posted = self.room.wait(posted).unwrap_or_else(PoisonError::into_inner);
+        }
+        *posted += bytes;
+        drop(posted);
+        self.send(request, data, Waiter::Posted { token, bytes, finish });
+    }
+
+    /// Lets go of an object.
+    pub fn forget(&self, at: Handle) {
+        if let Some(out) = &*lock(&self.out) {
+            let _the_line_is_gone = out.send(Frame::new(0, &Request::Forget { at }, Vec::new()));
+        }
+    }
+
+    fn send(&self, request: &Request, data: Vec<u8>, waiter: Waiter<A>) {
+        let number = self.next.fetch_add(1, Relaxed);
+        let frame = Frame::new(number, request, data);
+        lock(&self.waiting).insert(number, waiter);
+        let out = lock(&self.out).clone();
+        let sent = out.is_some_and(|out| out.send(frame).is_ok());
+        // Whoever loses the line says so first and then answers all who wait: one of the two sees the other.
+        if (!sent || self.lost.get().is_some())
+            && let Some(waiter) = self.waiter(number)
+        {
+            self.answer(waiter, Err(()));
+        }
+    }
+
+    fn waiter(&self, number: u64) -> Option<Waiter<A>> {
+        lock(&self.waiting).remove(&number)
+    }
+
+    fn answer(&self, waiter: Waiter<A>, frame: Result<Frame, ()>) {
+        match waiter {
+            Waiter::Promise(promise) => promise.keep(frame),
+            Waiter::Posted { token, bytes, finish } => {
+                let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
+                *lock(&self.posted_bytes) -= bytes;
+                self.room.notify_all();
+                let _this_very_line_receives = self.answers.0.send((token, answer));
+            }
+        }
+    }
+
+    /// A frame has come. `false` if nobody waits for it.
+    pub fn arrived(&self, frame: Frame) -> bool {
+        let waiter = self.waiter(frame.number());
+        waiter.map(|waiter| self.answer(waiter, Ok(frame))).is_some()
+    }
+
+    /// The next answer to a posted order.
+    pub fn next_answer(&self, wait: std::time::Duration) -> Option<(u64, A)> {
+        self.answers.1.recv_timeout(wait).ok()
+    }
+
+    /// The line is lost: whoever waits hears of it.
+    pub fn lose(&self, why: String) {
+        let _the_first_reason_counts = self.lost.set(why);
+        lock(&self.out).take();
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        waiting.into_values().for_each(|waiter| self.answer(waiter, Err(())));
+    }
+
+    /// Why the line is lost, if it is.
+    pub fn lost(&self) -> Option<String> {
+        self.lost.get().cloned()
+    }
+}
+
+fn lost_fault() -> WireFault {
+    WireFault::new("reach the agent of", ENOTCONN)
+}
+
+/// A fault of the other side is an error here; what cannot be understood is, too.
+fn open(frame: Frame) -> Result<(Reply, Vec<u8>), WireFault> {
+    match frame.message() {
+        Ok(Reply::Fault(fault)) => Err(fault),
+        Ok(reply) => Ok((reply, frame.data)),
+        Err(_) => Err(nonsense()),
+    }
+}
+
+/// The reply is none to this request.
+pub fn nonsense() -> WireFault {
+    WireFault::new("understand the agent of", EPROTO)
+}
+
+/// A result on one side of a run.
+pub fn on<T>(side: Side, result: Result<T, WireFault>) -> Done<T> {
+    result.map_err(|fault| -> Fault { fault.on(side) })
+}

@@ -1,0 +1,350 @@
+//! Carrying out one request on this machine's file systems.
+
+use crate::table::{Cursor, Job, Object, OpenFile, Table};
+use crate::wire::{DATA_BYTES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Survey, Told, WireFault};
+use driftless_model::{Entry, Fault, Kind, Side};
+use driftless_mover::{Mover, Trouble};
+use driftless_tree::{Dir, DirRef, Done, HandlePool, Names, Place, ReadFile, Whole, WriteFile, locate};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Entries in one listing at most, whatever is asked for.
+const ENTRIES_MAX: usize = 8192;
+/// Bytes that attributes of entries may add to a listing before it is cut.
+const LISTING_BYTES_MAX: usize = 4 << 20;
+const EBADF: i32 = 9;
+const EINVAL: i32 = 22;
+
+/// One thread's hands on this side.
+pub struct Server<'a> {
+    /// What the client holds.
+    pub table: &'a Table,
+    /// Bounds open directories.
+    pub pool: &'a Arc<HandlePool>,
+    /// Makes entries.
+    pub mover: Mover<'a>,
+}
+
+/// A reply, and the data that goes with it.
+pub type Replied = (Reply, Vec<u8>);
+
+/// What came of a request: its reply, and the object that it made.
+pub struct Outcome {
+    /// What is answered.
+    pub replied: Replied,
+    /// The number of the object that was to be made, and whether it was.
+    pub made: Option<(Handle, Result<Object, WireFault>)>,
+}
+
+impl From<Reply> for Outcome {
+    fn from(reply: Reply) -> Self {
+        Outcome { replied: (reply, Vec::new()), made: None }
+    }
+}
+
+fn faults(faults: Vec<Fault>) -> Reply {
+    if faults.is_empty() { Reply::Done } else { Reply::Faults(faults.into_iter().map(WireFault::from).collect()) }
+}
+
+/// `Done`, or what went wrong.
+fn done(result: Done) -> Reply {
+    told(result, |()| Reply::Done)
+}
+
+fn told<T>(result: Done<T>, reply: impl FnOnce(T) -> Reply) -> Reply {
+    result.map_or_else(|fault| Reply::Fault(fault.into()), reply)
+}
+
+impl Server<'_> {
+    /// Carries out a request.
+    pub fn carry_out(&mut self, job: Job) -> Outcome {
+        let at = crate::table::makes(&job.request);
+        match self.try_carry_out(job) {
+            Ok(outcome) => outcome,
+            Err(fault) => Outcome { replied: (Reply::Fault(fault.clone()), Vec::new()), made: at.map(|at| (at, Err(fault))) },
+        }
+    }
+
+    fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
+        use Request as R;
+        let Job { request, data, .. } = job;
+        Ok(match request {
+            R::Locate { path, side, at } => self.locate(&path, side, at),
+            R::Enter { dir, name, at, survey } => self.enter(&*self.dir(dir)?, &name.0, at, survey)?,
+            R::MakeDir { dir, name, at } => {
+                let made = self.dir(dir)?.make_dir(&name.0)?;
+                Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(made)))) }
+            }
+            R::List { dir, survey, restart } => Reply::Listing(self.list(dir, survey, restart)?).into(),
+            R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?),
+            R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::Write)?),
+            R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::Write)?),
+            R::Lock { dir, at } => held(at, self.dir(dir)?.lock()?),
+            R::LockName { dir, name, at } => held(at, self.dir(dir)?.lock_name(&name.0)?),
+            R::Make { dir, parcel } => self.make(dir, parcel.with(data))?.into(),
+            R::Fetch { dir, name, keep } => {
+                let (reply, data) = fetched(&*self.dir(dir)?, &name.0, &keep)?;
+                Outcome { replied: (reply, data), made: None }
+            }
+            R::Read { file, offset, len } => {
+                let data = read(self.file(file)?.reader(), offset, len as usize)?;
+                Outcome { replied: (Reply::Done, data), made: None }
+            }
+            R::Meta { at } => self.meta(at)?.into(),
+            R::Xattrs { at, keep } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
+            R::SetOwn { at, known, attributes } => self.set_own(at, &known, &attributes)?.into(),
+            R::Write { file, offset } => done(self.file(file)?.writer()?.write_at(&data, offset)).into(),
+            other => self.on_entry(other)?.into(),
+        })
+    }
+
+    /// Requests about an entry of a directory, or about a file.
+    fn on_entry(&self, request: Request) -> Result<Reply, WireFault> {
+        use Request as R;
+        Ok(match request {
+            R::Look { dir, name } => told(self.dir(dir)?.look(&name.0), Reply::Meta),
+            R::EntryXattrs { dir, name, keep } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
+            R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
+            R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
+            R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
+            R::Link { dir, name, from, from_name } => done(self.dir(dir)?.link(&name.0, &*self.dir(from)?, &from_name.0)),
+            R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
+            R::Rename { dir, from, to } => done(self.dir(dir)?.rename(&from.0, &to.0)),
+            R::Remove { dir, name } => done(self.dir(dir)?.remove(&name.0)),
+            R::RemoveDir { dir, name } => done(self.dir(dir)?.remove_dir(&name.0)),
+            R::RemoveTree { dir, name } => {
+                let removed = self.dir(dir)?.remove_tree(&name.0, None);
+                Reply::Count(removed.entries, removed.fault.map(WireFault::from))
+            }
+            R::CountTree { dir, name, max } => Reply::Count(self.dir(dir)?.count_tree(&name.0, max), None),
+            R::MakeWritable { dir } => {
+                self.dir(dir)?.make_writable();
+                Reply::Done
+            }
+            R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
+            R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
+            other => self.on_file(other)?,
+        })
+    }
+
+    fn on_file(&self, request: Request) -> Result<Reply, WireFault> {
+        use Request as R;
+        Ok(match request {
+            R::NextData { file, within } => told(self.file(file)?.reader().next_data(within), Reply::Range),
+            R::DropCached { file } => done(self.file(file)?.reader().drop_cached()),
+            R::SetLen { file, len } => done(self.file(file)?.writer()?.set_len(len)),
+            R::Allocate { file, range } if range.start < range.end => done(self.file(file)?.writer()?.allocate(range)),
+            R::SyncFile { file } => done(self.file(file)?.writer()?.sync()),
+            R::Progress { file } => Reply::Note(self.file(file)?.writer()?.progress()),
+            R::SaveProgress { file, note } => done(self.file(file)?.writer()?.save_progress(note.as_deref())),
+            _ => return Err(WireFault::new("carry out an order on", EINVAL)),
+        })
+    }
+
+    fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
+        match self.table.get(at)? {
+            Object::Dir(dir, _) => Ok(dir),
+            _ => Err(WireFault::new("find the open directory for", EBADF)),
+        }
+    }
+
+    fn file(&self, at: Handle) -> Result<Arc<OpenFile>, WireFault> {
+        match self.table.get(at)? {
+            Object::File(file) => Ok(file),
+            _ => Err(WireFault::new("find the open file for", EBADF)),
+        }
+    }
+
+    fn meta(&self, at: Handle) -> Result<Reply, WireFault> {
+        match self.table.get(at)? {
+            Object::Dir(dir, _) => Ok(told(dir.meta(), Reply::Meta)),
+            Object::File(file) => Ok(told(file.reader().meta(), Reply::Meta)),
+            Object::Lock(_) => Err(WireFault::new("look at", EBADF)),
+        }
+    }
+
+    fn xattrs(&self, at: Handle, keep: &driftless_model::Keep) -> Result<Done<driftless_model::Xattrs>, WireFault> {
+        match self.table.get(at)? {
+            Object::Dir(dir, _) => Ok(dir.xattrs(keep)),
+            Object::File(file) => Ok(file.reader().xattrs(keep)),
+            Object::Lock(_) => Err(WireFault::new("look at", EBADF)),
+        }
+    }
+
+    fn set_own(&self, at: Handle, known: &driftless_tree::Known, attributes: &driftless_tree::Attributes) -> Result<Reply, WireFault> {
+        match self.table.get(at)? {
+            Object::Dir(dir, _) => Ok(faults(dir.set_own(known, attributes))),
+            Object::File(file) => Ok(faults(file.writer()?.set(known, attributes))),
+            Object::Lock(_) => Err(WireFault::new("set attributes of", EBADF)),
+        }
+    }
+
+    fn locate(&self, path: &[u8], side: Side, at: Handle) -> Outcome {
+        let own = |dir: &DirRef| Own { meta: *dir.first_meta(), xattrs: None };
+        let (located, dir) = match locate(Path::new(OsStr::from_bytes(path)), side, self.pool) {
+            Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
+            Ok(Place::Entry { parent, name, meta }) => (Located::Entry(own(&parent), Name(name), meta), parent),
+            Ok(Place::Missing { parent, name }) => (Located::Missing(own(&parent), Name(name)), parent),
+            Err(error) => {
+                let (act, errno) = error.parts();
+                let fault = WireFault::new(act, errno);
+                let refused = Located::Refused(error.path().as_os_str().as_bytes().to_vec(), fault.clone());
+                return Outcome { replied: (Reply::Located(refused), Vec::new()), made: Some((at, Err(fault))) };
+            }
+        };
+        Outcome { replied: (Reply::Located(located), Vec::new()), made: Some((at, Ok(Object::dir(dir)))) }
+    }
+
+    fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
+        let dir = parent.enter(name)?;
+        let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok());
+        let own = Own { meta: *dir.first_meta(), xattrs };
+        let cursor = Mutex::new(Cursor::default());
+        let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
+        let object = Object::Dir(dir, Arc::new(cursor));
+        Ok(Outcome { replied: (Reply::Entered(own, listing), Vec::new()), made: Some((at, Ok(object))) })
+    }
+
+    fn list(&self, at: Handle, survey: Survey, restart: bool) -> Result<Listing, WireFault> {
+        match self.table.get(at)? {
+            Object::Dir(dir, cursor) => Ok(next_listing(&*dir, &cursor, survey, restart)),
+            _ => Err(WireFault::new("list", EBADF)),
+        }
+    }
+
+    fn make(&mut self, dir: Handle, parcel: Option<driftless_tree::Parcel>) -> Result<Reply, WireFault> {
+        let parcel = parcel.ok_or_else(|| WireFault::new("understand what to make in", EINVAL))?;
+        let dir = self.dir(dir)?;
+        Ok(match self.mover.unpack(&*dir, parcel) {
+            Ok(moved) => faults(moved.faults),
+            Err(Trouble::Mismatch) => Reply::Mismatch,
+            Err(Trouble::Failed(fault) | Trouble::Lost(fault)) => Reply::Fault(fault.into()),
+            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped) => Reply::Fault(WireFault::new("make an entry in", EINVAL)),
+        })
+    }
+}
+
+fn opened(at: Handle, file: OpenFile) -> Outcome {
+    match file.reader().meta() {
+        Ok(meta) => Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) },
+        Err(fault) => Outcome { replied: (Reply::Fault(fault.into()), Vec::new()), made: Some((at, Err(fault.into()))) },
+    }
+}
+
+fn held(at: Handle, hold: Option<driftless_tree::Hold>) -> Outcome {
+    const EWOULDBLOCK: i32 = 11;
+    let held = hold.is_some();
+    let object = hold.map(|hold| Object::Lock(Arc::new(hold))).ok_or_else(|| WireFault::new("lock", EWOULDBLOCK));
+    Outcome { replied: (Reply::Held(held), Vec::new()), made: Some((at, object)) }
+}
+
+impl OpenFile {
+    fn reader(&self) -> &dyn ReadFile {
+        match self {
+            OpenFile::Read(file) => &**file,
+            OpenFile::Write(file) => &**file,
+        }
+    }
+
+    fn writer(&self) -> Result<&dyn WriteFile, WireFault> {
+        match self {
+            OpenFile::Write(file) => Ok(&**file),
+            OpenFile::Read(_) => Err(WireFault::new("write to", EBADF)),
+        }
+    }
+}
+
+fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFault> {
+    if len > DATA_BYTES_MAX {
+        return Err(WireFault::new("read", EINVAL));
+    }
+    let mut data = vec![0; len];
+    let got = file.read_at(&mut data, offset)?;
+    data.truncate(got);
+    Ok(data)
+}
+
+/// Reads a small file whole; one that changes meanwhile is left to be read the long way.
+fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<Replied, WireFault> {
+    let file = dir.open_file(name)?;
+    let meta = file.meta()?;
+    if meta.kind != Kind::File {
+        return Err(WireFault::new("open", EINVAL));
+    }
+    let whole = Whole::read(&*file, &meta, keep)?;
+    Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {
+        let Whole { meta, xattrs, extents, data } = whole;
+        (Reply::Whole(Some((Entry { meta, xattrs }, extents))), data)
+    }))
+}
+
+/// Tells the next entries of a directory.
+fn next_listing(dir: &dyn Dir, cursor: &Mutex<Cursor>, survey: Survey, restart: bool) -> Listing {
+    let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
+    if restart || cursor.stream.is_none() && cursor.names.0.is_empty() {
+        match dir.list() {
+            Ok(stream) => *cursor = Cursor { stream: Some(stream), ..Cursor::default() },
+            Err(fault) => return Listing { fault: Some(fault.into()), ..Listing::default() },
+        }
+    }
+    cursor.next(dir, survey)
+}
+
+impl Cursor {
+    fn next(&mut self, dir: &dyn Dir, survey: Survey) -> Listing {
+        let max = (survey.entries_max as usize).clamp(1, ENTRIES_MAX);
+        let mut listing = Listing { more: true, ..Listing::default() };
+        let mut bytes = 0;
+        while listing.told.len() < max && bytes < LISTING_BYTES_MAX {
+            if self.names.1 == self.names.0.len() && !self.refill(max, &mut listing) {
+                break;
+            }
+            let (name, kind) = self.names.0.get(self.names.1);
+            self.names.1 += 1;
+            let told = tell(dir, name, kind, &survey);
+            bytes += told.entry.iter().flat_map(|entry| &entry.xattrs).map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            listing.told.push(told);
+        }
+        listing
+    }
+
+    /// Reads more names; `false` if there are none.
+    fn refill(&mut self, max: usize, listing: &mut Listing) -> bool {
+        self.names = (Names::default(), 0);
+        while let Some(stream) = &mut self.stream {
+            match stream.fill(&mut self.names.0, max) {
+                Ok(true) if self.names.0.is_empty() => continue,
+                Ok(true) => {}
+                Ok(false) => self.stream = None,
+                Err(fault) => {
+                    self.stream = None;
+                    listing.fault = Some(fault.into());
+                }
+            }
+            break;
+        }
+        listing.more = !self.names.0.is_empty();
+        listing.more
+    }
+}
+
+/// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told itself.
+fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told {
+    let wanted = match kind {
+        Some(Kind::Dir) => false,
+        Some(Kind::File) => survey.files,
+        _ => true,
+    };
+    let entry = if wanted { look(dir, name, survey) } else { None };
+    let link = entry.as_ref().is_some_and(|entry| entry.meta.kind == Kind::Symlink);
+    let target = if link { dir.read_link(name).ok() } else { None };
+    Told { name: name.into(), kind, entry, target }
+}
+
+fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
+    let meta = dir.look(name).ok()?;
+    let xattrs = if meta.kind == Kind::Dir { Vec::new() } else { dir.xattrs_of(name, &survey.keep).ok()? };
+    Some(Entry { meta, xattrs })
+}

@@ -1,0 +1,278 @@
+//! Reaching another host: the system's own `ssh` starts the agent there, so that the user's configuration, keys and jump hosts just work.
+
+use crate::agent::{GREETING, write_all};
+use crate::dir::{Line, place};
+use crate::link::{Link, nonsense};
+use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault};
+use crossbeam_channel::unbounded;
+use driftless_model::{Keep, Side, escape};
+use driftless_tree::{Answer, Host, Place, RootError};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, BufWriter, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that are read or written at once.
+const LINE_BYTES: usize = 256 * 1024;
+/// What a shell may print before the agent speaks, in bytes.
+const NOISE_BYTES_MAX: u64 = 64 * 1024;
+/// What is kept of what ssh and the agent say on standard error, in bytes.
+const COMPLAINT_BYTES_MAX: usize = 4096;
+/// How long ssh has to end after its line was closed.
+const PARTING: Duration = Duration::from_secs(2);
+/// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
+const NOT_FOUND: i32 = 127;
+
+/// How a host is reached.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    /// The command that connects, with its arguments.
+    pub ssh: Vec<String>,
+    /// The agent's program there.
+    pub agent: String,
+    /// Which attributes are kept.
+    pub keep: Keep,
+}
+
+/// Why a host cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReachError {
+    /// The command that connects cannot be started.
+    #[error("\"{command}\": cannot start: {cause}")]
+    NoSsh {
+        /// The command.
+        command: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// There is no agent there.
+    #[error("{host}: there is no \"{agent}\" there: install driftless on it, or name its place with --agent-path{complaint}")]
+    NoAgent {
+        /// The host.
+        host: String,
+        /// The program that was looked for.
+        agent: String,
+        /// What was said about it.
+        complaint: String,
+    },
+    /// The agent speaks another protocol.
+    #[error("{host}: the agent there is driftless {version}, which speaks protocol {protocol}; this is {own}, which speaks {PROTOCOL}: install the same version on both", own = env!("CARGO_PKG_VERSION"))]
+    OtherVersion {
+        /// The host.
+        host: String,
+        /// Its version.
+        version: String,
+        /// Its protocol.
+        protocol: String,
+    },
+    /// The line ended before the agent spoke.
+    #[error("{host}: no connection{complaint}")]
+    NoLine {
+        /// The host.
+        host: String,
+        /// What was said about it.
+        complaint: String,
+    },
+}
+
+/// Another host, reached through ssh.
+pub struct SshHost {
+    name: String,
+    machine: Vec<u8>,
+    line: Arc<Line>,
+    child: Mutex<Child>,
+}
+
+type Complaint = Arc<Mutex<Vec<u8>>>;
+
+impl SshHost {
+    /// Connects to `name`, which is what ssh takes: a host or `user@host`.
+    pub fn connect(name: &str, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
+        let mut child = spawn(name, reach)?;
+        let complaint = Complaint::default();
+        listen(child.stderr.take().expect("it is piped"), complaint.clone());
+        let mut input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
+        let hello = match greeted(&mut input) {
+            Ok(hello) => hello,
+            Err(error) => return Err(explain(error, name, reach, (&mut child, &complaint))),
+        };
+        let (out, frames) = unbounded();
+        let line = Arc::new(Line { link: Link::new(out), user: hello.user, keep: reach.keep });
+        start(
+            "line-out",
+            BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped")),
+            move |mut to: BufWriter<ChildStdin>| {
+                write_all(&mut to, &frames);
+            },
+        );
+        let reading = line.clone();
+        start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, &reading.link, &complaint));
+        Ok(Arc::new(SshHost { name: name.into(), machine: hello.machine, line, child: Mutex::new(child) }))
+    }
+}
+
+fn spawn(name: &str, reach: &Reach) -> Result<Child, ReachError> {
+    let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if Path::new(program).file_name() == Some(OsStr::new("ssh")) {
+        // A host that is cut off is noticed within seconds (ssh_config(5)).
+        command.args(["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"]);
+    }
+    command.arg("--").arg(name).arg(format!("{} agent", shell_words::quote(&reach.agent)));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
+}
+
+fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(end));
+    thread.expect("a thread for each direction of the line can be started");
+}
+
+/// Keeps the end of what is said on standard error.
+fn listen(stderr: ChildStderr, complaint: Complaint) {
+    start("line-err", stderr, move |mut stderr: ChildStderr| {
+        let mut bytes = [0; 1024];
+        while let Ok(got @ 1..) = stderr.read(&mut bytes) {
+            let mut kept = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend_from_slice(&bytes[..got]);
+            let excess = kept.len().saturating_sub(COMPLAINT_BYTES_MAX);
+            kept.drain(..excess);
+        }
+    });
+}
+
+/// What was said, for a person.
+fn words(complaint: &Complaint) -> String {
+    let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = said.trim_ascii();
+    if said.is_empty() { String::new() } else { format!(": {}", escape(said)) }
+}
+
+enum Silence {
+    /// The line ended.
+    Ended,
+    /// The agent is another.
+    Other { version: String, protocol: String },
+}
+
+/// Finds the agent's greeting behind whatever the shell printed.
+fn greeted(input: &mut BufReader<ChildStdout>) -> Result<Hello, Silence> {
+    let mut noise = 0;
+    while noise < NOISE_BYTES_MAX {
+        let mut text = Vec::new();
+        let got = input.by_ref().take(NOISE_BYTES_MAX).read_until(b'\n', &mut text).unwrap_or(0);
+        if got == 0 {
+            break;
+        }
+        noise += got as u64;
+        let text = String::from_utf8_lossy(&text);
+        if let Some([protocol, version]) = text.strip_prefix(GREETING).map(|rest| rest.split_whitespace().collect::<Vec<_>>()).as_deref() {
+            if *protocol != PROTOCOL.to_string() {
+                let clean = |text: &str| escape(text.as_bytes()).chars().take(40).collect();
+                return Err(Silence::Other { version: clean(version), protocol: clean(protocol) });
+            }
+            let hello = Frame::read(input).ok().flatten().and_then(|frame| frame.message().ok());
+            return hello.ok_or(Silence::Ended);
+        }
+    }
+    Err(Silence::Ended)
+}
+
+fn explain(silence: Silence, name: &str, reach: &Reach, (child, complaint): (&mut Child, &Complaint)) -> ReachError {
+    let host = name.to_string();
+    let (version, protocol) = match silence {
+        Silence::Other { version, protocol } => (version, protocol),
+        Silence::Ended => {
+            let code = part(child);
+            let complaint = words(complaint);
+            return match code {
+                Some(NOT_FOUND) => ReachError::NoAgent { host, agent: reach.agent.clone(), complaint },
+                _ => ReachError::NoLine { host, complaint },
+            };
+        }
+    };
+    part(child);
+    ReachError::OtherVersion { host, version, protocol }
+}
+
+/// Waits for ssh to end, and ends it if it does not.
+fn part(child: &mut Child) -> Option<i32> {
+    drop(child.stdin.take());
+    let since = Instant::now();
+    while since.elapsed() < PARTING {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.code(),
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) => return None,
+        }
+    }
+    let _it_may_have_ended = child.kill();
+    child.wait().ok().and_then(|status| status.code())
+}
+
+fn read_all(line: &mut BufReader<ChildStdout>, link: &Link<Answer>, complaint: &Complaint) {
+    let why = loop {
+        match Frame::read(line) {
+            Ok(Some(frame)) => {
+                if !link.arrived(frame) {
+                    break "the other side answers what nobody asked".into();
+                }
+            }
+            Ok(None) => break format!("the connection has ended{}", words(complaint)),
+            Err(error) => break error.to_string(),
+        }
+    };
+    link.lose(why);
+}
+
+impl Drop for SshHost {
+    fn drop(&mut self) {
+        self.line.link.lose("it was given up".into());
+        part(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Host for SshHost {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn machine(&self) -> &[u8] {
+        &self.machine
+    }
+
+    fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError> {
+        let at = self.line.link.handle();
+        let request = Request::Locate { path: path.as_os_str().as_bytes().to_vec(), side, at };
+        let located = match self.line.link.call(&request, Vec::new()) {
+            Ok((Reply::Located(located), _)) => place(&self.line, side, at, located),
+            Ok(_) => Err((request_path(path), nonsense())),
+            Err(fault) => Err((request_path(path), fault)),
+        };
+        located.map_err(|(path, fault)| self.refused(&path, &fault, side))
+    }
+
+    fn answer(&self, wait: Duration) -> Option<(u64, Answer)> {
+        self.line.link.next_answer(wait)
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.line.link.lost()
+    }
+}
+
+fn request_path(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+impl SshHost {
+    fn refused(&self, path: &[u8], fault: &WireFault, side: Side) -> RootError {
+        let fault = fault.on(side);
+        let shown = [self.name.as_bytes(), b":", path].concat();
+        RootError::from_errno(&PathBuf::from(std::ffi::OsString::from_vec(shown)), fault.act, fault.errno)
+    }
+}

@@ -1,0 +1,168 @@
+//! The objects that a client holds on the agent's side, by the numbers that it gave them.
+//!
+//! A number is taken as soon as the request that will make its object has been read. A request about an object that is not made
+//! yet is parked with it, and goes on when it is: so a client need not wait for a directory before it fills it, and no thread
+//! ever waits for another's work.
+
+use crate::wire::{Frame, Handle, Request, WireFault};
+use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Objects at most.
+const OBJECTS_MAX: usize = 1 << 20;
+
+/// A request that was read and not carried out yet.
+pub struct Job {
+    /// Its number.
+    pub number: u64,
+    /// What is asked.
+    pub request: Request,
+    /// The data that came with it.
+    pub data: Vec<u8>,
+}
+
+impl Job {
+    /// Takes a frame apart.
+    pub fn of(frame: Frame) -> std::io::Result<Job> {
+        Ok(Job { number: frame.number(), request: frame.message()?, data: frame.data })
+    }
+}
+
+/// A listing in progress.
+#[derive(Default)]
+pub struct Cursor {
+    /// Where further names come from.
+    pub stream: Option<Box<dyn NameStream>>,
+    /// Names that were read and not told yet, and how many of them were.
+    pub names: (Names, usize),
+}
+
+/// An open file: one that is only read, or one that is being made.
+pub enum OpenFile {
+    /// It is read.
+    Read(Box<dyn driftless_tree::ReadFile>),
+    /// It is written.
+    Write(Box<dyn WriteFile>),
+}
+
+/// Something that a client holds.
+#[derive(Clone)]
+pub enum Object {
+    /// A directory, and how far its listing is.
+    Dir(DirRef, Arc<Mutex<Cursor>>),
+    /// A file.
+    File(Arc<OpenFile>),
+    /// A lock.
+    Lock(#[allow(dead_code, reason = "it is held, not used")] Arc<Hold>),
+}
+
+impl Object {
+    /// A directory whose listing has not begun.
+    pub fn dir(dir: DirRef) -> Object {
+        Object::Dir(dir, Arc::default())
+    }
+}
+
+enum Slot {
+    /// It will be made; these wait for it.
+    Coming(Vec<Job>),
+    Here(Object),
+    /// It could not be made.
+    Failed(WireFault),
+}
+
+/// All objects of a client.
+#[derive(Default)]
+pub struct Table {
+    slots: Mutex<HashMap<Handle, Slot>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    /// Takes the number of the object that a request will make. `false` if it cannot be had.
+    pub fn announce(&self, job: &Job) -> bool {
+        let Some(at) = makes(&job.request) else { return true };
+        let mut slots = lock(&self.slots);
+        if slots.len() >= OBJECTS_MAX || slots.contains_key(&at) {
+            return false;
+        }
+        slots.insert(at, Slot::Coming(Vec::new()));
+        true
+    }
+
+    /// Hands a request back if all that it needs is here (or has failed); else keeps it until then.
+    pub fn admit(&self, job: Job) -> Option<Job> {
+        let mut slots = lock(&self.slots);
+        for at in needs(&job.request) {
+            if let Some(Slot::Coming(waiting)) = slots.get_mut(&at) {
+                waiting.push(job);
+                return None;
+            }
+        }
+        Some(job)
+    }
+
+    /// The object is made, or cannot be; returns the requests that waited for it.
+    pub fn settle(&self, at: Handle, object: Result<Object, WireFault>) -> Vec<Job> {
+        let slot = object.map_or_else(Slot::Failed, Slot::Here);
+        match lock(&self.slots).insert(at, slot) {
+            Some(Slot::Coming(waiting)) => waiting,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The object with a number.
+    pub fn get(&self, at: Handle) -> Result<Object, WireFault> {
+        const EBADF: i32 = 9;
+        match lock(&self.slots).get(&at) {
+            Some(Slot::Here(object)) => Ok(object.clone()),
+            Some(Slot::Failed(fault)) => Err(fault.clone()),
+            _ => Err(WireFault::new("find the open object for", EBADF)),
+        }
+    }
+
+    /// Lets go of an object.
+    pub fn forget(&self, at: Handle) {
+        let gone = lock(&self.slots).remove(&at);
+        drop(gone);
+    }
+}
+
+/// The number of the object that a request makes.
+pub fn makes(request: &Request) -> Option<Handle> {
+    match request {
+        Request::Locate { at, .. }
+        | Request::Enter { at, .. }
+        | Request::MakeDir { at, .. }
+        | Request::Open { at, .. }
+        | Request::Create { at, .. }
+        | Request::Reopen { at, .. }
+        | Request::Lock { at, .. }
+        | Request::LockName { at, .. } => Some(*at),
+        _ => None,
+    }
+}
+
+/// The numbers of the objects that a request is about.
+fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
+    use Request as R;
+    let (first, second) = match request {
+        R::Locate { .. } => (None, None),
+        R::Link { dir, from, .. } => (Some(*dir), Some(*from)),
+        R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } => (Some(*dir), None),
+        R::EntryXattrs { dir, .. } | R::ReadLink { dir, .. } | R::Open { dir, .. } | R::Create { dir, .. } => (Some(*dir), None),
+        R::Reopen { dir, .. } | R::Symlink { dir, .. } | R::Node { dir, .. } | R::SetEntry { dir, .. } => (Some(*dir), None),
+        R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Lock { dir, .. } => (Some(*dir), None),
+        R::Rename { dir, .. } | R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => (Some(*dir), None),
+        R::CountTree { dir, .. } | R::LockName { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => (Some(*dir), None),
+        R::Read { file, .. } | R::NextData { file, .. } | R::DropCached { file } | R::Write { file, .. } => (Some(*file), None),
+        R::SetLen { file, .. } | R::Allocate { file, .. } | R::SyncFile { file } => (Some(*file), None),
+        R::Progress { file } | R::SaveProgress { file, .. } => (Some(*file), None),
+        R::Meta { at } | R::Xattrs { at, .. } | R::SetOwn { at, .. } | R::Forget { at } => (Some(*at), None),
+    };
+    [first, second].into_iter().flatten()
+}

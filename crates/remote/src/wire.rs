@@ -1,0 +1,375 @@
+//! What goes over the line: requests, replies, and the frames that carry them.
+//!
+//! ```text
+//! frame   = head length (u32, little endian) | data length (u32, little endian) | head | data
+//! head    = number of the request (u64, little endian) | request or reply (postcard, https://postcard.jamesmunns.com/wire-format)
+//! data    = content of a file, as it is
+//! ```
+//!
+//! Lengths are bounded before anything is allocated, names are checked to be names, and whatever does not decode ends the
+//! connection: a peer is not trusted. Objects (directories, files, locks) are called by numbers that the client chooses, so that a
+//! request about a directory can follow at once the request that makes it.
+
+use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
+use driftless_tree::{Attributes, Known, Parcel, Whole};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ffi::{CStr, CString};
+use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
+
+/// Version of all that is defined here; two sides work together only if they have the same.
+pub const PROTOCOL: u32 = 1;
+/// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which may have 64 KiB.
+pub const HEAD_BYTES_MAX: usize = 16 << 20;
+/// Bytes of data in a frame at most.
+pub const DATA_BYTES_MAX: usize = 4 << 20;
+
+/// Number of an object on the agent's side.
+pub type Handle = u64;
+
+/// The name of an entry: one component.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name(pub CString);
+
+impl From<&CStr> for Name {
+    fn from(name: &CStr) -> Self {
+        Name(name.into())
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0.to_bytes())
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = <&[u8]>::deserialize(deserializer)?;
+        check_name(bytes).map_err(D::Error::custom)?;
+        CString::new(bytes).map(Name).map_err(D::Error::custom)
+    }
+}
+
+/// How the entries of a directory are told.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Survey {
+    /// Which attributes are told.
+    pub keep: Keep,
+    /// Metadata of regular files, too; without, only their names.
+    pub files: bool,
+    /// About how many entries at once.
+    pub entries_max: u32,
+}
+
+/// What one side asks of the other. `dir`, `file` and `from` are numbers of open objects, `at` is that of the object that is made, or
+/// that is meant.
+#[derive(Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields have the names and meanings of the arguments in `driftless_tree`")]
+pub enum Request {
+    /// Look at what stands at a path of the user's; a directory found gets the number `at`.
+    Locate { path: Vec<u8>, side: Side, at: Handle },
+    /// Enter a subdirectory and call it `at`; tell its entries, too, if asked for.
+    Enter { dir: Handle, name: Name, at: Handle, survey: Option<Survey> },
+    /// Make a subdirectory and call it `at`.
+    MakeDir { dir: Handle, name: Name, at: Handle },
+    /// Tell more entries; from the first if `restart`.
+    List { dir: Handle, survey: Survey, restart: bool },
+    /// Metadata of an object.
+    Meta { at: Handle },
+    /// Extended attributes of an object.
+    Xattrs { at: Handle, keep: Keep },
+    /// Metadata of an entry.
+    Look { dir: Handle, name: Name },
+    /// Extended attributes of an entry.
+    EntryXattrs { dir: Handle, name: Name, keep: Keep },
+    /// Target of a symbolic link.
+    ReadLink { dir: Handle, name: Name },
+    /// Open a regular file for reading and call it `at`.
+    Open { dir: Handle, name: Name, at: Handle },
+    /// Make a regular file and call it `at`.
+    Create { dir: Handle, name: Name, mode: u32, at: Handle },
+    /// Open an unfinished file and call it `at`.
+    Reopen { dir: Handle, name: Name, at: Handle },
+    /// Read a range of a file.
+    Read { file: Handle, offset: u64, len: u32 },
+    /// Find the next data in a range.
+    NextData { file: Handle, within: Range<u64> },
+    /// Let go of the cache of a file.
+    DropCached { file: Handle },
+    /// Write the frame's data.
+    Write { file: Handle, offset: u64 },
+    /// Set the length of a file.
+    SetLen { file: Handle, len: u64 },
+    /// Reserve space.
+    Allocate { file: Handle, range: Range<u64> },
+    /// Set attributes of an open file, or of a directory itself.
+    SetOwn { at: Handle, known: Known, attributes: Attributes },
+    /// Make a file durable.
+    SyncFile { file: Handle },
+    /// Read a note of progress.
+    Progress { file: Handle },
+    /// Keep a note of progress.
+    SaveProgress { file: Handle, note: Option<Vec<u8>> },
+    /// Make a symbolic link.
+    Symlink { dir: Handle, name: Name, target: CString },
+    /// Make a fifo, socket or device node.
+    Node { dir: Handle, name: Name, kind: Kind, rdev: u64 },
+    /// Make a hard link.
+    Link { dir: Handle, name: Name, from: Handle, from_name: Name },
+    /// Set attributes of an entry.
+    SetEntry { dir: Handle, name: Name, known: Known, attributes: Attributes },
+    /// Lend an ordinary user the right to change his directory.
+    MakeWritable { dir: Handle },
+    /// Rename within a directory.
+    Rename { dir: Handle, from: Name, to: Name },
+    /// Remove an entry that is not a directory.
+    Remove { dir: Handle, name: Name },
+    /// Remove an empty directory.
+    RemoveDir { dir: Handle, name: Name },
+    /// Remove an entry and all below it.
+    RemoveTree { dir: Handle, name: Name },
+    /// Count an entry and all below it.
+    CountTree { dir: Handle, name: Name, max: u64 },
+    /// Make the file system durable.
+    SyncAll { dir: Handle },
+    /// Lock a directory and call the lock `at`.
+    Lock { dir: Handle, at: Handle },
+    /// Lock an entry and call the lock `at`.
+    LockName { dir: Handle, name: Name, at: Handle },
+    /// What lies above a directory.
+    Lineage { dir: Handle },
+    /// Make an entry; the frame's data is its content.
+    Make { dir: Handle, parcel: Box<ParcelHead> },
+    /// Read a small file whole.
+    Fetch { dir: Handle, name: Name, keep: Keep },
+    /// Let go of an object. Has no reply.
+    Forget { at: Handle },
+}
+
+/// A parcel but for the bytes of its content.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ParcelHead {
+    name: Name,
+    entry: Entry,
+    extents: Option<Vec<Range<u64>>>,
+    target: Option<CString>,
+    keep: Keep,
+    private: bool,
+    sync: bool,
+    verify: Option<Level>,
+}
+
+impl ParcelHead {
+    /// Takes a parcel apart: what goes into the head, and the data.
+    pub fn of(parcel: Parcel) -> (Self, Vec<u8>) {
+        let Parcel { name, entry, content, target, keep, private, sync, verify } = parcel;
+        let (extents, data) = content.map_or((None, Vec::new()), |whole| (Some(whole.extents), whole.data));
+        (ParcelHead { name: Name(name), entry, extents, target, keep, private, sync, verify }, data)
+    }
+
+    /// Puts it together again. `None` if the data does not fit the head.
+    pub fn with(self, data: Vec<u8>) -> Option<Parcel> {
+        let ParcelHead { name, entry, extents, target, keep, private, sync, verify } = self;
+        let size = data.len() as u64;
+        let fits = match &extents {
+            Some(extents) => entry.meta.kind == Kind::File && entry.meta.size == size && within(extents, size),
+            None => size == 0 && entry.meta.kind != Kind::File && (entry.meta.kind == Kind::Symlink) == target.is_some(),
+        };
+        let content = extents.map(|extents| Whole { meta: entry.meta, xattrs: entry.xattrs.clone(), extents, data });
+        fits.then_some(Parcel { name: name.0, entry, content, target, keep, private, sync, verify })
+    }
+}
+
+/// Whether extents are in order, not empty, and end within `size`.
+pub fn within(extents: &[Range<u64>], size: u64) -> bool {
+    let mut at = 0;
+    extents.iter().all(|extent| {
+        let fits = extent.start >= at && extent.start < extent.end && extent.end <= size;
+        at = extent.end;
+        fits
+    })
+}
+
+/// A fault of the other side.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WireFault {
+    act: String,
+    errno: i32,
+}
+
+impl From<Fault> for WireFault {
+    fn from(fault: Fault) -> Self {
+        WireFault { act: fault.act.into(), errno: fault.errno }
+    }
+}
+
+impl WireFault {
+    /// What was tried, and the error number.
+    pub fn new(act: &str, errno: i32) -> Self {
+        WireFault { act: act.into(), errno }
+    }
+
+    /// The fault on the side of the tree that it happened on.
+    pub fn on(&self, side: Side) -> Fault {
+        Fault { side, act: crate::acts::known(&self.act), errno: self.errno }
+    }
+}
+
+/// What stands at a path.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Located {
+    /// A directory.
+    Dir(Own),
+    /// Something else: its directory, its name and its metadata.
+    Entry(Own, Name, Meta),
+    /// Nothing: the directory that would hold it, and its name.
+    Missing(Own, Name),
+    /// It cannot be used: the path, what was tried, and why it failed.
+    Refused(Vec<u8>, WireFault),
+}
+
+/// What is known of a directory that was opened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Own {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its extended attributes, if they were asked for and could be read.
+    pub xattrs: Option<Xattrs>,
+}
+
+/// An entry as a listing tells it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    /// Its name.
+    pub name: Name,
+    /// Its kind, if known.
+    pub kind: Option<Kind>,
+    /// Its metadata and extended attributes, where they were asked for and could be read.
+    pub entry: Option<Entry>,
+    /// Target of a symbolic link.
+    pub target: Option<CString>,
+}
+
+/// Some entries of a directory.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Listing {
+    /// The entries.
+    pub told: Vec<Told>,
+    /// There may be more.
+    pub more: bool,
+    /// Listing failed here.
+    pub fault: Option<WireFault>,
+}
+
+/// The answer to a request.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done; what was read is the frame's data.
+    Done,
+    /// It failed.
+    Fault(WireFault),
+    /// It is done, but for these.
+    Faults(Vec<WireFault>),
+    /// Metadata.
+    Meta(Meta),
+    /// Extended attributes.
+    Xattrs(Xattrs),
+    /// A range, if there is one.
+    Range(Option<Range<u64>>),
+    /// Entries that were removed or counted, and what went wrong.
+    Count(u64, Option<WireFault>),
+    /// What stands at a path.
+    Located(Located),
+    /// A directory was entered.
+    Entered(Own, Option<Listing>),
+    /// Entries.
+    Listing(Listing),
+    /// A file, whole, with the frame's data; `None` if it cannot be had whole.
+    Whole(Option<(Entry, Vec<Range<u64>>)>),
+    /// What was written is not what was read back.
+    Mismatch,
+    /// Whether a lock was taken.
+    Held(bool),
+    /// Devices and inodes.
+    Lineage(Vec<(u64, u64)>),
+    /// A note of progress, or the target of a link.
+    Note(Option<Vec<u8>>),
+}
+
+/// What each side says first, behind the greeting.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Effective user and group.
+    pub user: (u32, u32),
+    /// Number of the machine's boot.
+    pub machine: Vec<u8>,
+}
+
+/// A frame: a head with its number, and data.
+#[derive(Debug, Default)]
+pub struct Frame {
+    /// Number and message.
+    pub head: Vec<u8>,
+    /// Content.
+    pub data: Vec<u8>,
+}
+
+const NUMBER_BYTES: usize = 8;
+
+impl Frame {
+    /// A frame that carries a message.
+    pub fn new(number: u64, message: &impl Serialize, data: Vec<u8>) -> Self {
+        let head =
+            postcard::to_extend(message, number.to_le_bytes().to_vec()).expect("messages are plain values, and memory does not fail");
+        Frame { head, data }
+    }
+
+    /// Number of the request that this belongs to.
+    pub fn number(&self) -> u64 {
+        let mut bytes = [0; NUMBER_BYTES];
+        bytes.copy_from_slice(&self.head[..NUMBER_BYTES]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The message.
+    pub fn message<T: DeserializeOwned>(&self) -> io::Result<T> {
+        let (message, rest) = postcard::take_from_bytes(&self.head[NUMBER_BYTES..]).map_err(|e| bad(&e.to_string()))?;
+        if rest.is_empty() { Ok(message) } else { Err(bad("bytes are left over")) }
+    }
+
+    /// Writes the frame.
+    pub fn write(&self, line: &mut impl Write) -> io::Result<()> {
+        line.write_all(&(self.head.len() as u32).to_le_bytes())?;
+        line.write_all(&(self.data.len() as u32).to_le_bytes())?;
+        line.write_all(&self.head)?;
+        line.write_all(&self.data)
+    }
+
+    /// Reads a frame; `None` at the end of the line.
+    pub fn read(line: &mut impl Read) -> io::Result<Option<Frame>> {
+        let mut lengths = [0; 8];
+        match line.read_exact(&mut lengths) {
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            other => other?,
+        }
+        let [head, data] = [&lengths[..4], &lengths[4..]].map(|four| u32::from_le_bytes(four.try_into().expect("four bytes")) as usize);
+        if !(NUMBER_BYTES..=HEAD_BYTES_MAX).contains(&head) || data > DATA_BYTES_MAX {
+            return Err(bad("a frame is longer than any may be"));
+        }
+        Ok(Some(Frame { head: read_bytes(line, head)?, data: read_bytes(line, data)? }))
+    }
+}
+
+/// Memory is taken as bytes arrive, not as they are announced.
+fn read_bytes(line: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(len.min(1 << 20));
+    let got = line.take(len as u64).read_to_end(&mut bytes)?;
+    if got == len { Ok(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) }
+}
+
+/// The peer said something that cannot be.
+pub fn bad(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the other side does not keep to the protocol: {why}"))
+}

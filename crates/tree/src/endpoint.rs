@@ -1,0 +1,85 @@
+//! Where a tree is: a path on this machine, or on another that is reached through a [`Host`].
+
+use crate::{Answer, HandlePool, Place, RootError, locate};
+use driftless_model::{Side, escape};
+use rustix::fs::{Mode, OFlags, open};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Another machine whose trees are met through a connection.
+pub trait Host: Send + Sync {
+    /// What the user calls it.
+    fn name(&self) -> &str;
+    /// Which running machine it is: equal for two hosts only if their devices and inodes have the same numbers.
+    fn machine(&self) -> &[u8];
+    /// Looks at what stands at `path` there. Symbolic links in the path and at its end are followed.
+    fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
+    /// The next answer to a posted order, with its token; `None` if none comes within `wait`.
+    fn answer(&self, wait: Duration) -> Option<(u64, Answer)>;
+    /// Why the connection is lost, if it is.
+    fn lost(&self) -> Option<String>;
+}
+
+/// A root as the user named it.
+#[derive(Clone, Default)]
+pub struct Endpoint {
+    /// The machine; this one if `None`.
+    pub host: Option<Arc<dyn Host>>,
+    /// The path there.
+    pub path: PathBuf,
+}
+
+impl From<PathBuf> for Endpoint {
+    fn from(path: PathBuf) -> Self {
+        Endpoint { host: None, path }
+    }
+}
+
+impl Endpoint {
+    /// Looks at what stands there.
+    pub fn locate(&self, side: Side, pool: &Arc<HandlePool>) -> Result<Place, RootError> {
+        match &self.host {
+            None => locate(&self.path, side, pool),
+            Some(host) => host.locate(&self.path, side),
+        }
+    }
+
+    /// Another path on the same machine.
+    pub fn at(&self, path: PathBuf) -> Self {
+        Endpoint { host: self.host.clone(), path }
+    }
+
+    /// Which running machine it is on.
+    pub fn machine(&self) -> Vec<u8> {
+        self.host.as_ref().map_or_else(this_machine, |host| host.machine().to_vec())
+    }
+
+    /// What the user typed, as bytes: `HOST:PATH` or a path.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let host = self.host.as_ref().map(|host| [host.name().as_bytes(), b":"].concat()).unwrap_or_default();
+        [&host, self.path.as_os_str().as_bytes()].concat()
+    }
+}
+
+/// The kernel's number of this boot (random(4), `/proc/sys/kernel/random/boot_id`): within one boot, a device number means one device.
+pub fn this_machine() -> Vec<u8> {
+    let mut id = [0; 64];
+    let path = c"/proc/sys/kernel/random/boot_id";
+    let read = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(|file| rustix::io::read(&file, &mut id));
+    id[..read.unwrap_or(0)].trim_ascii().to_vec()
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&escape(&self.to_bytes()))
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{self}")
+    }
+}

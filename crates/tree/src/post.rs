@@ -1,0 +1,57 @@
+//! Orders to a directory whose answers take their time, and the answers.
+//!
+//! Over a long line a call that waits for its answer costs a round trip. What makes up the bulk of a run (making small entries,
+//! reading small files, the end of a directory) is posted instead, thousands at a time.
+
+use crate::{Attributes, Done, Known, Whole};
+use driftless_model::{Entry, Fault, Keep, Level, Meta};
+use std::ffi::CString;
+
+/// An entry to be made, with all that is in it.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Its name.
+    pub name: CString,
+    /// Metadata and extended attributes that it shall have.
+    pub entry: Entry,
+    /// Content of a regular file.
+    pub content: Option<Whole>,
+    /// Target of a symbolic link.
+    pub target: Option<CString>,
+    /// What is kept of it.
+    pub keep: Keep,
+    /// The directory is new and private: the entry is made under its own name.
+    pub private: bool,
+    /// A file is made durable before it gets its name.
+    pub sync: bool,
+    /// What was written is read back and compared.
+    pub verify: Option<Level>,
+}
+
+/// An order.
+#[derive(Debug)]
+pub enum Ask {
+    /// Make this entry, and give it its name.
+    Make(Box<Parcel>),
+    /// Read this regular file whole, if it is small enough.
+    Fetch(CString, Keep),
+    /// Metadata of the directory itself, now.
+    Meta,
+    /// Set attributes of the directory itself.
+    SetOwn(Known, Box<Attributes>),
+}
+
+/// What came of an order.
+#[derive(Debug)]
+pub enum Answer {
+    /// The entry was made, but for what could not be set.
+    Made(Done<Vec<Fault>>),
+    /// What was written is not what was read back.
+    Mismatch,
+    /// The file; `None` if it is too large, or did not come to rest.
+    Fetched(Done<Option<Whole>>),
+    /// Metadata of the directory itself.
+    Meta(Done<Meta>),
+    /// What could not be set on the directory itself.
+    OwnSet(Vec<Fault>),
+}
