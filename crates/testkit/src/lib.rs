@@ -1,11 +1,12 @@
-//! What driftless' own tests need: hostile trees, random mutations, an independent comparison, scratch file systems and a
-//! runner for the real binary.
+//! What driftless' own tests need: hostile trees, random mutations, an independent comparison, scratch file systems, a
+//! runner for the real binary, and hosts, an ssh server and a bad network for what is remote.
 //!
 //! This crate is an oracle, so it must not import any other crate of the workspace: a mistake that the engine and its
 //! judge share would never be seen. It is a dev-dependency only and works on paths and names freely, because nobody
 //! attacks the trees while it looks at them.
 #![allow(clippy::disallowed_methods)]
 
+pub mod accounts;
 pub mod attrs;
 pub mod build;
 pub mod bytes;
@@ -13,18 +14,25 @@ mod catalogue;
 pub mod compare;
 pub mod deep;
 mod hash;
+pub mod hosts;
 pub mod mutate;
 pub mod names;
 pub mod oracle;
+mod processes;
+pub mod relay;
 pub mod run;
 pub mod scan;
 pub mod scratch;
+pub mod sshd;
 
 pub use build::{Profile, build_tree};
 pub use bytes::escape;
 pub use compare::{Difference, Options, assert_equal, compare, snapshot_hash};
 pub use deep::{deep_path, remove_deep};
+pub use hosts::{Host, Lab};
 pub use mutate::mutate;
 pub use oracle::rsync_oracle;
+pub use relay::{Passed, Relay, Weather};
 pub use run::{Driftless, Outcome, Running};
 pub use scratch::{FsKind, Scratch};
+pub use sshd::{SshClient, Sshd};

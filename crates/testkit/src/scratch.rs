@@ -117,7 +117,7 @@ pub fn scratch_folder() -> tempfile::TempDir {
     made.expect("temp folder")
 }
 
-fn must_run(command: &mut Command) {
+pub(crate) fn must_run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}: {errors}", output.status);
