@@ -131,7 +131,7 @@ fn exit_code(summary: &Summary, options: &Options, signal: u8) -> u8 {
     let counts = &summary.counts;
     match summary.end {
         End::Stopped => 128 + signal,
-        End::Lost | End::NoPlan(_) => exit::COULD_NOT_RUN,
+        End::Lost | End::CutOff(_) | End::NoPlan(_) => exit::COULD_NOT_RUN,
         End::Refused(_) => exit::REFUSED,
         End::Complete if !counts.adds_up() => exit::BUG,
         End::Complete if options.report_only && counts.changed + counts.deleted > 0 => exit::DIFFERENT,

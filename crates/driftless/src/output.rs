@@ -56,6 +56,7 @@ fn end_words(end: &End) -> (&'static str, Option<&str>) {
         End::Complete => ("complete", None),
         End::Stopped => ("stopped", None),
         End::Lost => ("lost", None),
+        End::CutOff(why) => ("cut_off", Some(why)),
         End::Refused(why) => ("refused", Some(why)),
         End::NoPlan(why) => ("no_plan", Some(why)),
     }
@@ -243,6 +244,7 @@ impl Output {
                 "driftless: stopped; what was finished is kept, of large files up to their last checkpoint. To go on, run again: {}",
                 std::env::args_os().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
             ),
+            End::CutOff(why) => eprintln!("driftless: the connection was lost: {why}; what was finished is kept, run again to go on"),
             End::Lost => eprintln!("driftless: the replica's disk did not keep what was written; check it, then run again"),
             End::Refused(why) | End::NoPlan(why) => eprintln!("driftless: {why}; all else was done"),
         }

@@ -86,6 +86,8 @@ pub enum Verdict {
     Waits,
     /// It is a large file, which is accounted for, its share of the walk too, when all of it is copied.
     Large,
+    /// It is being made on another host; it is accounted for, its share of the walk too, when that is answered.
+    Posted,
     /// It failed, and that was reported.
     Reported,
     /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
@@ -97,19 +99,15 @@ type Reconciled = Result<Verdict, Trouble>;
 impl Worker<'_> {
     /// Makes the entry `name` of `job` equal and accounts for it. Its share of the walk is `weight`.
     pub fn entry(&mut self, job: &Arc<DirJob>, name: &CStr, hint: Option<Kind>, weight: u64) {
-        match self.reconcile(job, name, hint, weight) {
-            Ok(Verdict::Below | Verdict::Large) => return,
-            Ok(verdict) => self.account(job, name, verdict),
-            Err(trouble) => self.account_trouble(job, name, trouble),
-        }
-        add(&self.run.tally.walked, weight);
+        let done = self.reconcile(job, name, hint, weight);
+        self.conclude(job, name, weight, done);
     }
 
     /// Counts and reports what came of an entry.
     pub fn account(&mut self, job: &Arc<DirJob>, name: &CStr, verdict: Verdict) {
         match verdict {
             Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
-            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Below => {}
+            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below => {}
             Verdict::Reported => {
                 self.count_late(job);
                 add(&self.run.tally.failed, 1);
@@ -172,7 +170,15 @@ impl Worker<'_> {
 
     /// The short way for a file in a new directory: nothing to compare with, and one look through the open file.
     fn new_file(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) -> Reconciled {
+        if self.post_fetch_new(job, name, weight) {
+            return Ok(Verdict::Posted);
+        }
         let opened = job.spot(name).open().map_err(kind_changed)?;
+        self.new_opened(job, name, weight, opened)
+    }
+
+    /// A file in a new directory that is open, or at hand.
+    pub fn new_opened(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64, opened: Opened) -> Reconciled {
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
         }
@@ -470,13 +476,16 @@ impl Worker<'_> {
         }
         let spot = met.job.touched_spot(met.name);
         let target = if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name)?) } else { None };
+        if self.post_special(&met, source, target.as_deref(), &intent) {
+            return Ok(Verdict::Posted);
+        }
         let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))
     }
 }
 
 /// Opening something that was a regular file and is a link or device now fails in ways of its own: ELOOP, ENXIO, ENODEV, EISDIR.
-fn kind_changed(fault: Fault) -> Trouble {
+pub fn kind_changed(fault: Fault) -> Trouble {
     const KIND_ERRORS: [i32; 5] = [40, 6, 19, 20, 21];
     let changed = fault.side == Side::Source && KIND_ERRORS.contains(&fault.errno);
     if changed { Trouble::Vanished } else { fault.into() }

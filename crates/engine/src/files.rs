@@ -22,11 +22,24 @@ const ATTEMPTS_MAX: u8 = 2;
 impl Worker<'_> {
     /// Copies a regular file.
     pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
+        let spot = met.job.touched_spot(met.name);
+        let opened = match opened {
+            Some(opened) => opened,
+            None if self.post_fetch_known(&met, &intent) => return Ok(Verdict::Posted),
+            None => spot.open()?,
+        };
+        self.make_opened(met, opened, patch, intent)
+    }
+
+    /// Copies a regular file that is open, or at hand.
+    pub fn make_opened(&mut self, met: Met<'_>, opened: Opened, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
         let Met { job, name, .. } = met;
         let spot = job.touched_spot(name);
-        let opened = opened.map_or_else(|| spot.open(), Ok)?;
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
+        }
+        if self.post_file(&met, &opened, &intent)? {
+            return Ok(Verdict::Posted);
         }
         if opened.meta.size < LARGE_BYTES {
             return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));

@@ -13,6 +13,16 @@ use std::sync::Arc;
 /// Names of the replica that are held at a time.
 const WINDOW_NAMES: usize = 16 * 1024;
 
+/// How a directory ends.
+enum End {
+    /// It was equal.
+    Equal,
+    /// What differed was set, but for what could not be.
+    Set(Intent, Vec<Fault>),
+    /// What differs was posted; the rest follows from the answer.
+    Posted,
+}
+
 impl Worker<'_> {
     /// Finds entries of the replica that the source lacks. `known` are all names of the source, if one window holds them.
     pub fn find_extras(&mut self, job: &Arc<DirJob>, known: Option<&Names>) {
@@ -57,8 +67,9 @@ impl Worker<'_> {
         }
     }
 
-    /// Sets the attributes of the directory itself and accounts for it. `now` is what the source's directory is like.
-    pub fn finish_attributes(&mut self, job: &Arc<DirJob>, now: Result<Meta, Fault>) {
+    /// Sets the attributes of the directory itself and accounts for it; returns whether that is done, and not posted. `now` is what the
+    /// source's directory is like.
+    pub fn finish_attributes(&mut self, job: &Arc<DirJob>, now: Result<Meta, Fault>) -> bool {
         self.remove_leftovers(job);
         let keep = &self.run.options.keep;
         let source = now.and_then(|meta| Ok(Entry { meta, xattrs: job.source.xattrs(keep)? }));
@@ -68,20 +79,25 @@ impl Worker<'_> {
                 add(&self.run.tally.failed, 1);
                 self.run.problem(job.path(), fault, Class::Skip);
             }
-            Ok(_) if job.is_unlisted() => add(&self.run.tally.failed, 1),
-            Ok(None) => add(&self.run.tally.same, 1),
-            Ok(Some((intent, faults))) => self.account_dir(job, intent, faults),
+            Ok(End::Posted) => return false,
+            Ok(End::Equal) if !job.is_unlisted() => add(&self.run.tally.same, 1),
+            Ok(End::Equal) => add(&self.run.tally.failed, 1),
+            Ok(End::Set(intent, faults)) => self.account_dir(job, intent, faults),
         }
+        true
     }
 
-    fn account_dir(&mut self, job: &DirJob, intent: Intent, faults: Vec<Fault>) {
+    /// Counts and reports a directory that was not equal. One that could not be listed to its end was reported before.
+    pub fn account_dir(&mut self, job: &DirJob, intent: Intent, faults: Vec<Fault>) {
+        if job.is_unlisted() {
+            return add(&self.run.tally.failed, 1);
+        }
         add(&self.run.tally.changed, 1);
         self.run.receipt(|| job.path(), intent);
         faults.into_iter().for_each(|fault| self.run.problem(job.path(), fault, Class::Partly));
     }
 
-    /// What differed and could not be kept; `None` if the directory was equal.
-    fn finish_entry(&mut self, job: &DirJob, source: Entry) -> Done<Option<(Intent, Vec<Fault>)>> {
+    fn finish_entry(&mut self, job: &Arc<DirJob>, source: Entry) -> Done<End> {
         let keep = &self.run.options.keep;
         let (action, what) = match &job.before {
             None if job.replaced => (Action::Replace, What::default()),
@@ -94,13 +110,20 @@ impl Worker<'_> {
             intent.values = values(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, what);
         }
         let faults = match &job.replica {
-            Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => self.set_dir(job, replica, source)?,
+            Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => {
+                let (known, attributes) = self.wanted(job, replica, source)?;
+                if !equal && self.post_attributes(job, known, &attributes, &intent) {
+                    return Ok(End::Posted);
+                }
+                replica.set_own(&known, &attributes)
+            }
             _ => Vec::new(),
         };
-        Ok(if equal && faults.is_empty() { None } else { Some((intent, faults)) })
+        Ok(if equal && faults.is_empty() { End::Equal } else { End::Set(intent, faults) })
     }
 
-    fn set_dir(&mut self, job: &DirJob, replica: &DirRef, source: Entry) -> Done<Vec<Fault>> {
+    /// What is known of the replica's directory, and what it shall have.
+    fn wanted(&mut self, job: &DirJob, replica: &DirRef, source: Entry) -> Done<(Known, Attributes)> {
         let terms = self.mover.terms;
         let mut attributes = Attributes::of(&source.meta, source.xattrs, &terms.rules.keep);
         let known = if job.is_made() {
@@ -112,7 +135,7 @@ impl Worker<'_> {
             }
             Known::of(&replica.meta()?)
         };
-        Ok(replica.set_own(&known, &attributes))
+        Ok((known, attributes))
     }
 
     /// Removes unfinished entries that an earlier run left and nobody took up again.

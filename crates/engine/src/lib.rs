@@ -20,6 +20,7 @@ mod options;
 mod order;
 mod pace;
 mod pool;
+mod posted;
 mod queue;
 mod roots;
 mod run;

@@ -52,6 +52,12 @@ pub trait Crew: Sync {
     fn work_done(&self) -> u64;
     /// Takes and carries out items as thread number `index` until the work is over.
     fn work(&self, index: usize);
+    /// How many threads listen for answers besides.
+    fn listeners(&self) -> usize {
+        0
+    }
+    /// Goes on with what is answered, as listener number `index`, until the work is over.
+    fn listen(&self, _index: usize) {}
     /// Tells whoever watches how far it is, with `jobs` threads at work.
     fn tell(&self, jobs: usize);
 }
@@ -116,6 +122,8 @@ impl<'r, C: Crew> Pool<'r, C> {
     where
         'r: 'scope,
     {
+        let crew = self.crew;
+        (0..crew.listeners()).for_each(|index| drop(scope.spawn(move || crew.listen(index))));
         self.admit(scope, self.admitted);
         let mut reported = Instant::now();
         while !self.crew.queue().wait_over(TICK) {

@@ -146,6 +146,16 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Says that something is under way that is no item of this queue; the work is not over before it is [`done`](Queue::done).
+    pub fn hold(&self) {
+        self.lock().active += 1;
+    }
+
+    /// Whether the work is over.
+    pub fn is_over(&self) -> bool {
+        self.lock().stopped
+    }
+
     /// Says that an item that was taken is done, after whatever it led to was added.
     pub fn done(&self) {
         let mut state = self.lock();

@@ -7,6 +7,7 @@ use crate::links::Links;
 use crate::monitor::{Monitor, Progress};
 use crate::options::{Durability, Options};
 use crate::pace::Pace;
+use crate::posted::Orders;
 use crate::queue::Queue;
 use crate::tally::Tally;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath};
@@ -51,6 +52,9 @@ pub struct Run<'r> {
     /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
     no_room: Mutex<Option<Vec<RelPath>>>,
     lost: AtomicBool,
+    cut_off: AtomicBool,
+    /// Orders to other hosts that are not answered.
+    pub orders: Orders,
     bytes_pace: Option<Pace>,
     request_pace: Option<Pace>,
 }
@@ -73,6 +77,8 @@ impl<'r> Run<'r> {
             roots,
             no_room: Mutex::new(options.delete.then(Vec::new)),
             lost: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
+            orders: Orders::default(),
             bytes_pace: Pace::new(options.bytes_per_second_max),
             request_pace: Pace::new(options.requests_per_second_max),
         }
@@ -80,7 +86,7 @@ impl<'r> Run<'r> {
 
     /// Whether the run ends early: it was asked to, or the disk lies.
     pub fn stopped(&self) -> bool {
-        self.stop.load(Relaxed) || self.is_lost()
+        self.stop.load(Relaxed) || self.is_lost() || self.cut_off.load(Relaxed)
     }
 
     /// Whether the disk did not keep what it was given.
@@ -138,6 +144,10 @@ impl<'r> Run<'r> {
 
     /// Reports a problem.
     pub fn problem(&self, path: RelPath, fault: Fault, class: Class) {
+        // One lost connection is one problem, and the end of the run says it.
+        if fault.is_cut_off() {
+            return self.cut_off.store(true, Relaxed);
+        }
         self.report(&Problem::new(path, fault, class));
     }
 

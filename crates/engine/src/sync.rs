@@ -25,6 +25,8 @@ pub enum End {
     Stopped,
     /// The disk did not keep what it was given.
     Lost,
+    /// The connection to a host was lost: which, and why.
+    CutOff(String),
     /// The plan of deletes was refused; all else was done.
     Refused(String),
     /// The plan of deletes was lost; all else was done.
@@ -223,7 +225,9 @@ fn try_postponed(run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
 
 fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     make_durable(run);
-    if run.is_lost() {
+    if let Some(why) = run.cut_off() {
+        end = End::CutOff(why);
+    } else if run.is_lost() {
         end = End::Lost;
     } else if run.stopped() {
         end = End::Stopped;
@@ -242,9 +246,12 @@ fn make_durable(run: &Run<'_>) {
     }
     let others = crate::job::lock(&run.file_systems);
     for dir in run.roots.1.iter().chain(others.values()) {
-        if let Err(fault) = dir.sync_all() {
-            run.problem(RelPath::root(), fault, Class::Stop);
-            run.lose();
+        match dir.sync_all() {
+            Err(fault) if !fault.is_cut_off() => {
+                run.problem(RelPath::root(), fault, Class::Stop);
+                run.lose();
+            }
+            _ => {}
         }
     }
 }

@@ -116,9 +116,10 @@ impl Worker<'_> {
         parent.touch();
         let dir = above.make_dir(name)?;
         if !parent.is_fresh() {
+            // One that is made over a line may turn out not to be; further down, everything in it then says so.
+            dir.meta()?;
             forget_inherited(&dir);
         }
-        self.run.met_replica(&dir);
         Ok(Some(dir))
     }
 
@@ -208,37 +209,54 @@ impl Worker<'_> {
 
     /// Puts a subdirectory into the queue.
     pub fn descend(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) {
+        let new = job.is_fresh();
+        job.source.expect(name, !new || self.run.options.dry_run);
+        if let Some(replica) = job.replica.as_ref().filter(|_| !new) {
+            replica.expect(name, true);
+        }
         job.more();
         self.run.queue.push(Task::Dir(job.clone(), name.into(), weight));
     }
 
     /// A piece of work of `job` is over. Finishes it if that was the last, and then the directories above.
     pub fn less(&mut self, job: &Arc<DirJob>) {
+        if job.less() && self.finish(job) {
+            self.ascend(job);
+        }
+    }
+
+    /// A directory is finished, and with it a piece of work of the one above.
+    pub fn ascend(&mut self, job: &Arc<DirJob>) {
         let mut job = job.clone();
-        while job.less() {
-            if !self.finish(&job) {
-                return;
-            }
+        loop {
             let Some(parent) = job.parent.clone() else { return };
             job.source.leave();
             if let Some(replica) = &job.replica {
                 replica.leave();
             }
             job = parent;
+            if !job.less() || !self.finish(&job) {
+                return;
+            }
         }
     }
 
-    /// Looks again at the source's directory; returns whether the matter is over.
+    /// Looks again at the source's directory; returns whether the matter is over, and not posted or begun again.
     fn finish(&mut self, job: &Arc<DirJob>) -> bool {
         if job.borrowed || self.run.stopped() {
             return true;
         }
-        let now = match job.source.meta() {
+        if self.post_look_again(job) {
+            return false;
+        }
+        self.finish_now(job, job.source.meta())
+    }
+
+    /// The same, when it is known what the source's directory is like.
+    pub fn finish_now(&mut self, job: &Arc<DirJob>, now: Done<Meta>) -> bool {
+        let now = match now {
             Ok(now) => now,
-            Err(fault) => {
-                self.finish_attributes(job, Err(fault));
-                return true;
-            }
+            Err(fault) => return self.finish_attributes(job, Err(fault)),
         };
         if job.is_dirty(&now) {
             if job.pass() < PASSES_MAX {
@@ -248,8 +266,7 @@ impl Worker<'_> {
             }
             self.report_changing(job.path());
         }
-        self.finish_attributes(job, Ok(now));
-        true
+        self.finish_attributes(job, Ok(now))
     }
 }
 

@@ -39,22 +39,38 @@ impl Crew for Run<'_> {
     }
 
     fn work(&self, index: usize) {
-        let pace = |bytes| self.pace_bytes(bytes);
-        let stopped = || self.stopped();
-        let copier = Copier::new(self.options.cache, self.ladder.clone());
-        let mover = Mover { copier, terms: self.terms(), pace: &pace, stopped: &stopped };
-        let mut worker = Worker { run: self, mover };
-        while let Some(task) = self.queue.take(index) {
-            // A stopped run drops what waits: its directories stay private or keep their old times, so the next run sees them.
-            if !self.stopped() {
-                worker.carry_out(task);
+        self.with_worker(|worker| {
+            while let Some(task) = self.queue.take(index) {
+                // A stopped run drops what waits: its directories stay private or keep their old times, so the next run sees them.
+                if !self.stopped() {
+                    worker.carry_out(task);
+                }
+                self.queue.done();
             }
-            self.queue.done();
-        }
+        });
+    }
+
+    fn listeners(&self) -> usize {
+        self.listeners()
+    }
+
+    fn listen(&self, index: usize) {
+        self.listen(index);
     }
 
     fn tell(&self, jobs: usize) {
         self.monitor.progress(&self.progress(jobs));
+    }
+}
+
+impl Run<'_> {
+    /// Gives a thread its hands.
+    pub fn with_worker(&self, act: impl FnOnce(&mut Worker<'_>)) {
+        let pace = |bytes| self.pace_bytes(bytes);
+        let stopped = || self.stopped();
+        let copier = Copier::new(self.options.cache, self.ladder.clone());
+        let mover = Mover { copier, terms: self.terms(), pace: &pace, stopped: &stopped };
+        act(&mut Worker { run: self, mover });
     }
 }
 

@@ -40,6 +40,7 @@ pub struct Fault {
 /// Error numbers that decisions are made on (asm-generic/errno.h).
 mod errno {
     pub const ENOENT: i32 = 2;
+    pub const ENOTCONN: i32 = 107;
     pub const ESTALE: i32 = 116;
 }
 
@@ -52,6 +53,11 @@ impl Fault {
     /// Whether the entry is known not to be there. A stale handle of a network file system proves nothing.
     pub fn proves_absence(&self) -> bool {
         self.errno == errno::ENOENT
+    }
+
+    /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`).
+    pub fn is_cut_off(&self) -> bool {
+        self.errno == errno::ENOTCONN
     }
 
     /// The kernel's words for the error number, lower case and without the number.

@@ -55,7 +55,8 @@ struct Entries {
 
 enum First {
     Known(Meta),
-    Coming(Arc<Promise>, OnceLock<Result<Meta, WireFault>>),
+    /// It is being made, in a directory that must not be let go of before.
+    Coming(Arc<Promise>, OnceLock<Result<Meta, WireFault>>, #[allow(dead_code, reason = "it is held, not used")] Arc<Inner>),
 }
 
 /// An open directory of another host.
@@ -248,7 +249,7 @@ impl Dir for RemoteDir {
     fn first_meta(&self) -> &Meta {
         match &self.0.first {
             First::Known(meta) => meta,
-            First::Coming(promise, met) => {
+            First::Coming(promise, met, _) => {
                 let met = met.get_or_init(|| match self.0.line.link.wait(promise)? {
                     (Reply::Meta(meta), _) => Ok(meta),
                     _ => Err(nonsense()),
@@ -340,7 +341,7 @@ impl Dir for RemoteDir {
         self.touched(name);
         let at = self.0.line.link.handle();
         let promise = self.0.line.link.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
-        let first = First::Coming(promise, OnceLock::new());
+        let first = First::Coming(promise, OnceLock::new(), self.0.clone());
         Ok(Arc::new(Self::of(&self.0.line, self.0.side, at, first, (None, true, None))))
     }
 
@@ -496,6 +497,7 @@ fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
         Ok((Reply::Done, _)) => Answer::Made(Ok(Vec::new())),
         Ok((Reply::Faults(faults), _)) => Answer::Made(Ok(faults.iter().map(|fault| fault.on(side)).collect())),
         Ok((Reply::Mismatch, _)) => Answer::Mismatch,
+        Ok((Reply::Lost(fault), _)) => Answer::Lost(fault.on(side)),
         Ok(_) => Answer::Made(Err(nonsense().on(side))),
         Err(fault) => Answer::Made(Err(fault)),
     }

@@ -220,7 +220,8 @@ impl Server<'_> {
         Ok(match self.mover.unpack(&*dir, parcel) {
             Ok(moved) => faults(moved.faults),
             Err(Trouble::Mismatch) => Reply::Mismatch,
-            Err(Trouble::Failed(fault) | Trouble::Lost(fault)) => Reply::Fault(fault.into()),
+            Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
+            Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
             Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped) => Reply::Fault(WireFault::new("make an entry in", EINVAL)),
         })
     }

@@ -288,6 +288,8 @@ pub enum Reply {
     Listing(Listing),
     /// A file, whole, with the frame's data; `None` if it cannot be had whole.
     Whole(Option<(Entry, Vec<Range<u64>>)>),
+    /// The disk did not keep what it was given.
+    Lost(WireFault),
     /// What was written is not what was read back.
     Mismatch,
     /// Whether a lock was taken.

@@ -46,6 +46,8 @@ pub enum Ask {
 pub enum Answer {
     /// The entry was made, but for what could not be set.
     Made(Done<Vec<Fault>>),
+    /// The disk did not keep what it was given (fsync failed).
+    Lost(Fault),
     /// What was written is not what was read back.
     Mismatch,
     /// The file; `None` if it is too large, or did not come to rest.

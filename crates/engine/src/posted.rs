@@ -1,0 +1,242 @@
+//! Orders to another host that were posted and not answered yet, and what follows from their answers.
+//!
+//! Over a line, nobody waits for the making of a small file, for its content, or for the end of a directory: the order is
+//! posted, its directory has one more piece of work pending, and a listener goes on with it when the answer is here. The rare cases (hard
+//! links, large files, what changes meanwhile) are called for and waited for, as on this machine.
+
+use crate::entries::{Intent, Met, Verdict};
+use crate::job::{DirJob, lock};
+use crate::run::Run;
+use crate::tally::add;
+use crate::worker::Worker;
+use driftless_model::{Entry, Fault, Kind, Meta};
+use driftless_mover::{Moved, Opened, Trouble};
+use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Listeners for each host.
+pub const LISTENERS: usize = 4;
+/// Between two looks at whether the work is over.
+const LISTEN: Duration = Duration::from_millis(10);
+
+/// What was posted.
+enum Order {
+    /// An entry is being made: what for, and how many bytes it has.
+    Make(Place, Intent, u64),
+    /// A file is on its way. With an intent it is made as that says; without, it was not looked at before.
+    Fetch(Place, Option<(Meta, Intent)>),
+    /// A directory is looked at again.
+    LookAgain(Arc<DirJob>),
+    /// A directory gets its attributes: what for.
+    SetOwn(Arc<DirJob>, Intent),
+}
+
+/// An entry whose fate is not known yet.
+struct Place {
+    job: Arc<DirJob>,
+    name: CString,
+    weight: u64,
+}
+
+impl Place {
+    fn of(met: &Met<'_>) -> Place {
+        Place { job: met.job.clone(), name: met.name.into(), weight: met.weight }
+    }
+}
+
+/// All orders of a run that are not answered.
+#[derive(Default)]
+pub struct Orders {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Order>>,
+}
+
+impl Run<'_> {
+    fn post(&self, dir: &DirRef, order: Order, ask: Ask) {
+        let token = self.orders.next.fetch_add(1, Relaxed);
+        lock(&self.orders.open).insert(token, order);
+        self.queue.hold();
+        dir.post(token, ask);
+    }
+
+    /// How many listeners there are.
+    pub fn listeners(&self) -> usize {
+        LISTENERS * self.hosts().count()
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = &Arc<dyn driftless_tree::Host>> {
+        [&self.options.source.host, &self.options.replica.host].into_iter().flatten()
+    }
+
+    /// Why a connection is lost, if one is.
+    pub fn cut_off(&self) -> Option<String> {
+        self.hosts().find_map(|host| host.lost().map(|why| format!("{}: {why}", host.name())))
+    }
+
+    /// Goes on with what is answered, as listener number `index`, until the work is over.
+    pub fn listen(&self, index: usize) {
+        let host = self.hosts().nth(index / LISTENERS).expect("there are listeners for each host");
+        self.with_worker(|worker| {
+            while !self.queue.is_over() {
+                if let Some((token, answer)) = host.answer(LISTEN) {
+                    let order = lock(&self.orders.open).remove(&token);
+                    worker.answered(order.expect("an order is answered once"), answer);
+                    self.queue.done();
+                }
+            }
+        });
+    }
+}
+
+impl Worker<'_> {
+    /// Whether making this entry can be posted.
+    fn may_post(&self, met: &Met<'_>) -> bool {
+        !met.leads && met.job.replica.as_ref().is_some_and(|replica| replica.posts())
+    }
+
+    /// Posts the making of a small file, if that can be; says whether it was.
+    pub fn post_file(&mut self, met: &Met<'_>, opened: &Opened, intent: &Intent) -> Result<bool, Trouble> {
+        if !self.may_post(met) || opened.meta.size > WHOLE_BYTES_MAX {
+            return Ok(false);
+        }
+        self.run.pace_bytes(opened.meta.size);
+        let Some(whole) = Whole::read(&*opened.file, &opened.meta, &self.mover.terms.rules.keep)? else { return Ok(false) };
+        let bytes = whole.extents.iter().map(|extent| extent.end - extent.start).sum();
+        let entry = Entry { meta: whole.meta, xattrs: whole.xattrs.clone() };
+        self.post_make(met, (entry, Some(whole), None), intent, bytes);
+        Ok(true)
+    }
+
+    /// Posts the making of something that is no regular file, if that can be; says whether it was.
+    pub fn post_special(&mut self, met: &Met<'_>, source: &Entry, target: Option<&CStr>, intent: &Intent) -> bool {
+        let may = self.may_post(met);
+        if may {
+            self.post_make(met, (source.clone(), None, target.map(CStr::to_owned)), intent, 0);
+        }
+        may
+    }
+
+    fn post_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
+        let (job, terms) = (met.job, self.mover.terms);
+        let spot = job.touched_spot(met.name);
+        let (name, private) = (spot.name.into(), spot.private);
+        let parcel = Parcel { name, entry, content, target, keep: terms.rules.keep, private, sync: terms.sync_each, verify: terms.verify };
+        job.more();
+        let replica = job.replica.as_ref().expect("only dry runs have none, and they make nothing");
+        self.run.post(replica, Order::Make(Place::of(met), intent.clone(), bytes), Ask::Make(Box::new(parcel)));
+    }
+
+    /// Posts the reading of a file that was not looked at, if that can be; says whether it was.
+    pub fn post_fetch_new(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) -> bool {
+        let may = job.source.posts();
+        if may {
+            self.post_fetch(Place { job: job.clone(), name: name.into(), weight }, None);
+        }
+        may
+    }
+
+    /// Posts the reading of a file that is to be made, if that can be; says whether it was.
+    pub fn post_fetch_known(&mut self, met: &Met<'_>, intent: &Intent) -> bool {
+        let may = !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.job.source.posts();
+        if may {
+            self.post_fetch(Place::of(met), Some((*met.meta, intent.clone())));
+        }
+        may
+    }
+
+    fn post_fetch(&mut self, place: Place, known: Option<(Meta, Intent)>) {
+        place.job.more();
+        let (source, name) = (place.job.source.clone(), place.name.clone());
+        self.run.post(&source, Order::Fetch(place, known), Ask::Fetch(name, self.mover.terms.rules.keep));
+    }
+
+    /// Posts another look at a directory's source, if that can be; says whether it was.
+    pub fn post_look_again(&mut self, job: &Arc<DirJob>) -> bool {
+        let may = job.source.posts();
+        if may {
+            self.run.post(&job.source, Order::LookAgain(job.clone()), Ask::Meta);
+        }
+        may
+    }
+
+    /// Posts the attributes of a replica's directory, if that can be; says whether it was.
+    pub fn post_attributes(&mut self, job: &Arc<DirJob>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
+        let Some(replica) = job.replica.as_ref().filter(|replica| replica.posts()) else { return false };
+        let ask = Ask::SetOwn(known, Box::new(attributes.clone()));
+        self.run.post(replica, Order::SetOwn(job.clone(), intent.clone()), ask);
+        true
+    }
+
+    fn answered(&mut self, order: Order, answer: Answer) {
+        match (order, answer) {
+            (Order::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
+            (Order::Fetch(place, known), Answer::Fetched(fetched)) => self.fetched(&place, known, fetched),
+            (Order::LookAgain(job), Answer::Meta(now)) => self.looked_again(&job, now),
+            (Order::SetOwn(job, intent), Answer::OwnSet(faults)) => {
+                self.account_dir(&job, intent, faults);
+                self.ascend(&job);
+            }
+            _ => unreachable!("an order is answered in its own way"),
+        }
+    }
+
+    fn made(&mut self, place: &Place, intent: Intent, bytes: u64, answer: Answer) {
+        let done = match answer {
+            Answer::Made(done) => done.map(|faults| Moved { bytes, faults, mismatches: 0 }).map_err(Trouble::from),
+            Answer::Lost(fault) => Err(Trouble::Lost(fault)),
+            _ => self.make_again(place),
+        };
+        self.conclude(&place.job, &place.name, place.weight, done.map(|moved| Verdict::Changed(intent, moved)));
+        self.less(&place.job);
+    }
+
+    /// What was written is not what was read back: it is made again while this thread waits.
+    fn make_again(&mut self, place: &Place) -> Result<Moved, Trouble> {
+        let spot = place.job.touched_spot(&place.name);
+        let opened = spot.open()?;
+        if opened.meta.kind != Kind::File {
+            return Err(Trouble::Vanished);
+        }
+        let moved = self.mover.copy_small(&spot, opened)?;
+        Ok(Moved { mismatches: moved.mismatches + 1, ..moved })
+    }
+
+    fn fetched(&mut self, place: &Place, known: Option<(Meta, Intent)>, fetched: Result<Option<Whole>, Fault>) {
+        let Place { job, name, weight } = place;
+        let opened = match fetched {
+            Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole) }),
+            // Too large, or it did not come to rest: the long way.
+            Ok(None) => job.spot(name).open(),
+            Err(fault) => Err(fault),
+        };
+        let done = opened.map_err(crate::entries::kind_changed).and_then(|opened| match known {
+            None => self.new_opened(job, name, *weight, opened),
+            Some((meta, intent)) => self.make_opened(Met { job, name, meta: &meta, leads: false, weight: *weight }, opened, None, intent),
+        });
+        self.conclude(job, name, *weight, done);
+        self.less(job);
+    }
+
+    fn looked_again(&mut self, job: &Arc<DirJob>, now: Result<Meta, Fault>) {
+        if self.finish_now(job, now) {
+            self.ascend(job);
+        }
+    }
+
+    /// Accounts for an entry, if that is due.
+    pub fn conclude(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64, done: Result<Verdict, Trouble>) {
+        match done {
+            Ok(Verdict::Below | Verdict::Large | Verdict::Posted) => return,
+            Ok(verdict) => self.account(job, name, verdict),
+            Err(trouble) => self.account_trouble(job, name, trouble),
+        }
+        add(&self.run.tally.walked, weight);
+    }
+}
+
+/// What an entry is made of: metadata and attributes, the content of a file, the target of a link.
+type Inside = (Entry, Option<Whole>, Option<CString>);
