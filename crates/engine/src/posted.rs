@@ -82,7 +82,7 @@ impl Run<'_> {
         let host = self.hosts().nth(index / LISTENERS).expect("there are listeners for each host");
         self.with_worker(|worker| {
             while !self.queue.is_over() {
-                if let Some((token, answer)) = host.answer(LISTEN) {
+                for (token, answer) in host.answers(LISTEN) {
                     let order = lock(&self.orders.open).remove(&token);
                     worker.answered(order.expect("an order is answered once"), answer);
                     self.queue.done();

@@ -4,17 +4,20 @@
 //! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
 
 use crate::wire::{Frame, Handle, Reply, Request, WireFault};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::Sender;
 use driftless_model::{Fault, Side};
 use driftless_tree::Done;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Bytes of posted orders that were not answered, at most.
 const POSTED_BYTES_MAX: u64 = 32 << 20;
 /// What an order costs besides its data, for that bound: a reply may carry a file of this size.
 const ORDER_BYTES: u64 = 32 << 10;
+/// Answers that one listener takes at once, at most.
+const ANSWERS_MAX: usize = 16;
 /// `ENOTCONN` of errno(3): what every act on a lost tree fails with.
 pub const ENOTCONN: i32 = 107;
 /// `EPROTO` of errno(3).
@@ -63,7 +66,8 @@ pub struct Link<A> {
     out: Mutex<Option<Sender<Frame>>>,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiter<A>>>,
-    answers: (Sender<(u64, A)>, Receiver<(u64, A)>),
+    answers: Mutex<VecDeque<(u64, A)>>,
+    answered: Condvar,
     posted_bytes: Mutex<u64>,
     room: Condvar,
     lost: OnceLock<String>,
@@ -78,7 +82,8 @@ impl<A: Send> Link<A> {
             out: Mutex::new(Some(out)),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
-            answers: unbounded(),
+            answers: Mutex::default(),
+            answered: Condvar::new(),
             posted_bytes: Mutex::new(0),
             room: Condvar::new(),
             lost: OnceLock::new(),
@@ -116,6 +121,10 @@ impl<A: Send> Link<A> {
             posted = self.room.wait(posted).unwrap_or_else(PoisonError::into_inner);
         }
         *posted += bytes;
+        if *posted < POSTED_BYTES_MAX {
+            // Who was woken wakes the next, as long as there is room.
+            self.room.notify_one();
+        }
         drop(posted);
         self.send(request, data, Waiter::Posted { token, bytes, finish });
     }
@@ -150,9 +159,13 @@ impl<A: Send> Link<A> {
             Waiter::Promise(promise) => promise.keep(frame),
             Waiter::Posted { token, bytes, finish } => {
                 let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
-                *lock(&self.posted_bytes) -= bytes;
-                self.room.notify_all();
-                let _this_very_line_receives = self.answers.0.send((token, answer));
+                self.make_room(bytes);
+                let mut answers = lock(&self.answers);
+                answers.push_back((token, answer));
+                // More than one answer is worth one listener's waking.
+                if answers.len() == 1 || answers.len().is_multiple_of(ANSWERS_MAX) {
+                    self.answered.notify_one();
+                }
             }
         }
     }
@@ -163,9 +176,23 @@ impl<A: Send> Link<A> {
         waiter.map(|waiter| self.answer(waiter, Ok(frame))).is_some()
     }
 
-    /// The next answer to a posted order.
-    pub fn next_answer(&self, wait: std::time::Duration) -> Option<(u64, A)> {
-        self.answers.1.recv_timeout(wait).ok()
+    /// Whoever waits for room sleeps until there is plenty.
+    fn make_room(&self, bytes: u64) {
+        let mut posted = lock(&self.posted_bytes);
+        *posted -= bytes;
+        if *posted < POSTED_BYTES_MAX / 2 {
+            self.room.notify_one();
+        }
+    }
+
+    /// The next answers to posted orders; none if none comes within `wait`.
+    pub fn next_answers(&self, wait: Duration) -> Vec<(u64, A)> {
+        let mut answers = lock(&self.answers);
+        if answers.is_empty() {
+            answers = self.answered.wait_timeout(answers, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let some = answers.len().min(ANSWERS_MAX);
+        answers.drain(..some).collect()
     }
 
     /// The line is lost: whoever waits hears of it.

@@ -121,10 +121,35 @@ fn spawn(name: &str, reach: &Reach) -> Result<Child, ReachError> {
     if Path::new(program).file_name() == Some(OsStr::new("ssh")) {
         // A host that is cut off is noticed within seconds (ssh_config(5)).
         command.args(["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"]);
+        command.args(fast_cipher(program, arguments, name));
     }
     command.arg("--").arg(name).arg(format!("{} agent", shell_words::quote(&reach.agent)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
+}
+
+/// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois counter mode where the processor has
+/// instructions for that: it is put first, unless the user's configuration says anything about ciphers.
+fn fast_cipher(program: &str, arguments: &[String], name: &str) -> Vec<String> {
+    let configured = |more: &[&str]| {
+        let asked = Command::new(program).args(arguments).args(more).args(["-G", "--", name]).stdin(Stdio::null()).output().ok()?;
+        let said = String::from_utf8_lossy(&asked.stdout).into_owned();
+        said.lines().find(|line| line.starts_with("ciphers ")).map(str::to_owned)
+    };
+    let ciphers = configured(&[]);
+    if ciphers.is_none() || ciphers != configured(&["-F", "none"]) || !has_aes() {
+        return Vec::new();
+    }
+    vec!["-o".into(), "Ciphers=^aes128-gcm@openssh.com,aes256-gcm@openssh.com".into()]
+}
+
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
 }
 
 fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
@@ -256,8 +281,8 @@ impl Host for SshHost {
         located.map_err(|(path, fault)| self.refused(&path, &fault, side))
     }
 
-    fn answer(&self, wait: Duration) -> Option<(u64, Answer)> {
-        self.line.link.next_answer(wait)
+    fn answers(&self, wait: Duration) -> Vec<(u64, Answer)> {
+        self.line.link.next_answers(wait)
     }
 
     fn lost(&self) -> Option<String> {

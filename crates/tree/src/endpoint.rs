@@ -17,8 +17,8 @@ pub trait Host: Send + Sync {
     fn machine(&self) -> &[u8];
     /// Looks at what stands at `path` there. Symbolic links in the path and at its end are followed.
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
-    /// The next answer to a posted order, with its token; `None` if none comes within `wait`.
-    fn answer(&self, wait: Duration) -> Option<(u64, Answer)>;
+    /// The next answers to posted orders, with their tokens; none if none comes within `wait`.
+    fn answers(&self, wait: Duration) -> Vec<(u64, Answer)>;
     /// Why the connection is lost, if it is.
     fn lost(&self) -> Option<String>;
 }

@@ -125,7 +125,7 @@ pub trait Dir: Send + Sync {
     fn posts(&self) -> bool {
         false
     }
-    /// Posts an order; its answer comes from [`Host::answer`] with the same token. May wait until there is room for one more.
+    /// Posts an order; its answer comes from [`Host::answers`] with the same token. May wait until there is room for one more.
     fn post(&self, _token: u64, _ask: Ask) {
         unreachable!("only directories that say so take orders");
     }
