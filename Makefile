@@ -1,5 +1,5 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
-# make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 45 minutes.
+# make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 55 minutes.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client iproute2

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
-from peers import COPYING_PEERS, DRIFTLESS, FLOOR, HASHING_PEERS, REPEATING_PEERS, RSYNC, SUM, UNSYNCED, VERIFIED, VERIFY
-from targets import Ahead, AtMost, Growth, MixedBound, Peak, Within
+from peers import (
+    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, HASHING_PEERS, REPEATING_PEERS, RSYNC, RSYNC_FAR, SUM, UNSYNCED, VERIFIED,
+    VERIFY)
+from targets import Ahead, AtMost, Delayed, Growth, MixedBound, OnTheWire, Peak, Within
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,37 @@ def slow_requests():
         "latencyfs", (DRIFTLESS, RSYNC), rounds=1, budget_seconds=100)
 
 
+def remote_trees():
+    """Trees on a host that is reached over ssh: pushed and pulled, and through a line with delay."""
+    two = (FAR, RSYNC_FAR)
+    yield Case(
+        "ssh-first", "ssh", "first copy", "first_copy", "real", "ssh", two, rounds=3, budget_seconds=120, check=True,
+        targets=(AtMost(RSYNC_FAR, 0.5),))
+    yield Case(
+        "ssh-first-pull", "ssh", "first copy, pulled", "first_copy", "real", "ssh-pull", two, rounds=2,
+        budget_seconds=70, check=True)
+    yield Case(
+        "ssh-same", "ssh", "nothing changed", "no_change", "real", "ssh", two, rounds=3, duels=2, budget_seconds=60,
+        check=True, targets=(AtMost(RSYNC_FAR, 0.25),))
+    yield Case(
+        "ssh-delay-first", "ssh", "first copy, 20 ms each way", "delayed_first", "real", "ssh-delay", two, rounds=2,
+        budget_seconds=150, check=True, targets=(Delayed(1.0),))
+    yield Case(
+        "ssh-delay-same", "ssh", "nothing changed, 20 ms each way", "delayed_same", "real", "ssh-delay", two, rounds=3,
+        budget_seconds=60, targets=(Delayed(1.0),))
+
+
+def remote_files():
+    """One large file on a host that is reached over ssh: all of it, and the little that has changed."""
+    two = (FAR, RSYNC_FAR)
+    yield Case(
+        "ssh-one", "ssh", "one 4 GiB file", "first_copy", "one", "ssh", two, rounds=2, duels=2, budget_seconds=120,
+        check=True, targets=(AtMost(RSYNC_FAR, 0.8),))
+    yield Case(
+        "ssh-changed", "ssh", "one 4 GiB file, 1 % of it changed", "changed", "one", "ssh", two, rounds=2, duels=1,
+        budget_seconds=150, check=True, targets=(AtMost(RSYNC_FAR, 0.3), OnTheWire(0.02)))
+
+
 def sums():
     """Hashing: one large file that all threads share, and many small ones."""
     tools_of_all = (SUM, *HASHING_PEERS)
@@ -137,7 +170,7 @@ CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *slow_requests(), *large_files(), *sums(), *verifications(),
+        *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

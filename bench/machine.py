@@ -17,13 +17,15 @@ SOURCES = Path(__file__).resolve().parent / "tools"
 PACKAGES = {
     "gcc": "gcc", "pkg-config": "pkg-config", "fusermount3": "fuse3", "rsync": "rsync", "fpsync": "fpart",
     "rclone": "rclone", "tar": "tar", "cp": "coreutils", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
-    "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum",
+    "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum", "sshd": "openssh-server",
+    "ssh": "openssh-client", "unshare": "util-linux",
 }
 # name -> extra arguments for the C compiler
-C_TOOLS = {"copyfloor": ["-pthread"], "gentree": ["-lm"], "measure": [], "latencyfs": None}
+C_TOOLS = {"copyfloor": ["-pthread"], "gentree": ["-lm"], "measure": [], "relay": [], "latencyfs": None}
 VERSIONS = {
     "rsync": ["rsync", "--version"], "cp": ["cp", "--version"], "tar": ["tar", "--version"],
     "fpsync": ["fpsync", "-v"], "rclone": ["rclone", "version"], "b3sum": ["b3sum", "--version"],
+    "OpenSSH": ["ssh", "-V"],
 }
 
 

@@ -1,4 +1,5 @@
-"""The commands that are compared. In a template, {src} and {dst} are the two trees and {jobs} the parallel jobs.
+"""The commands that are compared. In a template, {src} and {dst} are the two trees, {jobs} the parallel jobs and
+{ssh} the command that reaches the other host.
 
 A template with `shell` goes through sh; all others are split at blanks and run directly.
 """
@@ -12,8 +13,10 @@ UNSYNCED = "driftless-none"
 SUM = "driftless-sum"
 VERIFY = "driftless-verify"
 VERIFIED = "driftless-verified"
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED)
+FAR = "driftless-ssh"
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR)
 RSYNC = "rsync-aHAX"
+RSYNC_FAR = "rsync-ssh"
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,11 @@ class Tool:
     label: str
     template: str
     shell: bool = False
+
+    @property
+    def remote(self):
+        """Whether one of its trees is on another host."""
+        return "{ssh}" in self.template
 
     def argv(self, **values):
         """The words to execute, for real paths."""
@@ -34,7 +42,8 @@ class Tool:
     def shown(self, jobs):
         """The command as a reader would type it."""
         return self.template.format(
-            src="SRC", dst="DST", jobs=jobs, driftless="driftless", tools="bench/out/bin", tmp="/tmp")
+            src="SRC", dst="far:DST" if self.remote else "DST", ssh="'ssh -F CONFIG'", jobs=jobs,
+            driftless="driftless", tools="bench/out/bin", tmp="/tmp")
 
 
 TOOLS = {
@@ -50,6 +59,8 @@ TOOLS = {
         "rclone", "rclone copy --links -M --create-empty-src-dirs --transfers 16 --checkers 16 {src} {dst}"),
     VERIFY: Tool("verify --level=meta", "{driftless} verify --level=meta {src} {dst}"),
     VERIFIED: Tool("sync --verify", "{driftless} sync --verify=content {src} {dst}"),
+    FAR: Tool("driftless over ssh", "{driftless} sync --ssh {ssh} --agent-path {driftless} {src} {dst}"),
+    RSYNC_FAR: Tool("rsync -aHAX -e ssh", "rsync -aHAX --numeric-ids -e {ssh} {src}/ {dst}/"),
     SUM: Tool("driftless sum", "{driftless} sum {src}"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(

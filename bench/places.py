@@ -1,4 +1,5 @@
-"""Where trees are copied to: fresh file systems in memory, the machine's disk, a file system with slow requests.
+"""Where trees are copied to: fresh file systems in memory, the machine's disk, a file system with slow requests, a
+host that is reached over ssh.
 
 A place is used as: `fresh()` before a first copy (the replica does not exist), `again()` before a repeated one (it
 does, caches as after a remount where that is cheap and fair), `close()` at the end. Nothing of it is timed.
@@ -8,6 +9,9 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import ExitStack, contextmanager
+
+import far
 
 IMAGE_BYTES = 32 << 30  # sparse: only what is written takes memory
 MKFS = {
@@ -16,6 +20,7 @@ MKFS = {
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
 LATENCY_US = 500
+LINE_DELAY_US = 20_000  # each way
 READY_SECONDS_MAX = 10
 
 
@@ -45,6 +50,7 @@ class Place:
 
     synced = True  # whether commands are timed together with a final sync of the file system
     jobs = 2
+    ssh = ""  # the command that reaches the other host, if there is one
 
     def __init__(self, work):
         self.mount = work / "place"
@@ -54,6 +60,10 @@ class Place:
     def src(self, tree):
         """The path at which the tools see a source tree."""
         return tree
+
+    def ends(self, src):
+        """Source and replica as a tool that goes over ssh names them."""
+        raise NotImplementedError(f"{type(self).__name__} is not remote")
 
     def again(self):
         """Prepares for a run over a replica that exists."""
@@ -71,6 +81,55 @@ class Tmpfs(Place):
     def fresh(self):
         unmount(self.mount)
         mount_tmpfs(self.mount)
+
+
+class Remote(Tmpfs):
+    """A new tmpfs for each run; one of the two trees is reached over ssh, on request through a line with delay."""
+
+    def __init__(self, work, tools, pull=False, delay_us=0):
+        super().__init__(work)
+        self.folder, self.tools, self.pull, self.delay_us = work / "far", tools, pull, delay_us
+        self.host, self.opened = None, ExitStack()
+
+    def fresh(self):
+        if not self.host:
+            self._start()
+        super().fresh()
+
+    def _start(self):
+        self.host = far.FarHost(self.folder, self.tools)
+        self.opened.callback(self.host.close)
+        self.ssh = self.near = self.host.ssh()
+        if self.delay_us:
+            self.ssh = self.host.ssh(self.opened.enter_context(self.host.relay(self.delay_us)).port)
+
+    def ends(self, src):
+        there = f"{far.NAME}:{src if self.pull else self.dst}"
+        return (there, self.dst) if self.pull else (src, there)
+
+    @contextmanager
+    def without_delay(self):
+        """The same host, reached directly."""
+        usual, self.ssh = self.ssh, self.near
+        try:
+            yield
+        finally:
+            self.ssh = usual
+
+    @contextmanager
+    def counted(self):
+        """The same host, reached through a relay that counts; yields that relay."""
+        usual = self.ssh
+        with self.host.relay() as relay:
+            self.ssh = self.host.ssh(relay.port)
+            try:
+                yield relay
+            finally:
+                self.ssh = usual
+
+    def close(self):
+        self.opened.close()
+        super().close()
 
 
 class Image(Place):
@@ -162,6 +221,9 @@ class Latency(Place):
         self.daemons.clear()
 
 
+REMOTE = {"ssh": {}, "ssh-pull": {"pull": True}, "ssh-delay": {"delay_us": LINE_DELAY_US}}
+
+
 def open_place(name, bench):
     """The place that a case names."""
     if name == "tmpfs":
@@ -170,4 +232,6 @@ def open_place(name, bench):
         return Image(bench.work, "ext4", bench.disk, direct=True)
     if name == "latencyfs":
         return Latency(bench.work, bench.tools)
+    if name in REMOTE:
+        return Remote(bench.work, bench.tools, **REMOTE[name])
     return Image(bench.work, name, bench.work / "mem")

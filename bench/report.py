@@ -107,6 +107,34 @@ def mixed_line(measured):
     return ""
 
 
+def delay_line(measured):
+    """What the cases with delay took without it."""
+    parts = []
+    for case, result in measured:
+        near = stats.seconds(result, stats.contender(result), "near")
+        if near is not None:
+            parts.append(f"{number(near)} s for “{case.title}”")
+    if not parts:
+        return ""
+    return f"\nWithout the delay driftless took, in the same rounds, {' and '.join(parts)}.\n"
+
+
+def wire_table(measured):
+    """What crossed the wire where that was counted; also as a share of the tree."""
+    rows, tools = [], []
+    for case, result in measured:
+        counted = {tool: stats.wire_bytes(result, tool) for tool in result["tools"]}
+        if any(counted.values()):
+            tools = result["tools"]
+            rows.append([case.title, *(wire_cell(counted[tool], result["tree"]["bytes"]) for tool in tools)])
+    return table(["MiB on the wire, both ways together", *(TOOLS[tool].label for tool in tools)], rows) if rows else ""
+
+
+def wire_cell(sent, of_bytes):
+    """MiB and per cent."""
+    return "–" if sent is None else f"{number(sent / MIB)} ({number(100 * sent / of_bytes)} %)"
+
+
 def tree_line(measured):
     """What the tree of a group is made of."""
     facts = next((result["tree"] for case, result in measured if result["tree"] and case.kind != "within"), None)
@@ -131,7 +159,8 @@ def section(name, measured, folder):
         parts.append(memory_table(measured))
         plots.memory(measured[0][1], folder / "memory.svg")
     else:
-        parts += [times_table(measured), mixed_line(measured), cpu_table(measured)]
+        parts += [times_table(measured), mixed_line(measured), delay_line(measured)]
+        parts += [cpu_table(measured), wire_table(measured)]
         plots.times(measured, folder / f"{name}.svg")
     parts.append(trouble_lines(measured))
     parts.append(f"![{group.title}](bench/{name}.svg)\n")

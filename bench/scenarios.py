@@ -32,8 +32,10 @@ class Scene:
         """Runs one tool from src to the place."""
         bench, place = self.bench, self.place
         bench.runner.scrub = {src: "SRC", place.dst: "DST", bench.work: "WORK", bench.disk: "DISK"}
+        named_src, named_dst = place.ends(src) if TOOLS[tool].remote else (src, place.dst)
         argv = TOOLS[tool].argv(
-            src=src, dst=place.dst, jobs=place.jobs, driftless=bench.driftless, tools=bench.tools, tmp=bench.tmp)
+            src=named_src, dst=named_dst, jobs=place.jobs, ssh=place.ssh, driftless=bench.driftless,
+            tools=bench.tools, tmp=bench.tmp)
         sync_dir = place.dst.parent if place.synced and not self.case.name.startswith("unsynced") else None
         done = bench.runner.run(argv, sync_dir)
         label = f"{tool} {part}".strip()
@@ -107,19 +109,24 @@ def first_copy(scene):
         for tool in tools:
             scene.place.fresh()
             scene.run(tool, src)
-            if tool == DRIFTLESS and not checked:
+            if tool == scene.case.tools[0] and not checked:
                 scene.check(src)
                 checked = True
 
 
-def no_change(scene):
-    """The replica is equal already; caches are warm, except on latencyfs, which is mounted anew."""
-    src = scene.place.src(scene.bench.trees.get(scene.case.tree))
+def make_equal(scene, src):
+    """A replica for runs that find one; made by driftless, and on this host if the others go to another."""
     scene.place.fresh()
     if scene.run(DRIFTLESS, src, "preparing", record=False)["exit"]:
         raise Wrong("the first copy failed")
     if scene.case.check:
         scene.check(src)
+
+
+def no_change(scene):
+    """The replica is equal already; caches are warm, except on latencyfs, which is mounted anew."""
+    src = scene.place.src(scene.bench.trees.get(scene.case.tree))
+    make_equal(scene, src)
     for tools in scene.rounds():
         for tool in tools:
             scene.place.again()
@@ -164,6 +171,56 @@ def mixed(scene):
         (alone / "big1").rename(src / "big1")
 
 
+def delayed_first(scene):
+    """First copies over a line with delay; in each round driftless once more without it."""
+    src = scene.bench.trees.get(scene.case.tree)
+    take_turns_and_again_near(scene, src, scene.place.fresh)
+
+
+def delayed_same(scene):
+    """Nothing changed, over a line with delay; in each round driftless once more without it."""
+    src = scene.bench.trees.get(scene.case.tree)
+    make_equal(scene, src)
+    take_turns_and_again_near(scene, src, scene.place.again)
+
+
+def take_turns_and_again_near(scene, src, prepare):
+    """The rounds of a case with delay."""
+    own = scene.case.tools[0]
+    for tools in scene.rounds():
+        for tool in tools:
+            prepare()
+            scene.run(tool, src)
+            if tool == own and scene.case.check and scene.round == 0:
+                scene.check(src)
+        prepare()
+        with scene.place.without_delay():
+            scene.run(own, src, "near")
+
+
+def changed(scene):
+    """Before each run a little of a large file is changed; then each tool runs once more and its bytes are counted."""
+    trees, place = scene.bench.trees, scene.place
+    src = trees.get(scene.case.tree)
+    make_equal(scene, src)
+    for tools in scene.rounds():
+        for tool in tools:
+            change_and_run(scene, tool, src)
+            if tool == scene.case.tools[0] and scene.case.check and scene.round == 0:
+                scene.check(src)
+    for tool in scene.case.tools:
+        with place.counted() as relay:
+            change_and_run(scene, tool, src, "wire")
+            scene.runs[-1]["wire_bytes"] = relay.passed()
+
+
+def change_and_run(scene, tool, src, part=""):
+    """One change, and one run that makes up for it."""
+    scene.bench.trees.change(src / "big", seed=len(scene.runs))
+    if scene.run(tool, src, part)["exit"]:
+        raise Wrong(f"{tool} failed, so the next run would have more to do")
+
+
 def sums(scene):
     """Hashing all files of a tree whose content is in the page cache."""
     src = scene.bench.trees.get(scene.case.tree)
@@ -182,7 +239,8 @@ def memory(scene):
             scene.run(tool, src, f"{size}-same")
 
 
-KINDS = {kind.__name__: kind for kind in (first_copy, no_change, within, mixed, sums, memory)}
+KINDS = {kind.__name__: kind for kind in (
+    first_copy, no_change, within, mixed, delayed_first, delayed_same, changed, sums, memory)}
 
 
 def play(case, bench):

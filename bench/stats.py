@@ -63,6 +63,12 @@ def mixed_bound(result):
     return None if one is None or small is None else 2 * one + small
 
 
+def wire_bytes(result, tool):
+    """Bytes that crossed the wire in the run in which they were counted, or None if there was none."""
+    counted = [run["wire_bytes"] for run in runs_of(result, tool, "wire") if "wire_bytes" in run]
+    return counted[-1] if counted else None
+
+
 def cpu_seconds(result, tool):
     """Median of user and system seconds together, or None if the tool did not run."""
     used = [run["user"] + run["sys"] for run in runs_of(result, tool)]

@@ -70,6 +70,32 @@ class MixedBound:
 
 
 @dataclass(frozen=True)
+class Delayed:
+    """At most so many seconds more through a line with delay than without the delay."""
+
+    more_seconds: float
+
+    def judge(self, result):
+        own = stats.contender(result)
+        took, near = stats.seconds(result, own), stats.seconds(result, own, "near")
+        measured = None if took is None or near is None else took / (near + self.more_seconds)
+        text = f"≤ its time without the delay + {self.more_seconds:g} s"
+        return verdict(text, measured, 1, "{:.3g} ×")
+
+
+@dataclass(frozen=True)
+class OnTheWire:
+    """At most this share of the bytes of the tree cross the wire, both ways together."""
+
+    limit: float
+
+    def judge(self, result):
+        sent = stats.wire_bytes(result, stats.contender(result))
+        measured = None if sent is None else 100 * sent / result["tree"]["bytes"]
+        return verdict(f"≤ {100 * self.limit:g} % of its bytes on the wire", measured, 100 * self.limit, "{:.3g} %")
+
+
+@dataclass(frozen=True)
 class Peak:
     """At most so many MiB of memory in a part of the case."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peers import DRIFTLESS, FLOOR, RSYNC
+from peers import DRIFTLESS, FLOOR, RSYNC, RSYNC_FAR
 
 INTRO = """# Benchmark
 
@@ -42,6 +42,11 @@ GROUPS = {
         "Nothing changed", "nothing changed",
         "A second run over a replica of the real tree that is equal. Caches are warm. Driftless and rsync -aHAX "
         "compare xattrs and ACLs too; the others look at size and time only.", RSYNC),
+    "ssh": Group(
+        "Over ssh", "over ssh",
+        "The real tree and one file of 4 GiB, from a tmpfs to another; one of the two is on a host reached over ssh: "
+        "this machine, through its loopback interface, so that both ends share its processors. Trees are pushed unless "
+        "the row says otherwise. Processor seconds are those of the near end, with its ssh.", RSYNC_FAR),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by 500 µs and "
@@ -81,6 +86,11 @@ HOW = """## How it is measured
   are checked only. A star behind a figure marks a command that ended with an error.
 - **Clock and memory.** A small launcher (`bench/tools/measure.c`) takes the time with the monotonic clock and the
   usage from `wait4`. Processor seconds include those of the sync as far as the kernel charges them to the caller.
+- **Over ssh.** The benchmark runs an OpenSSH server of its own with default ciphers and without compression. Rows with
+  delay go through a relay (`bench/tools/relay.c`) that keeps every byte for 20 ms, each way, and limits no rate; in
+  each round driftless runs once more without it. Before each run over a changed file, 64 KiB blocks at random places
+  are overwritten, the same for everyone who repeats it. Bytes on the wire are counted, those of ssh itself included, by
+  such a relay without delay, in a further run that is not timed.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
@@ -95,7 +105,7 @@ REPRODUCE = """## How to reproduce
 As root on Debian, with some 24 GiB of memory:
 
 ```sh
-make bench                               # builds everything, measures, writes this page; about 40 minutes
+make bench                               # builds everything, measures, writes this page; about 50 minutes
 bench/run.py --list                      # the names of the cases
 bench/run.py --cases real-tmpfs,memory   # some of them; their results replace the older ones
 bench/run.py --quick                     # small trees, to see whether the benchmark works

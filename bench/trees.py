@@ -4,6 +4,7 @@ All lie in one tmpfs. Sizes for --quick are small enough to prove that everythin
 """
 
 import os
+import random
 import shutil
 import subprocess
 import sysconfig
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REAL_ENTRIES_WANTED = 120_000
+CHANGED_BLOCK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,15 @@ class Trees:
             getattr(self, f"_make_{name}")(folder)
             self.name, self.facts = name, count(folder)
         return folder
+
+    def change(self, path, seed):
+        """Overwrites one block in a hundred of a file, each time others and with other bytes."""
+        chance = random.Random(seed)
+        blocks = path.stat().st_size // CHANGED_BLOCK_BYTES
+        with open(path, "r+b", buffering=0) as file:
+            for block in chance.sample(range(blocks), blocks // 100):
+                file.seek(block * CHANGED_BLOCK_BYTES)
+                file.write(chance.randbytes(CHANGED_BLOCK_BYTES))
 
     def clear(self):
         """Removes the tree that is there."""
