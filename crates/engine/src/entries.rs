@@ -345,7 +345,7 @@ impl Worker<'_> {
         }
         let step = after_content(&pair.source.meta, &pair.replica.meta, what, same);
         let Compared { source, replica, differs } = content;
-        self.act(met, pair, step, Ready { opened: Some(source), patch: (!same).then_some(Patch { replica, differs }) })
+        self.act(met, pair, step, Ready { opened: Some(source), patch: (!same).then_some(Patch { replica, differs: Some(differs) }) })
     }
 
     /// Does what follows where the content is equal.
@@ -380,7 +380,7 @@ impl Worker<'_> {
             let [source, replica] = [source, replica].map(|target| escape(target.to_bytes()));
             intent.values.push(Difference { property: "target", source, replica });
         }
-        intent.ranges = patch.iter().flat_map(|patch| patch.differs.iter()).take(RANGES_MAX).cloned().collect();
+        intent.ranges = patch.iter().flat_map(|patch| patch.differs.iter()).flat_map(|differs| differs.iter()).take(RANGES_MAX).cloned().collect();
         intent
     }
 

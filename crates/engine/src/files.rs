@@ -4,8 +4,8 @@ use crate::entries::{Intent, Met, Verdict};
 use crate::job::{DirJob, Errand, LargeJob, Task};
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::Kind;
-use driftless_mover::{Large, Opened, Patch, Trouble};
+use driftless_model::{Action, Kind};
+use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
 use driftless_reconcile::split_half;
 use std::ffi::CStr;
 use std::ops::Range;
@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// From this size on a file is copied under a name that the next run finds again, in pieces.
 pub const LARGE_BYTES: u64 = 64 * 1024 * 1024;
+/// From this size on a file on another host is compared by hashes before it is copied again.
+const RANGES_BYTES_MIN: u64 = 1024 * 1024;
 /// Bytes between two looks at whether somebody is idle or the run was stopped. Pieces are cut at multiples of it.
 const STEP_BYTES: u64 = 8 * 1024 * 1024;
 /// How often a large file is begun again because its source changed.
@@ -41,13 +43,25 @@ impl Worker<'_> {
         if self.post_file(&met, &opened, &intent)? {
             return Ok(Verdict::Posted);
         }
-        if opened.meta.size < LARGE_BYTES {
+        let patch = patch.or_else(|| self.old_content(&spot, &opened, intent.action));
+        let by_ranges = patch.as_ref().is_some_and(|patch| patch.differs.is_none());
+        if opened.meta.size < LARGE_BYTES && !by_ranges {
             return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
         }
         let large = Large::begin(&mut self.mover, &spot, opened, patch)?;
         let leads = met.leads.then_some(*met.meta);
         self.begin_large(job, name, large, Errand { intent, leads, attempt: 0, weight: met.weight });
         Ok(Verdict::Large)
+    }
+
+    /// Over a line, a file whose content differs is compared with the replica's by hashes, and only what differs crosses.
+    fn old_content(&self, spot: &Spot<'_>, opened: &Opened, action: Action) -> Option<Patch> {
+        let far = spot.source.posts() || spot.replica.posts();
+        if !far || action != Action::Content || opened.meta.size < RANGES_BYTES_MIN {
+            return None;
+        }
+        let replica = spot.replica.open_file(spot.name).ok()?;
+        Some(Patch { replica: replica.into(), differs: None })
     }
 
     /// Copies what is missing, at once: a large file starts when it is met, and idle threads take halves of it.

@@ -7,7 +7,7 @@ use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Fault, Kind, Level};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
-use driftless_tree::{Copier, ReadFile, WriteFile, stable_temp_name};
+use driftless_tree::{Copier, HASHED_BYTES, ReadFile, WriteFile, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,8 +34,8 @@ pub struct Large {
 pub struct Patch {
     /// The file that the copy takes the place of.
     pub replica: Arc<dyn ReadFile>,
-    /// Where it differs from the source.
-    pub differs: Ranges,
+    /// Where it differs from the source; if that is not known, hashes tell it range by range.
+    pub differs: Option<Ranges>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,7 +143,7 @@ impl Large {
         self.replica.allocate(range.clone())?;
         let Some(patch) = &self.patch else { return self.copy_from(&*self.opened.file, copier, range, pace) };
         let mut copied = 0;
-        for (piece, differs) in patch.differs.cut(range) {
+        for (piece, differs) in self.pieces(patch, range)? {
             if differs {
                 copied += self.copy_from(&*self.opened.file, copier, piece, pace)?;
             } else {
@@ -151,6 +151,23 @@ impl Large {
             }
         }
         Ok(copied)
+    }
+
+    /// Cuts a range into what differs and what does not.
+    fn pieces(&self, patch: &Patch, range: Range<u64>) -> Result<Vec<(Range<u64>, bool)>, Trouble> {
+        if let Some(differs) = &patch.differs {
+            return Ok(differs.cut(range).into_iter().collect());
+        }
+        let wanted = self.opened.file.digests(range.clone(), HASHED_BYTES)?;
+        // What cannot be read there is copied.
+        let there = patch.replica.digests(range.clone(), HASHED_BYTES).unwrap_or_default();
+        let mut differs = Ranges::default();
+        for (index, start) in range.clone().step_by(HASHED_BYTES as usize).enumerate() {
+            if wanted.get(index).is_none() || wanted.get(index) != there.get(index) {
+                differs.add(start..range.end.min(start + HASHED_BYTES));
+            }
+        }
+        Ok(differs.cut(range).into_iter().collect())
     }
 
     fn copy_from(&self, from: &dyn ReadFile, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Trouble> {

@@ -372,12 +372,13 @@ impl Dir for RemoteDir {
     fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done {
         const EXDEV: i32 = 18;
         self.touched(name);
-        let Some(from) = from.token() else { return Err(Fault { side: self.0.side, act: "link across trees in", errno: EXDEV }) };
+        let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
+        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: "link across trees in", errno: EXDEV }) };
         self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into() })
     }
 
-    fn token(&self) -> Option<u64> {
-        Some(self.0.at)
+    fn token(&self) -> Option<(usize, u64)> {
+        Some((Arc::as_ptr(&self.0.line) as usize, self.0.at))
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {

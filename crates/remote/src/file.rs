@@ -135,6 +135,17 @@ impl ReadFile for RemoteFile {
         Ok(filled)
     }
 
+    fn digests(&self, range: Range<u64>, piece: u64) -> Done<Vec<[u8; 32]>> {
+        match self.call(&Request::Digests { file: self.at, range, piece })? {
+            (Reply::Digests(digests), _) => Ok(digests),
+            _ => self.confused(),
+        }
+    }
+
+    fn token(&self) -> Option<(usize, u64)> {
+        Some((Arc::as_ptr(&self.line) as usize, self.at))
+    }
+
     fn drop_cached(&self) -> Done {
         self.call(&Request::DropCached { file: self.at }).map(drop)
     }
@@ -163,6 +174,18 @@ impl WriteFile for RemoteFile {
             at += block.len() as u64;
         }
         Ok(())
+    }
+
+    fn copy_from(&self, from: &dyn ReadFile, range: Range<u64>) -> Option<Done<u64>> {
+        let (line, from) = from.token()?;
+        if line != Arc::as_ptr(&self.line) as usize {
+            return None;
+        }
+        let copied = on(self.side, self.line.link.call(&Request::CopyRange { from, file: self.at, range }, Vec::new()));
+        Some(copied.and_then(|reply| match reply {
+            (Reply::Count(bytes, None), _) => Ok(bytes),
+            _ => self.confused(),
+        }))
     }
 
     fn settle(&self) -> Done {

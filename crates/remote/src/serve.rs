@@ -92,6 +92,12 @@ impl Server<'_> {
                 let data = read(self.file(file)?.reader(), offset, len as usize)?;
                 Outcome { replied: (Reply::Done, data), made: None }
             }
+            R::Digests { file, range, piece } => Reply::Digests(digests(self.file(file)?.reader(), range, piece)?).into(),
+            R::CopyRange { from, file, range } => {
+                let (from, to) = (self.file(from)?, self.file(file)?);
+                let copied = self.mover.copier.copy((from.reader(), to.writer()?), range, false, &mut |_| ());
+                told(copied, |bytes| Reply::Count(bytes, None)).into()
+            }
             R::Meta { at } => self.meta(at)?.into(),
             R::Xattrs { at, keep } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
             R::SetOwn { at, known, attributes } => self.set_own(at, &known, &attributes)?.into(),
@@ -265,6 +271,18 @@ fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFau
     let got = file.read_at(&mut data, offset)?;
     data.truncate(got);
     Ok(data)
+}
+
+/// Hashes that one reply holds at most, and bytes that one of them is made of.
+const DIGESTS_MAX: u64 = 64 * 1024;
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+
+fn digests(file: &dyn ReadFile, range: std::ops::Range<u64>, piece: u64) -> Result<Vec<[u8; 32]>, WireFault> {
+    let bounded = (1..=PIECE_BYTES_MAX).contains(&piece) && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
+    if !bounded {
+        return Err(WireFault::new("hash", EINVAL));
+    }
+    Ok(file.digests(range, piece)?)
 }
 
 /// Reads a small file whole; one that changes meanwhile is left to be read the long way.

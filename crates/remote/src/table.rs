@@ -152,6 +152,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
     use Request as R;
     let (first, second) = match request {
         R::Locate { .. } => (None, None),
+        R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
         R::Link { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } => (Some(*dir), None),
         R::EntryXattrs { dir, .. } | R::ReadLink { dir, .. } | R::Open { dir, .. } | R::Create { dir, .. } => (Some(*dir), None),
@@ -159,6 +160,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Lock { dir, .. } => (Some(*dir), None),
         R::Rename { dir, .. } | R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => (Some(*dir), None),
         R::CountTree { dir, .. } | R::LockName { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => (Some(*dir), None),
+        R::Digests { file, .. } => (Some(*file), None),
         R::Read { file, .. } | R::NextData { file, .. } | R::DropCached { file } | R::Write { file, .. } => (Some(*file), None),
         R::SetLen { file, .. } | R::Allocate { file, .. } | R::SyncFile { file } => (Some(*file), None),
         R::Progress { file } | R::SaveProgress { file, .. } => (Some(*file), None),

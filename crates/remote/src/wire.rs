@@ -94,6 +94,10 @@ pub enum Request {
     Reopen { dir: Handle, name: Name, at: Handle },
     /// Read a range of a file.
     Read { file: Handle, offset: u64, len: u32 },
+    /// Hash a range of a file, piece by piece.
+    Digests { file: Handle, range: Range<u64>, piece: u64 },
+    /// Copy a range from one file to another.
+    CopyRange { from: Handle, file: Handle, range: Range<u64> },
     /// Find the next data in a range.
     NextData { file: Handle, within: Range<u64> },
     /// Let go of the cache of a file.
@@ -276,6 +280,8 @@ pub enum Reply {
     Meta(Meta),
     /// Extended attributes.
     Xattrs(Xattrs),
+    /// BLAKE3 hashes.
+    Digests(Vec<[u8; 32]>),
     /// A range, if there is one.
     Range(Option<Range<u64>>),
     /// Entries that were removed or counted, and what went wrong.

@@ -58,6 +58,9 @@ pub struct Copier {
     digest: Option<blake3::Hasher>,
 }
 
+/// Pieces that are compared by their hashes where a file is on another host.
+pub const HASHED_BYTES: u64 = 64 * 1024;
+
 /// Ranges that differ are told in multiples of this many bytes.
 pub const DIFFERENCE_BYTES: u64 = 4096;
 
@@ -135,6 +138,11 @@ impl Copier {
     }
 
     fn copy_extent(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, extent: Range<u64>, pace: &mut dyn FnMut(u64)) -> Done<u64> {
+        if self.digest.is_none()
+            && let Some(done) = to.copy_from(from, extent.clone())
+        {
+            return done;
+        }
         let mut at = extent.start;
         while at < extent.end {
             let len = self.block_len(at, extent.end);
@@ -299,6 +307,38 @@ impl Copier {
     /// Finds where a range of two files differs, in multiples of [`DIFFERENCE_BYTES`]. What only one of them has differs, and so does
     /// what cannot be read from the replica.
     pub fn differing(
+        &mut self,
+        files: (&dyn ReadFile, &dyn ReadFile),
+        range: Range<u64>,
+        found: &mut dyn FnMut(Range<u64>),
+        pace: &mut dyn FnMut(u64),
+    ) -> Done {
+        if files.0.as_local().is_none() || files.1.as_local().is_none() {
+            return self.differing_far(files, range, found, pace);
+        }
+        self.differing_near(files, range, found, pace)
+    }
+
+    /// Over a line, hashes say which pieces differ, and only those are read.
+    fn differing_far(
+        &mut self,
+        files: (&dyn ReadFile, &dyn ReadFile),
+        range: Range<u64>,
+        found: &mut dyn FnMut(Range<u64>),
+        pace: &mut dyn FnMut(u64),
+    ) -> Done {
+        pace(range.end - range.start);
+        let wanted = files.0.digests(range.clone(), HASHED_BYTES)?;
+        let Ok(got) = files.1.digests(range.clone(), HASHED_BYTES) else { return self.differing_near(files, range, found, &mut |_| ()) };
+        for (index, start) in range.clone().step_by(HASHED_BYTES as usize).enumerate() {
+            if wanted.get(index) != got.get(index) {
+                self.differing_near(files, start..range.end.min(start + HASHED_BYTES), found, &mut |_| ())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn differing_near(
         &mut self,
         files: (&dyn ReadFile, &dyn ReadFile),
         range: Range<u64>,

@@ -23,7 +23,7 @@ mod whole;
 mod xattr;
 
 pub use attributes::{Attributes, Known};
-pub use copy::{Cache, Copier, DIFFERENCE_BYTES, Ladder};
+pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Ladder};
 pub use endpoint::{Endpoint, Host, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
@@ -129,8 +129,8 @@ pub trait Dir: Send + Sync {
     fn post(&self, _token: u64, _ask: Ask) {
         unreachable!("only directories that say so take orders");
     }
-    /// The number by which another host knows this directory.
-    fn token(&self) -> Option<u64> {
+    /// Which connection to another host this directory is reached through, and the number by which it is known there.
+    fn token(&self) -> Option<(usize, u64)> {
         None
     }
     /// This directory as a local one.
@@ -151,6 +151,25 @@ pub trait ReadFile: Send + Sync {
     fn drop_cached(&self) -> Done;
     /// The first range of data, as opposed to a hole, in `within`.
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>>;
+    /// BLAKE3 hashes of a range, piece by piece, each of `piece` bytes but the last. What lies beyond the end of the file has none.
+    fn digests(&self, range: Range<u64>, piece: u64) -> Done<Vec<[u8; 32]>> {
+        let mut buffer = vec![0; piece.min(range.end.saturating_sub(range.start)) as usize];
+        let (mut found, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            let len = (range.end - at).min(piece) as usize;
+            let got = self.read_at(&mut buffer[..len], at)?;
+            if got == 0 {
+                break;
+            }
+            found.push(*blake3::hash(&buffer[..got]).as_bytes());
+            at += len as u64;
+        }
+        Ok(found)
+    }
+    /// Which connection to another host this file is reached through, and the number by which it is known there.
+    fn token(&self) -> Option<(usize, u64)> {
+        None
+    }
     /// This file as a local one.
     fn as_local(&self) -> Option<&LocalFile> {
         None
@@ -164,6 +183,10 @@ pub trait WriteFile: ReadFile {
     /// Waits until all that was written has arrived. Nothing may rely on it before.
     fn settle(&self) -> Done {
         Ok(())
+    }
+    /// Has the host on which both files are copy a range, and returns the bytes copied; `None` if they are not on one other host.
+    fn copy_from(&self, _from: &dyn ReadFile, _range: Range<u64>) -> Option<Done<u64>> {
+        None
     }
     /// Sets the length; what lies beyond the old one is a hole.
     fn set_len(&self, len: u64) -> Done;
