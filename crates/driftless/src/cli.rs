@@ -47,7 +47,11 @@ pub enum Command {
     #[command(after_long_help = exit_codes())]
     Sum(Box<SumArgs>),
     /// Serve this host's file systems to a driftless on another host, over standard input and output (started by it through ssh)
-    Agent,
+    Agent {
+        /// Be one more line to the agent that takes lines at PLACE
+        #[arg(long, value_name = "PLACE", hide = true)]
+        join: Option<PathBuf>,
+    },
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {
@@ -221,7 +225,14 @@ pub struct ReachArgs {
     /// The driftless program on the other host
     #[arg(long, value_name = "PROGRAM", default_value = "driftless", help_heading = "Other hosts")]
     pub agent_path: String,
+    /// Connections to each other host: "auto" opens several where a round trip takes long
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::streams, help_heading = "Other hosts")]
+    pub streams: Streams,
 }
+
+/// How many connections there are to a host; found out if `None`.
+#[derive(Debug, Clone, Copy)]
+pub struct Streams(pub Option<usize>);
 
 /// What is printed, and where.
 #[derive(Debug, Args)]

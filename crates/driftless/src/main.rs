@@ -16,6 +16,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use output::{Output, Task};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Exit codes, the same for all commands (see `EXIT_CODES`).
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
-        Command::Agent => agent(),
+        Command::Agent { join } => join.as_deref().map_or_else(agent, join_agent),
         Command::Generate { what } => documents::print(*what),
     };
     ExitCode::from(code)
@@ -64,6 +65,17 @@ fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
 fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
     let task = if args.repair { Task::Sync } else { Task::Verify };
     run((config::verify(args, matches), &args.reach), &args.output, task)
+}
+
+/// Is one more line to an agent that runs already.
+fn join_agent(place: &Path) -> u8 {
+    match driftless_remote::join(place) {
+        Ok(()) => exit::EQUAL,
+        Err(error) => {
+            eprintln!("driftless agent: cannot join the agent: {}", driftless_model::cause(&error));
+            exit::COULD_NOT_RUN
+        }
+    }
 }
 
 /// Serves another host until it hangs up.

@@ -25,7 +25,7 @@ fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
     if words.is_empty() {
         return Err((exit::USAGE, "--ssh names no command".into()));
     }
-    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep })
+    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
 }
 
 fn endpoint_of(typed: &Endpoint, reach: &Reach) -> Result<Endpoint, Unreached> {

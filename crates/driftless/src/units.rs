@@ -1,5 +1,6 @@
 //! Numbers with units as a user writes them.
 
+use crate::cli::Streams;
 use driftless_engine::Jobs;
 use driftless_reconcile::DeleteLimit;
 use driftless_verify::is_share;
@@ -48,6 +49,18 @@ pub fn jobs(text: &str) -> Result<Jobs, String> {
     match text.parse() {
         Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(Jobs::Fixed(threads)),
         _ => Err(format!("\"auto\" or a number from 1 to {THREADS_MAX} is expected")),
+    }
+}
+
+/// `auto` or a number of connections.
+pub fn streams(text: &str) -> Result<Streams, String> {
+    const STREAMS_MAX: usize = 64;
+    if text == "auto" {
+        return Ok(Streams(None));
+    }
+    match text.parse() {
+        Ok(streams) if (1..=STREAMS_MAX).contains(&streams) => Ok(Streams(Some(streams))),
+        _ => Err(format!("\"auto\" or a number from 1 to {STREAMS_MAX} is expected")),
     }
 }
 

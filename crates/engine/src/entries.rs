@@ -380,7 +380,8 @@ impl Worker<'_> {
             let [source, replica] = [source, replica].map(|target| escape(target.to_bytes()));
             intent.values.push(Difference { property: "target", source, replica });
         }
-        intent.ranges = patch.iter().flat_map(|patch| patch.differs.iter()).flat_map(|differs| differs.iter()).take(RANGES_MAX).cloned().collect();
+        intent.ranges =
+            patch.iter().flat_map(|patch| patch.differs.iter()).flat_map(|differs| differs.iter()).take(RANGES_MAX).cloned().collect();
         intent
     }
 

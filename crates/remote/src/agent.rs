@@ -3,17 +3,20 @@
 //! One thread reads requests, some carry them out, one writes replies. Requests that need nothing of each other are carried out
 //! at the same time. When the line ends, so does the agent, and with it its locks and open files.
 
+use crate::gather::Gathering;
+use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::table::{Job, Table};
-use crate::wire::{Frame, Hello, PROTOCOL, Request, bad};
+use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault, bad};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use driftless_mover::{Mover, Terms};
 use driftless_tree::{Cache, Copier, HandlePool, Ladder, this_machine};
 use rustix::process::{getegid, geteuid};
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -41,42 +44,39 @@ struct Agent {
     ladder: Arc<Ladder>,
     /// What is to be carried out; `None` ends a thread.
     jobs: (Sender<Option<Job>>, Receiver<Option<Job>>),
-    replies: Sender<Frame>,
     /// Requests that were read and not answered.
     open: AtomicUsize,
     over: AtomicBool,
+    /// Where further lines of the same client are handed over.
+    gathering: Mutex<Option<Gathering>>,
 }
 
 /// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol.
 pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::with_capacity(LINE_BYTES, input), BufWriter::with_capacity(LINE_BYTES, output));
     greet(&mut output)?;
-    let (replies, written) = bounded(REPLIES_MAX);
     let agent = Agent {
         table: Table::default(),
         pool: HandlePool::new(directories_max),
         ladder: Arc::default(),
         jobs: unbounded(),
-        replies,
         open: AtomicUsize::new(0),
         over: AtomicBool::new(false),
+        gathering: Mutex::default(),
     };
     std::thread::scope(|scope| {
-        scope.spawn(move || write_all(&mut output, &written));
-        // The replies end, and with them the writer, when the agent is let go of.
-        let agent = agent;
-        std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| agent.watch(scope));
-            let read = agent.read_all(&mut input);
-            agent.over.store(true, Relaxed);
-            let threads = watcher.join().expect("the watcher does not panic");
-            (0..threads).for_each(|_| agent.jobs.0.send(None).expect("this very agent receives it"));
-            read
-        })
+        let watcher = scope.spawn(|| agent.watch(scope));
+        let read = agent.serve_line(scope, &mut input, output);
+        agent.over.store(true, Relaxed);
+        agent.close_others();
+        let threads = watcher.join().expect("the watcher does not panic");
+        (0..threads).for_each(|_| agent.jobs.0.send(None).expect("this very agent receives it"));
+        read
     })
 }
 
-fn greet(output: &mut impl Write) -> io::Result<()> {
+/// Says who speaks.
+pub fn greet(output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "{GREETING} {PROTOCOL} {}", env!("CARGO_PKG_VERSION"))?;
     let hello = Hello { user: (geteuid().as_raw(), getegid().as_raw()), machine: this_machine() };
     Frame::new(0, &hello, Vec::new()).write(output)?;
@@ -84,9 +84,26 @@ fn greet(output: &mut impl Write) -> io::Result<()> {
 }
 
 impl Agent {
-    fn read_all(&self, line: &mut impl Read) -> io::Result<()> {
-        while let Some(frame) = Frame::read(line)? {
-            let job = Job::of(frame)?;
+    /// Serves one line until it ends.
+    fn serve_line<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        input: &mut impl Read,
+        mut output: impl Write + Send + 'scope,
+    ) -> io::Result<()> {
+        let (replies, written) = bounded(REPLIES_MAX);
+        scope.spawn(move || write_all(&mut output, &written));
+        self.table.lines.fetch_add(1, Relaxed);
+        self.read_all(scope, input, &replies)
+    }
+
+    fn read_all<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, input: &mut impl Read, line: &Sender<Frame>) -> io::Result<()> {
+        while let Some(frame) = Frame::read(input)? {
+            let job = Job::of(frame, line)?;
+            if let Request::Gather = job.request {
+                let _the_line_is_gone = line.send(Frame::new(job.number, &self.gather(scope), Vec::new()));
+                continue;
+            }
             if !self.table.announce(&job) {
                 return Err(bad("a number is given twice, or too many are"));
             }
@@ -99,6 +116,39 @@ impl Agent {
             self.dispatch(job);
         }
         Ok(())
+    }
+
+    /// Begins to take further lines of this client.
+    fn gather<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Reply {
+        let gathering = match Gathering::open() {
+            Ok(gathering) => gathering,
+            Err(errno) => return Reply::Fault(WireFault::new("open a socket for further lines to", errno.raw_os_error())),
+        };
+        let place = gathering.place();
+        scope.spawn(move || self.take_lines(scope));
+        *lock(&self.gathering) = Some(gathering);
+        Reply::Note(Some(place))
+    }
+
+    fn take_lines<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        while !self.over.load(Relaxed) {
+            let accepted = lock(&self.gathering).as_ref().map(Gathering::accept);
+            match accepted {
+                Some(Some((input, output, peer))) => {
+                    let (mut input, output) = (BufReader::with_capacity(LINE_BYTES, File::from(input)), File::from(output));
+                    scope.spawn(move || {
+                        // One line that breaks ends only itself: what was asked on it fails on the client's side.
+                        let _its_end_is_told_by_the_peer = self.serve_line(scope, &mut input, BufWriter::with_capacity(LINE_BYTES, output));
+                        drop(peer);
+                    });
+                }
+                _ => std::thread::sleep(TICK),
+            }
+        }
+    }
+
+    fn close_others(&self) {
+        lock(&self.gathering).take();
     }
 
     fn dispatch(&self, job: Job) {
@@ -140,18 +190,18 @@ impl Agent {
         };
         let mut server = Server { table: &self.table, pool: &self.pool, mover };
         while let Ok(Some(job)) = self.jobs.1.recv() {
-            let number = job.number;
+            let (number, line) = (job.number, job.line.clone());
             let outcome = server.carry_out(job);
             // What waited for this goes on before the client hears of it, and may let go of it.
             let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
             waiting.into_iter().for_each(|job| self.dispatch(job));
-            self.reply(number, outcome.replied);
+            self.reply((number, &line), outcome.replied);
         }
     }
 
-    fn reply(&self, number: u64, (reply, data): Replied) {
+    fn reply(&self, (number, line): (u64, &Sender<Frame>), (reply, data): Replied) {
         self.open.fetch_sub(1, Relaxed);
-        let _the_line_is_gone = self.replies.send(Frame::new(number, &reply, data));
+        let _the_line_is_gone = line.send(Frame::new(number, &reply, data));
     }
 }
 

@@ -10,6 +10,7 @@ mod acts;
 mod agent;
 mod dir;
 mod file;
+mod gather;
 mod link;
 mod serve;
 mod ssh;
@@ -18,5 +19,6 @@ mod target;
 pub mod wire;
 
 pub use agent::serve;
+pub use gather::join;
 pub use ssh::{Reach, ReachError, SshHost};
 pub use target::{Target, TargetError};

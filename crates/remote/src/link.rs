@@ -9,8 +9,8 @@ use driftless_model::{Fault, Side};
 use driftless_tree::Done;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 /// Bytes of posted orders that were not answered, at most.
 const POSTED_BYTES_MAX: u64 = 32 << 20;
@@ -63,7 +63,9 @@ enum Waiter<A> {
 
 /// A line. `A` is what posted orders are answered with.
 pub struct Link<A> {
-    out: Mutex<Option<Sender<Frame>>>,
+    /// The lines; the first is the one that the others depend on. Empty when all is lost.
+    outs: RwLock<Vec<Sender<Frame>>>,
+    turn: AtomicUsize,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiter<A>>>,
     answers: Mutex<VecDeque<(u64, A)>>,
@@ -79,7 +81,8 @@ impl<A: Send> Link<A> {
     /// A line whose frames go out through `out`.
     pub fn new(out: Sender<Frame>) -> Self {
         Link {
-            out: Mutex::new(Some(out)),
+            outs: RwLock::new(vec![out]),
+            turn: AtomicUsize::new(0),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             answers: Mutex::default(),
@@ -131,7 +134,7 @@ impl<A: Send> Link<A> {
 
     /// Lets go of an object.
     pub fn forget(&self, at: Handle) {
-        if let Some(out) = &*lock(&self.out) {
+        if let Some(out) = self.outs().first() {
             let _the_line_is_gone = out.send(Frame::new(0, &Request::Forget { at }, Vec::new()));
         }
     }
@@ -140,14 +143,40 @@ impl<A: Send> Link<A> {
         let number = self.next.fetch_add(1, Relaxed);
         let frame = Frame::new(number, request, data);
         lock(&self.waiting).insert(number, waiter);
-        let out = lock(&self.out).clone();
-        let sent = out.is_some_and(|out| out.send(frame).is_ok());
+        let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
         // Whoever loses the line says so first and then answers all who wait: one of the two sees the other.
         if (!sent || self.lost.get().is_some())
             && let Some(waiter) = self.waiter(number)
         {
             self.answer(waiter, Err(()));
         }
+    }
+
+    fn outs(&self) -> RwLockReadGuard<'_, Vec<Sender<Frame>>> {
+        self.outs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What carries content, there or back, takes the lines but the first in turn; everything else takes the first, and so is not held up.
+    fn line_for(&self, request: &Request) -> Option<Sender<Frame>> {
+        let outs = self.outs();
+        let heavy = matches!(request, Request::Make { .. } | Request::Fetch { .. } | Request::Write { .. } | Request::Read { .. });
+        let index = if heavy && outs.len() > 1 { 1 + self.turn.fetch_add(1, Relaxed) % (outs.len() - 1) } else { 0 };
+        outs.get(index).cloned()
+    }
+
+    /// Adds a line.
+    pub fn add_line(&self, out: Sender<Frame>) {
+        let mut outs = self.outs.write().unwrap_or_else(PoisonError::into_inner);
+        if self.lost.get().is_none() {
+            outs.push(out);
+        }
+    }
+
+    /// How long a round trip takes, measured by one.
+    pub fn round_trip(&self, request: &Request) -> Duration {
+        let asked = Instant::now();
+        let _whatever_the_answer = self.call(request, Vec::new());
+        asked.elapsed()
     }
 
     fn waiter(&self, number: u64) -> Option<Waiter<A>> {
@@ -198,7 +227,7 @@ impl<A: Send> Link<A> {
     /// The line is lost: whoever waits hears of it.
     pub fn lose(&self, why: String) {
         let _the_first_reason_counts = self.lost.set(why);
-        lock(&self.out).take();
+        self.outs.write().unwrap_or_else(PoisonError::into_inner).clear();
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         waiting.into_values().for_each(|waiter| self.answer(waiter, Err(())));
     }

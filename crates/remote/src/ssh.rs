@@ -4,7 +4,7 @@ use crate::agent::{GREETING, write_all};
 use crate::dir::{Line, place};
 use crate::link::{Link, nonsense};
 use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault};
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Keep, Side, escape};
 use driftless_tree::{Answer, Host, Place, RootError};
 use std::ffi::OsStr;
@@ -23,6 +23,10 @@ const NOISE_BYTES_MAX: u64 = 64 * 1024;
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
 const PARTING: Duration = Duration::from_secs(2);
+/// A round trip that is worth more than one connection: one carries what fits into its window each time.
+const LONG: Duration = Duration::from_millis(4);
+/// Connections over a long line: one for requests, the others for content.
+const STREAMS: usize = 9;
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
 const NOT_FOUND: i32 = 127;
 
@@ -35,6 +39,8 @@ pub struct Reach {
     pub agent: String,
     /// Which attributes are kept.
     pub keep: Keep,
+    /// How many connections carry data; found out if `None`.
+    pub streams: Option<usize>,
 }
 
 /// Why a host cannot be used.
@@ -83,38 +89,89 @@ pub struct SshHost {
     name: String,
     machine: Vec<u8>,
     line: Arc<Line>,
-    child: Mutex<Child>,
+    children: Children,
 }
+
+/// The ssh processes of all lines.
+type Children = Arc<Mutex<Vec<Child>>>;
 
 type Complaint = Arc<Mutex<Vec<u8>>>;
 
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`.
     pub fn connect(name: &str, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
-        let mut child = spawn(name, reach)?;
-        let complaint = Complaint::default();
-        listen(child.stderr.take().expect("it is piped"), complaint.clone());
-        let mut input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
-        let hello = match greeted(&mut input) {
-            Ok(hello) => hello,
-            Err(error) => return Err(explain(error, name, reach, (&mut child, &complaint))),
-        };
+        let opened = Opened::open(name, reach, "agent")?;
         let (out, frames) = unbounded();
-        let line = Arc::new(Line { link: Link::new(out), user: hello.user, keep: reach.keep });
-        start(
-            "line-out",
-            BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped")),
-            move |mut to: BufWriter<ChildStdin>| {
-                write_all(&mut to, &frames);
-            },
-        );
-        let reading = line.clone();
-        start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, &reading.link, &complaint));
-        Ok(Arc::new(SshHost { name: name.into(), machine: hello.machine, line, child: Mutex::new(child) }))
+        let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
+        let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
+        let children = Arc::new(Mutex::new(vec![child]));
+        add_lines(name, reach, (&line, &children));
+        Ok(Arc::new(SshHost { name: name.into(), machine, line, children }))
     }
 }
 
-fn spawn(name: &str, reach: &Reach) -> Result<Child, ReachError> {
+/// A connection on which the agent has greeted.
+struct Opened {
+    child: Child,
+    input: BufReader<ChildStdout>,
+    complaint: Complaint,
+    hello: Hello,
+}
+
+impl Opened {
+    /// Connects and starts the agent with these arguments.
+    fn open(name: &str, reach: &Reach, arguments: &str) -> Result<Opened, ReachError> {
+        let mut child = spawn(name, reach, arguments)?;
+        let complaint = Complaint::default();
+        listen(child.stderr.take().expect("it is piped"), complaint.clone());
+        let mut input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
+        match greeted(&mut input) {
+            Ok(hello) => Ok(Opened { child, input, complaint, hello }),
+            Err(error) => Err(explain(error, name, reach, (&mut child, &complaint))),
+        }
+    }
+
+    /// Starts a thread for each direction; returns ssh.
+    fn run(self, frames: Receiver<Frame>, line: &Arc<Line>) -> Child {
+        let Opened { mut child, input, complaint, .. } = self;
+        let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
+        start("line-out", output, move |mut to: BufWriter<ChildStdin>| write_all(&mut to, &frames));
+        let reading = line.clone();
+        start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, &reading.link, &complaint));
+        child
+    }
+}
+
+/// Opens further lines where a round trip takes long, while the run begins.
+fn add_lines(name: &str, reach: &Reach, (line, children): (&Arc<Line>, &Children)) {
+    let (name, reach, line, children) = (name.to_owned(), reach.clone(), line.clone(), Arc::downgrade(children));
+    start("lines", (), move |()| {
+        let Some(more) = further_lines(&reach, &line).checked_sub(1).filter(|more| *more > 0) else { return };
+        let Ok((Reply::Note(Some(place)), _)) = line.link.call(&Request::Gather, Vec::new()) else { return };
+        let Ok(place) = String::from_utf8(place) else { return };
+        let arguments = format!("agent --join {}", shell_words::quote(&place));
+        for _ in 0..more {
+            // A line more is a gain, a line less no loss.
+            let Ok(opened) = Opened::open(&name, &reach, &arguments) else { return };
+            let (out, frames) = unbounded();
+            let mut child = opened.run(frames, &line);
+            match children.upgrade() {
+                Some(children) if line.link.lost().is_none() => children.lock().unwrap_or_else(PoisonError::into_inner).push(child),
+                _ => return drop((out, part(&mut child))),
+            }
+            line.link.add_line(out);
+        }
+    });
+}
+
+/// How many lines there shall be.
+fn further_lines(reach: &Reach, line: &Line) -> usize {
+    // Asking about no object costs a round trip and nothing else.
+    let round_trip = || (0..3).map(|_| line.link.round_trip(&Request::Meta { at: 0 })).min().unwrap_or_default();
+    reach.streams.unwrap_or_else(|| if round_trip() < LONG { 1 } else { STREAMS })
+}
+
+fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
     let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
     let mut command = Command::new(program);
     command.args(arguments);
@@ -123,7 +180,7 @@ fn spawn(name: &str, reach: &Reach) -> Result<Child, ReachError> {
         command.args(["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"]);
         command.args(fast_cipher(program, arguments, name));
     }
-    command.arg("--").arg(name).arg(format!("{} agent", shell_words::quote(&reach.agent)));
+    command.arg("--").arg(name).arg(format!("{} {agent_arguments}", shell_words::quote(&reach.agent)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
 }
@@ -257,7 +314,10 @@ fn read_all(line: &mut BufReader<ChildStdout>, link: &Link<Answer>, complaint: &
 impl Drop for SshHost {
     fn drop(&mut self) {
         self.line.link.lose("it was given up".into());
-        part(&mut self.child.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut children = std::mem::take(&mut *self.children.lock().unwrap_or_else(PoisonError::into_inner));
+        for child in &mut children {
+            part(child);
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 //! ever waits for another's work.
 
 use crate::wire::{Frame, Handle, Request, WireFault};
+use crossbeam_channel::Sender;
 use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Objects at most.
@@ -20,12 +22,14 @@ pub struct Job {
     pub request: Request,
     /// The data that came with it.
     pub data: Vec<u8>,
+    /// The line on which it came, and on which it is answered.
+    pub line: Sender<Frame>,
 }
 
 impl Job {
     /// Takes a frame apart.
-    pub fn of(frame: Frame) -> std::io::Result<Job> {
-        Ok(Job { number: frame.number(), request: frame.message()?, data: frame.data })
+    pub fn of(frame: Frame, line: &Sender<Frame>) -> std::io::Result<Job> {
+        Ok(Job { number: frame.number(), request: frame.message()?, data: frame.data, line: line.clone() })
     }
 }
 
@@ -65,8 +69,11 @@ impl Object {
 }
 
 enum Slot {
-    /// It will be made; these wait for it.
-    Coming(Vec<Job>),
+    /// It will be made; these wait for it. The request that makes it may be on another line, and come later.
+    Coming {
+        announced: bool,
+        waiting: Vec<Job>,
+    },
     Here(Object),
     /// It could not be made.
     Failed(WireFault),
@@ -75,6 +82,8 @@ enum Slot {
 /// All objects of a client.
 #[derive(Default)]
 pub struct Table {
+    /// Lines on which requests come.
+    pub lines: AtomicUsize,
     slots: Mutex<HashMap<Handle, Slot>>,
 }
 
@@ -87,18 +96,23 @@ impl Table {
     pub fn announce(&self, job: &Job) -> bool {
         let Some(at) = makes(&job.request) else { return true };
         let mut slots = lock(&self.slots);
-        if slots.len() >= OBJECTS_MAX || slots.contains_key(&at) {
+        if slots.len() >= OBJECTS_MAX {
             return false;
         }
-        slots.insert(at, Slot::Coming(Vec::new()));
-        true
+        match slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() }) {
+            Slot::Coming { announced, .. } => !std::mem::replace(announced, true),
+            _ => false,
+        }
     }
 
     /// Hands a request back if all that it needs is here (or has failed); else keeps it until then.
     pub fn admit(&self, job: Job) -> Option<Job> {
         let mut slots = lock(&self.slots);
         for at in needs(&job.request) {
-            if let Some(Slot::Coming(waiting)) = slots.get_mut(&at) {
+            if self.lines.load(Relaxed) > 1 && is_in_directory(&job.request) && slots.len() < OBJECTS_MAX {
+                slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() });
+            }
+            if let Some(Slot::Coming { waiting, .. }) = slots.get_mut(&at) {
                 waiting.push(job);
                 return None;
             }
@@ -110,7 +124,7 @@ impl Table {
     pub fn settle(&self, at: Handle, object: Result<Object, WireFault>) -> Vec<Job> {
         let slot = object.map_or_else(Slot::Failed, Slot::Here);
         match lock(&self.slots).insert(at, slot) {
-            Some(Slot::Coming(waiting)) => waiting,
+            Some(Slot::Coming { waiting, .. }) => waiting,
             _ => Vec::new(),
         }
     }
@@ -147,11 +161,20 @@ pub fn makes(request: &Request) -> Option<Handle> {
     }
 }
 
+/// Whether a request is about an entry of a directory: only these may come before the directory itself does, since a client uses
+/// files and locks when it has been told that it has them.
+fn is_in_directory(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Make { .. } | Request::MakeDir { .. } | Request::Create { .. } | Request::Enter { .. } | Request::Fetch { .. }
+    )
+}
+
 /// The numbers of the objects that a request is about.
 fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
     use Request as R;
     let (first, second) = match request {
-        R::Locate { .. } => (None, None),
+        R::Locate { .. } | R::Gather => (None, None),
         R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
         R::Link { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } => (Some(*dir), None),

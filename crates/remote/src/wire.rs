@@ -148,6 +148,8 @@ pub enum Request {
     Make { dir: Handle, parcel: Box<ParcelHead> },
     /// Read a small file whole.
     Fetch { dir: Handle, name: Name, keep: Keep },
+    /// Take further lines of this client; the place where they are handed over is noted in the reply.
+    Gather,
     /// Let go of an object. Has no reply.
     Forget { at: Handle },
 }

@@ -1,0 +1,81 @@
+//! Further lines of one client, to one agent.
+//!
+//! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a long line needs several. Each starts a
+//! `driftless agent --join PLACE` of its own, which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and
+//! waits until that is done with them. The place is a socket in a folder that only this user may enter.
+
+use crate::agent::greet;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use tempfile::TempDir;
+
+/// Lines that wait to be taken, at most.
+const BACKLOG: i32 = 16;
+const SOCKET: &str = "line";
+
+/// Where further lines are taken.
+pub struct Gathering {
+    folder: TempDir,
+    socket: OwnedFd,
+}
+
+fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags | SocketFlags::CLOEXEC, None)
+}
+
+impl Gathering {
+    /// Opens the place.
+    pub fn open() -> Result<Gathering, Errno> {
+        let folder = tempfile::Builder::new().prefix("driftless-").tempdir().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+        let socket = new_socket(SocketFlags::NONBLOCK)?;
+        bind(&socket, &SocketAddrUnix::new(folder.path().join(SOCKET))?)?;
+        listen(&socket, BACKLOG)?;
+        Ok(Gathering { folder, socket })
+    }
+
+    /// What `--join` is given.
+    pub fn place(&self) -> Vec<u8> {
+        self.folder.path().join(SOCKET).as_os_str().as_bytes().to_vec()
+    }
+
+    /// The next line, if one waits: its input, its output, and whoever brought it, who goes when it is dropped.
+    pub fn accept(&self) -> Option<(OwnedFd, OwnedFd, OwnedFd)> {
+        let peer = accept_with(&self.socket, SocketFlags::CLOEXEC).ok()?;
+        let mut ends = received(&peer).ok()?.into_iter();
+        Some((ends.next()?, ends.next()?, peer))
+    }
+}
+
+fn received(peer: &OwnedFd) -> Result<Vec<OwnedFd>, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(peer, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let rights =
+        ancillary.drain().filter_map(|message| if let RecvAncillaryMessage::ScmRights(ends) = message { Some(ends) } else { None });
+    Ok(rights.flatten().collect())
+}
+
+/// Hands this process's standard input and output to the agent at `place`, and waits until it is done with them.
+pub fn join(place: &std::path::Path) -> io::Result<()> {
+    greet(&mut io::stdout())?;
+    let socket = new_socket(SocketFlags::empty())?;
+    connect(&socket, &SocketAddrUnix::new(place)?)?;
+    let (input, output) = (io::stdin(), io::stdout());
+    let ends = [input.as_fd(), output.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&ends));
+    sendmsg(&socket, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
+    let mut byte = [0];
+    rustix::io::retry_on_intr(|| rustix::io::read(&socket, &mut byte))?;
+    Ok(())
+}
