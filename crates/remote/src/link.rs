@@ -66,6 +66,7 @@ pub struct Link<A> {
     /// The lines; the first is the one that the others depend on. Empty when all is lost.
     outs: RwLock<Vec<Sender<Frame>>>,
     turn: AtomicUsize,
+    content_bytes: AtomicU64,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiter<A>>>,
     answers: Mutex<VecDeque<(u64, A)>>,
@@ -83,6 +84,7 @@ impl<A: Send> Link<A> {
         Link {
             outs: RwLock::new(vec![out]),
             turn: AtomicUsize::new(0),
+            content_bytes: AtomicU64::new(0),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             answers: Mutex::default(),
@@ -141,6 +143,7 @@ impl<A: Send> Link<A> {
 
     fn send(&self, request: &Request, data: Vec<u8>, waiter: Waiter<A>) {
         let number = self.next.fetch_add(1, Relaxed);
+        self.content_bytes.fetch_add(data.len() as u64, Relaxed);
         let frame = Frame::new(number, request, data);
         lock(&self.waiting).insert(number, waiter);
         let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
@@ -162,6 +165,11 @@ impl<A: Send> Link<A> {
         let heavy = matches!(request, Request::Make { .. } | Request::Fetch { .. } | Request::Write { .. } | Request::Read { .. });
         let index = if heavy && outs.len() > 1 { 1 + self.turn.fetch_add(1, Relaxed) % (outs.len() - 1) } else { 0 };
         outs.get(index).cloned()
+    }
+
+    /// Bytes of content that have crossed, both ways.
+    pub fn content_bytes(&self) -> u64 {
+        self.content_bytes.load(Relaxed)
     }
 
     /// Adds a line.
@@ -201,6 +209,7 @@ impl<A: Send> Link<A> {
 
     /// A frame has come. `false` if nobody waits for it.
     pub fn arrived(&self, frame: Frame) -> bool {
+        self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
         let waiter = self.waiter(frame.number());
         waiter.map(|waiter| self.answer(waiter, Ok(frame))).is_some()
     }

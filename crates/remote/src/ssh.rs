@@ -12,7 +12,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
@@ -27,6 +27,9 @@ const PARTING: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_millis(4);
 /// Connections over a long line: one for requests, the others for content.
 const STREAMS: usize = 9;
+/// The first few further connections are opened when this much content has crossed, the next when twice as much has, and so on.
+const LINE_EACH_BYTES: u64 = 4 << 20;
+const LINES_AT_ONCE: usize = 3;
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
 const NOT_FOUND: i32 = 127;
 
@@ -142,7 +145,7 @@ impl Opened {
     }
 }
 
-/// Opens further lines where a round trip takes long, while the run begins.
+/// Opens further lines where a round trip takes long, as content begins to flow.
 fn add_lines(name: &str, reach: &Reach, (line, children): (&Arc<Line>, &Children)) {
     let (name, reach, line, children) = (name.to_owned(), reach.clone(), line.clone(), Arc::downgrade(children));
     start("lines", (), move |()| {
@@ -150,18 +153,36 @@ fn add_lines(name: &str, reach: &Reach, (line, children): (&Arc<Line>, &Children
         let Ok((Reply::Note(Some(place)), _)) = line.link.call(&Request::Gather, Vec::new()) else { return };
         let Ok(place) = String::from_utf8(place) else { return };
         let arguments = format!("agent --join {}", shell_words::quote(&place));
-        for _ in 0..more {
-            // A line more is a gain, a line less no loss.
-            let Ok(opened) = Opened::open(&name, &reach, &arguments) else { return };
-            let (out, frames) = unbounded();
-            let mut child = opened.run(frames, &line);
-            match children.upgrade() {
-                Some(children) if line.link.lost().is_none() => children.lock().unwrap_or_else(PoisonError::into_inner).push(child),
-                _ => return drop((out, part(&mut child))),
-            }
-            line.link.add_line(out);
+        for number in 0..more {
+            let (name, reach, arguments) = (name.clone(), reach.clone(), arguments.clone());
+            let (line, children) = (line.clone(), children.clone());
+            let patience = if reach.streams.is_some() { 0 } else { LINE_EACH_BYTES << number.saturating_sub(LINES_AT_ONCE) };
+            start("lines", (), move |()| add_line((&name, &reach, &arguments), (&line, &children), patience));
         }
     });
+}
+
+/// Opens one line more when so many bytes of content have crossed. It is a gain if it comes about, and no loss if it does not.
+fn add_line((name, reach, arguments): (&str, &Reach, &str), (line, children): (&Arc<Line>, &Weak<Mutex<Vec<Child>>>), patience: u64) {
+    while line.link.content_bytes() < patience {
+        if line.link.lost().is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let Ok(opened) = Opened::open(name, reach, arguments) else { return };
+    let (out, frames) = unbounded();
+    let mut child = opened.run(frames, line);
+    match children.upgrade() {
+        Some(children) if line.link.lost().is_none() => {
+            children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+            line.link.add_line(out);
+        }
+        _ => {
+            drop(out);
+            part(&mut child);
+        }
+    }
 }
 
 /// How many lines there shall be.
