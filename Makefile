@@ -1,16 +1,20 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 45 minutes.
 
-PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash
+PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
+	rabbitmq-server
 
 .PHONY: build test lint bench packages docs
 
 build:
 	cargo build --release
 
+# Servers are installed and not started (policy-rc.d, deb-systemd-invoke(1p)): the tests start their own, elsewhere.
 packages:
 	@missing=; for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
-	if [ -n "$$missing" ]; then apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
+	if [ -n "$$missing" ]; then policy=/usr/sbin/policy-rc.d; \
+	if [ ! -e $$policy ]; then trap "rm -f $$policy" EXIT INT TERM; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; fi; \
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
 
 test: packages
 	cargo test --workspace
