@@ -2,7 +2,7 @@
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 45 minutes.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
-	rabbitmq-server
+	rabbitmq-server openssl
 
 .PHONY: build test lint bench packages docs
 

@@ -9,7 +9,7 @@
 use crate::Error;
 use crate::deadline::Deadline;
 use crate::link::Link;
-use crate::session::answer;
+use crate::session::{ANSWER_SECONDS_MAX, answer};
 use crate::window::{Message, Stage, Window};
 use futures_lite::future::poll_once;
 use lapin::message::BasicReturnMessage;
@@ -173,10 +173,10 @@ impl Confirms {
         error.map_or(Ok(()), Err)
     }
 
-    /// The time is over. A connection that neither confirms nor says why is not trusted any longer.
+    /// The time is over. A connection that for long neither confirms nor says why is not trusted any longer.
     fn late(&mut self, deadline: Deadline) -> Error {
         let error = self.link.gate().late(self.link.broker(), deadline);
-        if !matches!(error, Error::Blocked { .. }) {
+        if !matches!(error, Error::Blocked { .. }) && deadline.waited().as_secs() >= ANSWER_SECONDS_MAX {
             self.lose();
         }
         error

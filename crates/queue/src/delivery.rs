@@ -73,7 +73,8 @@ impl Delivery {
         self.settled(answer(acker.nack(requeue())))
     }
 
-    /// The message goes to the end of its queue with one more attempt counted. Waits up to `limit` until that is confirmed.
+    /// The message goes to the end of its queue with one more attempt counted. Waits up to `limit` for room, and again
+    /// until that is confirmed.
     ///
     /// # Errors
     /// As with [`Publisher::flush`], and then it is given back; or [`Error::Stale`], and then it comes twice.
@@ -83,8 +84,8 @@ impl Delivery {
         self.pass_on(publisher, Message { queue, body: Vec::new(), headers }, limit)
     }
 
-    /// The message goes to the parked queue, with the reason and the attempts, this one counted. Waits up to `limit` until
-    /// that is confirmed. Reasons are cut after 1024 bytes.
+    /// The message goes to the parked queue, with the reason and the attempts, this one counted. Waits up to `limit` for
+    /// room, and again until that is confirmed. Reasons are cut after 1024 bytes.
     ///
     /// # Errors
     /// As with [`Publisher::flush`], and then it is given back; or [`Error::Stale`], and then it comes again.

@@ -13,7 +13,7 @@ use lapin::{Connection, Event};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 /// The broker takes no messages since then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,8 +111,8 @@ impl Link {
             let (plan, last, gate, again) = (self.plan.clone(), self.last.clone(), self.gate.clone(), self.was_up);
             let epoch = self.epoch.load(Ordering::SeqCst);
             let connecting = async move {
-                let session = establish(&plan, &last, again).await?;
-                watch(&session.connection, gate, epoch);
+                let mut session = establish(&plan, &last, again).await?;
+                session.listener = Some(listen(&session.connection, gate, epoch));
                 Ok(session)
             };
             self.state = State::Trying(self.plan.broker.runtime.spawn(connecting));
@@ -222,9 +222,9 @@ fn reason(error: &Error) -> String {
 }
 
 /// Notes when the broker stops and begins to take messages.
-fn watch(connection: &Connection, gate: Gate, epoch: u64) {
+fn listen(connection: &Connection, gate: Gate, epoch: u64) -> AbortHandle {
     let mut events = Box::pin(connection.events_listener());
-    tokio::spawn(async move {
+    let listening = tokio::spawn(async move {
         while let Some(event) = events.next().await {
             match event {
                 Event::ConnectionBlocked(why) => gate.shut(why, epoch),
@@ -233,4 +233,5 @@ fn watch(connection: &Connection, gate: Gate, epoch: u64) {
             }
         }
     });
+    listening.abort_handle()
 }

@@ -10,6 +10,7 @@ use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer, ErrorKind};
 use std::future::Future;
 use std::time::Duration;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 /// The longest that the broker may take to answer one request. Quorum queues elect a leader after a restart.
@@ -44,21 +45,27 @@ impl Failure {
         Failure { error, for_good: false }
     }
 
-    /// Whether the broker says no, rather than not now: wrong user, password, vhost, rights, or other arguments of a queue.
+    /// Whether the broker says no, rather than not now: wrong user, password, vhost, rights, or other arguments of a queue;
+    /// or we say no, to its certificate.
     pub(crate) fn is_refusal(error: &lapin::Error) -> bool {
-        let ErrorKind::ProtocolError(error) = error.kind() else { return false };
-        matches!(
-            error.kind(),
-            AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)
-                | AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::PRECONDITIONFAILED)
-        )
+        match error.kind() {
+            ErrorKind::ProtocolError(error) => matches!(
+                error.kind(),
+                AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)
+                    | AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::PRECONDITIONFAILED)
+            ),
+            ErrorKind::IOError(error) => error.kind() == std::io::ErrorKind::InvalidData,
+            _ => false,
+        }
     }
 }
 
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) channel: Channel,
-    pub(crate) deliveries: Option<Consumer>,
+    deliveries: Option<Consumer>,
+    /// The task that listens to what the broker says about the connection; ends with the session.
+    pub(crate) listener: Option<AbortHandle>,
 }
 
 impl Session {
@@ -66,7 +73,7 @@ impl Session {
     pub(crate) async fn open(broker: &Broker, job: &Job, role: &Role) -> Result<Session, Failure> {
         let connection = broker.connect(&format!("{} {}", job.name(), role.word())).await?;
         let channel = answer(connection.create_channel()).await.map_err(|why| Failure::passing(broker.lost(why)))?;
-        let mut session = Session { connection, channel, deliveries: None };
+        let mut session = Session { connection, channel, deliveries: None, listener: None };
         match role {
             Role::Control => {}
             Role::Publish => {
@@ -111,6 +118,14 @@ impl Session {
     /// Ends the connection in order, so that what was sent on it is read by the broker first.
     pub(crate) async fn close(self) {
         let _ = timeout(Duration::from_secs(CLOSE_SECONDS_MAX), self.connection.close(REPLY_SUCCESS, "done".into())).await;
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.abort();
+        }
     }
 }
 

@@ -96,6 +96,21 @@ fn a_message_that_is_acknowledged_is_gone() {
 }
 
 #[test]
+fn a_call_without_time_neither_waits_nor_harms_the_connection() {
+    let (rabbit, job) = (calm(), job("hurry"));
+    let broker = broker(&rabbit);
+    let publisher = Publisher::open(&broker, &job).expect("a publisher");
+    let end = Instant::now() + LIMIT;
+    publisher.publish(&small(&job), b"work", Duration::ZERO).expect("there is room");
+    while publisher.flush(Duration::ZERO).is_err() {
+        assert!(Instant::now() < end, "it is never confirmed");
+    }
+    let mut consumer = consume(&broker, &job);
+    next(&mut consumer).ack().expect("acknowledged");
+    assert!(consumer.next(Duration::ZERO).expect("a connection").is_none());
+}
+
+#[test]
 fn a_message_longer_than_a_mebibyte_is_refused() {
     let (rabbit, job) = (calm(), job("long"));
     let publisher = Publisher::open(&broker(&rabbit), &job).expect("a publisher");
@@ -292,6 +307,7 @@ fn take_numbers(consumer: &mut Consumer, pace: &Sender<()>, disturb: &Sender<()>
 fn lost_while(rabbit: &mut Rabbit, job: &Job, disturb: fn(&mut Rabbit)) -> Vec<u32> {
     let broker = broker(rabbit);
     let (publisher, mut consumer) = (Publisher::open(&broker, job).expect("a publisher"), consume(&broker, job));
+    rabbit.settle_declarations();
     let ((pace, arrived), (alarm, alarms)) = (channel(), channel());
     let seen = std::thread::scope(|scope| {
         scope.spawn(move || publish_numbers(&publisher, job, &arrived));
@@ -401,9 +417,25 @@ fn a_wrong_vhost_user_or_password_is_refused_by_name() {
     let wrong_user = rabbit.url().replace("tester", "nobody");
     for (url, password) in [(&wrong_vhost, Rabbit::PASSWORD), (&wrong_user, Rabbit::PASSWORD), (&rabbit.url(), "hunter2")] {
         let broker = connect_to(url, password).with_patience(Duration::from_secs(5));
-        let message = Publisher::open(&broker, &job("refused")).err().expect("an error").to_string();
+        let refused = Publisher::open(&broker, &job("refused")).err().expect("an error");
+        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+        let message = refused.to_string();
         assert!(message.contains(&broker.url().to_string()), "{message}");
         assert!(!message.contains(password) && !format!("{broker:?}").contains(password), "{message}");
+    }
+}
+
+#[test]
+fn an_encrypted_connection_is_made_only_to_a_broker_that_proves_its_name() {
+    let (rabbit, job) = (calm(), job("tls"));
+    let short = Duration::from_secs(20);
+    let proven = connect_to(&rabbit.url_encrypted("127.0.0.1"), Rabbit::PASSWORD).with_certificates(rabbit.authority());
+    let _publisher = publish(&proven.with_patience(LIMIT), &job, &[b"secret work"]);
+    let unknown = connect_to(&rabbit.url_encrypted("127.0.0.1"), Rabbit::PASSWORD);
+    let misnamed = connect_to(&rabbit.url_encrypted("localhost"), Rabbit::PASSWORD).with_certificates(rabbit.authority());
+    for broker in [unknown, misnamed] {
+        let refused = Publisher::open(&broker.with_patience(short), &job).err().expect("an error");
+        assert!(matches!(&refused, Error::Refused { why, .. } if why.contains("certificate")), "{refused}");
     }
 }
 
