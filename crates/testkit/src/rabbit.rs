@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Where Debian has the programs themselves; those in `/usr/sbin` change the user and the environment first.
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 /// The longest that a node may take to start or to stop.
-const NODE_SECONDS_MAX: u64 = 90;
+const NODE_SECONDS_MAX: u64 = 180;
 /// Between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(50);
 /// The last bytes of a log that a failure shows.
