@@ -1,5 +1,5 @@
 //! What driftless' own tests need: hostile trees, random mutations, an independent comparison, scratch file systems, a
-//! runner for the real binary, and hosts, an ssh server and a bad network for what is remote.
+//! runner for the real binary, and hosts, an ssh server, a bad network and a message broker for what is remote.
 //!
 //! This crate is an oracle, so it must not import any other crate of the workspace: a mistake that the engine and its
 //! judge share would never be seen. It is a dev-dependency only and works on paths and names freely, because nobody
@@ -19,6 +19,7 @@ pub mod mutate;
 pub mod names;
 pub mod oracle;
 mod processes;
+pub mod rabbit;
 pub mod relay;
 pub mod run;
 pub mod scan;
@@ -32,6 +33,7 @@ pub use deep::{deep_path, remove_deep};
 pub use hosts::{Host, Lab};
 pub use mutate::mutate;
 pub use oracle::rsync_oracle;
+pub use rabbit::Rabbit;
 pub use relay::{Passed, Relay, Weather};
 pub use run::{Driftless, Outcome, Running};
 pub use scratch::{FsKind, Scratch};

@@ -1,0 +1,48 @@
+//! Takes messages from one queue of a job.
+//!
+//! The broker hands out no more than the prefetch before something is acknowledged, so a slow consumer hoards nothing. When
+//! the connection is lost, what was handed out goes back to the queue, and deliveries that came by it are void.
+
+use crate::deadline::Deadline;
+use crate::link::Link;
+use crate::session::Role;
+use crate::{Broker, Delivery, Error, Job};
+use std::time::Duration;
+
+/// A subscription to one queue.
+pub struct Consumer {
+    link: Link,
+}
+
+impl Consumer {
+    /// Connects, declares the job's queues and subscribes to `queue`, one of [`Job::queues`]. At most `prefetch` messages
+    /// (at least one) are handed out and not yet settled.
+    ///
+    /// # Errors
+    /// The broker refuses, or cannot be reached for as long as it may be away.
+    pub fn open(broker: &Broker, job: &Job, queue: &str, prefetch: u16) -> Result<Consumer, Error> {
+        let role = Role::Consume { queue: queue.to_owned(), prefetch: prefetch.max(1) };
+        let mut link = Link::new(broker, job, role);
+        broker.runtime.block_on(async { link.session().await.map(drop) })?;
+        Ok(Consumer { link })
+    }
+
+    /// The next message; none if there is none within `limit`. A connection that is lost is made anew meanwhile.
+    ///
+    /// # Errors
+    /// The broker was out of reach for longer than it may be away. The next call tries again.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Delivery>, Error> {
+        let (deadline, runtime) = (Deadline::within(limit), self.link.broker().runtime.clone());
+        runtime.block_on(async {
+            loop {
+                let Some(session) = deadline.until(self.link.session()).await else { return Ok(None) };
+                match deadline.next_look().until(session?.next()).await {
+                    None if deadline.is_over() => return Ok(None),
+                    None => {}
+                    Some(Some(message)) => return Ok(Some(Delivery::new(message, &self.link))),
+                    Some(None) => self.link.lose(),
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! What is done to a job's queues from outside: declaring, counting, looking at parked messages, emptying, deleting.
+
+use crate::headers::Headers;
+use crate::link::Link;
+use crate::session::{Failure, Role, Session, Why, answer};
+use crate::{Broker, Error, Job};
+use lapin::Channel;
+use lapin::message::BasicGetMessage;
+use lapin::options::{BasicGetOptions, BasicNackOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions};
+use lapin::types::FieldTable;
+
+/// Most parked messages that one listing returns; all are held in memory, and by the broker for us, meanwhile.
+pub const LISTED_MAX: usize = 1000;
+
+/// A connection for the management of one job.
+pub struct Control {
+    link: Link,
+}
+
+/// How full a queue is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Count {
+    /// The queue.
+    pub queue: String,
+    /// Messages that wait; those that were handed out are not among them.
+    pub ready: u32,
+    /// Consumers that are subscribed.
+    pub consumers: u32,
+}
+
+/// A message that nobody could work off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    /// The message.
+    pub body: Vec<u8>,
+    /// Why it is here.
+    pub reason: String,
+    /// How often it was tried, as far as [`crate::Delivery`] counted it.
+    pub attempts: u32,
+    /// The queue that it was in, if that is known.
+    pub queue: Option<String>,
+}
+
+impl Control {
+    /// Connects; declares nothing.
+    ///
+    /// # Errors
+    /// The broker refuses, or cannot be reached for as long as it may be away.
+    pub fn open(broker: &Broker, job: &Job) -> Result<Control, Error> {
+        let mut link = Link::new(broker, job, Role::Control);
+        broker.runtime.block_on(async { link.session().await.map(drop) })?;
+        Ok(Control { link })
+    }
+
+    /// Declares the job's queues; it makes no difference if they are there.
+    ///
+    /// # Errors
+    /// A queue of this name is there and differs; or the broker does not answer.
+    pub fn declare(&mut self) -> Result<(), Error> {
+        let job = self.link.job().clone();
+        self.on_session(async |session| session.declare(&job).await)
+    }
+
+    /// How full each queue of the job is, in the order of [`Job::queues`].
+    ///
+    /// # Errors
+    /// A queue is not there; or the broker does not answer.
+    pub fn counts(&mut self) -> Result<Vec<Count>, Error> {
+        self.each_queue(async |channel, queue| {
+            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+            let found = answer(channel.queue_declare(queue.as_str().into(), options, FieldTable::default())).await?;
+            Ok(Count { queue, ready: found.message_count(), consumers: found.consumer_count() })
+        })
+    }
+
+    /// Removes all messages that wait, the parked ones included; returns how many. Those that were handed out stay.
+    ///
+    /// # Errors
+    /// A queue is not there; or the broker does not answer.
+    pub fn purge(&mut self) -> Result<u64, Error> {
+        let purged = self.each_queue(async |channel, queue| {
+            answer(channel.queue_purge(queue.as_str().into(), QueuePurgeOptions::default())).await.map(u64::from)
+        })?;
+        Ok(purged.into_iter().sum())
+    }
+
+    /// Deletes the job's queues with all that is in them; it makes no difference if they are gone. A publisher or consumer
+    /// of the job that is still at work declares them anew when it next connects.
+    ///
+    /// # Errors
+    /// The broker does not answer.
+    pub fn delete(&mut self) -> Result<(), Error> {
+        let delete = async |channel: &Channel, queue: String| {
+            answer(channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default())).await.map(drop)
+        };
+        self.each_queue(delete).map(drop)
+    }
+
+    /// The oldest parked messages, at most `max` and [`LISTED_MAX`]. They stay where they are; two listings at the same
+    /// time do not see the same messages.
+    ///
+    /// # Errors
+    /// The queue is not there; or the broker does not answer.
+    pub fn parked(&mut self, max: usize) -> Result<Vec<Parked>, Error> {
+        let (queue, max) = (self.link.job().parked(), max.min(LISTED_MAX));
+        self.on_session(async |session| {
+            let channel = answer(session.connection.create_channel()).await.map_err(|why| why.at(&queue))?;
+            list(&channel, &queue, max).await.map_err(|why| why.at(&queue))
+        })
+    }
+
+    /// Does something to each queue, on a channel of its own: an error of the broker closes the channel.
+    fn each_queue<T>(&mut self, call: impl AsyncFn(&Channel, String) -> Result<T, Why>) -> Result<Vec<T>, Error> {
+        let queues = self.link.job().queues();
+        self.on_session(async |session| {
+            let mut results = Vec::new();
+            for queue in queues {
+                let channel = answer(session.connection.create_channel()).await.map_err(|why| why.at(&queue))?;
+                results.push(call(&channel, queue.clone()).await.map_err(|why| why.at(&queue))?);
+                let _ = answer(channel.close(200, "done".into())).await;
+            }
+            Ok(results)
+        })
+    }
+
+    fn on_session<T>(&mut self, call: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>) -> Result<T, Error> {
+        let runtime = self.link.broker().runtime.clone();
+        runtime.block_on(async {
+            let outcome = call(self.link.session().await?).await;
+            outcome.map_err(|failure| failure.error)
+        })
+    }
+}
+
+/// Takes messages and puts all of them back at the end; whatever happens in between, the broker puts them back itself.
+async fn list(channel: &Channel, queue: &str, max: usize) -> Result<Vec<Parked>, Why> {
+    let mut found: Vec<Parked> = Vec::new();
+    let mut last = None;
+    while found.len() < max {
+        let Some(message) = answer(channel.basic_get(queue.into(), BasicGetOptions::default())).await? else { break };
+        found.push(parked(&message));
+        last = Some(message);
+    }
+    if let Some(last) = last {
+        answer(last.acker.nack(BasicNackOptions { multiple: true, requeue: true })).await?;
+    }
+    let _ = answer(channel.close(200, "done".into())).await;
+    Ok(found)
+}
+
+fn parked(message: &BasicGetMessage) -> Parked {
+    let headers = Headers::read(&message.properties);
+    Parked {
+        body: message.data.clone(),
+        reason: headers.reason.unwrap_or_else(|| "unknown".to_owned()),
+        attempts: headers.attempts,
+        queue: headers.queue,
+    }
+}

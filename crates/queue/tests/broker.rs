@@ -1,0 +1,461 @@
+//! What the queue promises, against a real broker that is restarted, starved and lied to.
+//!
+//! All tests share one broker. Those that disturb it have it for themselves.
+#![allow(clippy::disallowed_methods)]
+
+use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Url};
+use driftless_testkit::Rabbit;
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+/// The longest that anything may take that is expected to happen; a broker restarts in half a minute on a busy machine.
+const LIMIT: Duration = Duration::from_secs(180);
+/// How long a test waits for what must not happen.
+const NOTHING: Duration = Duration::from_millis(300);
+
+fn rabbit() -> &'static RwLock<Rabbit> {
+    static RABBIT: OnceLock<RwLock<Rabbit>> = OnceLock::new();
+    RABBIT.get_or_init(|| RwLock::new(Rabbit::start()))
+}
+
+/// The broker, while nobody disturbs it.
+fn calm() -> RwLockReadGuard<'static, Rabbit> {
+    rabbit().read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The broker, for one test alone.
+fn alone() -> RwLockWriteGuard<'static, Rabbit> {
+    rabbit().write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn broker(rabbit: &Rabbit) -> Broker {
+    connect_to(&rabbit.url(), Rabbit::PASSWORD).with_patience(LIMIT)
+}
+
+fn connect_to(url: &str, password: &str) -> Broker {
+    Broker::new(url.parse().expect("a URL"), Credentials::from_value(password)).expect("a thread")
+}
+
+/// A job of this test's own, with one class of work, `small`.
+fn job(name: &str) -> Job {
+    Job::new(name, &["small"]).expect("a job")
+}
+
+fn small(job: &Job) -> String {
+    job.work("small").expect("a class")
+}
+
+fn next(consumer: &mut Consumer) -> Delivery {
+    consumer.next(LIMIT).expect("a connection").expect("a message")
+}
+
+fn consume(broker: &Broker, job: &Job) -> Consumer {
+    Consumer::open(broker, job, &small(job), 16).expect("a consumer")
+}
+
+fn publish(broker: &Broker, job: &Job, bodies: &[&[u8]]) -> Publisher {
+    let publisher = Publisher::open(broker, job).expect("a publisher");
+    for body in bodies {
+        publisher.publish(&small(job), body, LIMIT).expect("accepted");
+    }
+    publisher.flush(LIMIT).expect("confirmed");
+    publisher
+}
+
+/// Waits until the queue `small` has as many messages that wait.
+fn wait_for_ready(control: &mut Control, ready: u32) {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let counts = control.counts().expect("counts");
+        let found = counts.iter().find(|count| count.queue.ends_with(".small")).expect("the queue").ready;
+        if found == ready {
+            return;
+        }
+        assert!(Instant::now() < end, "{found} messages wait, not {ready}");
+    }
+}
+
+#[test]
+fn a_message_that_is_acknowledged_is_gone() {
+    let (rabbit, job) = (calm(), job("gone"));
+    let broker = broker(&rabbit);
+    let long = vec![7; 1 << 20];
+    let publisher = publish(&broker, &job, &[b"one", b"", &long]);
+    assert_eq!((publisher.confirmed(), publisher.outstanding()), (3, 0));
+    let mut consumer = consume(&broker, &job);
+    for body in [b"one" as &[u8], b"", &long] {
+        let delivery = next(&mut consumer);
+        assert_eq!((delivery.body(), delivery.attempts()), (body, 0));
+        delivery.ack().expect("acknowledged");
+    }
+    assert!(consumer.next(NOTHING).expect("a connection").is_none());
+    drop(consumer);
+    wait_for_ready(&mut Control::open(&broker, &job).expect("control"), 0);
+}
+
+#[test]
+fn a_call_without_time_neither_waits_nor_harms_the_connection() {
+    let (rabbit, job) = (calm(), job("hurry"));
+    let broker = broker(&rabbit);
+    let publisher = Publisher::open(&broker, &job).expect("a publisher");
+    let end = Instant::now() + LIMIT;
+    publisher.publish(&small(&job), b"work", Duration::ZERO).expect("there is room");
+    while publisher.flush(Duration::ZERO).is_err() {
+        assert!(Instant::now() < end, "it is never confirmed");
+    }
+    let mut consumer = consume(&broker, &job);
+    next(&mut consumer).ack().expect("acknowledged");
+    assert!(consumer.next(Duration::ZERO).expect("a connection").is_none());
+}
+
+#[test]
+fn a_message_longer_than_a_mebibyte_is_refused() {
+    let (rabbit, job) = (calm(), job("long"));
+    let publisher = Publisher::open(&broker(&rabbit), &job).expect("a publisher");
+    let refused = publisher.publish(&small(&job), &vec![0; (1 << 20) + 1], LIMIT);
+    assert!(matches!(refused, Err(Error::TooLarge { bytes: 1_048_577 })), "{refused:?}");
+}
+
+#[test]
+fn what_a_dead_consumer_had_comes_again() {
+    let (rabbit, job) = (calm(), job("dead"));
+    let broker = broker(&rabbit);
+    let _publisher = publish(&broker, &job, &[b"work"]);
+    let mut dies = consume(&broker, &job);
+    let held = next(&mut dies);
+    let mut lives = consume(&broker, &job);
+    assert!(lives.next(NOTHING).expect("a connection").is_none(), "it is held by the other");
+    drop(dies);
+    let again = next(&mut lives);
+    assert_eq!((again.body(), again.attempts()), (b"work" as &[u8], 1));
+    assert!(matches!(held.ack(), Err(Error::Stale)), "it is not the dead one's any more");
+    again.ack().expect("acknowledged");
+}
+
+#[test]
+fn what_is_given_back_or_dropped_comes_again() {
+    let (rabbit, job) = (calm(), job("back"));
+    let broker = broker(&rabbit);
+    let _publisher = publish(&broker, &job, &[b"work"]);
+    let mut consumer = consume(&broker, &job);
+    next(&mut consumer).give_back().expect("given back");
+    drop(next(&mut consumer));
+    let last = next(&mut consumer);
+    assert_eq!(last.body(), b"work");
+    last.ack().expect("acknowledged");
+}
+
+#[test]
+fn no_more_is_handed_out_than_the_prefetch() {
+    let (rabbit, job) = (calm(), job("prefetch"));
+    let broker = broker(&rabbit);
+    let _publisher = publish(&broker, &job, &[b"1", b"2", b"3"]);
+    let mut consumer = Consumer::open(&broker, &job, &small(&job), 2).expect("a consumer");
+    let (first, _second) = (next(&mut consumer), next(&mut consumer));
+    assert!(consumer.next(NOTHING).expect("a connection").is_none());
+    first.ack().expect("acknowledged");
+    assert_eq!(next(&mut consumer).body(), b"3");
+}
+
+#[test]
+fn a_message_that_is_tried_again_counts_its_attempts() {
+    let (rabbit, job) = (calm(), job("attempts"));
+    let broker = broker(&rabbit);
+    let publisher = publish(&broker, &job, &[b"work"]);
+    let mut consumer = consume(&broker, &job);
+    for attempts in 0..3 {
+        let delivery = next(&mut consumer);
+        assert_eq!((delivery.body(), delivery.attempts()), (b"work" as &[u8], attempts));
+        delivery.try_again(&publisher, LIMIT).expect("published again");
+    }
+}
+
+#[test]
+fn parked_messages_keep_body_reason_and_attempts_however_often_they_are_listed() {
+    let (rabbit, job) = (calm(), job("parked"));
+    let broker = broker(&rabbit);
+    let publisher = publish(&broker, &job, &[b"poison\xff"]);
+    let mut consumer = consume(&broker, &job);
+    next(&mut consumer).try_again(&publisher, LIMIT).expect("published again");
+    next(&mut consumer).park("no such file: a/b", &publisher, LIMIT).expect("parked");
+    let mut control = Control::open(&broker, &job).expect("control");
+    for _ in 0..30 {
+        let parked = control.parked(10).expect("a list");
+        assert_eq!(parked.len(), 1);
+        assert_eq!((parked[0].body.as_slice(), parked[0].attempts), (b"poison\xff" as &[u8], 2));
+        assert_eq!((parked[0].reason.as_str(), parked[0].queue.as_deref()), ("no such file: a/b", Some("driftless.parked.small")));
+    }
+    assert!(consumer.next(NOTHING).expect("a connection").is_none());
+}
+
+#[test]
+fn a_message_that_is_given_back_for_ever_is_parked_by_the_broker() {
+    let (rabbit, job) = (calm(), job("poison"));
+    let broker = broker(&rabbit);
+    let _publisher = publish(&broker, &job, &[b"poison"]);
+    let (mut consumer, mut control) = (consume(&broker, &job), Control::open(&broker, &job).expect("control"));
+    let mut given = 0;
+    while let Some(delivery) = consumer.next(Duration::from_secs(2)).expect("a connection") {
+        delivery.give_back().expect("given back");
+        given += 1;
+        assert!(given < 1000, "the broker knows no limit");
+    }
+    let end = Instant::now() + LIMIT;
+    let parked = loop {
+        let parked = control.parked(10).expect("a list");
+        if !parked.is_empty() || Instant::now() > end {
+            break parked;
+        }
+    };
+    assert_eq!(parked.first().map(|one| one.body.as_slice()), Some(b"poison" as &[u8]), "after {given} times");
+    assert!(parked[0].reason.contains("delivery_limit"), "{parked:?}");
+}
+
+#[test]
+fn an_unroutable_message_is_an_error_and_is_kept() {
+    let (rabbit, job) = (calm(), job("unroutable"));
+    let broker = broker(&rabbit);
+    let publisher = publish(&broker, &job, &[b"before"]);
+    let mut control = Control::open(&broker, &job).expect("control");
+    control.delete().expect("deleted");
+    publisher.publish(&small(&job), b"after", LIMIT).expect("accepted");
+    for _ in 0..3 {
+        let refused = publisher.flush(LIMIT);
+        assert!(matches!(&refused, Err(Error::Unroutable { queue }) if *queue == small(&job)), "{refused:?}");
+        assert_eq!((publisher.confirmed(), publisher.outstanding()), (1, 1));
+    }
+    control.declare().expect("declared");
+    publisher.flush(LIMIT).expect("confirmed");
+    assert_eq!(next(&mut consume(&broker, &job)).body(), b"after");
+}
+
+#[test]
+fn the_right_one_of_many_messages_is_known_to_be_unroutable() {
+    let (rabbit, good, bad) = (calm(), job("routable"), job("unroutable-one"));
+    let broker = broker(&rabbit);
+    for round in 0..20_u64 {
+        let publisher = Publisher::open(&broker, &good).expect("a publisher");
+        for number in 0..50 {
+            let queue = if number == round * 2 { small(&bad) } else { small(&good) };
+            let _ = publisher.publish(&queue, b"x", LIMIT);
+        }
+        let end = Instant::now() + LIMIT;
+        loop {
+            let refused = publisher.flush(LIMIT);
+            assert!(matches!(&refused, Err(Error::Unroutable { queue }) if *queue == small(&bad)), "{round}: {refused:?}");
+            if publisher.confirmed() == round * 2 && publisher.outstanding() > 0 {
+                break;
+            }
+            assert!(publisher.confirmed() < round * 2 && Instant::now() < end, "the mark stops before it, and gets there");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_the_broker_closes_makes_its_deliveries_stale() {
+    let (rabbit, job) = (alone(), job("stale"));
+    let broker = broker(&rabbit);
+    let publisher = publish(&broker, &job, &[b"work"]);
+    let mut consumer = consume(&broker, &job);
+    let held = next(&mut consumer);
+    rabbit.close_connections();
+    let again = next(&mut consumer);
+    assert_eq!((held.body(), again.body()), (b"work" as &[u8], b"work" as &[u8]));
+    assert!(matches!(held.ack(), Err(Error::Stale)));
+    publisher.publish(&small(&job), b"more", LIMIT).expect("accepted");
+    publisher.flush(LIMIT).expect("confirmed on another connection");
+    again.ack().expect("acknowledged");
+    assert_eq!(next(&mut consumer).body(), b"more");
+}
+
+/// Messages that are sent while the broker goes down and up.
+const NUMBERS: u32 = 3000;
+/// How far the publisher may be ahead of the consumer, so that a disturbance meets both at work.
+const AHEAD: u32 = 200;
+
+/// Publishes numbers in pace with the consumer, which sends a word for each that has arrived.
+fn publish_numbers(publisher: &Publisher, job: &Job, arrived: &Receiver<()>) {
+    for number in 0..NUMBERS {
+        if number >= AHEAD {
+            arrived.recv_timeout(LIMIT).expect("the consumer goes on");
+        }
+        publisher.publish(&small(job), &number.to_be_bytes(), LIMIT).expect("accepted");
+    }
+    publisher.flush(LIMIT).expect("confirmed");
+}
+
+/// Takes numbers until all have arrived, sends a word for each new one to `pace`, and after each third to `disturb`.
+fn take_numbers(consumer: &mut Consumer, pace: &Sender<()>, disturb: &Sender<()>) -> BTreeSet<u32> {
+    let mut seen = BTreeSet::new();
+    while seen.len() < NUMBERS as usize {
+        let Some(delivery) = consumer.next(LIMIT).expect("a connection") else { break };
+        if seen.insert(u32::from_be_bytes(delivery.body().try_into().expect("four bytes"))) {
+            let _ = pace.send(());
+            if seen.len() % (NUMBERS as usize / 3) == 0 && seen.len() < NUMBERS as usize {
+                disturb.send(()).expect("it is disturbed");
+            }
+        }
+        // Stale is allowed: it comes again.
+        let _ = delivery.ack();
+    }
+    seen
+}
+
+/// The numbers that never arrive when the broker is disturbed twice on the way.
+fn lost_while(rabbit: &mut Rabbit, job: &Job, disturb: fn(&mut Rabbit)) -> Vec<u32> {
+    let broker = broker(rabbit);
+    let (publisher, mut consumer) = (Publisher::open(&broker, job).expect("a publisher"), consume(&broker, job));
+    rabbit.settle_declarations();
+    let ((pace, arrived), (alarm, alarms)) = (channel(), channel());
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(move || publish_numbers(&publisher, job, &arrived));
+        scope.spawn(move || alarms.iter().for_each(|()| disturb(rabbit)));
+        let seen = take_numbers(&mut consumer, &pace, &alarm);
+        drop(alarm);
+        seen
+    });
+    (0..NUMBERS).filter(|number| !seen.contains(number)).collect()
+}
+
+#[test]
+fn a_restart_of_the_broker_loses_nothing() {
+    let lost = lost_while(&mut alone(), &job("restart"), Rabbit::restart);
+    assert_eq!(lost, Vec::<u32>::new());
+}
+
+#[test]
+fn a_crash_of_the_broker_loses_nothing() {
+    let lost = lost_while(&mut alone(), &job("crash"), Rabbit::crash);
+    assert_eq!(lost, Vec::<u32>::new());
+}
+
+#[test]
+fn a_broker_short_of_memory_blocks_the_publisher_which_says_so_and_nobody_else() {
+    let (rabbit, job) = (alone(), job("alarm"));
+    let broker = broker(&rabbit);
+    let publisher = publish(&broker, &job, &[b"before"]);
+    let mut consumer = consume(&broker, &job);
+    assert_eq!(publisher.blocked(), None);
+    rabbit.memory_alarm(true);
+    publisher.publish(&small(&job), b"during", LIMIT).expect("accepted");
+    let begin = Instant::now();
+    let refused = publisher.flush(Duration::from_secs(2));
+    assert!(matches!(&refused, Err(Error::Blocked { why, .. }) if why.contains("memory")), "{refused:?}");
+    assert!(begin.elapsed() < Duration::from_secs(10), "the limit is kept");
+    assert!(publisher.blocked().is_some_and(|blocked| blocked.since >= begin - Duration::from_secs(10)));
+    let delivery = next(&mut consumer);
+    assert_eq!(delivery.body(), b"before", "consumers go on");
+    delivery.ack().expect("acknowledged");
+    rabbit.memory_alarm(false);
+    publisher.flush(LIMIT).expect("confirmed");
+    assert_eq!(next(&mut consumer).body(), b"during");
+    assert_eq!(publisher.blocked(), None);
+}
+
+#[test]
+fn queues_are_counted_emptied_and_deleted() {
+    let (rabbit, job) = (calm(), job("control"));
+    let broker = broker(&rabbit);
+    let mut control = Control::open(&broker, &job).expect("control");
+    assert!(matches!(control.counts(), Err(Error::Queue { .. })), "there is nothing yet");
+    let _publisher = publish(&broker, &job, &[b"1", b"2"]);
+    wait_for_ready(&mut control, 2);
+    let consumer = Consumer::open(&broker, &job, &job.results(), 1).expect("a consumer");
+    let consumers: Vec<u32> = control.counts().expect("counts").iter().map(|count| count.consumers).collect();
+    assert_eq!(consumers, [0, 1, 0]);
+    drop(consumer);
+    assert_eq!(control.purge().expect("purged"), 2);
+    wait_for_ready(&mut control, 0);
+    control.delete().expect("deleted");
+    control.delete().expect("deleting what is gone is no error");
+    assert!(matches!(control.counts(), Err(Error::Queue { .. })));
+}
+
+#[test]
+fn a_queue_that_is_declared_otherwise_is_an_error_at_once() {
+    let rabbit = calm();
+    let broker = broker(&rabbit);
+    let job = job("otherwise");
+    let eval = format!(
+        "rabbit_amqqueue:declare(rabbit_misc:r(<<\"{}\">>, queue, <<\"{}\">>), true, false, [], none, <<\"test\">>).",
+        Rabbit::VHOST,
+        job.results()
+    );
+    rabbit.control(&["eval", &eval]);
+    let refused = Publisher::open(&broker, &job).err().expect("an error");
+    assert!(matches!(&refused, Error::Queue { queue, .. } if *queue == job.results()), "{refused}");
+}
+
+#[test]
+fn an_absent_broker_is_an_error_after_the_limit() {
+    let _rabbit = calm();
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("an address").port();
+    let broker = connect_to(&format!("amqp://u@127.0.0.1:{free}"), "p").with_patience(Duration::from_secs(1));
+    let begin = Instant::now();
+    let refused = Publisher::open(&broker, &job("absent")).err().expect("an error");
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
+    assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_broker_that_accepts_and_says_nothing_is_an_error_after_the_limit() {
+    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let broker = connect_to(&format!("amqp://u@127.0.0.1:{port}"), "p").with_patience(Duration::from_secs(1));
+    let begin = Instant::now();
+    let refused = Publisher::open(&broker, &job("silent")).err().expect("an error");
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
+    assert!(begin.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_wrong_vhost_user_or_password_is_refused_by_name() {
+    let rabbit = calm();
+    let wrong_vhost = rabbit.url().replace("/tests", "/elsewhere");
+    let wrong_user = rabbit.url().replace("tester", "nobody");
+    for (url, password) in [(&wrong_vhost, Rabbit::PASSWORD), (&wrong_user, Rabbit::PASSWORD), (&rabbit.url(), "hunter2")] {
+        let broker = connect_to(url, password).with_patience(Duration::from_secs(5));
+        let refused = Publisher::open(&broker, &job("refused")).err().expect("an error");
+        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+        let message = refused.to_string();
+        assert!(message.contains(&broker.url().to_string()), "{message}");
+        assert!(!message.contains(password) && !format!("{broker:?}").contains(password), "{message}");
+    }
+}
+
+#[test]
+fn an_encrypted_connection_is_made_only_to_a_broker_that_proves_its_name() {
+    let (rabbit, job) = (calm(), job("tls"));
+    let short = Duration::from_secs(20);
+    let proven = connect_to(&rabbit.url_encrypted("127.0.0.1"), Rabbit::PASSWORD).with_certificates(rabbit.authority());
+    let _publisher = publish(&proven.with_patience(LIMIT), &job, &[b"secret work"]);
+    let unknown = connect_to(&rabbit.url_encrypted("127.0.0.1"), Rabbit::PASSWORD);
+    let misnamed = connect_to(&rabbit.url_encrypted("localhost"), Rabbit::PASSWORD).with_certificates(rabbit.authority());
+    for broker in [unknown, misnamed] {
+        let refused = Publisher::open(&broker.with_patience(short), &job).err().expect("an error");
+        assert!(matches!(&refused, Error::Refused { why, .. } if why.contains("certificate")), "{refused}");
+    }
+}
+
+#[test]
+fn a_password_comes_from_a_closed_file_only() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let (rabbit, folder) = (calm(), tempfile::tempdir().expect("a folder"));
+    let (file, link) = (folder.path().join("password"), folder.path().join("link"));
+    std::fs::write(&file, format!("{}\n", Rabbit::PASSWORD)).expect("write");
+    symlink(&file, &link).expect("a link");
+    let mode = |mode| std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).expect("chmod");
+    for open in [0o640, 0o604, 0o622] {
+        mode(open);
+        let message = Credentials::from_file(&file).expect_err("open to others").to_string();
+        assert!(message.contains("chmod 600") && !message.contains(Rabbit::PASSWORD), "{message}");
+    }
+    mode(0o600);
+    assert!(Credentials::from_file(&link).is_err(), "a symbolic link");
+    assert!(Credentials::from_file(folder.path()).is_err(), "a directory");
+    let url: Url = rabbit.url().parse().expect("a URL");
+    let broker = Broker::new(url, Credentials::from_file(&file).expect("closed")).expect("a thread");
+    Publisher::open(&broker, &job("file")).expect("logged in");
+}
