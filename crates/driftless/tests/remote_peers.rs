@@ -10,7 +10,7 @@ use common::{TEMP_PREFIX, driftless, put};
 use driftless_model::{Keep, Kind, Meta, Side, Xattrs};
 use driftless_remote::wire::{Frame, Listing, Name, Own, PROTOCOL, Reply, Request, Survey, WireFault};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{FsKind, Outcome, Profile, Scratch, build_tree, mutate, snapshot_hash};
+use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -40,8 +40,8 @@ fn agent_program() -> &'static str {
 enum Told {
     Frames(Vec<Frame>),
     Bytes(Vec<u8>),
-    /// The line ends here.
-    End,
+    /// These are the last, and the line ends.
+    Last(Vec<u8>),
 }
 
 /// One message of the agent: the request that it answers, and itself.
@@ -87,7 +87,7 @@ impl Liar {
     }
 
     fn run(&self, command: &str, ends: [OsString; 2], arguments: &[&str]) -> Outcome {
-        let run = driftless().arg(command).arg("--ssh").arg(&self.command).args(ends).args(arguments);
+        let run = driftless().args([command, "--streams=1", "--ssh"]).arg(&self.command).args(ends).args(arguments);
         run.through(["/usr/bin/time", "-q", "-f", "resident %M"]).limit(END_MAX).run()
     }
 }
@@ -130,7 +130,7 @@ fn pass_on(from: &mut BufReader<ChildStdout>, mut near: &TcpStream, asked: &Mute
         let done = match lie(Said { request: &request, number, reply, data: frame.data }) {
             Told::Frames(frames) => frames.iter().try_for_each(|frame| frame.write(&mut near)),
             Told::Bytes(bytes) => near.write_all(&bytes),
-            Told::End => return,
+            Told::Last(bytes) => return drop(near.write_all(&bytes)),
         };
         if done.is_err() {
             return;
@@ -381,8 +381,9 @@ fn content_that_does_not_fit_is_not_published() {
             said.as_it_is()
         });
         let (stage, outcome) = with_liar(true, what, lie);
-        assert_ne!(outcome.code(), 0, "{what}\n{}", outcome.describe());
         let is_temp = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMP_PREFIX));
+        // What was fetched in vain may be read in another way.
+        assert_eq!(outcome.code() == 0, compare(&stage.src, &stage.dst, &Options::default()).is_empty(), "{what}\n{}", outcome.describe());
         for path in list_all(&stage.dst).expect("list").into_iter().filter(|path| path.is_file() && !is_temp(path)) {
             let original = stage.src.join(path.strip_prefix(&stage.dst).expect("below"));
             if original.exists() {
@@ -426,8 +427,8 @@ fn frames_that_are_none_end_the_line() {
         ("no head", |_| Told::Bytes(vec![0; 64])),
         ("a number that nobody gave", |_| Told::Frames(vec![Frame::new(u64::MAX, &Reply::Done, Vec::new())])),
         ("an answer twice", |number| Told::Frames((0..2).map(|_| Frame::new(number, &Reply::Done, Vec::new())).collect())),
-        ("half a frame", |_| Told::Bytes([100u32.to_le_bytes(), 100u32.to_le_bytes()].concat())),
-        ("the end", |_| Told::End),
+        ("half a frame", |_| Told::Last([100u32.to_le_bytes(), 100u32.to_le_bytes(), [1; 4]].concat())),
+        ("the end", |_| Told::Last(Vec::new())),
     ];
     for pull in [true, false] {
         for (what, noise) in noises {
@@ -438,7 +439,7 @@ fn frames_that_are_none_end_the_line() {
                     match heard - 1 {
                         before if before < after => said.as_it_is(),
                         now if now == after => noise(said.number),
-                        _ => Told::End,
+                        _ => Told::Last(Vec::new()),
                     }
                 });
                 let (_stage, outcome) = with_liar(pull, &format!("{what} after {after}, pull {pull}"), lie);
@@ -488,7 +489,7 @@ fn a_verification_with_a_liar_never_says_equal_of_what_it_could_not_read() {
         matches!(request, Request::Enter { .. })
     }] {
         let liar = Liar::new(answering(|| Reply::Fault(WireFault::new("read", 5)), which));
-        let run = driftless().args(["verify", "--json", "--ssh"]).arg(&liar.command).args(stage.ends(false));
+        let run = driftless().args(["verify", "--json", "--streams=1", "--ssh"]).arg(&liar.command).args(stage.ends(false));
         let outcome = run.env("XDG_STATE_HOME", &state).limit(END_MAX).run();
         assert!([3, 4].contains(&outcome.code()), "{}", outcome.describe());
     }
@@ -544,6 +545,15 @@ impl Victim {
     fn locate(&mut self, path: &Path, at: u64) -> Reply {
         use std::os::unix::ffi::OsStrExt;
         self.ask(&Request::Locate { path: path.as_os_str().as_bytes().to_vec(), side: Side::Replica, at })
+    }
+
+    /// Says all this and hangs up behind it, whether or not the agent reads it.
+    fn part_with(mut self, bytes: Vec<u8>, context: &str) -> (i32, String) {
+        let mut to = self.to.take().expect("it is open");
+        let speaker = std::thread::spawn(move || to.write_all(&bytes));
+        let said = self.part(context);
+        let _the_agent_may_have_ended_before = speaker.join().expect("speaker");
+        said
     }
 
     /// Hangs up; the agent must end soon, without a crash. Returns its code and what it said.
@@ -669,7 +679,6 @@ fn links_are_never_followed_for_a_client() {
 #[test]
 fn objects_that_are_not_there_or_of_another_kind_are_faults() {
     let stage = Stage::new();
-    let before = snapshot_hash(&stage.dst, false);
     put(&stage.dst.join("file"), "content");
     let mut victim = Victim::new();
     victim.locate(&stage.dst, 1);
@@ -704,8 +713,6 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
         Request::Write { file: 2, offset: 0 },
         Request::SaveProgress { file: 2, note: None },
         Request::Allocate { file: 2, range: std::ops::Range { start: 5, end: 1 } },
-        Request::Node { dir: 1, name: name("x"), kind: Kind::File, rdev: 0 },
-        Request::Node { dir: 1, name: name("x"), kind: Kind::Dir, rdev: 0 },
     ];
     for request in strange {
         let reply = victim.ask(&request);
@@ -714,8 +721,6 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
     let entries = victim.ask(&Request::List { dir: 1, survey, restart: true });
     assert!(matches!(&entries, Reply::Listing(listing) if listing.told.len() == 2), "{entries:?}");
     assert_eq!(fs::read(stage.dst.join("file")).expect("read"), b"content");
-    fs::remove_file(stage.dst.join("file")).expect("remove");
-    let _ = before;
     assert_eq!(victim.part("strange objects").0, 0);
 }
 
@@ -768,11 +773,7 @@ fn an_agent_ends_with_its_client_whatever_still_waits() {
             let at = 10 + index;
             Frame::new(100 + index, &Request::MakeDir { dir: at, name: name("x"), at }, Vec::new()).write(&mut bytes).expect("memory");
         }
-        // What the agent does not read any more is stuck; the line ends behind it, as when the client's process ends.
-        let mut to = victim.to.take().expect("it is open");
-        let speaker = std::thread::spawn(move || to.write_all(&bytes));
-        let _ = victim.part(&format!("{count} objects that wait for themselves"));
-        let _ = speaker.join().expect("speaker");
+        let _ = victim.part_with(bytes, &format!("{count} objects that wait for themselves"));
     }
 }
 
@@ -833,8 +834,7 @@ fn flipped_bits_of_a_client_do_no_harm() {
                 flipped.write(&mut bytes).expect("memory");
             }
         }
-        victim.say(&bytes);
-        let _ = victim.part(&format!("seed {seed}"));
+        let _ = victim.part_with(bytes, &format!("seed {seed}"));
         assert_eq!(stage.beside(), beside, "seed {seed}");
     }
     assert!(count > 100, "the test has lost its grip");
@@ -851,7 +851,7 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
     let (script, record) = (scratch.path().join("connect"), scratch.path().join("record"));
     fs::write(&script, format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent_program())).expect("script");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
-    let outcome = driftless().arg("sync").arg("--ssh").arg(&script).args(stage.ends(false)).run().expect(0);
+    let outcome = driftless().args(["sync", "--streams=1", "--ssh"]).arg(&script).args(stage.ends(false)).run().expect(0);
     let bytes = fs::read(&record).expect("the record");
     let mut from = &bytes[..];
     let mut heard = Vec::new();
