@@ -301,7 +301,8 @@ impl Dir for RemoteDir {
             if let Some(meta) = heard.and_then(|heard| heard.meta.take()) {
                 return Ok(meta);
             }
-            if unheard && complete {
+            // That the source lacks a name is proof enough to delete it only if it is so now.
+            if unheard && complete && self.0.side == Side::Replica {
                 entries.heard.insert(name.into(), Heard::default());
                 return Err(Fault { side: self.0.side, act: "look at", errno: ENOENT });
             }

@@ -98,7 +98,8 @@ pub struct SshHost {
 /// The ssh processes of all lines.
 type Children = Arc<Mutex<Vec<Child>>>;
 
-type Complaint = Arc<Mutex<Vec<u8>>>;
+/// The end of what was said on standard error, and whether all of it is here.
+type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`.
@@ -240,18 +241,24 @@ fn listen(stderr: ChildStderr, complaint: Complaint) {
     start("line-err", stderr, move |mut stderr: ChildStderr| {
         let mut bytes = [0; 1024];
         while let Ok(got @ 1..) = stderr.read(&mut bytes) {
-            let mut kept = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = &mut complaint.lock().unwrap_or_else(PoisonError::into_inner).0;
             kept.extend_from_slice(&bytes[..got]);
             let excess = kept.len().saturating_sub(COMPLAINT_BYTES_MAX);
             kept.drain(..excess);
         }
+        complaint.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
     });
 }
 
-/// What was said, for a person.
+/// What was said, for a person. The line may end before the last word is heard, so this waits for that; not for ever, since a
+/// process that stays behind may keep standard error open.
 fn words(complaint: &Complaint) -> String {
+    let since = Instant::now();
+    while since.elapsed() < PARTING && !complaint.lock().unwrap_or_else(PoisonError::into_inner).1 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = said.trim_ascii();
+    let said = said.0.trim_ascii();
     if said.is_empty() { String::new() } else { format!(": {}", escape(said)) }
 }
 
