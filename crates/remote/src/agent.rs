@@ -3,12 +3,13 @@
 //! One thread reads requests, some carry them out, one writes replies. Requests that need nothing of each other are carried out
 //! at the same time. When the line ends, so does the agent, and with it its locks and open files.
 
+use crate::budget::Budget;
 use crate::gather::Gathering;
 use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::table::{Job, Table};
 use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault, bad};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use driftless_mover::{Mover, Terms};
 use driftless_tree::{Cache, Copier, HandlePool, Ladder, this_machine};
 use rustix::process::{getegid, geteuid};
@@ -24,8 +25,8 @@ use std::time::{Duration, Instant};
 pub const GREETING: &str = "driftless-agent";
 /// Requests that were read and not answered, at most; then the line waits.
 const OPEN_MAX: usize = 32 * 1024;
-/// Replies that wait to be written, at most.
-const REPLIES_MAX: usize = 1024;
+/// Bytes of replies that are being made or wait to be written, at most.
+const REPLY_BYTES_MAX: u64 = 32 << 20;
 /// Bytes that are read or written at once.
 const LINE_BYTES: usize = 256 * 1024;
 /// Threads at most, however slow the file system is.
@@ -47,6 +48,8 @@ struct Agent {
     /// Requests that were read and not answered.
     open: AtomicUsize,
     over: AtomicBool,
+    /// What replies may take of memory.
+    replies: Budget,
     /// Where further lines of the same client are handed over.
     gathering: Mutex<Option<Gathering>>,
 }
@@ -62,6 +65,7 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
         jobs: unbounded(),
         open: AtomicUsize::new(0),
         over: AtomicBool::new(false),
+        replies: Budget::new(REPLY_BYTES_MAX),
         gathering: Mutex::default(),
     };
     std::thread::scope(|scope| {
@@ -91,8 +95,8 @@ impl Agent {
         input: &mut impl Read,
         mut output: impl Write + Send + 'scope,
     ) -> io::Result<()> {
-        let (replies, written) = bounded(REPLIES_MAX);
-        scope.spawn(move || write_all(&mut output, &written));
+        let (replies, written) = unbounded();
+        scope.spawn(move || write_all(&mut output, &written, |frame| self.replies.give(frame.bytes())));
         self.table.lines.fetch_add(1, Relaxed);
         self.read_all(scope, input, &replies)
     }
@@ -101,7 +105,8 @@ impl Agent {
         while let Some(frame) = Frame::read(input)? {
             let job = Job::of(frame, line)?;
             if let Request::Gather = job.request {
-                let _the_line_is_gone = line.send(Frame::new(job.number, &self.gather(scope), Vec::new()));
+                self.open.fetch_add(1, Relaxed);
+                self.reply((job.number, line), (self.gather(scope), Vec::new()));
                 continue;
             }
             if !self.table.announce(&job) {
@@ -191,7 +196,11 @@ impl Agent {
         let mut server = Server { table: &self.table, pool: &self.pool, mover };
         while let Ok(Some(job)) = self.jobs.1.recv() {
             let (number, line) = (job.number, job.line.clone());
+            // A client that does not listen gets no more of this host's memory than that.
+            let expected = job.request.reply_bytes();
+            self.replies.take(expected);
             let outcome = server.carry_out(job);
+            self.replies.give(expected);
             // What waited for this goes on before the client hears of it, and may let go of it.
             let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
             waiting.into_iter().for_each(|job| self.dispatch(job));
@@ -201,7 +210,9 @@ impl Agent {
 
     fn reply(&self, (number, line): (u64, &Sender<Frame>), (reply, data): Replied) {
         self.open.fetch_sub(1, Relaxed);
-        let _the_line_is_gone = line.send(Frame::new(number, &reply, data));
+        let frame = Frame::new(number, &reply, data);
+        self.replies.overdraw(frame.bytes());
+        let _the_line_is_gone = line.send(frame);
     }
 }
 
@@ -210,11 +221,12 @@ fn cpu_seconds() -> f64 {
     cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
 }
 
-/// Writes frames; what stands in the buffer goes out when no more wait. Reads on when the line is gone, so that nobody waits for it.
-pub fn write_all(line: &mut impl Write, frames: &Receiver<Frame>) {
+/// Writes frames, and tells each that is through; what stands in the buffer goes out when no more wait. Reads on when the line is gone, so that nobody waits for it.
+pub fn write_all(line: &mut impl Write, frames: &Receiver<Frame>, through: impl Fn(&Frame)) {
     let mut whole = Ok(());
     while let Ok(frame) = frames.recv() {
         whole = whole.and_then(|()| frame.write(line));
+        through(&frame);
         if whole.is_ok() && frames.is_empty() {
             whole = line.flush();
         }

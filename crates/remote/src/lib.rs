@@ -8,6 +8,7 @@
 
 mod acts;
 mod agent;
+mod budget;
 mod dir;
 mod file;
 mod gather;

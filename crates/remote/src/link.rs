@@ -3,6 +3,7 @@
 //! Nobody holds the line while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
 //! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
 
+use crate::budget::Budget;
 use crate::wire::{Frame, Handle, Reply, Request, WireFault};
 use crossbeam_channel::Sender;
 use driftless_model::{Fault, Side};
@@ -71,8 +72,7 @@ pub struct Link<A> {
     waiting: Mutex<HashMap<u64, Waiter<A>>>,
     answers: Mutex<VecDeque<(u64, A)>>,
     answered: Condvar,
-    posted_bytes: Mutex<u64>,
-    room: Condvar,
+    posted: Budget,
     lost: OnceLock<String>,
     /// Directories that were asked for ahead and not used yet.
     pub ahead: AtomicUsize,
@@ -89,8 +89,7 @@ impl<A: Send> Link<A> {
             waiting: Mutex::default(),
             answers: Mutex::default(),
             answered: Condvar::new(),
-            posted_bytes: Mutex::new(0),
-            room: Condvar::new(),
+            posted: Budget::new(POSTED_BYTES_MAX),
             lost: OnceLock::new(),
             ahead: AtomicUsize::new(0),
         }
@@ -121,16 +120,11 @@ impl<A: Send> Link<A> {
     /// Posts an order; `finish` turns its reply into the answer. Waits while too much is posted, unless it is `urgent`.
     pub fn post(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
         let bytes = ORDER_BYTES + data.len() as u64;
-        let mut posted = lock(&self.posted_bytes);
-        while !urgent && *posted > 0 && *posted + bytes > POSTED_BYTES_MAX {
-            posted = self.room.wait(posted).unwrap_or_else(PoisonError::into_inner);
+        if urgent {
+            self.posted.overdraw(bytes)
+        } else {
+            self.posted.take(bytes)
         }
-        *posted += bytes;
-        if *posted < POSTED_BYTES_MAX {
-            // Who was woken wakes the next, as long as there is room.
-            self.room.notify_one();
-        }
-        drop(posted);
         self.send(request, data, Waiter::Posted { token, bytes, finish });
     }
 
@@ -196,7 +190,7 @@ impl<A: Send> Link<A> {
             Waiter::Promise(promise) => promise.keep(frame),
             Waiter::Posted { token, bytes, finish } => {
                 let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
-                self.make_room(bytes);
+                self.posted.give(bytes);
                 let mut answers = lock(&self.answers);
                 answers.push_back((token, answer));
                 // More than one answer is worth one listener's waking.
@@ -212,15 +206,6 @@ impl<A: Send> Link<A> {
         self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
         let waiter = self.waiter(frame.number());
         waiter.map(|waiter| self.answer(waiter, Ok(frame))).is_some()
-    }
-
-    /// Whoever waits for room sleeps until there is plenty.
-    fn make_room(&self, bytes: u64) {
-        let mut posted = lock(&self.posted_bytes);
-        *posted -= bytes;
-        if *posted < POSTED_BYTES_MAX / 2 {
-            self.room.notify_one();
-        }
     }
 
     /// The next answers to posted orders; none if none comes within `wait`.

@@ -139,7 +139,7 @@ impl Opened {
     fn run(self, frames: Receiver<Frame>, line: &Arc<Line>) -> Child {
         let Opened { mut child, input, complaint, .. } = self;
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
-        start("line-out", output, move |mut to: BufWriter<ChildStdin>| write_all(&mut to, &frames));
+        start("line-out", output, move |mut to: BufWriter<ChildStdin>| write_all(&mut to, &frames, |_| ()));
         let reading = line.clone();
         start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, &reading.link, &complaint));
         child

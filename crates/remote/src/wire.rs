@@ -11,7 +11,7 @@
 //! request about a directory can follow at once the request that makes it.
 
 use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
-use driftless_tree::{Attributes, Known, Parcel, Whole};
+use driftless_tree::{Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
@@ -156,6 +156,21 @@ pub enum Request {
     Gather,
     /// Let go of an object. Has no reply.
     Forget { at: Handle },
+}
+
+impl Request {
+    /// About how many bytes the reply will have.
+    pub fn reply_bytes(&self) -> u64 {
+        /// An entry in a listing, with few attributes.
+        const ENTRY_BYTES: u64 = 256;
+        const SMALL_BYTES: u64 = 512;
+        match self {
+            Request::Read { len, .. } => u64::from(*len),
+            Request::Fetch { .. } => WHOLE_BYTES_MAX,
+            Request::List { survey, .. } | Request::Enter { survey: Some(survey), .. } => u64::from(survey.entries_max) * ENTRY_BYTES,
+            _ => SMALL_BYTES,
+        }
+    }
 }
 
 /// A parcel but for the bytes of its content.
@@ -353,6 +368,11 @@ impl Frame {
     pub fn message<T: DeserializeOwned>(&self) -> io::Result<T> {
         let (message, rest) = postcard::take_from_bytes(&self.head[NUMBER_BYTES..]).map_err(|e| bad(&e.to_string()))?;
         if rest.is_empty() { Ok(message) } else { Err(bad("bytes are left over")) }
+    }
+
+    /// What it takes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.head.len() + self.data.len()) as u64
     }
 
     /// Writes the frame.
