@@ -25,6 +25,10 @@ pub const HEAD_BYTES_MAX: usize = 16 << 20;
 /// Bytes of data in a frame at most.
 pub const DATA_BYTES_MAX: usize = 4 << 20;
 
+/// What the kernel returns as error numbers (`MAX_ERRNO` of linux/err.h).
+const ERRNOS: Range<i32> = 1..4096;
+const EPROTO: i32 = 71;
+
 /// Number of an object on the agent's side.
 pub type Handle = u64;
 
@@ -219,7 +223,9 @@ impl WireFault {
 
     /// The fault on the side of the tree that it happened on.
     pub fn on(&self, side: Side) -> Fault {
-        Fault { side, act: crate::acts::known(&self.act), errno: self.errno }
+        // What is no error number of the kernel would be taken for one, and is none (errno(3)).
+        let errno = if ERRNOS.contains(&self.errno) { self.errno } else { EPROTO };
+        Fault { side, act: crate::acts::known(&self.act), errno }
     }
 }
 

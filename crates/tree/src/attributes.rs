@@ -155,11 +155,12 @@ impl<'a> Setter<'a> {
             }
         };
         for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
-            let done = self.target.unset(&c_name(name));
+            let done = c_name(name).and_then(|name| self.target.unset(&name));
             self.xattr_done(name, done);
         }
         for (name, value) in wanted.iter().filter(|pair| !now.contains(pair)) {
-            let done = self.set_xattr(known, name, value);
+            // Whoever read them may be another host: what is not kept is not set either.
+            let done = if keep.wants_xattr(name) { self.set_xattr(known, name, value) } else { Err(Errno::INVAL) };
             self.xattr_done(name, done);
         }
     }
@@ -167,12 +168,13 @@ impl<'a> Setter<'a> {
     /// An owner who may not write to his entry may not set `user.*` attributes either (xattr(7)): he lends himself the right,
     /// with a mode that lets nobody else in. The mode that it shall have is set afterwards.
     fn set_xattr(&mut self, known: &Known, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-        let done = self.target.set(&c_name(name), value);
+        let name = &c_name(name)?;
+        let done = self.target.set(name, value);
         if done != Err(Errno::ACCESS) || self.mode_lent || known.symlink {
             return done;
         }
         self.mode_lent = self.chmod(0o700).is_ok();
-        self.target.set(&c_name(name), value)
+        self.target.set(name, value)
     }
 
     fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) {
@@ -230,6 +232,7 @@ fn spec(stamp: Option<Stamp>) -> Timespec {
     }
 }
 
-fn c_name(name: &[u8]) -> CString {
-    CString::new(name).expect("names of attributes come from NUL-terminated lists")
+/// Another host may name what no attribute can be called.
+fn c_name(name: &[u8]) -> Result<CString, Errno> {
+    CString::new(name).map_err(|_| Errno::INVAL)
 }
