@@ -63,6 +63,14 @@ impl RemoteFile {
         Err(nonsense().on(self.side))
     }
 
+    /// What it is like now.
+    fn now(&self) -> Done<Meta> {
+        match self.call(&Request::Meta { at: self.at })? {
+            (Reply::Meta(meta), _) => Ok(meta),
+            _ => self.confused(),
+        }
+    }
+
     /// Waits until at most `left` blocks are unanswered. The first fault stays: the file is not what was written.
     fn settle_writes(&self, left: usize) -> Done {
         let mut writes = lock(&self.writes);
@@ -103,10 +111,7 @@ impl ReadFile for RemoteFile {
         if let Some(first) = lock(&self.first).take() {
             return Ok(first);
         }
-        match self.call(&Request::Meta { at: self.at })? {
-            (Reply::Meta(meta), _) => Ok(meta),
-            _ => self.confused(),
-        }
+        self.now()
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
@@ -129,6 +134,11 @@ impl ReadFile for RemoteFile {
             buffer[filled..filled + data.len()].copy_from_slice(&data);
             filled += data.len();
             if data.len() < len {
+                // Less than was asked for is the end of the file, or a lie.
+                let end = offset + filled as u64;
+                if end < self.size && self.now()?.size > end {
+                    return self.confused();
+                }
                 break;
             }
         }
