@@ -3,6 +3,8 @@
 //! Each test file is a program of its own and uses only a part of this.
 #![allow(dead_code, clippy::disallowed_methods)]
 
+pub mod far;
+
 use driftless_testkit::{Driftless, Options, Outcome, assert_equal, escape, rsync_oracle, snapshot_hash};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,0 +1,867 @@
+//! Peers that are not to be trusted: agents that lie to a client, and clients that ask an agent for what they must not have.
+//!
+//! A liar is a real agent whose words are changed on their way. Whatever it says, a run ends soon, with a code that tells the truth
+//! or with an error, never with a bug, and touches nothing outside of its roots.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{TEMP_PREFIX, driftless, put};
+use driftless_model::{Keep, Kind, Meta, Side, Xattrs};
+use driftless_remote::wire::{Frame, Listing, Name, Own, PROTOCOL, Reply, Request, Survey, WireFault};
+use driftless_testkit::mutate::list_all;
+use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
+use std::collections::HashMap;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// No run with a liar, and no agent with a hostile client, may take longer.
+const END_MAX: Duration = Duration::from_secs(30);
+/// A bug trap, a panic, an abort, a wild access.
+const CRASHES: [i32; 5] = [70, 101, 134, 135, 139];
+/// What a process may need for a tree of a few entries, whatever is said to it.
+const RESIDENT_KIB_MAX: u64 = 400 << 10;
+const FLIPPED_SEEDS: u64 = 16;
+/// From 64 MiB on, files are copied in pieces.
+const LARGE_BYTES: u64 = 70 << 20;
+
+fn agent_program() -> &'static str {
+    env!("CARGO_BIN_EXE_driftless")
+}
+
+// ---- liars ----
+
+/// What is passed on in place of a reply: frames, or any bytes.
+enum Told {
+    Frames(Vec<Frame>),
+    Bytes(Vec<u8>),
+    /// These are the last, and the line ends.
+    Last(Vec<u8>),
+}
+
+/// One message of the agent: the request that it answers, and itself.
+struct Said<'a> {
+    request: &'a Request,
+    number: u64,
+    reply: Reply,
+    data: Vec<u8>,
+}
+
+impl Said<'_> {
+    fn unchanged(self) -> Told {
+        Told::Frames(vec![Frame::new(self.number, &self.reply, self.data)])
+    }
+
+    fn instead(&self, reply: &Reply) -> Told {
+        Told::Frames(vec![Frame::new(self.number, reply, Vec::new())])
+    }
+}
+
+type Lie = Box<dyn FnMut(Said<'_>) -> Told + Send>;
+
+/// A real agent behind a man in the middle, reached by a command that takes the place of ssh.
+struct Liar {
+    command: String,
+    _scratch: tempfile::TempDir,
+}
+
+impl Liar {
+    fn new(lie: Lie) -> Liar {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
+        let scratch = tempfile::tempdir().expect("temp folder");
+        let script = scratch.path().join("connect");
+        let port = listener.local_addr().expect("address").port();
+        // The background part ends with the connection, the foreground part with the client.
+        fs::write(&script, format!("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\ncat <&3 &\nexec cat >&3\n")).expect("script");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+        std::thread::spawn(move || {
+            let (near, _) = listener.accept().expect("accept");
+            speak(&near, lie);
+        });
+        Liar { command: script.to_str().expect("text").to_owned(), _scratch: scratch }
+    }
+
+    fn run(&self, command: &str, ends: [OsString; 2], arguments: &[&str]) -> Outcome {
+        let run = driftless().args([command, "--streams=1", "--ssh"]).arg(&self.command).args(ends).args(arguments);
+        run.through(["/usr/bin/time", "-q", "-f", "resident %M"]).limit(END_MAX).run()
+    }
+}
+
+/// Carries what client and agent say, the agent's words as `lie` has them.
+fn speak(near: &TcpStream, mut lie: Lie) {
+    let mut agent = Command::new(agent_program()).arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("an agent");
+    let asked: Arc<Mutex<HashMap<u64, Request>>> = Arc::default();
+    let (mut to_agent, from_agent) = (agent.stdin.take().expect("piped"), agent.stdout.take().expect("piped"));
+    let mut from_client = near.try_clone().expect("clone");
+    let noted = asked.clone();
+    let listener = std::thread::spawn(move || {
+        while let Ok(Some(frame)) = Frame::read(&mut from_client) {
+            if let Ok(request) = frame.message() {
+                noted.lock().expect("no panic").insert(frame.number(), request);
+            }
+            if frame.write(&mut to_agent).and_then(|()| to_agent.flush()).is_err() {
+                break;
+            }
+        }
+    });
+    pass_on(&mut BufReader::new(from_agent), near, &asked, &mut lie);
+    let _ = near.shutdown(Shutdown::Both);
+    let _ = agent.kill();
+    let _ = agent.wait();
+    let _ = listener.join();
+}
+
+fn pass_on(from: &mut BufReader<ChildStdout>, mut near: &TcpStream, asked: &Mutex<HashMap<u64, Request>>, lie: &mut Lie) {
+    let mut greeting = Vec::new();
+    let _ = from.read_until(b'\n', &mut greeting);
+    let hello = Frame::read(from).expect("a frame").expect("a hello");
+    if near.write_all(&greeting).and_then(|()| hello.write(&mut near)).is_err() {
+        return;
+    }
+    while let Ok(Some(frame)) = Frame::read(from) {
+        let number = frame.number();
+        let request = asked.lock().expect("no panic").remove(&number).expect("the agent answers what was asked");
+        let reply = frame.message().expect("the agent speaks properly");
+        let done = match lie(Said { request: &request, number, reply, data: frame.data }) {
+            Told::Frames(frames) => frames.iter().try_for_each(|frame| frame.write(&mut near)),
+            Told::Bytes(bytes) => near.write_all(&bytes),
+            Told::Last(bytes) => return drop(near.write_all(&bytes)),
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+/// Two trees and something beside them that nobody may touch.
+struct Stage {
+    scratch: Scratch,
+    src: PathBuf,
+    dst: PathBuf,
+    outside: PathBuf,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let scratch = Scratch::new(FsKind::Tmpfs, 300);
+        let (src, dst, outside) = (scratch.dir("src"), scratch.dir("dst"), scratch.dir("outside"));
+        for name in ["a", "sub/b", "sub/deeper/c", "other/d", "other/e"] {
+            put(&src.join(name), name.repeat(1000));
+        }
+        std::os::unix::fs::symlink("a", src.join("link")).expect("symlink");
+        // Large, for its size; what it holds is little, so that many stages can be made.
+        put(&src.join("large"), vec![5u8; 3 << 20]);
+        fs::File::options().write(true).open(src.join("large")).and_then(|file| file.set_len(LARGE_BYTES)).expect("size");
+        put(&dst.join("sub/old"), "was here");
+        put(&outside.join("victim"), "untouched");
+        put(&outside.join("folder/file"), "untouched");
+        Stage { scratch, src, dst, outside }
+    }
+
+    fn ends(&self, pull: bool) -> [OsString; 2] {
+        let far = |path: &Path| {
+            let mut typed = OsString::from("liar:");
+            typed.push(path);
+            typed
+        };
+        if pull { [far(&self.src), self.dst.clone().into()] } else { [self.src.clone().into(), far(&self.dst)] }
+    }
+
+    /// What stands beside the trees.
+    fn beside(&self) -> (u128, Vec<OsString>) {
+        let names = fs::read_dir(self.scratch.path()).expect("list").map(|entry| entry.expect("entry").file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        (snapshot_hash(&self.outside, true), names)
+    }
+}
+
+/// Runs a sync with a liar and checks what must hold whatever it says.
+fn with_liar(pull: bool, context: &str, lie: Lie) -> (Stage, Outcome) {
+    let stage = Stage::new();
+    let (beside, source) = (stage.beside(), snapshot_hash(&stage.src, true));
+    let liar = Liar::new(lie);
+    let outcome = liar.run("sync", stage.ends(pull), &["--delete", "--jobs=4"]);
+    assert!(!CRASHES.contains(&outcome.code()), "{context}: a crash\n{}", outcome.describe());
+    assert_eq!(stage.beside(), beside, "{context}: something outside was touched\n{}", outcome.describe());
+    assert_eq!(snapshot_hash(&stage.src, true), source, "{context}: the source was touched\n{}", outcome.describe());
+    let text = outcome.stderr_text();
+    let resident = text.lines().rev().find_map(|line| line.strip_prefix("resident ")?.trim().parse::<u64>().ok());
+    assert!(resident.expect("how much memory it took") < RESIDENT_KIB_MAX, "{context}: memory\n{}", outcome.describe());
+    (stage, outcome)
+}
+
+/// A lie about listings that a client must not believe.
+fn about_listings(mut change: impl FnMut(&mut Listing) + Send + 'static) -> Lie {
+    Box::new(move |mut said: Said<'_>| {
+        if let Reply::Listing(listing) | Reply::Entered(_, Some(listing)) = &mut said.reply {
+            change(listing);
+        }
+        said.unchanged()
+    })
+}
+
+fn name(text: &str) -> Name {
+    Name(CString::new(text).expect("no NUL"))
+}
+
+#[test]
+fn names_that_lead_out_of_a_directory_are_refused() {
+    for pull in [true, false] {
+        for bad in ["../escaped", "../outside/victim", "/tmp/driftless-escaped", "..", ".", "", "a/b", "sub/../../escaped"] {
+            let lie = about_listings(move |listing| {
+                if let Some(first) = listing.told.first_mut() {
+                    first.name = name(bad);
+                }
+            });
+            let (stage, outcome) = with_liar(pull, &format!("the name \"{bad}\", pull {pull}"), lie);
+            // An empty replica has no listing to lie in, but this one has an entry.
+            assert_ne!(outcome.code(), 0, "\"{bad}\" was believed\n{}", outcome.describe());
+            assert!(!stage.dst.join("escaped").exists() && !Path::new("/tmp/driftless-escaped").exists());
+        }
+    }
+}
+
+#[test]
+fn listings_that_say_nothing_for_ever_end() {
+    for pull in [true, false] {
+        let lie = about_listings(|listing| {
+            listing.told.clear();
+            listing.more = true;
+        });
+        let (_stage, outcome) = with_liar(pull, &format!("empty listings, pull {pull}"), lie);
+        assert_ne!(outcome.code(), 0, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn a_name_that_is_told_twice_or_as_two_kinds_leads_nowhere() {
+    for (first, second) in [(Kind::Symlink, Kind::Dir), (Kind::Dir, Kind::Symlink), (Kind::File, Kind::Dir), (Kind::Dir, Kind::File)] {
+        // A link to the outside, and then a directory of the same name with files in it.
+        let target = CString::new("../outside").expect("no NUL");
+        let lie = about_listings(move |listing| {
+            let Some(at) = listing.told.iter().position(|told| told.name == name("sub")) else { return };
+            let link = listing.told.iter().find(|told| told.name == name("link")).cloned();
+            let as_kind = |kind: Kind| {
+                let mut told = listing.told[at].clone();
+                if let (Kind::Symlink, Some(link)) = (kind, &link) {
+                    told.entry = link.entry.clone();
+                    told.target = Some(target.clone());
+                }
+                told.kind = Some(kind);
+                told
+            };
+            let both = [as_kind(first), as_kind(second)];
+            listing.told.remove(at);
+            listing.told.extend(both);
+        });
+        let (stage, outcome) = with_liar(true, &format!("{first:?} and {second:?}"), lie);
+        assert!(!stage.outside.join("b").exists(), "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn a_directory_that_is_a_link_on_the_other_side_is_told() {
+    // The liar says that a link is a directory, and enters for it another.
+    let stage = Stage::new();
+    fs::remove_file(stage.src.join("link")).expect("remove");
+    std::os::unix::fs::symlink("../outside", stage.src.join("link")).expect("symlink");
+    let lie = about_listings(|listing| {
+        for told in listing.told.iter_mut().filter(|told| told.name == name("link")) {
+            (told.kind, told.entry, told.target) = (Some(Kind::Dir), None, None);
+        }
+    });
+    let beside = stage.beside();
+    let outcome = Liar::new(lie).run("sync", stage.ends(true), &["--json"]);
+    assert_ne!(outcome.code(), 0, "{}", outcome.describe());
+    assert!(!stage.dst.join("link/victim").exists(), "the agent followed a link\n{}", outcome.describe());
+    assert_eq!(stage.beside(), beside);
+}
+
+/// Replaces every reply of some kind by another.
+fn answering(with: impl Fn() -> Reply + Send + 'static, which: fn(&Request) -> bool) -> Lie {
+    Box::new(move |said: Said<'_>| if which(said.request) { said.instead(&with()) } else { said.unchanged() })
+}
+
+fn strange_meta() -> Meta {
+    let stamp = driftless_model::Stamp { sec: i64::MIN, nsec: u32::MAX };
+    Meta {
+        kind: Kind::File,
+        mode: u32::MAX,
+        uid: u32::MAX,
+        gid: u32::MAX,
+        size: u64::MAX,
+        blocks: u64::MAX,
+        mtime: stamp,
+        atime: stamp,
+        ctime: stamp,
+        nlink: u64::MAX,
+        dev: u64::MAX,
+        ino: u64::MAX,
+        rdev: u64::MAX,
+    }
+}
+
+fn is_about_roots(request: &Request) -> bool {
+    matches!(request, Request::Locate { .. } | Request::Lock { .. } | Request::Lineage { .. })
+}
+
+#[test]
+fn answers_to_other_questions_end_in_errors() {
+    type Answers = (&'static str, fn() -> Reply);
+    let answers: [Answers; 12] = [
+        ("done", || Reply::Done),
+        ("held", || Reply::Held(true)),
+        ("no range", || Reply::Range(None)),
+        ("a range that ends before it begins", || Reply::Range(Some(std::ops::Range { start: u64::MAX, end: 0 }))),
+        ("all there is", || Reply::Range(Some(0..u64::MAX))),
+        ("many", || Reply::Count(u64::MAX, None)),
+        ("nothing above", || Reply::Lineage(Vec::new())),
+        ("strange metadata", || Reply::Meta(strange_meta())),
+        ("a directory unlike any", || Reply::Entered(Own { meta: strange_meta(), xattrs: None }, None)),
+        ("a file without its content", || {
+            Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: Vec::new() }, Vec::new())))
+        }),
+        ("an error that there is none", || Reply::Fault(WireFault::new("\u{1b}[31m", 0))),
+        ("an error below all", || Reply::Fault(WireFault::new(&"x".repeat(100_000), i32::MIN))),
+    ];
+    for pull in [true, false] {
+        for (what, answer) in answers {
+            for (when, which) in [("always", (|_| true) as fn(&Request) -> bool), ("but for the roots", |request| !is_about_roots(request))]
+            {
+                let (_stage, outcome) = with_liar(pull, &format!("{what}, {when}, pull {pull}"), answering(answer, which));
+                assert_ne!(outcome.code(), 0, "{what}, {when}, pull {pull}\n{}", outcome.describe());
+                assert!(!outcome.stderr.contains(&0x1b), "what an agent says reaches the terminal as it came\n{}", outcome.describe());
+            }
+        }
+    }
+}
+
+#[test]
+fn content_that_does_not_fit_is_not_published() {
+    type Change = (&'static str, fn(&mut Said<'_>));
+    let changes: [Change; 6] = [
+        ("a file one byte short", |said| {
+            if matches!(said.reply, Reply::Whole(_)) {
+                said.data.pop();
+            }
+        }),
+        ("a file one byte long", |said| {
+            if matches!(said.reply, Reply::Whole(_)) {
+                said.data.push(0);
+            }
+        }),
+        ("data beyond the end", |said| {
+            if let Reply::Whole(Some((_, extents))) = &mut said.reply {
+                *extents = std::iter::once(0..u64::MAX).collect();
+            }
+        }),
+        ("more than was asked for", |said| {
+            if matches!(said.request, Request::Read { .. }) {
+                said.data.extend([9; 5000]);
+            }
+        }),
+        ("less than was asked for", |said| {
+            if matches!(said.request, Request::Read { .. }) {
+                said.data.truncate(said.data.len() / 2);
+            }
+        }),
+        ("nothing where something is", |said| {
+            if matches!(said.request, Request::Read { .. }) {
+                said.data.clear();
+            }
+        }),
+    ];
+    for (what, change) in changes {
+        let lie: Lie = Box::new(move |mut said: Said<'_>| {
+            change(&mut said);
+            said.unchanged()
+        });
+        let (stage, outcome) = with_liar(true, what, lie);
+        let is_temp = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMP_PREFIX));
+        // What was fetched in vain may be read in another way.
+        assert_eq!(outcome.code() == 0, compare(&stage.src, &stage.dst, &Options::default()).is_empty(), "{what}\n{}", outcome.describe());
+        for path in list_all(&stage.dst).expect("list").into_iter().filter(|path| path.is_file() && !is_temp(path)) {
+            let original = stage.src.join(path.strip_prefix(&stage.dst).expect("below"));
+            if original.exists() {
+                assert!(fs::read(&path).expect("read") == fs::read(original).expect("read"), "{what}: {} is torn", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn attributes_without_measure_do_not_harm() {
+    let many: Xattrs = (0..3000).map(|index| (format!("user.{index:05}").into_bytes().into(), vec![b'x'; 1000].into())).collect();
+    let huge: Xattrs = vec![(b"user.huge".to_vec().into(), vec![b'x'; 10 << 20].into())];
+    let other: Xattrs = ["security.selinux", "system.posix_acl_access", "trusted.overlay.opaque", "", "\0", "no-prefix", "user.\0x"]
+        .map(|name| (name.as_bytes().into(), b"\x02\0\0\0garbage".as_slice().into()))
+        .to_vec();
+    for (what, xattrs) in [("many", many), ("huge", huge), ("not ours to set", other)] {
+        let lie: Lie = Box::new(move |mut said: Said<'_>| {
+            match &mut said.reply {
+                Reply::Whole(Some((entry, _))) => entry.xattrs = xattrs.clone(),
+                Reply::Xattrs(told) => *told = xattrs.clone(),
+                Reply::Entered(own, _) => own.xattrs = Some(xattrs.clone()),
+                _ => {}
+            }
+            said.unchanged()
+        });
+        let (stage, outcome) = with_liar(true, what, lie);
+        let selinux = driftless_testkit::attrs::get_xattr(&stage.dst.join("a"), b"security.selinux").ok().flatten();
+        assert_eq!(selinux, None, "{what}\n{}", outcome.describe());
+        let overlay = driftless_testkit::attrs::get_xattr(&stage.dst.join("sub"), b"trusted.overlay.opaque").ok().flatten();
+        println!("{what}: code {}, overlay {overlay:?}", outcome.code());
+    }
+}
+
+#[test]
+fn frames_that_are_none_end_the_line() {
+    type Noise = (&'static str, fn(u64) -> Told);
+    let noises: [Noise; 7] = [
+        ("lengths of 4 GiB", |_| Told::Bytes(vec![0xff; 64])),
+        ("a head of 4 GiB", |_| Told::Bytes([u32::MAX.to_le_bytes(), [0; 4], [1; 4], [1; 4]].concat())),
+        ("no head", |_| Told::Bytes(vec![0; 64])),
+        ("a number that nobody gave", |_| Told::Frames(vec![Frame::new(u64::MAX, &Reply::Done, Vec::new())])),
+        ("an answer twice", |number| Told::Frames((0..2).map(|_| Frame::new(number, &Reply::Done, Vec::new())).collect())),
+        ("half a frame", |_| Told::Last([100u32.to_le_bytes(), 100u32.to_le_bytes(), [1; 4]].concat())),
+        ("the end", |_| Told::Last(Vec::new())),
+    ];
+    for pull in [true, false] {
+        for (what, noise) in noises {
+            for after in [0, 1, 5] {
+                let mut heard = 0;
+                let lie: Lie = Box::new(move |said: Said<'_>| {
+                    heard += 1;
+                    match heard - 1 {
+                        before if before < after => said.unchanged(),
+                        now if now == after => noise(said.number),
+                        _ => Told::Last(Vec::new()),
+                    }
+                });
+                let (_stage, outcome) = with_liar(pull, &format!("{what} after {after}, pull {pull}"), lie);
+                assert_ne!(outcome.code(), 0, "{what} after {after}, pull {pull}\n{}", outcome.describe());
+            }
+        }
+    }
+}
+
+/// Bits of replies turn over on their way; whatever they then say, nothing crashes, hangs or gets out.
+fn flip(pull: bool, seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (calm, each) = (rng.u32(0..12), rng.u32(1..8));
+    let mut heard = 0;
+    let lie: Lie = Box::new(move |said: Said<'_>| {
+        heard += 1;
+        let mut frame = Frame::new(said.number, &said.reply, said.data);
+        if heard > calm && rng.u32(0..each) == 0 {
+            for _ in 0..rng.u32(1..4) {
+                // The number stays: a wrong one ends the line at once, and proves nothing.
+                let at = rng.usize(8..frame.head.len());
+                frame.head[at] ^= 1 << rng.u8(0..8);
+            }
+        }
+        Told::Frames(vec![frame])
+    });
+    let _ = with_liar(pull, &format!("seed {seed}, pull {pull}"), lie);
+}
+
+#[test]
+fn flipped_bits_of_a_source_do_no_harm() {
+    (0..FLIPPED_SEEDS).for_each(|seed| flip(true, seed));
+}
+
+#[test]
+fn flipped_bits_of_a_replica_do_no_harm() {
+    (0..FLIPPED_SEEDS).for_each(|seed| flip(false, 1000 + seed));
+}
+
+#[test]
+fn a_verification_with_a_liar_never_says_equal_of_what_it_could_not_read() {
+    let stage = Stage::new();
+    let _ = common::sync_ok(&stage.src, &stage.dst, ["--delete"]);
+    put(&stage.dst.join("other/d"), "differs");
+    let state = stage.scratch.path().join("state");
+    for which in [(|request| matches!(request, Request::Fetch { .. } | Request::Open { .. })) as fn(&Request) -> bool, |request| {
+        matches!(request, Request::Enter { .. })
+    }] {
+        let liar = Liar::new(answering(|| Reply::Fault(WireFault::new("read", 5)), which));
+        let run = driftless().args(["verify", "--json", "--streams=1", "--ssh"]).arg(&liar.command).args(stage.ends(false));
+        let outcome = run.env("XDG_STATE_HOME", &state).limit(END_MAX).run();
+        assert!([3, 4].contains(&outcome.code()), "{}", outcome.describe());
+    }
+}
+
+// ---- hostile clients ----
+
+/// A real agent, and a client that says to it what it likes.
+struct Victim {
+    agent: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+    next: u64,
+}
+
+impl Victim {
+    fn new() -> Victim {
+        let mut command = Command::new(agent_program());
+        let mut agent = command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent");
+        let mut from = BufReader::new(agent.stdout.take().expect("piped"));
+        let mut greeting = String::new();
+        from.read_line(&mut greeting).expect("a greeting");
+        assert_eq!(greeting.split_whitespace().take(2).collect::<Vec<_>>(), ["driftless-agent", &PROTOCOL.to_string()]);
+        let _hello = Frame::read(&mut from).expect("a frame").expect("a hello");
+        let to = agent.stdin.take();
+        Victim { agent, to, from, next: 1 }
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> bool {
+        self.to.as_mut().is_some_and(|to| to.write_all(bytes).and_then(|()| to.flush()).is_ok())
+    }
+
+    fn send(&mut self, request: &Request, data: Vec<u8>) -> u64 {
+        self.next += 1;
+        let mut bytes = Vec::new();
+        Frame::new(self.next, request, data).write(&mut bytes).expect("memory");
+        self.say(&bytes);
+        self.next
+    }
+
+    /// Asks and waits for the reply.
+    fn ask(&mut self, request: &Request) -> Reply {
+        self.ask_with(request, Vec::new())
+    }
+
+    fn ask_with(&mut self, request: &Request, data: Vec<u8>) -> Reply {
+        let number = self.send(request, data);
+        let frame = Frame::read(&mut self.from).expect("a frame").expect("the agent lives");
+        assert_eq!(frame.number(), number);
+        frame.message().expect("the agent speaks properly")
+    }
+
+    fn locate(&mut self, path: &Path, at: u64) -> Reply {
+        use std::os::unix::ffi::OsStrExt;
+        self.ask(&Request::Locate { path: path.as_os_str().as_bytes().to_vec(), side: Side::Replica, at })
+    }
+
+    /// Says all this and hangs up behind it, whether or not the agent reads it.
+    fn part_with(mut self, bytes: Vec<u8>, context: &str) -> (i32, String) {
+        let mut to = self.to.take().expect("it is open");
+        let speaker = std::thread::spawn(move || to.write_all(&bytes));
+        let said = self.part(context);
+        let _the_agent_may_have_ended_before = speaker.join().expect("speaker");
+        said
+    }
+
+    /// Hangs up; the agent must end soon, without a crash. Returns its code and what it said.
+    fn part(mut self, context: &str) -> (i32, String) {
+        drop(self.to.take());
+        let mut stderr = self.agent.stderr.take().expect("piped");
+        let words = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        let mut from = self.from;
+        let rest = std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()));
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = self.agent.try_wait().expect("wait") {
+                break status;
+            }
+            if since.elapsed() > END_MAX {
+                let _ = self.agent.kill();
+                let _ = self.agent.wait();
+                panic!("{context}: the agent does not end when its client has");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let (words, _) = (words.join().expect("reader"), rest.join().expect("reader"));
+        let code = status.code().unwrap_or(-1);
+        assert!(code >= 0 && !CRASHES.contains(&code), "{context}: a crash: {status}\n{words}");
+        (code, words)
+    }
+}
+
+#[test]
+fn an_agent_that_hears_nonsense_ends_with_an_error() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let random: Vec<u8> = (0..100_000).map(|_| rng.u8(..)).collect();
+    let mut cut_off = Vec::new();
+    Frame::new(2, &Request::Meta { at: 1 }, vec![0; 5000]).write(&mut cut_off).expect("memory");
+    cut_off.truncate(3000);
+    let text = b"GET / HTTP/1.1\r\nHost: far\r\n\r\n".to_vec();
+    let no_request = [8u32.to_le_bytes(), 0u32.to_le_bytes(), [0; 4], [0; 4]].concat();
+    let cases = [
+        ("text", text),
+        ("random bytes", random),
+        ("lengths of 4 GiB", vec![0xff; 8]),
+        ("a head of 4 GiB", [[0xff; 4], [0; 4]].concat()),
+        ("data of 4 GiB", [[9, 0, 0, 0], [0xff; 4]].concat()),
+        ("no head", vec![0; 8]),
+        ("no request", no_request),
+        ("half a frame", cut_off),
+    ];
+    for (what, bytes) in cases {
+        let mut victim = Victim::new();
+        victim.say(&bytes);
+        let (code, words) = victim.part(what);
+        assert_eq!(code, 1, "{what}: {words}");
+        assert!(words.starts_with("driftless agent: ") && words.trim().lines().count() == 1, "{what}: {words}");
+    }
+    assert_eq!(Victim::new().part("a client that goes at once").0, 0);
+}
+
+#[test]
+fn names_that_lead_out_of_a_directory_end_the_line() {
+    for bad in ["../outside", "../outside/victim", "/etc", "..", ".", "", "a/b"] {
+        let stage = Stage::new();
+        let (beside, before) = (stage.beside(), snapshot_hash(&stage.dst, false));
+        let requests: [fn(Name) -> Request; 8] = [
+            |name| Request::Enter { dir: 1, name, at: 9, survey: None },
+            |name| Request::Create { dir: 1, name, mode: 0o644, at: 9 },
+            |name| Request::RemoveTree { dir: 1, name },
+            |name| Request::Remove { dir: 1, name },
+            |name| Request::MakeDir { dir: 1, name, at: 9 },
+            |name| Request::Rename { dir: 1, from: Name(c"sub".into()), to: name },
+            |name| Request::Link { dir: 1, name: Name(c"new".into()), from: 1, from_name: name },
+            |name| Request::Open { dir: 1, name, at: 9 },
+        ];
+        for request in requests {
+            let mut victim = Victim::new();
+            assert!(matches!(victim.locate(&stage.dst, 1), Reply::Located(_)));
+            victim.send(&request(name(bad)), Vec::new());
+            let (code, words) = victim.part(bad);
+            assert_eq!(code, 1, "\"{bad}\": {words}");
+        }
+        assert_eq!(stage.beside(), beside, "{bad}");
+        assert_eq!(snapshot_hash(&stage.dst, false), before, "{bad}");
+    }
+}
+
+#[test]
+fn links_are_never_followed_for_a_client() {
+    let stage = Stage::new();
+    for (link, target) in [("out", "../outside"), ("file", "../outside/victim")] {
+        std::os::unix::fs::symlink(target, stage.dst.join(link)).expect("symlink");
+    }
+    let beside = stage.beside();
+    let mut victim = Victim::new();
+    assert!(matches!(victim.locate(&stage.dst, 1), Reply::Located(_)));
+    let requests = [
+        Request::Enter { dir: 1, name: name("out"), at: 20, survey: None },
+        Request::Open { dir: 1, name: name("file"), at: 21 },
+        Request::Reopen { dir: 1, name: name("file"), at: 22 },
+        Request::Create { dir: 1, name: name("file"), mode: 0o666, at: 23 },
+        Request::MakeDir { dir: 1, name: name("out"), at: 24 },
+        Request::Fetch { dir: 1, name: name("file"), keep: Keep::default() },
+        Request::RemoveDir { dir: 1, name: name("out") },
+        // What could not be opened is not there either.
+        Request::List { dir: 20, survey: Survey { keep: Keep::default(), files: true, entries_max: 10 }, restart: false },
+        Request::Remove { dir: 20, name: name("victim") },
+        Request::Read { file: 21, offset: 0, len: 100 },
+        Request::SetLen { file: 22, len: 0 },
+        Request::Remove { dir: 24, name: name("victim") },
+    ];
+    for request in requests {
+        let reply = victim.ask(&request);
+        assert!(matches!(reply, Reply::Fault(_)), "{request:?}: {reply:?}");
+    }
+    let removed = victim.ask(&Request::RemoveTree { dir: 1, name: name("out") });
+    assert!(matches!(removed, Reply::Count(1, None)), "the link itself: {removed:?}");
+    assert_eq!(stage.beside(), beside);
+    assert_eq!(victim.part("links").0, 0);
+}
+
+#[test]
+fn objects_that_are_not_there_or_of_another_kind_are_faults() {
+    let stage = Stage::new();
+    put(&stage.dst.join("file"), "content");
+    let mut victim = Victim::new();
+    victim.locate(&stage.dst, 1);
+    assert!(matches!(victim.ask(&Request::Open { dir: 1, name: name("file"), at: 2 }), Reply::Meta(_)));
+    assert!(matches!(victim.ask(&Request::Lock { dir: 1, at: 3 }), Reply::Held(true)));
+    let survey = Survey { keep: Keep::default(), files: true, entries_max: u32::MAX };
+    for at in [2, 3, 77, u64::MAX] {
+        let as_directory = [
+            Request::List { dir: at, survey, restart: true },
+            Request::Look { dir: at, name: name("x") },
+            Request::MakeDir { dir: at, name: name("x"), at: 1000 + at % 100 },
+            Request::Rename { dir: at, from: name("x"), to: name("y") },
+            Request::RemoveTree { dir: at, name: name("x") },
+            Request::SyncAll { dir: at },
+            Request::Link { dir: at, name: name("x"), from: 1, from_name: name("file") },
+            Request::Link { dir: 1, name: name("x"), from: at, from_name: name("file") },
+        ];
+        for request in as_directory {
+            assert!(matches!(victim.ask(&request), Reply::Fault(_)), "{request:?}");
+        }
+    }
+    for at in [1, 3, 77] {
+        for request in [Request::Read { file: at, offset: 0, len: 1 }, Request::SetLen { file: at, len: 1 }, Request::Progress { file: at }]
+        {
+            assert!(matches!(victim.ask(&request), Reply::Fault(_)), "{request:?}");
+        }
+    }
+    let strange = [
+        Request::Read { file: 2, offset: 0, len: u32::MAX },
+        Request::Read { file: 2, offset: u64::MAX, len: 100 },
+        Request::SetLen { file: 2, len: 0 },
+        Request::Write { file: 2, offset: 0 },
+        Request::SaveProgress { file: 2, note: None },
+        Request::Allocate { file: 2, range: std::ops::Range { start: 5, end: 1 } },
+    ];
+    for request in strange {
+        let reply = victim.ask(&request);
+        assert!(matches!(reply, Reply::Fault(_)), "a file that is only read: {request:?}: {reply:?}");
+    }
+    let entries = victim.ask(&Request::List { dir: 1, survey, restart: true });
+    assert!(matches!(&entries, Reply::Listing(listing) if listing.told.len() == 2), "{entries:?}");
+    assert_eq!(fs::read(stage.dst.join("file")).expect("read"), b"content");
+    assert_eq!(victim.part("strange objects").0, 0);
+}
+
+#[test]
+fn ranges_without_end_do_not_crash_an_agent() {
+    let stage = Stage::new();
+    let mut victim = Victim::new();
+    victim.locate(&stage.dst, 1);
+    assert!(matches!(victim.ask(&Request::Create { dir: 1, name: name("new"), mode: 0o600, at: 2 }), Reply::Meta(_)));
+    let all = [
+        Request::NextData { file: 2, within: std::ops::Range { start: u64::MAX, end: 0 } },
+        Request::NextData { file: 2, within: 0..u64::MAX },
+        Request::NextData { file: 2, within: u64::MAX - 1..u64::MAX },
+        Request::Allocate { file: 2, range: 0..u64::MAX },
+        Request::Allocate { file: 2, range: u64::MAX - 1..u64::MAX },
+        Request::SetLen { file: 2, len: u64::MAX },
+        Request::Write { file: 2, offset: u64::MAX },
+        Request::Read { file: 2, offset: u64::MAX - 1, len: 4 << 20 },
+        Request::CountTree { dir: 1, name: name("sub"), max: 0 },
+        Request::SaveProgress { file: 2, note: Some(vec![b'x'; 1 << 20]) },
+        Request::Symlink { dir: 1, name: name("l"), target: CString::new(vec![b'x'; 100_000]).expect("no NUL") },
+        Request::Look { dir: 1, name: Name(CString::new(vec![b'x'; 100_000]).expect("no NUL")) },
+    ];
+    for request in all {
+        let _whatever = victim.ask_with(&request, vec![1; 100]);
+    }
+    assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)), "it still works");
+    assert_eq!(victim.part("ranges").0, 0);
+}
+
+#[test]
+fn a_number_that_is_given_twice_ends_the_line() {
+    let stage = Stage::new();
+    let mut victim = Victim::new();
+    victim.locate(&stage.dst, 1);
+    victim.send(&Request::MakeDir { dir: 1, name: name("x"), at: 1 }, Vec::new());
+    assert_eq!(victim.part("a number twice").0, 1);
+    assert!(!stage.dst.join("x").exists());
+}
+
+#[test]
+fn an_agent_ends_with_its_client_whatever_still_waits() {
+    let stage = Stage::new();
+    // An object that would be made in itself is waited for in vain, however often.
+    for count in [1, 1000, 40_000u64] {
+        let mut victim = Victim::new();
+        victim.locate(&stage.dst, 1);
+        let mut bytes = Vec::new();
+        for index in 0..count {
+            let at = 10 + index;
+            Frame::new(100 + index, &Request::MakeDir { dir: at, name: name("x"), at }, Vec::new()).write(&mut bytes).expect("memory");
+        }
+        let _ = victim.part_with(bytes, &format!("{count} objects that wait for themselves"));
+    }
+}
+
+#[test]
+fn a_client_that_never_listens_does_not_keep_an_agent() {
+    let stage = Stage::new();
+    let mut victim = Victim::new();
+    victim.locate(&stage.src, 1);
+    assert!(matches!(victim.ask(&Request::Open { dir: 1, name: name("large"), at: 2 }), Reply::Meta(_)));
+    for _ in 0..2000 {
+        victim.send(&Request::Read { file: 2, offset: 0, len: 1 << 20 }, Vec::new());
+    }
+    let Victim { mut agent, to, from, .. } = victim;
+    let resident = || -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB").to_owned();
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    // It has begun to answer when something is there to read.
+    let mut from = from;
+    from.read_exact(&mut [0]).expect("a byte");
+    let since = Instant::now();
+    let (mut last, mut calm) = (0, 0);
+    while calm < 50 && since.elapsed() < END_MAX {
+        let now = resident();
+        calm = if now == last { calm + 1 } else { 0 };
+        last = now;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("an agent whose client does not listen: {last} KiB");
+    drop((to, from));
+    common::wait_until("the agent has ended", END_MAX, || agent.try_wait().expect("wait").is_some());
+    assert!(last < RESIDENT_KIB_MAX, "{last} KiB wait to be read");
+}
+
+#[test]
+fn flipped_bits_of_a_client_do_no_harm() {
+    // A whole conversation as a client has it, replayed with bits turned over behind the names of the roots.
+    let recorded = record();
+    let (mut count, last) = (0, recorded.len());
+    for seed in 0..40 {
+        let stage = Stage::new();
+        let beside = stage.beside();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut victim = Victim::new();
+        victim.locate(&stage.dst, 1);
+        let mut bytes = Vec::new();
+        for frame in recorded.iter().take(rng.usize(1..=last)) {
+            let mut head = frame.0.clone();
+            if rng.u32(0..6) == 0 {
+                let at = rng.usize(8..head.len());
+                head[at] ^= 1 << rng.u8(0..8);
+                count += 1;
+            }
+            let flipped = Frame { head, data: frame.1.clone() };
+            // Where it would look for a root is the client's own affair.
+            if !matches!(flipped.message(), Ok(Request::Locate { .. })) {
+                flipped.write(&mut bytes).expect("memory");
+            }
+        }
+        let _ = victim.part_with(bytes, &format!("seed {seed}"));
+        assert_eq!(stage.beside(), beside, "seed {seed}");
+    }
+    assert!(count > 60, "the test has lost its grip");
+}
+
+/// What a client says in a push: heads and data of all requests behind those about the root, which has the number 1.
+fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let stage = Stage::new();
+    fs::remove_file(stage.src.join("large")).expect("remove");
+    build_tree(&stage.scratch.dir("more"), 5, &Profile { entries: 60, ..Profile::small() });
+    fs::rename(stage.scratch.path().join("more"), stage.src.join("more")).expect("rename");
+    mutate(&stage.src, 6, 10);
+    let scratch = tempfile::tempdir().expect("temp folder");
+    let (script, record) = (scratch.path().join("connect"), scratch.path().join("record"));
+    fs::write(&script, format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent_program())).expect("script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let outcome = driftless().args(["sync", "--streams=1", "--ssh"]).arg(&script).args(stage.ends(false)).run().expect(0);
+    let bytes = fs::read(&record).expect("the record");
+    let mut from = &bytes[..];
+    let mut heard = Vec::new();
+    while let Some(frame) = Frame::read(&mut from).expect("frames") {
+        heard.push((frame.head, frame.data));
+    }
+    assert!(heard.len() > 50, "{}", outcome.describe());
+    heard
+}
