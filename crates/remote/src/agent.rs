@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -94,10 +94,15 @@ impl Agent {
         let (replies, written) = bounded(REPLIES_MAX);
         scope.spawn(move || write_all(&mut output, &written));
         self.table.lines.fetch_add(1, Relaxed);
-        self.read_all(scope, input, &replies)
+        self.read_all(scope, input, &Arc::new(replies))
     }
 
-    fn read_all<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, input: &mut impl Read, line: &Sender<Frame>) -> io::Result<()> {
+    fn read_all<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        input: &mut impl Read,
+        line: &Arc<Sender<Frame>>,
+    ) -> io::Result<()> {
         while let Some(frame) = Frame::read(input)? {
             let job = Job::of(frame, line)?;
             if let Request::Gather = job.request {
@@ -108,9 +113,12 @@ impl Agent {
                 return Err(bad("a number is given twice, or too many are"));
             }
             while self.open.load(Relaxed) >= OPEN_MAX {
+                if self.table.parked.load(Relaxed) >= OPEN_MAX {
+                    return Err(bad("all requests wait for objects that are never made"));
+                }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if !matches!(job.request, Request::Forget { .. }) {
+            if job.is_answered() {
                 self.open.fetch_add(1, Relaxed);
             }
             self.dispatch(job);
@@ -199,9 +207,9 @@ impl Agent {
         }
     }
 
-    fn reply(&self, (number, line): (u64, &Sender<Frame>), (reply, data): Replied) {
+    fn reply(&self, (number, line): (u64, &Weak<Sender<Frame>>), (reply, data): Replied) {
         self.open.fetch_sub(1, Relaxed);
-        let _the_line_is_gone = line.send(Frame::new(number, &reply, data));
+        let _the_line_is_gone = line.upgrade().map(|line| line.send(Frame::new(number, &reply, data)));
     }
 }
 
