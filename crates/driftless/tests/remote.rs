@@ -134,7 +134,7 @@ fn the_hostile_tree_crosses_file_systems() {
 /// Options that change how the work is done and never what comes of it.
 fn arguments(seed: u64) -> [&'static str; 3] {
     let jobs = ["--jobs=1", "--jobs=3", "--jobs=32", "--jobs=auto"][(seed % 4) as usize];
-    let way = ["--cache=keep", "--checksum", "--durability=file", "--cache=direct", "--verify"][(seed % 5) as usize];
+    let way = ["--streams=3", "--checksum", "--durability=file", "--cache=direct", "--verify"][(seed % 5) as usize];
     ["--delete", jobs, way]
 }
 
