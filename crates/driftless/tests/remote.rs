@@ -134,7 +134,7 @@ fn the_hostile_tree_crosses_file_systems() {
 /// Options that change how the work is done and never what comes of it.
 fn arguments(seed: u64) -> [&'static str; 3] {
     let jobs = ["--jobs=1", "--jobs=3", "--jobs=32", "--jobs=auto"][(seed % 4) as usize];
-    let way = ["--cache=keep", "--checksum", "--durability=file", "--cache=direct", "--verify"][(seed % 5) as usize];
+    let way = ["--streams=3", "--checksum", "--durability=file", "--cache=direct", "--verify"][(seed % 5) as usize];
     ["--delete", jobs, way]
 }
 
@@ -159,12 +159,12 @@ fn converge_after_mutations(way: Way, seeds: std::ops::Range<u64>) {
 
 #[test]
 fn random_trees_converge_when_pushed() {
-    converge_after_mutations(Way::Push, 400..406);
+    converge_after_mutations(Way::Push, 400..404);
 }
 
 #[test]
 fn random_trees_converge_when_pulled() {
-    converge_after_mutations(Way::Pull, 410..416);
+    converge_after_mutations(Way::Pull, 410..414);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn what_filters_exclude_stays_unless_it_is_to_go() {
 #[test]
 fn content_that_differs_under_equal_times_is_found_with_checksum() {
     let far = Far::root();
-    for way in Way::ALL {
+    for way in [Way::Push, Way::Pull] {
         let (_scratch, src, dst) = stage(200);
         for (name, size) in [("small", 5000), ("large", 40 * MIB)] {
             put(&src.join(name), vec![1u8; size]);
@@ -307,7 +307,7 @@ fn a_single_entry_goes_to_a_name() {
 #[test]
 fn written_data_is_read_back_there() {
     let far = Far::root();
-    for way in Way::ALL {
+    for way in [Way::Push, Way::Pull] {
         for level in ["--verify", "--verify=media"] {
             let (_scratch, src, dst) = stage(400);
             build_tree(&src, 41, &Profile::small());
@@ -376,9 +376,9 @@ fn a_wide_directory_is_kept() {
 #[test]
 fn a_name_that_came_into_the_source_while_the_run_lasted_is_not_deleted() {
     let far = Far::root();
-    for way in Way::ALL {
+    for way in [Way::Push, Way::Pull] {
         let (_scratch, src, dst) = stage(64);
-        put(&src.join("slow/large"), vec![1u8; 16 * MIB]);
+        put(&src.join("slow/large"), vec![1u8; 12 * MIB]);
         put(&src.join("done/file"), "content");
         put(&dst.join("done/late"), "there before");
         put(&dst.join("done/extra"), "only here");

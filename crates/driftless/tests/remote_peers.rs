@@ -28,7 +28,9 @@ const END_MAX: Duration = Duration::from_secs(30);
 const CRASHES: [i32; 5] = [70, 101, 134, 135, 139];
 /// What a process may need for a tree of a few entries, whatever is said to it.
 const RESIDENT_KIB_MAX: u64 = 400 << 10;
-const FLIPPED_SEEDS: u64 = 24;
+const FLIPPED_SEEDS: u64 = 16;
+/// From 64 MiB on, files are copied in pieces.
+const LARGE_BYTES: u64 = 70 << 20;
 
 fn agent_program() -> &'static str {
     env!("CARGO_BIN_EXE_driftless")
@@ -53,7 +55,7 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    fn as_it_is(self) -> Told {
+    fn unchanged(self) -> Told {
         Told::Frames(vec![Frame::new(self.number, &self.reply, self.data)])
     }
 
@@ -154,7 +156,9 @@ impl Stage {
             put(&src.join(name), name.repeat(1000));
         }
         std::os::unix::fs::symlink("a", src.join("link")).expect("symlink");
-        put(&src.join("large"), vec![5u8; 70 << 20]);
+        // Large, for its size; what it holds is little, so that many stages can be made.
+        put(&src.join("large"), vec![5u8; 3 << 20]);
+        fs::File::options().write(true).open(src.join("large")).and_then(|file| file.set_len(LARGE_BYTES)).expect("size");
         put(&dst.join("sub/old"), "was here");
         put(&outside.join("victim"), "untouched");
         put(&outside.join("folder/file"), "untouched");
@@ -200,7 +204,7 @@ fn about_listings(mut change: impl FnMut(&mut Listing) + Send + 'static) -> Lie 
         if let Reply::Listing(listing) | Reply::Entered(_, Some(listing)) = &mut said.reply {
             change(listing);
         }
-        said.as_it_is()
+        said.unchanged()
     })
 }
 
@@ -283,7 +287,7 @@ fn a_directory_that_is_a_link_on_the_other_side_is_told() {
 
 /// Replaces every reply of some kind by another.
 fn answering(with: impl Fn() -> Reply + Send + 'static, which: fn(&Request) -> bool) -> Lie {
-    Box::new(move |said: Said<'_>| if which(said.request) { said.instead(&with()) } else { said.as_it_is() })
+    Box::new(move |said: Said<'_>| if which(said.request) { said.instead(&with()) } else { said.unchanged() })
 }
 
 fn strange_meta() -> Meta {
@@ -316,7 +320,7 @@ fn answers_to_other_questions_end_in_errors() {
         ("done", || Reply::Done),
         ("held", || Reply::Held(true)),
         ("no range", || Reply::Range(None)),
-        ("a range that ends before it begins", || Reply::Range(Some(u64::MAX..0))),
+        ("a range that ends before it begins", || Reply::Range(Some(std::ops::Range { start: u64::MAX, end: 0 }))),
         ("all there is", || Reply::Range(Some(0..u64::MAX))),
         ("many", || Reply::Count(u64::MAX, None)),
         ("nothing above", || Reply::Lineage(Vec::new())),
@@ -378,7 +382,7 @@ fn content_that_does_not_fit_is_not_published() {
     for (what, change) in changes {
         let lie: Lie = Box::new(move |mut said: Said<'_>| {
             change(&mut said);
-            said.as_it_is()
+            said.unchanged()
         });
         let (stage, outcome) = with_liar(true, what, lie);
         let is_temp = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMP_PREFIX));
@@ -408,7 +412,7 @@ fn attributes_without_measure_do_not_harm() {
                 Reply::Entered(own, _) => own.xattrs = Some(xattrs.clone()),
                 _ => {}
             }
-            said.as_it_is()
+            said.unchanged()
         });
         let (stage, outcome) = with_liar(true, what, lie);
         let selinux = driftless_testkit::attrs::get_xattr(&stage.dst.join("a"), b"security.selinux").ok().flatten();
@@ -437,7 +441,7 @@ fn frames_that_are_none_end_the_line() {
                 let lie: Lie = Box::new(move |said: Said<'_>| {
                     heard += 1;
                     match heard - 1 {
-                        before if before < after => said.as_it_is(),
+                        before if before < after => said.unchanged(),
                         now if now == after => noise(said.number),
                         _ => Told::Last(Vec::new()),
                     }
@@ -814,7 +818,7 @@ fn flipped_bits_of_a_client_do_no_harm() {
     // A whole conversation as a client has it, replayed with bits turned over behind the names of the roots.
     let recorded = record();
     let (mut count, last) = (0, recorded.len());
-    for seed in 0..60 {
+    for seed in 0..40 {
         let stage = Stage::new();
         let beside = stage.beside();
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -837,7 +841,7 @@ fn flipped_bits_of_a_client_do_no_harm() {
         let _ = victim.part_with(bytes, &format!("seed {seed}"));
         assert_eq!(stage.beside(), beside, "seed {seed}");
     }
-    assert!(count > 100, "the test has lost its grip");
+    assert!(count > 60, "the test has lost its grip");
 }
 
 /// What a client says in a push: heads and data of all requests behind those about the root, which has the number 1.

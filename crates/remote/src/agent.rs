@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -98,24 +98,32 @@ impl Agent {
         let (replies, written) = unbounded();
         scope.spawn(move || write_all(&mut output, &written, |frame| self.replies.give(frame.bytes())));
         self.table.lines.fetch_add(1, Relaxed);
-        self.read_all(scope, input, &replies)
+        self.read_all(scope, input, &Arc::new(replies))
     }
 
-    fn read_all<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, input: &mut impl Read, line: &Sender<Frame>) -> io::Result<()> {
+    fn read_all<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        input: &mut impl Read,
+        line: &Arc<Sender<Frame>>,
+    ) -> io::Result<()> {
         while let Some(frame) = Frame::read(input)? {
             let job = Job::of(frame, line)?;
             if let Request::Gather = job.request {
                 self.open.fetch_add(1, Relaxed);
-                self.reply((job.number, line), (self.gather(scope), Vec::new()));
+                self.reply((job.number, &Arc::downgrade(line)), (self.gather(scope), Vec::new()));
                 continue;
             }
             if !self.table.announce(&job) {
                 return Err(bad("a number is given twice, or too many are"));
             }
             while self.open.load(Relaxed) >= OPEN_MAX {
+                if self.table.parked.load(Relaxed) >= OPEN_MAX {
+                    return Err(bad("all requests wait for objects that are never made"));
+                }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if !matches!(job.request, Request::Forget { .. }) {
+            if job.is_answered() {
                 self.open.fetch_add(1, Relaxed);
             }
             self.dispatch(job);
@@ -125,6 +133,9 @@ impl Agent {
 
     /// Begins to take further lines of this client.
     fn gather<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Reply {
+        if let Some(gathering) = &*lock(&self.gathering) {
+            return Reply::Note(Some(gathering.place()));
+        }
         let gathering = match Gathering::open() {
             Ok(gathering) => gathering,
             Err(errno) => return Reply::Fault(WireFault::new("open a socket for further lines to", errno.raw_os_error())),
@@ -208,11 +219,15 @@ impl Agent {
         }
     }
 
-    fn reply(&self, (number, line): (u64, &Sender<Frame>), (reply, data): Replied) {
+    fn reply(&self, (number, line): (u64, &Weak<Sender<Frame>>), (reply, data): Replied) {
         self.open.fetch_sub(1, Relaxed);
+        let Some(line) = line.upgrade() else { return };
         let frame = Frame::new(number, &reply, data);
-        self.replies.overdraw(frame.bytes());
-        let _the_line_is_gone = line.send(frame);
+        let bytes = frame.bytes();
+        self.replies.overdraw(bytes);
+        if line.send(frame).is_err() {
+            self.replies.give(bytes);
+        }
     }
 }
 

@@ -55,8 +55,8 @@ struct Entries {
 
 enum First {
     Known(Meta),
-    /// It is being made, in a directory that must not be let go of before.
-    Coming(Arc<Promise>, OnceLock<Result<Meta, WireFault>>, #[allow(dead_code, reason = "it is held, not used")] Arc<Inner>),
+    /// It is being made.
+    Coming(Arc<Promise>, OnceLock<Result<Meta, WireFault>>),
 }
 
 /// An open directory of another host.
@@ -67,6 +67,8 @@ struct Inner {
     side: Side,
     at: Handle,
     first: First,
+    /// In which it is being made, and which must not be let go of before it is.
+    above: Option<Arc<Inner>>,
     own: Mutex<Option<Xattrs>>,
     files: bool,
     entries: Mutex<Entries>,
@@ -79,19 +81,30 @@ impl Drop for Inner {
         self.line.link.ahead.fetch_sub(ahead.len(), Relaxed);
         ahead.into_values().for_each(|(at, ..)| self.line.link.forget(at));
         self.line.link.forget(self.at);
+        // One by one, not each within the other: a chain of some ten thousand would overflow the stack.
+        let mut above = self.above.take();
+        while let Some(mut inner) = above.and_then(Arc::into_inner) {
+            above = inner.above.take();
+        }
+    }
+}
+
+impl Inner {
+    fn open(self) -> DirRef {
+        Arc::new(RemoteDir(Arc::new(self)))
     }
 }
 
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
     pub fn found(line: &Arc<Line>, side: Side, at: Handle, own: Own) -> DirRef {
-        Arc::new(Self::of(line, side, at, First::Known(own.meta), (own.xattrs, true, None)))
+        Self::of(line, side, at, First::Known(own.meta), (own.xattrs, true, None)).open()
     }
 
-    fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Self {
+    fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
         let entries = Mutex::new(Entries { first: listing, ..Entries::default() });
         let (line, own) = (line.clone(), Mutex::new(own));
-        RemoteDir(Arc::new(Inner { line, side, at, first, own, files, entries, ahead: Mutex::default() }))
+        Inner { line, side, at, first, above: None, own, files, entries, ahead: Mutex::default() }
     }
 
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
@@ -144,8 +157,7 @@ impl RemoteDir {
     fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<DirRef> {
         match on(self.0.side, reply) {
             Ok((Reply::Entered(own, listing), _)) => {
-                let of = Self::of(&self.0.line, self.0.side, at, First::Known(own.meta), (own.xattrs, files, listing));
-                Ok(Arc::new(of))
+                Ok(Self::of(&self.0.line, self.0.side, at, First::Known(own.meta), (own.xattrs, files, listing)).open())
             }
             other => {
                 self.0.line.link.forget(at);
@@ -249,7 +261,7 @@ impl Dir for RemoteDir {
     fn first_meta(&self) -> &Meta {
         match &self.0.first {
             First::Known(meta) => meta,
-            First::Coming(promise, met, _) => {
+            First::Coming(promise, met) => {
                 let met = met.get_or_init(|| match self.0.line.link.wait(promise)? {
                     (Reply::Meta(meta), _) => Ok(meta),
                     _ => Err(nonsense()),
@@ -342,8 +354,10 @@ impl Dir for RemoteDir {
         self.touched(name);
         let at = self.0.line.link.handle();
         let promise = self.0.line.link.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
-        let first = First::Coming(promise, OnceLock::new(), self.0.clone());
-        Ok(Arc::new(Self::of(&self.0.line, self.0.side, at, first, (None, true, None))))
+        let first = First::Coming(promise, OnceLock::new());
+        let mut made = Self::of(&self.0.line, self.0.side, at, first, (None, true, None));
+        made.above = Some(self.0.clone());
+        Ok(made.open())
     }
 
     fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {

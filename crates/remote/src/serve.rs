@@ -114,6 +114,7 @@ impl Server<'_> {
             R::EntryXattrs { dir, name, keep } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
+            R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new("make node", EINVAL)),
             R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
             R::Link { dir, name, from, from_name } => done(self.dir(dir)?.link(&name.0, &*self.dir(from)?, &from_name.0)),
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),

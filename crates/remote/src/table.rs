@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Objects at most.
 const OBJECTS_MAX: usize = 1 << 20;
@@ -22,14 +22,19 @@ pub struct Job {
     pub request: Request,
     /// The data that came with it.
     pub data: Vec<u8>,
-    /// The line on which it came, and on which it is answered.
-    pub line: Sender<Frame>,
+    /// The line on which it came, and on which it is answered. What waits here must not keep a line that has ended.
+    pub line: Weak<Sender<Frame>>,
 }
 
 impl Job {
+    /// Whether its client gets a reply.
+    pub fn is_answered(&self) -> bool {
+        !matches!(self.request, Request::Forget { .. })
+    }
+
     /// Takes a frame apart.
-    pub fn of(frame: Frame, line: &Sender<Frame>) -> std::io::Result<Job> {
-        Ok(Job { number: frame.number(), request: frame.message()?, data: frame.data, line: line.clone() })
+    pub fn of(frame: Frame, line: &Arc<Sender<Frame>>) -> std::io::Result<Job> {
+        Ok(Job { number: frame.number(), request: frame.message()?, data: frame.data, line: Arc::downgrade(line) })
     }
 }
 
@@ -85,6 +90,8 @@ pub struct Table {
     /// Lines on which requests come.
     pub lines: AtomicUsize,
     slots: Mutex<HashMap<Handle, Slot>>,
+    /// Requests that wait for an object and have a reply to come.
+    pub parked: AtomicUsize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -113,6 +120,7 @@ impl Table {
                 slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() });
             }
             if let Some(Slot::Coming { waiting, .. }) = slots.get_mut(&at) {
+                self.parked.fetch_add(usize::from(job.is_answered()), Relaxed);
                 waiting.push(job);
                 return None;
             }
@@ -124,7 +132,10 @@ impl Table {
     pub fn settle(&self, at: Handle, object: Result<Object, WireFault>) -> Vec<Job> {
         let slot = object.map_or_else(Slot::Failed, Slot::Here);
         match lock(&self.slots).insert(at, slot) {
-            Some(Slot::Coming { waiting, .. }) => waiting,
+            Some(Slot::Coming { waiting, .. }) => {
+                self.parked.fetch_sub(waiting.iter().filter(|job| job.is_answered()).count(), Relaxed);
+                waiting
+            }
             _ => Vec::new(),
         }
     }
