@@ -16,6 +16,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use output::{Output, Task};
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -82,7 +84,13 @@ fn join_agent(place: &Path) -> u8 {
 fn agent() -> u8 {
     rustix::process::umask(rustix::fs::Mode::empty());
     let (directories, _) = driftless_engine::descriptors();
-    match driftless_remote::serve(std::io::stdin(), std::io::stdout(), directories) {
+    // As files: the standard streams of the library look for lines, and there are none.
+    let ends = (std::io::stdin().as_fd().try_clone_to_owned(), std::io::stdout().as_fd().try_clone_to_owned());
+    let served = match ends {
+        (Ok(input), Ok(output)) => driftless_remote::serve(File::from(input), File::from(output), directories),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    };
+    match served {
         Ok(()) => exit::EQUAL,
         Err(error) => {
             eprintln!("driftless agent: {error}");

@@ -123,6 +123,10 @@ impl Copier {
     /// Copies a whole small file. Holes read as zeros, so only a file that shows a block of them is searched for holes:
     /// that saves two calls for almost every file.
     pub fn copy_small(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, size: u64, sparse: bool, pace: &mut dyn FnMut(u64)) -> Done<u64> {
+        if let (Some(bytes), true) = (from.bytes(), self.cache == Cache::Keep) {
+            pace(size);
+            return write_data((from, bytes), to, sparse);
+        }
         let fits = size as usize <= self.buffer.len() - ALIGN && self.cache == Cache::Keep;
         if !fits {
             return self.copy((from, to), 0..size, sparse, pace);
@@ -395,6 +399,19 @@ fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Ra
         }
         start = stop;
     }
+}
+
+/// Writes what is in memory: all of it, or only where it has data.
+fn write_data((from, bytes): (&dyn ReadFile, &[u8]), to: &dyn WriteFile, sparse: bool) -> Done<u64> {
+    let (mut written, mut at, end) = (0, 0, bytes.len() as u64);
+    while at < end {
+        let extent = if sparse { from.next_data(at..end)? } else { Some(at..end) };
+        let Some(extent) = extent else { break };
+        to.write_at(&bytes[extent.start as usize..extent.end as usize], extent.start)?;
+        written += extent.end - extent.start;
+        at = extent.end;
+    }
+    Ok(written)
 }
 
 fn io_fault(side: Side, errno: Errno) -> driftless_model::Fault {

@@ -166,6 +166,10 @@ pub trait ReadFile: Send + Sync {
         }
         Ok(found)
     }
+    /// All its bytes, if they are in memory.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
     /// Which connection to another host this file is reached through, and the number by which it is known there.
     fn token(&self) -> Option<(usize, u64)> {
         None

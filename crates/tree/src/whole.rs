@@ -72,6 +72,10 @@ impl ReadFile for Whole {
         Ok(len)
     }
 
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.data)
+    }
+
     fn drop_cached(&self) -> Done {
         Ok(())
     }
