@@ -7,11 +7,29 @@ use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, Names, is_temp_name};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 /// Names of the replica that are held at a time.
 const WINDOW_NAMES: usize = 16 * 1024;
+
+/// All names of a source's directory. Where each name of the replica is looked for among them, they are hashed.
+struct Listed<'n> {
+    names: &'n Names,
+    hashed: Option<HashSet<&'n CStr>>,
+}
+
+impl<'n> Listed<'n> {
+    fn new(names: &'n Names, hash: bool) -> Self {
+        let all = || (0..names.len()).map(|index| names.get(index).0).collect();
+        Listed { names, hashed: hash.then(all) }
+    }
+
+    fn contains(&self, name: &CStr) -> bool {
+        self.hashed.as_ref().map_or_else(|| self.names.contains(name), |hashed| hashed.contains(name))
+    }
+}
 
 /// How a directory ends.
 enum End {
@@ -34,6 +52,7 @@ impl Worker<'_> {
 
     fn scan_extras(&mut self, job: &Arc<DirJob>, replica: &DirRef, known: Option<&Names>) -> Done {
         let mut stream = replica.list()?;
+        let known = known.map(|names| Listed::new(names, self.run.may_delete(job)));
         let mut more = true;
         while more {
             let mut names = Names::default();
@@ -41,7 +60,7 @@ impl Worker<'_> {
             add(&self.run.tally.replica_seen, names.len() as u64);
             let mut extras = Vec::new();
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
-                if self.is_extra(job, name, kind, known) {
+                if self.is_extra(job, name, kind, known.as_ref()) {
                     if is_temp_name(name) { lock(&job.leftovers).push(name.into()) } else { extras.push(name.into()) }
                 }
             }
@@ -53,7 +72,7 @@ impl Worker<'_> {
     }
 
     /// Whether an entry of the replica is to go. Nothing is on doubt: a look that fails for another reason than absence keeps it.
-    fn is_extra(&self, job: &Arc<DirJob>, name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> bool {
+    fn is_extra(&self, job: &Arc<DirJob>, name: &CStr, kind: Option<Kind>, known: Option<&Listed<'_>>) -> bool {
         let ours = is_temp_name(name);
         if !ours && !self.run.may_delete(job) {
             return false;
