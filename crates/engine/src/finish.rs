@@ -7,29 +7,11 @@ use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, Names, is_temp_name};
-use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 /// Names of the replica that are held at a time.
 const WINDOW_NAMES: usize = 16 * 1024;
-
-/// All names of a source's directory. Where each name of the replica is looked for among them, they are hashed.
-struct Listed<'n> {
-    names: &'n Names,
-    hashed: Option<HashSet<&'n CStr>>,
-}
-
-impl<'n> Listed<'n> {
-    fn new(names: &'n Names, hash: bool) -> Self {
-        let all = || (0..names.len()).map(|index| names.get(index).0).collect();
-        Listed { names, hashed: hash.then(all) }
-    }
-
-    fn contains(&self, name: &CStr) -> bool {
-        self.hashed.as_ref().map_or_else(|| self.names.contains(name), |hashed| hashed.contains(name))
-    }
-}
 
 /// How a directory ends.
 enum End {
@@ -52,7 +34,9 @@ impl Worker<'_> {
 
     fn scan_extras(&mut self, job: &Arc<DirJob>, replica: &DirRef, known: Option<&Names>) -> Done {
         let mut stream = replica.list()?;
-        let known = known.map(|names| Listed::new(names, self.run.may_delete(job)));
+        if let Some(known) = known.filter(|_| self.run.may_delete(job)) {
+            self.index.fill(known);
+        }
         let mut more = true;
         while more {
             let mut names = Names::default();
@@ -60,7 +44,7 @@ impl Worker<'_> {
             add(&self.run.tally.replica_seen, names.len() as u64);
             let mut extras = Vec::new();
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
-                if self.is_extra(job, name, kind, known.as_ref()) {
+                if self.is_extra(job, name, kind, known) {
                     if is_temp_name(name) { lock(&job.leftovers).push(name.into()) } else { extras.push(name.into()) }
                 }
             }
@@ -72,7 +56,7 @@ impl Worker<'_> {
     }
 
     /// Whether an entry of the replica is to go. Nothing is on doubt: a look that fails for another reason than absence keeps it.
-    fn is_extra(&self, job: &Arc<DirJob>, name: &CStr, kind: Option<Kind>, known: Option<&Listed<'_>>) -> bool {
+    fn is_extra(&self, job: &Arc<DirJob>, name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> bool {
         let ours = is_temp_name(name);
         if !ours && !self.run.may_delete(job) {
             return false;
@@ -81,7 +65,8 @@ impl Worker<'_> {
             return self.run.options.delete_excluded;
         }
         match known {
-            Some(known) => !known.contains(name),
+            Some(known) if ours => !known.contains(name),
+            Some(known) => !self.index.contains(known, name),
             None => job.source.look(name).is_err_and(|fault| fault.proves_absence()),
         }
     }

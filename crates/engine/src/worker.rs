@@ -8,7 +8,7 @@ use crate::run::Run;
 use crate::tally::{Reason, add};
 use driftless_model::{Class, Fault, RelPath, Side};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::Copier;
+use driftless_tree::{Copier, NameIndex};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +19,8 @@ pub struct Worker<'a> {
     pub run: &'a Run<'a>,
     /// Makes entries equal.
     pub mover: Mover<'a>,
+    /// The names of the directory that is looked through.
+    pub index: NameIndex,
 }
 
 impl Crew for Run<'_> {
@@ -70,7 +72,7 @@ impl Run<'_> {
         let stopped = || self.stopped();
         let copier = Copier::new(self.options.cache, self.ladder.clone());
         let mover = Mover { copier, terms: self.terms(), pace: &pace, stopped: &stopped };
-        act(&mut Worker { run: self, mover });
+        act(&mut Worker { run: self, mover, index: NameIndex::default() });
     }
 }
 

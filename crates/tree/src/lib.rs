@@ -28,7 +28,7 @@ pub use endpoint::{Endpoint, Host, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
 pub use local::LocalDir;
-pub use names::{NameStream, Names};
+pub use names::{NameIndex, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, Spare, remove_tree};
 pub use root::{Place, RootError, locate};

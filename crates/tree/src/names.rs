@@ -2,6 +2,7 @@
 
 use driftless_model::Kind;
 use std::ffi::CStr;
+use std::hash::{DefaultHasher, Hasher};
 
 /// Names read from a directory, each with the kind that the listing gave, if it gave one.
 ///
@@ -54,6 +55,40 @@ impl Names {
     }
 }
 
+/// Where the names of one directory stand, by their hashes. A thread keeps it and fills it anew for each directory, so that it costs no
+/// memory of its own each time.
+#[derive(Debug, Default)]
+pub struct NameIndex {
+    /// One more than the number of a name; 0 is empty. As many as a power of two, at least twice as many as there are names.
+    slots: Vec<u32>,
+}
+
+impl NameIndex {
+    /// Takes the names of a directory in the place of what was there.
+    pub fn fill(&mut self, names: &Names) {
+        self.slots.clear();
+        self.slots.resize((2 * names.len()).next_power_of_two(), 0);
+        for index in 0..names.len() {
+            let slot = self.probe(names.get(index).0).find(|slot| self.slots[*slot] == 0).expect("at least half of them are empty");
+            self.slots[slot] = u32::try_from(index + 1).expect("windows of names are far below 4 GiB");
+        }
+    }
+
+    /// Whether `name` is among `names`, with which this was filled.
+    pub fn contains(&self, names: &Names, name: &CStr) -> bool {
+        let met = self.probe(name).map(|slot| self.slots[slot]).take_while(|slot| *slot != 0);
+        met.into_iter().any(|slot| names.get(slot as usize - 1).0 == name)
+    }
+
+    /// The slots in which a name may stand, in the order in which they are tried.
+    fn probe(&self, name: &CStr) -> impl Iterator<Item = usize> + use<> {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(name.to_bytes());
+        let (first, count) = (hasher.finish() as usize, self.slots.len());
+        (0..count).map(move |step| (first.wrapping_add(step)) & (count - 1))
+    }
+}
+
 /// A listing in progress.
 pub trait NameStream: Send {
     /// Adds names to `names` until it holds about `max` of them; returns whether there may be more. `.` and `..` are left out.
@@ -71,5 +106,17 @@ mod tests {
         names.sort();
         assert_eq!(names.get(0).0, c"a");
         assert!(names.contains(c"\xff") && names.contains(c"a\n") && !names.contains(c"c"));
+    }
+
+    #[test]
+    fn names_are_found_by_their_hashes() {
+        let mut index = NameIndex::default();
+        for count in [1000, 3, 0, 1, 40] {
+            let name = |number: u32| std::ffi::CString::new(format!("name {number}")).expect("no NUL");
+            let mut names = Names::default();
+            (0..count).for_each(|number| names.push(&name(number), None));
+            index.fill(&names);
+            assert!((0..2000).all(|number| index.contains(&names, &name(number)) == (number < count)), "{count} names");
+        }
     }
 }
