@@ -172,6 +172,7 @@ impl Rabbit {
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LANG", "C.UTF-8").env("HOME", &self.folder);
         command.env("ERL_EPMD_PORT", self.ports.epmd.to_string()).env("ERL_EPMD_ADDRESS", "127.0.0.1");
         command.env("RABBITMQ_NODENAME", "driftless@localhost").env("RABBITMQ_DIST_PORT", self.ports.nodes.to_string());
+        command.env("ERL_CRASH_DUMP", below("crash.dump"));
         command.env("RABBITMQ_CONF_ENV_FILE", below("none")).env("RABBITMQ_ADVANCED_CONFIG_FILE", below("none"));
         command.env("RABBITMQ_CONFIG_FILE", below("rabbitmq.conf")).env("RABBITMQ_ENABLED_PLUGINS_FILE", below("enabled_plugins"));
         command.env("RABBITMQ_MNESIA_BASE", below("data")).env("RABBITMQ_LOG_BASE", below("log")).env("RABBITMQ_LOGS", "-");
