@@ -7,7 +7,7 @@ use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Fault, Kind, Level};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
-use driftless_tree::{Copier, HASHED_BYTES, ReadFile, WriteFile, stable_temp_name};
+use driftless_tree::{Copier, HASHED_BYTES, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -162,11 +162,7 @@ impl Large {
         // What cannot be read there is copied.
         let there = patch.replica.digests(range.clone(), HASHED_BYTES).unwrap_or_default();
         let mut differs = Ranges::default();
-        for (index, start) in range.clone().step_by(HASHED_BYTES as usize).enumerate() {
-            if wanted.get(index).is_none() || wanted.get(index) != there.get(index) {
-                differs.add(start..range.end.min(start + HASHED_BYTES));
-            }
-        }
+        differing_pieces(range.clone(), &wanted, &there).for_each(|piece| differs.add(piece));
         Ok(differs.cut(range).into_iter().collect())
     }
 

@@ -93,6 +93,13 @@ impl Inner {
     fn open(self) -> DirRef {
         Arc::new(RemoteDir(Arc::new(self)))
     }
+
+    /// Its attributes are what they were only if it is.
+    fn looked(&self, now: &Meta) {
+        if !matches!(&self.first, First::Known(first) if first.unchanged(now)) {
+            lock(&self.own).take();
+        }
+    }
 }
 
 impl RemoteDir {
@@ -127,11 +134,7 @@ impl RemoteDir {
     }
 
     fn faults_reply(&self, request: &Request) -> Done<Vec<Fault>> {
-        match self.call(request)? {
-            (Reply::Done, _) => Ok(Vec::new()),
-            (Reply::Faults(faults), _) => Ok(faults.iter().map(|fault| fault.on(self.0.side)).collect()),
-            _ => self.confused(),
-        }
+        not_set(self.0.side, self.call(request)?.0)
     }
 
     /// What was heard of an entry does not hold any more.
@@ -277,9 +280,7 @@ impl Dir for RemoteDir {
 
     fn meta(&self) -> Done<Meta> {
         let now = self.meta_reply(&Request::Meta { at: self.0.at })?;
-        if !matches!(&self.0.first, First::Known(first) if first.unchanged(&now)) {
-            lock(&self.0.own).take();
-        }
+        self.0.looked(&now);
         Ok(now)
     }
 
@@ -506,16 +507,22 @@ impl Dir for RemoteDir {
 
 type Replied = Result<(Reply, Vec<u8>), WireFault>;
 
+/// What could not be set, as the reply to an order to set something says.
+pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
+    match reply {
+        Reply::Done => Ok(Vec::new()),
+        Reply::Faults(faults) => Ok(faults.iter().map(|fault| fault.on(side)).collect()),
+        _ => Err(nonsense().on(side)),
+    }
+}
+
 // The directory is kept until the reply is here, or the agent would let go of it.
 
 fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
     match on(side, reply) {
-        Ok((Reply::Done, _)) => Answer::Made(Ok(Vec::new())),
-        Ok((Reply::Faults(faults), _)) => Answer::Made(Ok(faults.iter().map(|fault| fault.on(side)).collect())),
         Ok((Reply::Mismatch, _)) => Answer::Mismatch,
         Ok((Reply::Lost(fault), _)) => Answer::Lost(fault.on(side)),
-        Ok(_) => Answer::Made(Err(nonsense().on(side))),
-        Err(fault) => Answer::Made(Err(fault)),
+        other => Answer::Made(other.and_then(|(reply, _)| not_set(side, reply))),
     }
 }
 
@@ -536,9 +543,7 @@ fn whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) -> Opt
 fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
     match on(side, reply)? {
         (Reply::Meta(meta), _) => {
-            if !matches!(&kept.first, First::Known(first) if first.unchanged(&meta)) {
-                lock(&kept.own).take();
-            }
+            kept.looked(&meta);
             Ok(meta)
         }
         _ => Err(nonsense().on(side)),
@@ -546,12 +551,7 @@ fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
 }
 
 fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Answer {
-    Answer::OwnSet(match on(side, reply) {
-        Ok((Reply::Done, _)) => Vec::new(),
-        Ok((Reply::Faults(faults), _)) => faults.iter().map(|fault| fault.on(side)).collect(),
-        Ok(_) => vec![nonsense().on(side)],
-        Err(fault) => vec![fault],
-    })
+    Answer::OwnSet(on(side, reply).and_then(|(reply, _)| not_set(side, reply)).unwrap_or_else(|fault| vec![fault]))
 }
 
 /// A lock that is given up when it is dropped.

@@ -3,7 +3,7 @@
 //! Blocks are written without waiting for each, and read ahead where they are read one after another: a round trip costs a delay and
 //! not a factor. What goes wrong with a block is told before anything relies on it ([`WriteFile::settle`]).
 
-use crate::dir::Line;
+use crate::dir::{Line, not_set};
 use crate::link::{Promise, lock, nonsense, on};
 use crate::wire::{Handle, Reply, Request, WireFault};
 use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
@@ -212,12 +212,8 @@ impl WriteFile for RemoteFile {
     }
 
     fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
-        match self.call(&Request::SetOwn { at: self.at, known: *known, attributes: attributes.clone() }) {
-            Ok((Reply::Done, _)) => Vec::new(),
-            Ok((Reply::Faults(faults), _)) => faults.iter().map(|fault| fault.on(self.side)).collect(),
-            Ok(_) => vec![nonsense().on(self.side)],
-            Err(fault) => vec![fault],
-        }
+        let done = self.call(&Request::SetOwn { at: self.at, known: *known, attributes: attributes.clone() });
+        done.and_then(|(reply, _)| not_set(self.side, reply)).unwrap_or_else(|fault| vec![fault])
     }
 
     fn sync(&self) -> Done {

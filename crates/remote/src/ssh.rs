@@ -104,6 +104,7 @@ type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`.
     pub fn connect(name: &str, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
+        let reach = &tuned(name, reach);
         let opened = Opened::open(name, reach, "agent")?;
         let (out, frames) = unbounded();
         let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
@@ -197,14 +198,22 @@ fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, Reac
     let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
     let mut command = Command::new(program);
     command.args(arguments);
-    if Path::new(program).file_name() == Some(OsStr::new("ssh")) {
-        // A host that is cut off is noticed within seconds (ssh_config(5)).
-        command.args(["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"]);
-        command.args(fast_cipher(program, arguments, name));
-    }
     command.arg("--").arg(name).arg(format!("{} {agent_arguments}", shell_words::quote(&reach.agent)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
+}
+
+/// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for each line.
+fn tuned(name: &str, reach: &Reach) -> Reach {
+    let mut reach = reach.clone();
+    let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
+    if Path::new(program).file_name() == Some(OsStr::new("ssh")) {
+        // A host that is cut off is noticed within seconds (ssh_config(5)).
+        let alive = ["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"].map(String::from);
+        let cipher = fast_cipher(program, arguments, name);
+        reach.ssh.extend(alive.into_iter().chain(cipher));
+    }
+    reach
 }
 
 /// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois counter mode where the processor has

@@ -334,12 +334,7 @@ impl Copier {
         pace(range.end - range.start);
         let wanted = files.0.digests(range.clone(), HASHED_BYTES)?;
         let Ok(got) = files.1.digests(range.clone(), HASHED_BYTES) else { return self.differing_near(files, range, found, &mut |_| ()) };
-        for (index, start) in range.clone().step_by(HASHED_BYTES as usize).enumerate() {
-            if wanted.get(index) != got.get(index) {
-                self.differing_near(files, start..range.end.min(start + HASHED_BYTES), found, &mut |_| ())?;
-            }
-        }
-        Ok(())
+        differing_pieces(range, &wanted, &got).try_for_each(|piece| self.differing_near(files, piece, found, &mut |_| ()))
     }
 
     fn differing_near(
@@ -385,6 +380,13 @@ impl Copier {
         }
         Ok(true)
     }
+}
+
+/// The pieces of a range, each of [`HASHED_BYTES`], whose hashes are not known to be equal.
+pub fn differing_pieces(range: Range<u64>, wanted: &[[u8; 32]], got: &[[u8; 32]]) -> impl Iterator<Item = Range<u64>> {
+    let starts = range.clone().step_by(HASHED_BYTES as usize).enumerate();
+    let differ = starts.filter(|(index, _)| wanted.get(*index).is_none() || wanted.get(*index) != got.get(*index));
+    differ.map(move |(_, start)| start..range.end.min(start + HASHED_BYTES))
 }
 
 /// Tells the blocks in which two pieces at offset `at` differ.

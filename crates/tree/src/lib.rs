@@ -23,7 +23,7 @@ mod whole;
 mod xattr;
 
 pub use attributes::{Attributes, Known};
-pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Ladder};
+pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Ladder, differing_pieces};
 pub use endpoint::{Endpoint, Host, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
