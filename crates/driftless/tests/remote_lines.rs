@@ -295,8 +295,8 @@ fn a_lost_line_is_no_reason_to_delete() {
         let deletes = outcome.events_named("change").iter().filter(|event| event["action"] == "delete").count();
         assert!(deletes <= 2, "{bytes}: more than what is extra would be deleted\n{}", outcome.describe());
         assert_eq!(snapshot_hash(&dst, true), before);
-        let running = slow.sync(Way::Pull, &src, &dst).arg("--delete").spawn();
         let passed = relay.passed().back;
+        let running = slow.sync(Way::Pull, &src, &dst).arg("--delete").spawn();
         wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > passed + bytes);
         relay.cut();
         let outcome = running.wait();
