@@ -275,8 +275,8 @@ fn a_lost_line_is_told_in_words() {
 
 #[test]
 fn a_lost_line_is_no_reason_to_delete() {
-    // The source is lost before anything was listed, in the middle, or near the end.
-    for bytes in [6_000, 40_000, 120_000] {
+    // The source is lost before anything was listed, in the middle, or near the end: in hundredths of what a whole run brings.
+    for hundredths in [5, 33, 75] {
         let far = Far::own();
         let relay = Relay::with(far.server.address(), Weather { bytes_per_second_max: Some(200 << 10), ..Weather::default() });
         let slow = far.via(relay.address());
@@ -285,10 +285,13 @@ fn a_lost_line_is_no_reason_to_delete() {
             put(&src.join(format!("dir-{}/file-{index}", index % 50)), "x");
         }
         let _ = far.sync_ok(Way::Pull, &src, &dst, ["--durability=none"]);
+        let _ = slow.sync_ok(Way::Pull, &src, &dst, ["--dry-run"]);
+        let bytes = relay.passed().back * hundredths / 100;
         put(&dst.join("extra/file"), "content");
         let before = snapshot_hash(&dst, true);
+        let passed = relay.passed().back;
         let running = slow.sync(Way::Pull, &src, &dst).args(["--delete", "--dry-run"]).spawn();
-        wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > bytes);
+        wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > passed + bytes);
         relay.cut();
         let outcome = running.wait();
         assert_ne!(outcome.code(), 0, "{bytes}\n{}", outcome.describe());
