@@ -14,14 +14,15 @@ pub struct Cli {
 }
 
 /// What the exit codes mean. Any other code means failure.
-pub const EXIT_CODES: [(&str, &str); 10] = [
+pub const EXIT_CODES: [(&str, &str); 11] = [
     ("0", "equal and durable"),
     ("1", "could not run, or had to end"),
     ("2", "wrong usage"),
     ("3", "finished, but some paths have problems"),
     ("4", "differences were found"),
     ("5", "finished, but some paths kept changing or vanished"),
-    ("11", "another run is working on the replica"),
+    ("10", "the queue cannot be reached"),
+    ("11", "another run is working on the replica, or on the job"),
     ("13", "the guard refused to delete"),
     ("70", "a bug"),
     ("128+N", "ended by signal N, after a clean stop"),
@@ -52,6 +53,9 @@ pub enum Command {
         #[arg(long, value_name = "PLACE", hide = true)]
         join: Option<PathBuf>,
     },
+    /// Carry out shares of runs that are coordinated elsewhere (by sync --queue)
+    #[command(after_long_help = exit_codes())]
+    Mover(Box<MoverArgs>),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {
@@ -73,6 +77,8 @@ pub enum Document {
     ManAudit,
     /// Manual page driftless-sum(1)
     ManSum,
+    /// Manual page driftless-mover(1)
+    ManMover,
     /// Completions for bash
     Bash,
     /// Completions for zsh
@@ -127,6 +133,8 @@ pub struct SyncArgs {
     #[arg(long, value_name = "LEVEL", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content", help_heading = "Running")]
     pub verify: Option<ReadBackArg>,
 
+    #[command(flatten)]
+    pub movers: MoversArgs,
     #[command(flatten)]
     pub reach: ReachArgs,
     #[command(flatten)]
@@ -202,6 +210,16 @@ pub struct ChooseArgs {
 /// How hard it is worked.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    #[command(flatten)]
+    pub throttle: ThrottleArgs,
+    /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
+    #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
+    pub cache: CacheArg,
+}
+
+/// How much is asked of the file systems.
+#[derive(Debug, Clone, Args)]
+pub struct ThrottleArgs {
     /// Requests in flight: "auto" finds out while it runs
     #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
     pub jobs: driftless_engine::Jobs,
@@ -211,13 +229,61 @@ pub struct RunArgs {
     /// Make at most N requests (entries looked at, blocks moved) a second
     #[arg(long, value_name = "N", value_parser = crate::units::requests, help_heading = "Running")]
     pub iops_limit: Option<u64>,
-    /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
-    #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
-    pub cache: CacheArg,
+}
+
+/// The queue that shares of a run go through.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Movers")]
+pub struct QueueArgs {
+    /// The RabbitMQ broker: amqp://USER@HOST[:PORT]/VHOST, or amqps:// with TLS; without a password
+    #[arg(long, value_name = "URL", requires = "job")]
+    pub queue: Option<String>,
+    /// The name of the job, which its movers and its coordinator have in common
+    #[arg(long, value_name = "NAME", requires = "queue")]
+    pub job: Option<String>,
+    /// The file whose one line is the broker's password (closed to all others); else it is taken from DRIFTLESS_QUEUE_PASSWORD
+    #[arg(long, value_name = "FILE", requires = "queue")]
+    pub queue_credentials: Option<PathBuf>,
+    /// Trust the certificates in FILE (PEM), too, such as those of the site's own authority
+    #[arg(long, value_name = "FILE", requires = "queue")]
+    pub queue_ca: Option<PathBuf>,
+}
+
+/// Who else works on a run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Movers")]
+pub struct MoversArgs {
+    #[command(flatten)]
+    pub queue: QueueArgs,
+    /// Divide the work among these hosts, which see both trees under the same paths; movers are started there through ssh
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with_all = ["queue", "route"])]
+    pub hosts: Vec<String>,
+    /// Files of at least SIZE are work of CLASS, taken by the movers of that class alone (may be given more than once)
+    #[arg(long, value_name = "size>=SIZE:CLASS", value_parser = crate::units::route, requires = "queue")]
+    pub route: Vec<driftless_engine::Route>,
+}
+
+#[derive(Debug, Args)]
+pub struct MoverArgs {
+    #[command(flatten)]
+    pub queue: QueueArgs,
+    /// The class of work that is taken; "work" is what no route of the coordinator takes
+    #[arg(long, value_name = "CLASS", default_value = "work", help_heading = "Movers")]
+    pub class: String,
+    /// End after so many seconds without work (by default, never)
+    #[arg(long, value_name = "SECONDS", value_parser = crate::units::seconds, help_heading = "Movers")]
+    pub idle: Option<std::time::Duration>,
+    /// Take work from standard input, and report on standard output (how --hosts starts movers)
+    #[arg(long, hide = true, conflicts_with = "queue")]
+    pub stdio: bool,
+    #[command(flatten)]
+    pub throttle: ThrottleArgs,
+    #[command(flatten)]
+    pub reach: ReachArgs,
 }
 
 /// How other hosts are reached.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ReachArgs {
     /// The command that connects to another host, with its arguments
     #[arg(long, value_name = "COMMAND", default_value = "ssh", help_heading = "Other hosts")]

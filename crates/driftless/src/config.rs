@@ -88,36 +88,34 @@ fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Resul
             CacheArg::Drop => Cache::Drop,
             CacheArg::Direct => Cache::Direct,
         },
-        jobs: running.jobs,
-        bytes_per_second_max: running.bwlimit,
-        requests_per_second_max: running.iops_limit,
+        jobs: running.throttle.jobs,
+        bytes_per_second_max: running.throttle.bwlimit,
+        requests_per_second_max: running.throttle.iops_limit,
         ..Options::default()
     })
 }
 
-/// Where a verification of this pair of trees notes how far it is: one file in the user's folder for state
-/// (XDG Base Directory Specification). `None` if there is no such folder to be had.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+/// Where a verification of this pair of trees notes how far it is, if there is a place for it.
 fn ledger(args: &VerifyArgs) -> Result<Option<PathBuf>, String> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let Some(state) = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state"))) else { return Ok(None) };
-    let state = state.join("driftless");
-    if std::fs::create_dir_all(&state).is_err() {
-        return Ok(None);
-    }
     let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
     let whole = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into()).into_os_string();
     let pair = [whole(&args.source).as_bytes(), b"\0", whole(&args.replica).as_bytes()].concat();
-    let path = state.join(format!("verify-{}", driftless_engine::ledger_name(&pair)));
-    if args.fresh {
-        forget_ledger(&path);
-    }
-    Ok(Some(path))
+    let path = state_file(&format!("verify-{}", driftless_engine::ledger_name(&pair)));
+    path.iter().filter(|_| args.fresh).for_each(|path| forget_database(path));
+    Ok(path)
 }
 
-/// Removes the notes of a verification, and what SQLite keeps beside them.
+/// A file of this name in the user's folder for state (XDG Base Directory Specification). `None` if there is no such folder to be had.
 #[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
-pub fn forget_ledger(path: &Path) {
+pub fn state_file(name: &str) -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")))?.join("driftless");
+    std::fs::create_dir_all(&state).ok().map(|()| state.join(name))
+}
+
+/// Removes a database of ours, and what SQLite keeps beside it.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+pub fn forget_database(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut file = path.as_os_str().to_owned();
         file.push(suffix);

@@ -29,6 +29,7 @@ fn write(what: Document, out: &mut impl Write) -> io::Result<()> {
         Document::ManVerify => manual_of(&cli, "verify", out),
         Document::ManAudit => manual_of(&cli, "audit", out),
         Document::ManSum => manual_of(&cli, "sum", out),
+        Document::ManMover => manual_of(&cli, "mover", out),
         Document::Bash => complete(Shell::Bash, &mut cli, out),
         Document::Zsh => complete(Shell::Zsh, &mut cli, out),
         Document::Fish => complete(Shell::Fish, &mut cli, out),

@@ -6,6 +6,7 @@ mod audit;
 mod cli;
 mod config;
 mod documents;
+mod movers;
 mod output;
 mod reach;
 mod signals;
@@ -16,6 +17,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use output::{Output, Task};
+use signals::Signals;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -29,6 +31,7 @@ mod exit {
     pub const PROBLEMS: u8 = 3;
     pub const DIFFERENT: u8 = 4;
     pub const CHANGING: u8 = 5;
+    pub const NO_QUEUE: u8 = 10;
     pub const LOCKED: u8 = 11;
     pub const REFUSED: u8 = 13;
     pub const BUG: u8 = 70;
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
         Command::Agent { join } => join.as_deref().map_or_else(agent, join_agent),
+        Command::Mover(args) => movers::serve(args),
         Command::Generate { what } => documents::print(*what),
     };
     ExitCode::from(code)
@@ -61,12 +65,21 @@ fn end_on_bugs() {
 
 fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
     let task = if args.dry_run { Task::DryRun } else { Task::Sync };
-    run((config::sync(args, matches), &args.reach), &args.output, task)
+    if !movers::are_wanted(&args.movers) {
+        return run((config::sync(args, matches), &args.reach), &args.output, task, alone);
+    }
+    let options = movers::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
+    run((options, &args.reach), &args.output, task, |options, output, signals| movers::sync(args, options, output, signals))
+}
+
+/// A run that nobody else shares.
+fn alone(options: &Options, output: &Output, signals: &Signals) -> Result<Summary, (u8, String)> {
+    driftless_engine::sync(options, output, &signals.stop).map_err(|error| (refusal_code(&error), error.to_string()))
 }
 
 fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
     let task = if args.repair { Task::Sync } else { Task::Verify };
-    run((config::verify(args, matches), &args.reach), &args.output, task)
+    run((config::verify(args, matches), &args.reach), &args.output, task, alone)
 }
 
 /// Is one more line to an agent that runs already.
@@ -100,7 +113,12 @@ fn agent() -> u8 {
 }
 
 /// Lets the engine do what was asked for.
-fn run((options, reach): (Result<Options, String>, &ReachArgs), output: &OutputArgs, task: Task) -> u8 {
+fn run(
+    (options, reach): (Result<Options, String>, &ReachArgs),
+    output: &OutputArgs,
+    task: Task,
+    work: impl FnOnce(&Options, &Output, &Signals) -> Result<Summary, (u8, String)>,
+) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     rustix::process::umask(rustix::fs::Mode::empty());
     let mut options = match options {
@@ -123,17 +141,16 @@ fn run((options, reach): (Result<Options, String>, &ReachArgs), output: &OutputA
     }
     let signals = signals::watch();
     output.start(&options);
-    match driftless_engine::sync(&options, &output, &signals.stop) {
+    match work(&options, &output, &signals) {
         Ok(summary) => {
             let code = exit_code(&summary, &options, signals.number());
             output.end(&summary, code);
             // After a run that came to its end there is nothing to go on with.
-            options.ledger.iter().filter(|_| summary.end != End::Stopped).for_each(|path| config::forget_ledger(path));
+            options.ledger.iter().filter(|_| summary.end != End::Stopped).for_each(|path| config::forget_database(path));
             code
         }
-        Err(error) => {
-            let code = refusal_code(&error);
-            output.failed(&error.to_string(), code);
+        Err((code, error)) => {
+            output.failed(&error, code);
             code
         }
     }
@@ -142,6 +159,7 @@ fn run((options, reach): (Result<Options, String>, &ReachArgs), output: &OutputA
 fn refusal_code(error: &RunError) -> u8 {
     match error {
         RunError::Locked(_) => exit::LOCKED,
+        RunError::NoMovers(_) => exit::NO_QUEUE,
         RunError::Refused(_) => exit::REFUSED,
         _ => exit::COULD_NOT_RUN,
     }

@@ -148,6 +148,19 @@ impl Output {
         }
     }
 
+    /// Something that whoever watches should know; the run goes on.
+    pub fn note(&self, text: &str) {
+        if self.json {
+            self.print_json(json!({ "event": "note", "message": text }));
+        }
+        self.write_log(&format!("note     {text}"));
+        let write = || eprintln!("driftless: {text}");
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     /// The run did not begin.
     pub fn failed(&self, error: &str, code: u8) {
         self.clear_bar();

@@ -20,12 +20,17 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<(), Unreached>
     Ok(())
 }
 
-fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
+/// The command that connects to another host, with its arguments.
+pub fn ssh_words(args: &ReachArgs) -> Result<Vec<String>, Unreached> {
     let words = shell_words::split(&args.ssh).map_err(|error| (exit::USAGE, format!("--ssh \"{}\": {error}", args.ssh)))?;
     if words.is_empty() {
         return Err((exit::USAGE, "--ssh names no command".into()));
     }
-    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
+    Ok(words)
+}
+
+fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
+    Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
 }
 
 fn endpoint_of(typed: &Endpoint, reach: &Reach) -> Result<Endpoint, Unreached> {

@@ -1,9 +1,10 @@
 //! Numbers with units as a user writes them.
 
 use crate::cli::Streams;
-use driftless_engine::Jobs;
+use driftless_engine::{Jobs, Route};
 use driftless_reconcile::DeleteLimit;
 use driftless_verify::is_share;
+use std::time::Duration;
 
 /// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or iB.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -30,6 +31,21 @@ pub fn rate(text: &str) -> Result<u64, String> {
         0 => Err("a limit of zero would never end".into()),
         rate => Ok(rate),
     }
+}
+
+/// A route: `size>=SIZE:CLASS`.
+pub fn route(text: &str) -> Result<Route, String> {
+    let parts = text.strip_prefix("size>=").and_then(|rest| rest.split_once(':'));
+    let (size, class) = parts.ok_or("a route has the form size>=SIZE:CLASS, such as size>=1GiB:big")?;
+    if class.is_empty() {
+        return Err("the class has no name".into());
+    }
+    Ok(Route { size_min: bytes(size)?, class: class.to_owned() })
+}
+
+/// Seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is expected".into())
 }
 
 /// A number of requests a second, and not zero.

@@ -11,7 +11,7 @@ use driftless_mover::{Comparison, Trouble};
 use driftless_state::Ledger;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The piece that a whole file is.
 pub const WHOLE: &str = "whole";
@@ -35,7 +35,7 @@ impl Worker<'_> {
         met.job.more();
         let range = 0..comparison.size();
         let pending = AtomicUsize::new(1);
-        let compare = CompareJob { comparison, job, name, pair, what, leads, weight, pending };
+        let compare = CompareJob { comparison, job, name, pair, what, leads, weight, pending, incomplete: AtomicBool::default() };
         self.compare_chunk(&Arc::new(compare), range);
         Ok(Verdict::Large)
     }
@@ -44,6 +44,9 @@ impl Worker<'_> {
     pub fn compare_chunk(&mut self, compare: &Arc<CompareJob>, mut range: Range<u64>) {
         let mut data_end = range.start;
         while !compare.comparison.failed() && !self.run.stopped() {
+            if self.run.yields() && compare.leaves(&range) {
+                break;
+            }
             if range.start >= data_end {
                 data_end = compare.comparison.next_data(&mut range);
             }
@@ -63,6 +66,10 @@ impl Worker<'_> {
             add(&run.tally.bytes_compared, len);
         }
         if compare.pending.fetch_sub(1, Ordering::AcqRel) == 1 && !self.run.stopped() {
+            if compare.incomplete.load(Ordering::Relaxed) {
+                self.give_back(&compare.job, &compare.name, self.run.part.class());
+                return self.less(&compare.job);
+            }
             self.finish_comparison(compare);
         }
     }

@@ -64,6 +64,11 @@ impl DeletePlan {
         writer.map(|writer| writer.into_inner().map_err(io::IntoInnerError::into_error)).transpose()
     }
 
+    /// Takes the plan apart: each directory with its names.
+    pub fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
+        self.finished()?.map_or(Ok(()), |file| records(&file, each))
+    }
+
     /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what is in the queue.
     pub fn carry_out(&self, run: &Run<'_>, work: &mut dyn FnMut()) -> Result<(), PlanError> {
         let Some(file) = self.finished()? else { return Ok(()) };

@@ -90,6 +90,8 @@ pub enum Verdict {
     Posted,
     /// It failed, and that was reported.
     Reported,
+    /// It is left to somebody else, who accounts for it.
+    GivenBack,
     /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
     Below,
 }
@@ -107,7 +109,7 @@ impl Worker<'_> {
     pub fn account(&mut self, job: &Arc<DirJob>, name: &CStr, verdict: Verdict) {
         match verdict {
             Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
-            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below => {}
+            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below | Verdict::GivenBack => {}
             Verdict::Reported => {
                 self.count_late(job);
                 add(&self.run.tally.failed, 1);
@@ -192,8 +194,11 @@ impl Worker<'_> {
     /// Takes care of hard links, then makes the entry equal.
     fn grouped(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
         let Met { job, name, meta, .. } = met;
-        if meta.nlink < 2 || !self.run.options.keep.hard_links {
+        if meta.nlink < 2 || !self.run.options.keep.hard_links || self.run.part.is_alone() {
             return self.equalise(met, opened);
+        }
+        if self.run.part.is_share() {
+            return self.leave_link(met);
         }
         let missing = !job.is_fresh() && self.replica_meta(job, name)?.is_none();
         job.more();
@@ -300,7 +305,8 @@ impl Worker<'_> {
         }
     }
 
-    fn replica_meta(&self, job: &DirJob, name: &CStr) -> Result<Option<Meta>, Trouble> {
+    /// What the replica has at a name, if anything.
+    pub fn replica_meta(&self, job: &DirJob, name: &CStr) -> Result<Option<Meta>, Trouble> {
         let Some(replica) = job.replica.as_ref().filter(|_| !job.is_fresh()) else { return Ok(None) };
         match replica.look(job.renamed.as_deref().unwrap_or(name)) {
             Ok(meta) => Ok(Some(meta)),
@@ -365,6 +371,7 @@ impl Worker<'_> {
         let intent = self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
         match action {
             Action::Meta => self.set_meta(job, name, pair, intent),
+            Action::Replace if pair.replica.meta.kind == Kind::Dir && self.run.part.is_limited() => Ok(self.leave_for_room(job, name)),
             Action::Replace if !self.may_replace(job, name, &pair.replica.meta) => Ok(Verdict::Reported),
             _ => self.make(met, &pair.source, ready, intent),
         }
@@ -388,6 +395,10 @@ impl Worker<'_> {
     /// An inode of the replica with several names belongs to one inode of the source: the first that claims it.
     fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
         let wanted = self.run.options.keep.hard_links;
+        if self.run.part.is_share() {
+            // Who else claims it is not known here, so names that are too many count as claimed.
+            return Ok(!wanted || replica.nlink <= source.nlink);
+        }
         Ok(!wanted || self.run.links.claim(replica.id(), source.id()).map_err(store_trouble)?)
     }
 
@@ -430,7 +441,7 @@ impl Worker<'_> {
         self.run.report(&driftless_model::Problem {
             path: job.path_of(name),
             side: Side::Replica,
-            act: "replace the directory of",
+            act: "replace the directory of".into(),
             cause: "more entries lie below it than --max-delete allows".into(),
             class: Class::Skip,
         });

@@ -4,9 +4,9 @@ use crate::entries::{Intent, Met, Verdict};
 use crate::job::{DirJob, Errand, LargeJob, Task};
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Action, Kind};
+use driftless_model::{Action, Kind, RelPath, What};
 use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
-use driftless_reconcile::split_half;
+use driftless_reconcile::{Fingerprint, split_half};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,6 +40,10 @@ impl Worker<'_> {
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
         }
+        if let Some(class) = self.run.part.other_class(opened.meta.size) {
+            self.give_back(job, name, class);
+            return Ok(Verdict::GivenBack);
+        }
         if self.post_file(&met, &opened, &intent)? {
             return Ok(Verdict::Posted);
         }
@@ -48,7 +52,8 @@ impl Worker<'_> {
         if opened.meta.size < LARGE_BYTES && !by_ranges {
             return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
         }
-        let large = Large::begin(&mut self.mover, &spot, opened, patch)?;
+        let mut large = Large::begin(&mut self.mover, &spot, opened, patch)?;
+        self.run.part.tell_copied(&job.path_of(name), &mut large);
         let leads = met.leads.then_some(*met.meta);
         self.begin_large(job, name, large, Errand { intent, leads, attempt: 0, weight: met.weight });
         Ok(Verdict::Large)
@@ -67,11 +72,13 @@ impl Worker<'_> {
     /// Copies what is missing, at once: a large file starts when it is met, and idle threads take halves of it.
     fn begin_large(&mut self, job: &Arc<DirJob>, name: &CStr, large: Large, errand: Errand) {
         job.more();
-        add(&self.run.tally.bytes_resumed, large.resumed());
+        if !self.run.part.continues(&job.path_of(name)) {
+            add(&self.run.tally.bytes_resumed, large.resumed());
+        }
         add(&self.run.tally.bytes_copied, large.cloned());
         let missing = large.missing();
         let pending = AtomicUsize::new(missing.len().max(1));
-        let large = LargeJob { large, job: job.clone(), name: name.into(), errand, pending };
+        let large = LargeJob { large, job: job.clone(), name: name.into(), errand, pending, bytes_of: None };
         let large = Arc::new(large);
         let mut pieces = missing.into_iter();
         let first = pieces.next().unwrap_or(0..0);
@@ -83,7 +90,7 @@ impl Worker<'_> {
     pub fn chunk(&mut self, large: &Arc<LargeJob>, mut range: Range<u64>) {
         let sparse = self.run.options.keep.holes;
         let mut data_end = if sparse { range.start } else { range.end };
-        while !large.large.failed() && !self.run.stopped() {
+        while !large.large.failed() && !self.run.stopped() && !self.run.yields() {
             if range.start >= data_end {
                 let start = range.start;
                 data_end = large.large.next_data(&mut range);
@@ -99,7 +106,7 @@ impl Worker<'_> {
             add(&run.tally.bytes_copied, copied);
             self.walked(large, len);
         }
-        if self.run.stopped() {
+        if self.run.stopped() || self.run.yields() {
             large.large.suspend();
         }
         if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -114,6 +121,19 @@ impl Worker<'_> {
             pending.fetch_add(1, Ordering::Relaxed);
             self.run.queue.push_first(task(given));
         }
+    }
+
+    /// Copies bytes of a large file that another mover began.
+    pub fn bytes(&mut self, path: RelPath, source: &Fingerprint, range: Range<u64>) {
+        let Some((job, name)) = self.borrow_parent(&path) else { return };
+        let spot = job.spot(&name);
+        let opened = spot.open().ok().filter(|opened| opened.meta.kind == Kind::File);
+        let Some(large) = opened.and_then(|opened| Large::join(&self.mover, &spot, opened, source)) else { return };
+        let intent = Intent::new(Action::Content, What::default(), job.source.first_meta());
+        let errand = Errand { intent, leads: None, attempt: 0, weight: 0 };
+        let (pending, bytes_of) = (AtomicUsize::new(1), Some((path, range.clone())));
+        let large = LargeJob { large, job, name, errand, pending, bytes_of };
+        self.chunk(&Arc::new(large), range);
     }
 
     /// How many threads help with one file. Writers of a file wait for each other in the kernel (the lock of the inode), so
@@ -131,6 +151,9 @@ impl Worker<'_> {
     }
 
     fn finish_large(&mut self, large: &Arc<LargeJob>) {
+        if self.gives_back_bytes(large) {
+            return self.less(&large.job);
+        }
         let (job, name) = (&large.job, &*large.name);
         let done = large.large.finish(&self.mover, &job.spot(name));
         let again = matches!(done, Err(Trouble::Changing | Trouble::Mismatch));

@@ -2,6 +2,7 @@
 
 use crate::entries::Intent;
 use crate::job::{DirJob, descend, lock};
+use crate::share::Unfinished;
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
@@ -28,6 +29,16 @@ impl Worker<'_> {
     pub fn find_extras(&mut self, job: &Arc<DirJob>, known: Option<&Names>) {
         let Some(replica) = job.replica.as_ref().filter(|_| !job.is_made() && !job.borrowed && job.pass() == 0) else { return };
         if let Err(fault) = self.scan_extras(job, replica, known) {
+            self.run.problem(job.path(), fault, Class::Skip);
+        }
+    }
+
+    /// Of a directory that somebody else listed: only unfinished entries are looked for.
+    fn find_leftovers(&mut self, job: &Arc<DirJob>, left: &Unfinished, replica: &DirRef) {
+        if left.unlisted {
+            job.mark_unlisted();
+        }
+        if let Err(fault) = self.scan_extras(job, replica, None) {
             self.run.problem(job.path(), fault, Class::Skip);
         }
     }
@@ -74,6 +85,9 @@ impl Worker<'_> {
     /// Sets the attributes of the directory itself and accounts for it; returns whether that is done, and not posted. `now` is what the
     /// source's directory is like.
     pub fn finish_attributes(&mut self, job: &Arc<DirJob>, now: Result<Meta, Fault>) -> bool {
+        if let (Some(left), Some(replica)) = (&job.left, &job.replica) {
+            self.find_leftovers(job, left, replica);
+        }
         self.remove_leftovers(job);
         let keep = &self.run.options.keep;
         let source = now.and_then(|meta| Ok(Entry { meta, xattrs: job.source.xattrs(keep)? }));
@@ -104,8 +118,9 @@ impl Worker<'_> {
     fn finish_entry(&mut self, job: &Arc<DirJob>, source: Entry) -> Done<End> {
         let keep = &self.run.options.keep;
         let (action, what) = match &job.before {
-            None if job.replaced => (Action::Replace, What::default()),
-            None => (Action::Create, What::default()),
+            _ if job.replaced || job.left.is_some_and(|left| left.replaced) => (Action::Replace, What::default()),
+            _ if job.is_made() || job.left.is_some_and(|left| left.made) => (Action::Create, What::default()),
+            None => unreachable!("what was not there was made"),
             Some((meta, xattrs)) => (Action::Meta, differences(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, keep)),
         };
         let equal = action == Action::Meta && what.is_empty();

@@ -1,8 +1,10 @@
 //! A directory in the course of being made equal.
 
 use crate::entries::Pair;
+use crate::share::{Listed, Unfinished};
 use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
 use driftless_mover::{Comparison, Large, Spot};
+use driftless_reconcile::Fingerprint;
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -27,8 +29,10 @@ pub struct DirJob {
     pub before: Option<(Meta, Xattrs)>,
     /// Owner and group that new entries get, if the directory is ours alone and shows it.
     pub birth: Option<(u32, u32)>,
-    /// It belongs to somebody else (the directory around a single file): its attributes are left alone.
+    /// Somebody else sees to its attributes (of the directory around a single file, say).
     pub borrowed: bool,
+    /// Somebody else began it.
+    pub left: Option<Unfinished>,
     /// The name on the replica of the one entry of a borrowed directory.
     pub renamed: Option<CString>,
     /// It took the place of something that is not a directory.
@@ -50,6 +54,7 @@ struct State {
     dirty: AtomicBool,
     unlisted: AtomicBool,
     write_protected: AtomicBool,
+    unfinished: AtomicBool,
     pass: AtomicU8,
 }
 
@@ -99,6 +104,7 @@ impl DirJob {
             before: begin.before,
             birth,
             borrowed: false,
+            left: None,
             renamed: None,
             replaced: begin.replaced,
             weight: begin.weight,
@@ -201,6 +207,34 @@ impl DirJob {
         self.state.unlisted.load(Ordering::Relaxed)
     }
 
+    /// Says that some of what is in it is left to others.
+    pub fn mark_unfinished(&self) {
+        self.state.unfinished.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether some of what is in it is left to others.
+    pub fn is_unfinished(&self) -> bool {
+        self.state.unfinished.load(Ordering::Relaxed)
+    }
+
+    /// Takes over a directory that somebody else began and left.
+    pub fn take_over(&mut self, left: Unfinished) {
+        match left.listed {
+            // Hosts number devices each in their own way.
+            Listed::As(meta) => *lock(&self.listed) = Meta { dev: self.source.first_meta().dev, ..meta },
+            Listed::Changed => self.mark_dirty(),
+            Listed::InPart => {}
+        }
+        self.left = Some(left);
+    }
+
+    /// As it is left to whoever takes it over.
+    pub fn leave(&self) -> Unfinished {
+        let listed = if self.state.dirty.load(Ordering::Relaxed) { Listed::Changed } else { Listed::As(*lock(&self.listed)) };
+        let listed = if self.selection.whole { listed } else { Listed::InPart };
+        Unfinished { listed, made: self.is_made(), replaced: self.replaced, unlisted: self.is_unlisted() }
+    }
+
     /// How often the directory was looked at again.
     pub fn pass(&self) -> u8 {
         self.state.pass.load(Ordering::Relaxed)
@@ -267,6 +301,8 @@ pub struct LargeJob {
     pub errand: Errand,
     /// Ranges that are being copied or wait for it.
     pub pending: AtomicUsize,
+    /// Where it is, and these bytes of it, if only they are copied here and somebody else finishes it.
+    pub bytes_of: Option<(RelPath, Range<u64>)>,
 }
 
 /// A large file in the course of being compared, and where it belongs.
@@ -287,6 +323,16 @@ pub struct CompareJob {
     pub weight: u64,
     /// Ranges that are being compared or wait for it.
     pub pending: AtomicUsize,
+    /// Some of it is not compared, because the file is left to others.
+    pub incomplete: AtomicBool,
+}
+
+impl CompareJob {
+    /// Says that `range` is not compared here, if there is anything in it.
+    pub fn leaves(&self, range: &Range<u64>) -> bool {
+        self.incomplete.fetch_or(!range.is_empty(), Ordering::Relaxed);
+        !range.is_empty()
+    }
 }
 
 /// An item of the queue: a piece of work with its handles warm.
@@ -301,6 +347,8 @@ pub enum Task {
     Again(Arc<DirJob>),
     /// A name whose hard-link group is settled now.
     Waiter(Arc<DirJob>, CString),
+    /// Take part in the copying of a large file.
+    Bytes(RelPath, Fingerprint, Range<u64>),
     /// Copy a range of a large file.
     Chunk(Arc<LargeJob>, Range<u64>),
     /// Compare a range of a large file.

@@ -6,7 +6,9 @@
 //! and carried out at the end, behind the guard.
 
 mod audit;
+mod brief;
 mod comparisons;
+mod coordinate;
 mod deletes;
 mod entries;
 mod files;
@@ -19,11 +21,14 @@ mod monitor;
 mod options;
 mod order;
 mod pace;
+mod part;
+mod plan;
 mod pool;
 mod posted;
 mod queue;
 mod roots;
 mod run;
+mod share;
 mod sumfile;
 mod sums;
 mod sumwalk;
@@ -31,13 +36,18 @@ mod survey;
 mod sync;
 mod tally;
 mod walk;
+mod work_off;
 mod worker;
 
 pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled, Standing, audit};
+pub use brief::Brief;
 pub use comparisons::ledger_name;
+pub use coordinate::{Exchange, Word, coordinate};
 pub use monitor::{Monitor, Progress};
 pub use options::{Durability, Jobs, Options};
 pub use roots::RunError;
+pub use share::{Outcome, Piece, Route, Share};
 pub use sums::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};
 pub use sync::{End, Summary, descriptors, sync};
 pub use tally::{Counts, Reason};
+pub use work_off::{Ends, work_off};

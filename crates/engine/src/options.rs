@@ -3,11 +3,12 @@
 use driftless_model::{Filter, Keep, Level, Selection};
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// When copied files are made durable.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Durability {
     /// Once, at the end of the run (syncfs(2)); large files before they get their names.
     #[default]

@@ -59,6 +59,12 @@ pub enum RunError {
     /// The guard refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The movers cannot be reached.
+    #[error("{0}")]
+    NoMovers(String),
+    /// What is known of the shares of a run cannot be kept.
+    #[error("cannot keep the record of the run: {0}")]
+    Record(#[from] driftless_state::StoreError),
 }
 
 /// The roots of a run.

@@ -7,6 +7,7 @@ use crate::links::Links;
 use crate::monitor::{Monitor, Progress};
 use crate::options::{Durability, Options};
 use crate::pace::Pace;
+use crate::part::Part;
 use crate::posted::Orders;
 use crate::queue::Queue;
 use crate::tally::Tally;
@@ -57,6 +58,10 @@ pub struct Run<'r> {
     pub orders: Orders,
     bytes_pace: Option<Pace>,
     request_pace: Option<Pace>,
+    /// Which part of a run it is.
+    pub part: Part<'r>,
+    /// The name of the replica of a single file.
+    pub renamed: Option<CString>,
 }
 
 impl<'r> Run<'r> {
@@ -81,6 +86,8 @@ impl<'r> Run<'r> {
             orders: Orders::default(),
             bytes_pace: Pace::new(options.bytes_per_second_max),
             request_pace: Pace::new(options.requests_per_second_max),
+            part: Part::Whole,
+            renamed: None,
         }
     }
 
@@ -124,6 +131,11 @@ impl<'r> Run<'r> {
         let mut no_room = lock(&self.no_room);
         let kept = no_room.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
         kept.map(|paths| paths.push(path())).is_some()
+    }
+
+    /// Keeps paths for which others had no room.
+    pub fn postpone_all(&self, paths: impl Iterator<Item = RelPath>) {
+        lock(&self.no_room).get_or_insert_default().extend(paths);
     }
 
     /// The paths that were postponed, once.

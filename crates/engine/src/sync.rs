@@ -79,13 +79,8 @@ fn sync_trees(
     (source, replica): (DirRef, Replica),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
-    let _lock = lock_tree(options, &replica)?;
-    if let (true, Replica::There(replica)) = (options.delete && !options.report_only, &replica) {
-        refuse_doubt(&source, replica)?;
-    }
+    let (replica, made, _locks) = prepare_replica(options, &source, replica)?;
     let basis = open_basis(options)?;
-    let (replica, made) = open_replica(options, &source, replica)?;
-    let _lock_on_new = if made { lock_dir(options, replica.as_ref())? } else { None };
     let before = match &replica {
         Some(dir) if !made => Some((*dir.first_meta(), unusable(options, dir.xattrs(&options.keep))?)),
         _ => None,
@@ -101,8 +96,48 @@ fn sync_trees(
     Ok(end_run(&run, end))
 }
 
+/// Whatever keeps others from the replica.
+pub type Locks = [Option<Hold>; 2];
+
+/// Locks the replica, refuses it on doubt, makes it if it is missing; tells whether it was made.
+pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool, Locks), RunError> {
+    let lock = lock_tree(options, &replica)?;
+    if let (true, Replica::There(replica)) = (options.delete && !options.report_only, &replica) {
+        refuse_doubt(source, replica)?;
+    }
+    let (replica, made) = open_replica(options, source, replica)?;
+    let lock_on_new = if made { lock_dir(options, replica.as_ref())? } else { None };
+    Ok((replica, made, [lock, lock_on_new]))
+}
+
+/// The root, as it is now, as a job of a part of a run.
+pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<DirJob, RunError> {
+    let (source, replica) = run.roots.clone();
+    let before = match &replica {
+        Some(replica) => Some((unusable(run.options, replica.meta())?, unusable(run.options, replica.xattrs(&run.options.keep))?)),
+        None => None,
+    };
+    let begin = Begin {
+        parent: None,
+        name: CString::default(),
+        source,
+        replica,
+        basis: None,
+        selection: Arc::new(selection),
+        before,
+        replaced: false,
+        weight,
+    };
+    let mut job = DirJob::begin(begin);
+    run.part.assign(&mut job);
+    if run.renamed.is_some() {
+        (job.borrowed, job.renamed) = (true, run.renamed.clone());
+    }
+    Ok(job)
+}
+
 /// Goes through everything below `job`. Hard-link groups none of whose names was there come last: then it is known.
-fn walk(run: &Run<'_>, job: DirJob, threads_max: usize) {
+pub fn walk(run: &Run<'_>, job: DirJob, threads_max: usize) {
     run.queue.push(Task::Again(Arc::new(job)));
     drive(run, threads_max);
     loop {
@@ -184,12 +219,12 @@ fn sync_entry(
     Ok(end_run(&run, End::Complete))
 }
 
-fn lock_name(options: &Options, (dir, name): &(DirRef, CString)) -> Result<Hold, RunError> {
+pub fn lock_name(options: &Options, (dir, name): &(DirRef, CString)) -> Result<Hold, RunError> {
     unusable(options, dir.lock_name(name))?.ok_or_else(|| RunError::Locked(options.replica.to_string()))
 }
 
 /// Carries out the plan of deletes.
-fn delete(run: &Run<'_>, threads_max: usize) -> End {
+pub fn delete(run: &Run<'_>, threads_max: usize) -> End {
     if run.stopped() {
         return End::Stopped;
     }
@@ -201,29 +236,19 @@ fn delete(run: &Run<'_>, threads_max: usize) -> End {
 }
 
 /// Tries again what there was no room for before the deletes.
-fn try_postponed(run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
+pub fn try_postponed(run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
     let paths = run.postponed();
-    let Some(replica) = run.roots.1.clone().filter(|_| !paths.is_empty() && !run.stopped()) else { return Ok(()) };
+    if paths.is_empty() || run.stopped() || run.roots.1.is_none() {
+        return Ok(());
+    }
     let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
-    let xattrs = unusable(run.options, replica.xattrs(&run.options.keep))?;
-    let before = Some((unusable(run.options, replica.meta())?, xattrs));
-    let begin = Begin {
-        parent: None,
-        name: CString::default(),
-        source: run.roots.0.clone(),
-        replica: Some(replica),
-        basis: None,
-        selection: Arc::new(Selection::of(&works)),
-        before,
-        replaced: false,
-        weight: 0,
-    };
-    add(&run.tally.seen, 1);
-    walk(run, DirJob::begin(begin), threads_max);
+    let job = begin_root(run, Selection::of(&works), 0)?;
+    add(&run.tally.seen, u64::from(!job.borrowed));
+    walk(run, job, threads_max);
     Ok(())
 }
 
-fn end_run(run: &Run<'_>, mut end: End) -> Summary {
+pub fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     make_durable(run);
     if let Some(why) = run.cut_off() {
         end = End::CutOff(why);

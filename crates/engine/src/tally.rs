@@ -3,6 +3,7 @@
 //! seen = same + changed + skipped + failed, always, once the run is over: every entry is accounted for.
 
 use driftless_model::Class;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why an entry was left out on purpose.
@@ -25,13 +26,25 @@ macro_rules! counters {
         pub struct Tally { $($(#[$doc])* pub $name: AtomicU64,)* }
 
         /// Counters at one moment.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counts {
+            /// Adds what others counted.
+            pub fn add(&mut self, more: &Counts) {
+                $(self.$name = self.$name.wrapping_add(more.$name);)*
+            }
+        }
 
         impl Tally {
             /// The counters now.
             pub fn counts(&self) -> Counts {
                 Counts { $($name: self.$name.load(Relaxed),)* }
+            }
+
+            /// Adds what others counted.
+            pub fn add(&self, counts: &Counts) {
+                $(add(&self.$name, counts.$name);)*
             }
         }
     };

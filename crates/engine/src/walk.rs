@@ -40,14 +40,15 @@ impl Worker<'_> {
 
     fn enter(&mut self, parent: &Arc<DirJob>, name: &CStr, weight: u64) -> Result<Option<Arc<DirJob>>, Trouble> {
         let source = parent.source.enter(name).map_err(kind_changed)?;
-        let selection = below(&parent.selection, name);
+        let selection = below(parent, name);
         let foreign = self.run.options.one_file_system && source.first_meta().dev != self.run.roots.0.first_meta().dev;
         let (replica, before, replaced) = self.enter_replica(parent, name)?;
         let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
         let parent = Some(parent.clone());
-        let job = DirJob::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
+        let mut job = DirJob::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
+        self.run.part.assign(&mut job);
         let job = Arc::new(job);
-        if foreign {
+        if foreign && !job.borrowed {
             self.leave_mount_point(job);
             return Ok(None);
         }
@@ -126,7 +127,7 @@ impl Worker<'_> {
     /// Lists a directory that was just begun, and hands out its names.
     pub fn list(&mut self, job: &Arc<DirJob>) {
         let weight = if job.pass() == 0 { job.weight } else { 0 };
-        if !job.selection.whole {
+        if !job.selection.whole && (job.left.is_none() || job.pass() == 0) {
             let mut names = Names::default();
             for name in job.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
                 names.push(&name, None);
@@ -178,7 +179,7 @@ impl Worker<'_> {
         }
         add(&self.run.tally.walked, weight % count);
         if job.pass() == 0 {
-            add(&self.run.tally.seen, count);
+            add(&self.run.tally.seen, self.run.part.counted(job, count));
         }
         job.more();
         self.names(job, &Arc::new(names), 0..count, weight / count);
@@ -191,7 +192,7 @@ impl Worker<'_> {
             job.more();
             Task::Names(job.clone(), names.clone(), range, weight)
         };
-        while range.start < range.end && !self.run.stopped() {
+        while range.start < range.end && !self.run.stopped() && !self.run.yields() {
             let (name, hint) = names.get(range.start as usize);
             range.start += 1;
             if range.is_empty() {
@@ -203,6 +204,9 @@ impl Worker<'_> {
             }
             self.run.pace_request();
             self.entry(job, name, hint, weight);
+        }
+        if self.run.yields() {
+            self.give_back_names(job, names, range);
         }
         self.less(job);
     }
@@ -243,7 +247,7 @@ impl Worker<'_> {
 
     /// Looks again at the source's directory; returns whether the matter is over, and not posted or begun again.
     fn finish(&mut self, job: &Arc<DirJob>) -> bool {
-        if job.borrowed || self.run.stopped() {
+        if self.run.stopped() || self.leaves_open(job) {
             return true;
         }
         if self.post_look_again(job) {
@@ -273,11 +277,14 @@ impl Worker<'_> {
 /// A replica's directory, what it was like if it existed, and whether it took the place of something else.
 type Entered = (Option<DirRef>, Option<(Meta, driftless_model::Xattrs)>, bool);
 
-fn below(selection: &Arc<Selection>, name: &CStr) -> Arc<Selection> {
+/// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
+fn below(parent: &DirJob, name: &CStr) -> Arc<Selection> {
+    let selection = &parent.selection;
     if selection.whole {
         return selection.clone();
     }
-    selection.children.get(name.to_bytes()).cloned().unwrap_or_default()
+    let known = selection.children.get(name.to_bytes()).cloned();
+    known.unwrap_or_else(|| Arc::new(if parent.pass() > 0 { Selection::all() } else { Selection::default() }))
 }
 
 /// A name that was a directory a moment ago and is something else now (ENOTDIR, or ELOOP for a symbolic link) has changed.

@@ -79,6 +79,10 @@ impl Run<'_> {
 impl Worker<'_> {
     fn carry_out(&mut self, task: Task) {
         match task {
+            Task::Dir(job, name, _) if self.run.yields() => {
+                self.give_back(&job, &name, self.run.part.class());
+                self.less(&job);
+            }
             Task::Dir(job, name, weight) => self.directory(&job, &name, weight),
             Task::Names(job, names, range, weight) => self.names(&job, &names, range, weight),
             Task::List(job, stream, weight) => self.list_on(&job, stream, weight, false),
@@ -87,6 +91,7 @@ impl Worker<'_> {
                 self.entry(&job, &name, None, 0);
                 self.less(&job);
             }
+            Task::Bytes(path, source, range) => self.bytes(path, &source, range),
             Task::Chunk(large, range) => self.chunk(&large, range),
             Task::Compare(compare, range) => self.compare_chunk(&compare, range),
             Task::Delete(path, names) => self.delete(&path, &names),
@@ -96,9 +101,13 @@ impl Worker<'_> {
     /// Counts and reports an entry that was not made equal.
     pub fn account_trouble(&mut self, job: &Arc<DirJob>, name: &CStr, trouble: Trouble) {
         let tally = &self.run.tally;
+        if !matches!(trouble, Trouble::Stopped) && self.run.part.passes(job, name) {
+            // What was to be looked at below it cannot be counted, so it is.
+            add(&tally.seen, 1);
+        }
         match trouble {
             Trouble::Stopped => {}
-            Trouble::Vanished if job.selection.whole && !job.borrowed => {
+            Trouble::Vanished if (job.selection.whole || job.left.is_some()) && !job.borrowed => {
                 job.mark_dirty();
                 self.skip(job, Reason::Vanished);
             }
@@ -120,6 +129,7 @@ impl Worker<'_> {
                 self.report_mismatch(job.path_of(name));
             }
             Trouble::Failed(fault) if self.run.postpone(|| job.path_of(name), &fault) => {
+                job.mark_unfinished();
                 if job.pass() == 0 {
                     // It is counted when it is tried again.
                     tally.seen.fetch_sub(1, Relaxed);
@@ -144,7 +154,7 @@ impl Worker<'_> {
         self.run.report(&driftless_model::Problem {
             path,
             side: Side::Source,
-            act: "copy a consistent state of",
+            act: "copy a consistent state of".into(),
             cause: "it keeps changing".into(),
             class: Class::Changing,
         });
@@ -155,7 +165,7 @@ impl Worker<'_> {
         self.run.report(&driftless_model::Problem {
             path,
             side: Side::Replica,
-            act: "read back what was written to",
+            act: "read back what was written to".into(),
             cause: "it is not what was read from the source".into(),
             class: Class::Skip,
         });

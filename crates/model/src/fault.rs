@@ -4,6 +4,7 @@
 
 use crate::{RelPath, escape};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::{fmt, io};
 
 /// Which tree an act was on.
@@ -119,14 +120,14 @@ impl Class {
 }
 
 /// A path that is not equal after the run, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The path below the root.
     pub path: RelPath,
     /// The tree it happened on.
     pub side: Side,
     /// What was tried.
-    pub act: &'static str,
+    pub act: Cow<'static, str>,
     /// Why it failed, in words.
     pub cause: String,
     /// What follows.
@@ -136,14 +137,14 @@ pub struct Problem {
 impl Problem {
     /// A problem from a failed call.
     pub fn new(path: RelPath, fault: Fault, class: Class) -> Self {
-        Problem { path, side: fault.side, act: fault.act, cause: fault.cause(), class }
+        Problem { path, side: fault.side, act: fault.act.into(), cause: fault.cause(), class }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_root() { ".".into() } else { escape(self.path.as_bytes()) };
-        let (act, side, cause) = (self.act, self.side.word(), &self.cause);
+        let (act, side, cause) = (&self.act, self.side.word(), &self.cause);
         write!(out, "\"{path}\": cannot {act} {side}: {cause} ({})", self.class.follows())
     }
 }

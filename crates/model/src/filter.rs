@@ -30,6 +30,7 @@ impl std::error::Error for FilterError {}
 #[derive(Debug, Clone)]
 pub struct Rule {
     include: bool,
+    pattern: String,
     whole_path: bool,
     only_dirs: bool,
     glob: GlobMatcher,
@@ -48,7 +49,7 @@ impl Rule {
         }
         let glob = GlobBuilder::new(body).literal_separator(true).backslash_escape(true).build();
         let glob = glob.map_err(|e| fail(e.kind().to_string()))?;
-        Ok(Rule { include, whole_path, only_dirs, glob: glob.compile_matcher() })
+        Ok(Rule { include, pattern: pattern.to_owned(), whole_path, only_dirs, glob: glob.compile_matcher() })
     }
 
     /// A rule from a line of a filter file: `+ PATTERN` or `- PATTERN`; `None` for blank lines and `#` comments.
@@ -62,6 +63,16 @@ impl Rule {
             Some(("- ", pattern)) => Rule::new(false, pattern).map(Some),
             _ => Err(FilterError { text: escape(line.as_bytes()), why: "a line starts with \"+ \", \"- \" or \"#\"".into() }),
         }
+    }
+
+    /// Whether it takes what it matches.
+    pub fn includes(&self) -> bool {
+        self.include
+    }
+
+    /// The pattern as it was given.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
     }
 
     fn matches(&self, path: &[u8], is_dir: bool) -> bool {

@@ -15,6 +15,6 @@ pub use entry::{Entry, Kind, Meta, Stamp, Xattrs};
 pub use fault::{Class, Fault, Problem, Side, cause};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::Keep;
-pub use path::{BadName, RelPath, check_name, escape};
+pub use path::{BadName, EntryName, RelPath, check_name, escape};
 pub use selection::Selection;
 pub use work::{Action, Change, Difference, Level, Receipt, Scope, What, Work};

@@ -24,9 +24,51 @@ pub fn check_name(name: &[u8]) -> Result<(), BadName> {
     if bad { Err(BadName(name.to_vec())) } else { Ok(()) }
 }
 
-/// A path below a root: names joined by `/`; the root itself is empty. Of any length.
+/// A path below a root: names joined by `/`; the root itself is empty. Of any length. Checked when it is decoded.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>")]
 pub struct RelPath(Vec<u8>);
+
+impl TryFrom<Vec<u8>> for RelPath {
+    type Error = BadName;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, BadName> {
+        RelPath::parse(&bytes)
+    }
+}
+
+/// One component of a path, checked when it is made and when it is decoded.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>")]
+pub struct EntryName(Vec<u8>);
+
+impl EntryName {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl TryFrom<Vec<u8>> for EntryName {
+    type Error = BadName;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, BadName> {
+        check_name(&bytes).map(|()| EntryName(bytes))
+    }
+}
+
+impl From<&std::ffi::CStr> for EntryName {
+    /// A name that the kernel gave is one component.
+    fn from(name: &std::ffi::CStr) -> Self {
+        EntryName(name.to_bytes().to_vec())
+    }
+}
+
+impl From<&EntryName> for std::ffi::CString {
+    fn from(name: &EntryName) -> Self {
+        std::ffi::CString::new(name.as_bytes()).expect("names hold no NUL")
+    }
+}
 
 impl RelPath {
     /// The root itself.

@@ -28,6 +28,10 @@ pub struct Large {
     resumed: u64,
     verify: Option<Level>,
     patch: Option<Patch>,
+    /// Whether notes of progress are kept here; a range of a file that somebody else finishes has none.
+    noted: bool,
+    /// Whether it goes on with a copy that was there.
+    found: bool,
 }
 
 /// A replica of the same size that differs in some ranges only: the rest is taken from it.
@@ -46,28 +50,65 @@ impl Large {
     /// Begins, or goes on where an earlier run stopped. With a patch, the source is only read where the replica differs.
     pub fn begin(mover: &mut Mover, spot: &Spot, opened: Opened, patch: Option<Patch>) -> Result<Large, Trouble> {
         let temp = stable_temp_name(spot.name);
-        let (replica, done) = match resume(spot, &opened, &temp) {
+        let found = resume(spot, &opened, &temp);
+        let is_found = found.is_some();
+        let (replica, done) = match found {
             Some(found) => found,
             None => (anew(spot, &temp)?, Ranges::default()),
         };
-        let resumed = done.bytes();
-        let mut large = Large {
-            opened,
-            replica,
-            temp,
-            done: Mutex::new(done),
-            since_checkpoint: AtomicU64::new(0),
-            cloned: false,
-            trouble: Mutex::new(None),
-            resumed,
-            verify: mover.terms.verify,
-            patch,
-        };
+        let mut large = Large { patch, found: is_found, ..Large::over(mover, opened, (replica, temp), done) };
         if let Err(trouble) = large.prepare(mover) {
             large.discard(spot);
             return Err(trouble);
         }
         Ok(large)
+    }
+
+    /// Takes part in the copying of a file that another mover began and that somebody finishes: none if there is no such copy, or
+    /// not of this `source`. What is copied is kept in [`done`](Large::done) alone.
+    pub fn join(mover: &Mover, spot: &Spot, opened: Opened, source: &Fingerprint) -> Option<Large> {
+        let temp = stable_temp_name(spot.name);
+        let (replica, _) = resume(spot, &opened, &temp).filter(|_| Fingerprint::of(&opened.meta) == *source)?;
+        Some(Large { noted: false, found: true, ..Large::over(mover, opened, (replica, temp), Ranges::default()) })
+    }
+
+    fn over(mover: &Mover, opened: Opened, (replica, temp): (Box<dyn WriteFile>, CString), done: Ranges) -> Large {
+        Large {
+            opened,
+            replica,
+            temp,
+            resumed: done.bytes(),
+            done: Mutex::new(done),
+            since_checkpoint: AtomicU64::new(0),
+            cloned: false,
+            trouble: Mutex::new(None),
+            verify: mover.terms.verify,
+            patch: None,
+            noted: true,
+            found: false,
+        }
+    }
+
+    /// Takes over what others have copied of the same `source`, durably, if this goes on with that copy.
+    pub fn take_over(&mut self, source: &Fingerprint, done: &Ranges) {
+        if self.found && self.source() == *source {
+            done.iter().for_each(|range| lock(&self.done).add(range.clone()));
+        }
+    }
+
+    /// From which state of the source it is copied.
+    pub fn source(&self) -> Fingerprint {
+        Fingerprint::of(&self.opened.meta)
+    }
+
+    /// Whether some of it is taken from the old replica.
+    pub fn patches(&self) -> bool {
+        self.patch.is_some()
+    }
+
+    /// What was copied so far; durable after a [`checkpoint`](Large::checkpoint).
+    pub fn done(&self) -> Ranges {
+        lock(&self.done).clone()
     }
 
     fn prepare(&mut self, mover: &mut Mover) -> Result<(), Trouble> {
@@ -196,6 +237,9 @@ impl Large {
     }
 
     fn save(&self, done: Ranges) -> Result<(), Fault> {
+        if !self.noted {
+            return Ok(());
+        }
         let note = Resume { source: Fingerprint::of(&self.opened.meta), done };
         self.replica.save_progress(Some(&note.encode()))
     }

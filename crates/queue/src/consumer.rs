@@ -27,6 +27,11 @@ impl Consumer {
         Ok(Consumer { link })
     }
 
+    /// Whether the connection stands, as far as is known: what was handed out on one that is lost will come again, to somebody else.
+    pub fn is_connected(&mut self) -> bool {
+        self.link.standing().is_some()
+    }
+
     /// The next message; none if there is none within `limit`. A connection that is lost is made anew meanwhile.
     ///
     /// # Errors

@@ -73,6 +73,19 @@ impl Control {
         })
     }
 
+    /// Removes all messages that wait in one queue of the job; returns how many. Those that were handed out stay.
+    ///
+    /// # Errors
+    /// The queue is not there; or the broker does not answer.
+    pub fn purge_queue(&mut self, queue: &str) -> Result<u64, Error> {
+        self.on_session(async |session| {
+            let channel = answer(session.connection.create_channel()).await.map_err(|why| why.at(queue))?;
+            let purged = answer(channel.queue_purge(queue.into(), QueuePurgeOptions::default())).await;
+            let _ = answer(channel.close(200, "done".into())).await;
+            purged.map(u64::from).map_err(|why| why.at(queue))
+        })
+    }
+
     /// Removes all messages that wait, the parked ones included; returns how many. Those that were handed out stay.
     ///
     /// # Errors

@@ -17,6 +17,9 @@ pub enum Error {
         "the queue's URL has a password in it, where ps shows it to everybody: give it with --queue-credentials FILE or in DRIFTLESS_QUEUE_PASSWORD"
     )]
     PasswordInUrl,
+    /// There is no password.
+    #[error("there is no password for the broker: give it with --queue-credentials FILE or in DRIFTLESS_QUEUE_PASSWORD")]
+    NoPassword,
     /// The file of credentials cannot be trusted or read.
     #[error("{}: credentials refused: {why}", path.display())]
     Credentials {

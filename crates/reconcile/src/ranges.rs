@@ -4,6 +4,7 @@
 //! `driftless 1` / `INO SIZE MTIME_SEC MTIME_NSEC CTIME_SEC CTIME_NSEC` / `START-END` ...
 
 use driftless_model::Meta;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Ranges that a note holds at most; each takes up to 42 bytes of the 2 KiB that fit into an attribute on every file system.
@@ -11,8 +12,17 @@ const RANGES_MAX: usize = 40;
 const VERSION: &str = "driftless 1";
 
 /// A set of byte ranges, sorted and merged.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Range<u64>>")]
 pub struct Ranges(Vec<Range<u64>>);
+
+impl From<Vec<Range<u64>>> for Ranges {
+    fn from(parts: Vec<Range<u64>>) -> Self {
+        let mut ranges = Ranges::default();
+        parts.into_iter().for_each(|part| ranges.add(part));
+        ranges
+    }
+}
 
 impl Ranges {
     /// Adds a range.
@@ -93,7 +103,7 @@ impl Ranges {
 }
 
 /// What must agree for a source file to be the one that an unfinished copy began with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint([i128; 6]);
 
 impl Fingerprint {

@@ -4,9 +4,11 @@
 
 mod ledger;
 mod links;
+mod record;
 
 pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};
+pub use record::{Batch, Fact, Item, Record};
 
 /// The store on disk failed (it is full, say).
 pub type StoreError = rusqlite::Error;

@@ -4,11 +4,13 @@
 //! guard process holds the reading end of a pipe: when the writing end goes, with the value or with the whole process,
 //! however it ended, the guard kills what was started and removes its folder.
 
+use crate::hosts::Host;
 use crate::scratch::scratch_folder;
 use rustix::process::{Pid, Signal};
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -35,10 +37,27 @@ rm -rf -- "$1"
 pub struct Rabbit {
     folder: PathBuf,
     ports: Ports,
+    place: Place,
     guard: Child,
     pipe: Option<ChildStdin>,
     epmd: Child,
     server: Option<Child>,
+}
+
+/// Where the node runs: on this machine's loopback, or on a host of a lab, whose words are put before every program.
+#[derive(Debug, Clone)]
+struct Place {
+    words: Vec<String>,
+    address: IpAddr,
+}
+
+impl Place {
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut words = self.words.iter().map(OsStr::new).chain([program.as_ref()]);
+        let mut command = Command::new(words.next().expect("at least the program"));
+        command.args(words);
+        command
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -59,14 +78,23 @@ impl Rabbit {
 
     /// Starts a node and waits until it answers; needs `rabbitmq-server` and root.
     pub fn start() -> Rabbit {
+        Rabbit::start_at(Place { words: Vec::new(), address: Ipv4Addr::LOCALHOST.into() })
+    }
+
+    /// Starts a node on a host of a lab, reached by that host's address.
+    pub fn start_on(host: &Host) -> Rabbit {
+        Rabbit::start_at(Place { words: host.words(), address: host.address() })
+    }
+
+    fn start_at(place: Place) -> Rabbit {
         let folder = scratch_folder().keep();
         let ports = free_ports();
-        fs::write(folder.join("rabbitmq.conf"), configuration(ports, &folder)).expect("configuration");
+        fs::write(folder.join("rabbitmq.conf"), configuration(&place, ports, &folder)).expect("configuration");
         make_certificates(&folder);
         fs::write(folder.join("enabled_plugins"), "[].\n").expect("plugins");
-        let (mut guard, epmd) = (start_guard(&folder), start_epmd(&folder, ports));
+        let (mut guard, epmd) = (start_guard(&folder), start_epmd(&place, &folder, ports));
         let pipe = guard.stdin.take();
-        let mut rabbit = Rabbit { folder, ports, guard, pipe, epmd, server: None };
+        let mut rabbit = Rabbit { folder, ports, place, guard, pipe, epmd, server: None };
         rabbit.tell_guard();
         rabbit.start_server();
         rabbit
@@ -74,7 +102,7 @@ impl Rabbit {
 
     /// The URL of the vhost, without a password.
     pub fn url(&self) -> String {
-        format!("amqp://{}@127.0.0.1:{}/{}", Self::USER, self.ports.amqp, Self::VHOST)
+        format!("amqp://{}@{}:{}/{}", Self::USER, self.place.address, self.ports.amqp, Self::VHOST)
     }
 
     /// The URL of the vhost over TLS at `host`; the broker's certificate is for 127.0.0.1 alone.
@@ -157,7 +185,7 @@ impl Rabbit {
 
     fn wait_until_it_answers(&mut self) {
         let end = Instant::now() + Duration::from_secs(NODE_SECONDS_MAX);
-        while !answers(self.ports.amqp) {
+        while !answers(&self.place, self.ports.amqp) {
             let ended = self.server.as_mut().and_then(|server| server.try_wait().ok().flatten());
             assert!(ended.is_none(), "the node ended, {ended:?}:\n{}", self.log());
             assert!(Instant::now() < end, "the node does not answer:\n{}", self.log());
@@ -167,7 +195,7 @@ impl Rabbit {
 
     /// A program of RabbitMQ in the environment of this node, and of no other.
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(Path::new(PROGRAMS).join(program));
+        let mut command = self.place.command(Path::new(PROGRAMS).join(program));
         let below = |name: &str| self.folder.join(name);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LANG", "C.UTF-8").env("HOME", &self.folder);
         command.env("ERL_EPMD_PORT", self.ports.epmd.to_string()).env("ERL_EPMD_ADDRESS", "127.0.0.1");
@@ -206,11 +234,12 @@ impl Drop for Rabbit {
     }
 }
 
-fn configuration(ports: Ports, folder: &Path) -> String {
+fn configuration(place: &Place, ports: Ports, folder: &Path) -> String {
     let plain = format!(
-        "listeners.tcp.local = 127.0.0.1:{}\ndefault_vhost = {}\ndefault_user = {}\ndefault_pass = {}\n\
+        "listeners.tcp.local = {}:{}\ndefault_vhost = {}\ndefault_user = {}\ndefault_pass = {}\n\
          default_permissions.configure = .*\ndefault_permissions.read = .*\ndefault_permissions.write = .*\n\
          disk_free_limit.absolute = 1MB\nraft.wal_max_size_bytes = 16777216\nvm_memory_high_watermark.relative = 0.6\n",
+        place.address,
         ports.amqp,
         Rabbit::VHOST,
         Rabbit::USER,
@@ -253,25 +282,19 @@ fn start_guard(folder: &Path) -> Child {
 }
 
 /// The port mapper of Erlang; started here, or the node would start one that outlives it.
-fn start_epmd(folder: &Path, ports: Ports) -> Child {
-    let mut command = Command::new("epmd");
+fn start_epmd(place: &Place, folder: &Path, ports: Ports) -> Child {
+    let mut command = place.command("epmd");
     command.args(["-port", &ports.epmd.to_string(), "-address", "127.0.0.1"]).env_remove("LISTEN_FDS");
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command.spawn().expect("epmd is installed")
 }
 
-/// Whether a broker greets whoever says `AMQP 0.9.1` to it; its listener comes last when it starts.
-fn answers(port: u16) -> bool {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let greet = || -> std::io::Result<u8> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"AMQP\x00\x00\x09\x01")?;
-        let mut kind = [0];
-        stream.read_exact(&mut kind)?;
-        Ok(kind[0])
-    };
-    greet().is_ok_and(|kind| kind == 1)
+/// Whether a broker greets whoever says `AMQP 0.9.1` to it; its listener comes last when it starts. The shell asks, on the node's host.
+fn answers(place: &Place, port: u16) -> bool {
+    const GREET: &str = r"exec 3<>/dev/tcp/$0/$1 && printf 'AMQP\0\0\11\1' >&3 && timeout 5 head -c 1 <&3";
+    let mut command = place.command("bash");
+    command.args(["-c", GREET]).arg(place.address.to_string()).arg(port.to_string()).stdin(Stdio::null()).stderr(Stdio::null());
+    command.output().is_ok_and(|output| output.stdout == [1])
 }
 
 fn pid(child: &Child) -> Pid {

@@ -63,6 +63,9 @@ impl Sshd {
         let folder = scratch_folder();
         let mark = format!("{}-{}", std::process::id(), SERVERS.fetch_add(1, Ordering::Relaxed));
         make_keys(folder.path());
+        // What a user's own shell does when it starts is none of a test's business.
+        fs::create_dir(folder.path().join("home")).expect("a home");
+        attrs::set_mode(&folder.path().join("home"), 0o755).expect("open to all");
         write(&folder.path().join("sshd_config"), &server_settings(folder.path(), address, &mark));
         command.arg("-D").arg("-f").arg(folder.path().join("sshd_config")).arg("-E").arg(folder.path().join("log"));
         let listener = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
@@ -207,7 +210,7 @@ fn server_settings(folder: &Path, address: SocketAddr, mark: &str) -> String {
          UsePAM no\nStrictModes no\nUseDNS no\nPermitRootLogin yes\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nMaxStartups 1000\nMaxSessions 1000\nLogLevel VERBOSE\nPrintMotd no\n\
          KexAlgorithms curve25519-sha256\n\
-         SetEnv {MARK}={mark}\n"
+         SetEnv {MARK}={mark} HOME={folder}/home\n"
     )
 }
 

@@ -11,6 +11,7 @@ use driftless_model::Side;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use serde::{Deserialize, Serialize};
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -27,7 +28,7 @@ const ALIGN: usize = 4096;
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// What becomes of the page cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cache {
     /// Copied data stays cached.
     #[default]

@@ -4,6 +4,7 @@
 #![allow(dead_code, clippy::disallowed_methods)]
 
 pub mod far;
+pub mod movers;
 
 use driftless_testkit::{Driftless, Options, Outcome, assert_equal, escape, rsync_oracle, snapshot_hash};
 use std::ffi::OsStr;

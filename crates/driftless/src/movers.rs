@@ -1,0 +1,134 @@
+//! Runs that many hosts share: `sync --queue` and `sync --hosts`, and the command `mover`.
+
+mod broker;
+mod crew;
+mod hosts;
+mod message;
+
+use crate::cli::{MoverArgs, MoversArgs, SyncArgs};
+use crate::output::Output;
+use crate::signals::{self, Signals};
+use crate::{config, exit, reach};
+use broker::BrokerExchange;
+use crew::Crew;
+use driftless_engine::{Brief, End, Exchange, Options, Summary, coordinate};
+use driftless_state::Record;
+use driftless_tree::Endpoint;
+use hosts::HostsExchange;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A run that ended, or the exit code and the words for why it did not begin.
+pub type Ended = Result<Summary, (u8, String)>;
+
+/// Whether others share the work.
+pub fn are_wanted(args: &MoversArgs) -> bool {
+    args.queue.queue.is_some() || !args.hosts.is_empty()
+}
+
+/// What cannot be had together with movers, if it is asked for.
+pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
+    let asked = [
+        (args.dry_run, "--dry-run looks only from here: run it without --queue and --hosts"),
+        (args.link_dest.is_some(), "--link-dest needs one host that sees all names of a file: run it without --queue and --hosts"),
+    ];
+    asked.into_iter().find(|(asked, _)| *asked).map(|(_, why)| why)
+}
+
+/// Coordinates a run that others share.
+pub fn sync(args: &SyncArgs, options: &Options, output: &Output, signals: &Signals) -> Ended {
+    let options = Options { source: absolute(&options.source), replica: absolute(&options.replica), ..options.clone() };
+    let wants_receipts = driftless_engine::Monitor::wants_receipts(output);
+    let mut brief = Brief::of(&options, &args.movers.route, wants_receipts);
+    if args.movers.hosts.is_empty() {
+        with_queue(args, (&options, &mut brief), output, signals)
+    } else {
+        with_hosts(args, (&options, &mut brief), output, signals)
+    }
+}
+
+/// Movers know nothing of the folder that this was typed in.
+fn absolute(root: &Endpoint) -> Endpoint {
+    match &root.host {
+        Some(_) => root.clone(),
+        None => root.at(std::path::absolute(&root.path).unwrap_or_else(|_| root.path.clone())),
+    }
+}
+
+fn with_queue(args: &SyncArgs, (options, brief): (&Options, &mut Brief), output: &Output, signals: &Signals) -> Ended {
+    let name = args.movers.queue.job.as_deref().unwrap_or_default();
+    let broker = broker::broker(&args.movers.queue).map_err(|error| broker::queue_error(&error))?;
+    let classes: Vec<String> = brief.routes.iter().map(|route| route.class.clone()).collect();
+    let mut exchange = BrokerExchange::open(&broker, name, &classes, output, &signals.stop).map_err(|error| broker::queue_error(&error))?;
+    let path = config::state_file(&format!("job-{name}")).ok_or((exit::COULD_NOT_RUN, NO_STATE.to_owned()))?;
+    let _lock = lock(&path, name)?;
+    // Whether receipts are wanted makes no other run of it.
+    let about = format!("{} {:?} {:?} {:?}", env!("CARGO_PKG_VERSION"), brief.without_receipts(), options.delete_limit, options.selection);
+    let mut record = Record::open(&path, about.as_bytes()).map_err(|error| unusable(&path, &error))?;
+    if record.is_resumed() {
+        output.note(&format!("going on with the interrupted run of job \"{name}\""));
+    }
+    let summary = run((options, brief), output, signals, (&mut exchange, &mut record))?;
+    drop(record);
+    if summary.end != End::Stopped {
+        // After a run that came to its end there is nothing to go on with.
+        config::forget_database(&path);
+    }
+    Ok(summary)
+}
+
+const NO_STATE: &str = "there is no folder for the record of the run: set HOME or XDG_STATE_HOME";
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (u8, String) {
+    let path = driftless_model::escape(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()));
+    (exit::COULD_NOT_RUN, format!("\"{path}\": cannot keep the record of the run: {error}"))
+}
+
+/// Two coordinators of one job would take each other's shares away.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+fn lock(path: &Path, name: &str) -> Result<File, (u8, String)> {
+    let mut name_of_lock = path.as_os_str().to_owned();
+    name_of_lock.push(".lock");
+    let path = PathBuf::from(name_of_lock);
+    let file = File::options().create(true).append(true).open(&path).map_err(|error| unusable(&path, &error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(_) => Err((exit::LOCKED, format!("another run coordinates the job \"{name}\"; wait for it to end, or name another job"))),
+    }
+}
+
+fn with_hosts(args: &SyncArgs, (options, brief): (&Options, &mut Brief), output: &Output, signals: &Signals) -> Ended {
+    let ssh = reach::ssh_words(&args.reach)?;
+    let folder = tempfile::tempdir().map_err(|error| (exit::COULD_NOT_RUN, format!("cannot make a temporary folder: {error}")))?;
+    let path = folder.path().join("record");
+    let mut record = Record::open(&path, b"").map_err(|error| unusable(&path, &error))?;
+    let mut exchange = HostsExchange::start(&args.movers.hosts, &ssh, &hosts::remote_command(args), output);
+    run((options, brief), output, signals, (&mut exchange, &mut record))
+}
+
+fn run(of: (&Options, &mut Brief), output: &Output, signals: &Signals, by: (&mut dyn Exchange, &mut Record)) -> Ended {
+    match coordinate(of, output, &signals.stop, by) {
+        Ok(summary) => Ok(summary),
+        // What was waited for when the signal came no longer matters.
+        Err(_) if signals.number() > 0 => Err((128 + signals.number(), "stopped; run it again to go on".into())),
+        Err(error) => Err((crate::refusal_code(&error), error.to_string())),
+    }
+}
+
+/// The command `mover`.
+pub fn serve(args: &MoverArgs) -> u8 {
+    // Modes are set as the source has them; nothing may be taken off them on the way.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let signals = signals::watch();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let crew = Crew::new(format!("{host}:{}", std::process::id()), args.reach.clone(), args.throttle.clone());
+    match (args.stdio, &args.queue.queue) {
+        (true, _) => hosts::serve(crew, &signals),
+        (false, Some(_)) => broker::serve(args, crew, &signals),
+        (false, None) => {
+            eprintln!("driftless mover: name the broker with --queue and the job with --job");
+            exit::USAGE
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Movers that take their work from RabbitMQ: the coordinator's side and the mover's.
+
+use super::crew::{Crew, Failure, Line};
+use super::message::{Order, Report, Unclear, decode, encode, reports};
+use crate::cli::{MoverArgs, QueueArgs};
+use crate::exit;
+use crate::output::Output;
+use crate::signals::Signals;
+use driftless_engine::{Brief, Exchange, Outcome, Share, Word};
+use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Url};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The class of what no route takes.
+pub const WORK: &str = "work";
+/// Where the password may stand.
+const PASSWORD: &str = "DRIFTLESS_QUEUE_PASSWORD";
+/// How long one call for the broker waits.
+const CALL: Duration = Duration::from_secs(1);
+/// How long the broker may take no messages, or be out of reach, before the run ends; it goes on when it is run again.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Messages of movers that are handed out and not noted yet.
+const PREFETCH: u16 = 64;
+/// Tries after which a share is parked.
+const ATTEMPTS_MAX: u32 = 8;
+/// A mover that fails so many shares one after the other ends: something is wrong with its host.
+const FAILURES_MAX: u32 = 5;
+/// Pause after the first of them; it doubles with each.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two looks at whether anybody takes the work.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// The broker that is meant, or what is wrong with the arguments.
+pub fn broker(args: &QueueArgs) -> Result<Broker, Error> {
+    let url: Url = args.queue.as_deref().unwrap_or_default().parse()?;
+    let credentials = match (&args.queue_credentials, std::env::var(PASSWORD)) {
+        (Some(path), _) => Credentials::from_file(path)?,
+        (None, Ok(password)) => Credentials::from_value(password),
+        (None, Err(_)) => return Err(Error::NoPassword),
+    };
+    let broker = Broker::new(url, credentials)?.with_patience(PATIENCE);
+    Ok(match &args.queue_ca {
+        Some(path) => broker.with_certificates(certificates(path)?),
+        None => broker,
+    })
+}
+
+/// The user's own file of certificates.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+fn certificates(path: &std::path::Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|error| Error::Credentials { path: path.to_owned(), why: driftless_model::cause(&error) })
+}
+
+/// The coordinator's way to its movers.
+pub struct BrokerExchange<'a> {
+    publisher: Publisher,
+    results: Consumer,
+    control: Control,
+    job: Job,
+    classes: Vec<String>,
+    tickets: HashMap<u64, Delivery>,
+    next_ticket: u64,
+    looked: Instant,
+    output: &'a Output,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> BrokerExchange<'a> {
+    /// Connects; `classes` are those of the routes, in the order of the routes.
+    ///
+    /// # Errors
+    /// The broker refuses, cannot be reached, or a name is not allowed.
+    pub fn open(broker: &Broker, name: &str, routes: &[String], output: &'a Output, stop: &'a AtomicBool) -> Result<Self, Error> {
+        let classes: Vec<String> = std::iter::once(WORK.to_owned()).chain(routes.iter().cloned()).collect();
+        let names: Vec<&str> = classes.iter().map(String::as_str).collect();
+        let job = Job::new(name, &names)?;
+        Ok(BrokerExchange {
+            publisher: Publisher::open(broker, &job)?,
+            results: Consumer::open(broker, &job, &job.results(), PREFETCH)?,
+            control: Control::open(broker, &job)?,
+            job,
+            classes,
+            tickets: HashMap::new(),
+            next_ticket: 0,
+            looked: Instant::now(),
+            output,
+            stop,
+        })
+    }
+
+    fn queue(&self, class: u8) -> Result<String, String> {
+        let class = self.classes.get(usize::from(class)).ok_or_else(|| format!("no class of work has the number {class}"))?;
+        self.job.work(class).map_err(|error| error.to_string())
+    }
+
+    /// Says so if work waits that nobody takes.
+    fn look(&mut self) {
+        if self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        if let Some(blocked) = self.publisher.blocked() {
+            self.output.note(&format!("the broker takes no messages since {} s: {}", blocked.since.elapsed().as_secs(), blocked.why));
+        }
+        for count in self.control.counts().unwrap_or_default() {
+            let class = self.classes.iter().find(|class| self.job.work(class).is_ok_and(|queue| queue == count.queue));
+            if let Some(class) = class.filter(|_| count.ready > 0 && count.consumers == 0) {
+                self.output.note(&format!("no mover takes work of the class \"{class}\" of job \"{}\"; start one", self.job.name()));
+            }
+        }
+    }
+
+    fn word(&mut self, delivery: Delivery) -> Option<Word> {
+        match decode(delivery.body()) {
+            Ok(Report::Alive { run, id, mover, counts }) => {
+                let _it_makes_no_difference = delivery.ack();
+                Some(Word::Alive { run, id, mover, counts: Box::new(counts) })
+            }
+            Ok(Report::Part { run, id, attempt, number, last, outcome }) => {
+                let ticket = self.next_ticket;
+                self.next_ticket += 1;
+                self.tickets.insert(ticket, delivery);
+                Some(Word::Part { run, id, attempt, number, last, outcome, ticket })
+            }
+            Ok(Report::Failed { .. }) => delivery.ack().ok().and(None),
+            Err(unclear) => {
+                self.output.note(&format!("{}: {unclear}", self.job.results()));
+                let _it_comes_again = delivery.park(&unclear.to_string(), &self.publisher, CALL);
+                None
+            }
+        }
+    }
+}
+
+/// Calls until it works, or the broker has been away for too long, or the run is stopped.
+fn patiently<T>(stop: &AtomicBool, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let began = Instant::now();
+    loop {
+        match call() {
+            Err(Error::Blocked { .. } | Error::Unconfirmed { .. } | Error::Lost { .. } | Error::Nacked { .. })
+                if began.elapsed() < PATIENCE && !stop.load(Relaxed) =>
+            {
+                std::thread::sleep(CALL / 10);
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Exchange for BrokerExchange<'_> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+        let queue = self.queue(share.class)?;
+        let body = encode(&Order::Share { brief: Box::new(brief.clone()), run, id, share: share.clone() });
+        let sent = patiently(self.stop, || self.publisher.publish(&queue, &body, CALL));
+        sent.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+        self.look();
+        if self.publisher.outstanding() > 0 {
+            let _sent_again_with_the_next_call = self.publisher.flush(limit);
+        }
+        match self.results.next(limit) {
+            Ok(delivery) => Ok(delivery.and_then(|delivery| self.word(delivery))),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn accept(&mut self, ticket: u64) {
+        // On a connection that is lost it comes again, and is passed over then.
+        let _stale = self.tickets.remove(&ticket).map(Delivery::ack);
+    }
+
+    fn waits(&mut self) -> Result<bool, String> {
+        let work: Vec<String> = self.classes.iter().filter_map(|class| self.job.work(class).ok()).collect();
+        // What cannot be counted now may well wait.
+        Ok(self.control.counts().map_or(true, |counts| counts.iter().any(|count| count.ready > 0 && work.contains(&count.queue))))
+    }
+
+    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
+        let parked = self.control.parked(driftless_queue::LISTED_MAX).unwrap_or_default();
+        let ours = parked.into_iter().filter_map(|parked| match decode(&parked.body) {
+            Ok(Order::Share { run: of, id, .. }) if of == run => Some((id, format!("{} (tried {} times)", parked.reason, parked.attempts))),
+            _ => None,
+        });
+        Ok(ours.collect())
+    }
+
+    fn clear(&mut self, words: bool) -> Result<(), String> {
+        let work = self.classes.iter().filter_map(|class| self.job.work(class).ok());
+        let others = [self.job.results(), self.job.parked()].into_iter().filter(|_| words);
+        let queues: Vec<String> = work.chain(others).collect();
+        for queue in queues {
+            patiently(self.stop, || self.control.purge_queue(&queue)).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// A mover on the queue: works until it is told to end.
+pub fn serve(args: &MoverArgs, crew: Crew, signals: &Signals) -> u8 {
+    match (Server { args, crew, signals }).serve() {
+        Ok(()) if signals.number() > 0 => 128 + signals.number(),
+        Ok(()) => exit::EQUAL,
+        Err((code, error)) => {
+            eprintln!("driftless mover: {error}");
+            code
+        }
+    }
+}
+
+type Ended = (u8, String);
+
+/// The exit code and the words for an error of the queue.
+pub fn queue_error(error: &Error) -> Ended {
+    let usage =
+        matches!(error, Error::Url { .. } | Error::PasswordInUrl | Error::NoPassword | Error::Name { .. } | Error::Credentials { .. });
+    (if usage { exit::USAGE } else { exit::NO_QUEUE }, error.to_string())
+}
+
+struct Server<'a> {
+    args: &'a MoverArgs,
+    crew: Crew,
+    signals: &'a Signals,
+}
+
+/// What a mover works with.
+struct Lines {
+    job: Job,
+    queue: String,
+    publisher: Publisher,
+    consumer: Consumer,
+    control: Control,
+}
+
+impl Server<'_> {
+    fn serve(mut self) -> Result<(), Ended> {
+        let broker = broker(&self.args.queue).map_err(|error| queue_error(&error))?;
+        let mut lines = self.open(&broker).map_err(|error| queue_error(&error))?;
+        eprintln!("driftless mover: ready for \"{}\" of job \"{}\" at {}", self.args.class, self.job_name(), broker.url());
+        let (mut idle, mut failures) = (Instant::now(), 0);
+        while !self.signals.stop.load(Relaxed) {
+            let next = lines.consumer.next(CALL).map_err(|error| queue_error(&error))?;
+            let Some(delivery) = next else {
+                if self.args.idle.is_some_and(|limit| idle.elapsed() >= limit) {
+                    return Ok(());
+                }
+                continue;
+            };
+            match self.take(delivery, &mut lines) {
+                Ok(()) => failures = 0,
+                Err(reason) => {
+                    failures += 1;
+                    eprintln!("driftless mover: {reason}");
+                    self.pause(failures)?;
+                }
+            }
+            idle = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn job_name(&self) -> &str {
+        self.args.queue.job.as_deref().unwrap_or_default()
+    }
+
+    fn open(&self, broker: &Broker) -> Result<Lines, Error> {
+        let job = Job::new(self.job_name(), &[&self.args.class])?;
+        let queue = job.work(&self.args.class)?;
+        Ok(Lines {
+            publisher: Publisher::open(broker, &job)?,
+            consumer: Consumer::open(broker, &job, &queue, 1)?,
+            control: Control::open(broker, &job)?,
+            job,
+            queue,
+        })
+    }
+
+    /// A host that fails may do so at once, and must not empty the queue that way.
+    fn pause(&self, failures: u32) -> Result<(), Ended> {
+        if failures >= FAILURES_MAX {
+            return Err((exit::COULD_NOT_RUN, format!("{failures} shares failed one after the other; this mover ends")));
+        }
+        let until = Instant::now() + PAUSE * 2u32.pow(failures - 1);
+        while Instant::now() < until && !self.signals.stop.load(Relaxed) {
+            std::thread::sleep(CALL / 10);
+        }
+        Ok(())
+    }
+
+    /// Carries out what was delivered, sends what came of it, and only then acknowledges.
+    fn take(&mut self, delivery: Delivery, lines: &mut Lines) -> Result<(), String> {
+        let (brief, run, id, share) = match decode(delivery.body()) {
+            Ok(Order::Share { brief, run, id, share }) => (brief, run, id, share),
+            Ok(Order::Yield) => return self.park(delivery, "it is no share of a run", lines),
+            // Another mover may be of that version.
+            Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
+                let _it_comes_again = delivery.try_again(&lines.publisher, CALL);
+                return Err(unclear.to_string());
+            }
+            Err(unclear) => return self.park(delivery, &unclear.to_string(), lines),
+        };
+        if delivery.attempts() >= ATTEMPTS_MAX {
+            return self.park(delivery, "the movers that tried it ended or lost their connection", lines);
+        }
+        match self.crew.work_off((run, id), (&brief, &share), lines, &self.signals.stop) {
+            Ok(outcome) => {
+                self.report((run, id), outcome, lines)?;
+                let _or_it_is_done_twice = delivery.ack();
+                Ok(())
+            }
+            Err(Failure::Dropped) => Ok(()),
+            Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => self.park(delivery, &reason, lines).and(Err(reason)),
+            Err(Failure::Here(reason)) => {
+                let _it_comes_again = delivery.try_again(&lines.publisher, CALL);
+                Err(reason)
+            }
+        }
+    }
+
+    fn park(&self, delivery: Delivery, reason: &str, lines: &Lines) -> Result<(), String> {
+        eprintln!("driftless mover: a share is parked: {reason}");
+        delivery.park(reason, &lines.publisher, PATIENCE).map_err(|error| error.to_string())
+    }
+
+    fn report(&self, share: (u64, u64), outcome: Outcome, lines: &Lines) -> Result<(), String> {
+        let never = AtomicBool::new(false);
+        for report in reports(share, outcome) {
+            let body = encode(&report);
+            patiently(&never, || lines.publisher.publish(&lines.job.results(), &body, CALL)).map_err(|error| error.to_string())?;
+        }
+        patiently(&never, || lines.publisher.flush(CALL)).map_err(|error| error.to_string())
+    }
+}
+
+impl Line for Lines {
+    fn alive(&mut self, report: Report) {
+        if self.publisher.blocked().is_none() {
+            let _the_next_one_does = self.publisher.publish(&self.job.results(), &encode(&report), Duration::ZERO);
+        }
+    }
+
+    fn is_hungry(&mut self) -> bool {
+        let counts = self.control.counts().unwrap_or_default();
+        counts.iter().any(|count| count.queue == self.queue && count.ready == 0 && count.consumers > 1)
+    }
+
+    fn is_lost(&mut self) -> bool {
+        !self.consumer.is_connected()
+    }
+}

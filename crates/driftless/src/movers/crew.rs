@@ -1,0 +1,151 @@
+//! Carrying out shares on this host: opens the trees of a run, watches over each share while it is worked off, and knows when to come
+//! to an end early.
+
+use super::message::Report;
+use crate::cli::{ReachArgs, ThrottleArgs};
+use crate::reach;
+use driftless_engine::{Brief, Counts, End, Ends, Options, Outcome, Progress, Share, work_off};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two looks at what is going on besides.
+const TICK: Duration = Duration::from_millis(50);
+/// Between two signs of life.
+const PULSE: Duration = Duration::from_secs(1);
+/// Between two questions whether others have nothing to do; the real pause is up to twice that, so that movers do not ask together.
+const HUNGER: Duration = Duration::from_millis(250);
+/// A share is worked on for so long before any of it is left to others.
+const SHARE_MIN: Duration = Duration::from_millis(300);
+/// A share is worked on for so long at most: a broker waits 30 minutes for an acknowledgement, unless it is told otherwise
+/// (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
+const SHARE_MAX: Duration = Duration::from_secs(300);
+
+/// The way to whoever coordinates, while a share is worked off.
+pub trait Line: Send {
+    /// Sends a sign of life; it does not matter if it is lost.
+    fn alive(&mut self, report: Report);
+    /// Whether others have nothing to do.
+    fn is_hungry(&mut self) -> bool;
+    /// Whether the share was taken away: somebody else will carry it out.
+    fn is_lost(&mut self) -> bool;
+}
+
+/// Why a share was not carried out.
+#[derive(Debug)]
+pub enum Failure {
+    /// The share was taken away, or the mover was told to end at once.
+    Dropped,
+    /// This host cannot carry it out now, and why.
+    Here(String),
+}
+
+/// What carries shares out.
+pub struct Crew {
+    /// Who, for the coordinator's eyes.
+    name: String,
+    reach: ReachArgs,
+    throttle: ThrottleArgs,
+    /// The trees of the last share's run.
+    open: Option<(Brief, Options)>,
+}
+
+impl Crew {
+    /// A crew without work.
+    pub fn new(name: String, reach: ReachArgs, throttle: ThrottleArgs) -> Crew {
+        Crew { name, reach, throttle, open: None }
+    }
+
+    /// Carries a share out. `leave` asks to come to an end early, leaving the rest to others.
+    ///
+    /// # Errors
+    /// It was not carried out, and somebody else should.
+    pub fn work_off(
+        &mut self,
+        (run, id): (u64, u64),
+        (brief, share): (&Brief, &Share),
+        line: &mut dyn Line,
+        leave: &AtomicBool,
+    ) -> Result<Outcome, Failure> {
+        let options = self.options(brief).map_err(Failure::Here)?.clone();
+        let (stop, yields, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let counts = Mutex::new(Counts::default());
+        let watch = |progress: &Progress| *counts.lock().unwrap_or_else(PoisonError::into_inner) = progress.counts;
+        let mover = self.name.clone();
+        let pulse = || Report::Alive { run, id, mover: mover.clone(), counts: *counts.lock().unwrap_or_else(PoisonError::into_inner) };
+        let done = std::thread::scope(|scope| {
+            let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over };
+            scope.spawn(|| watcher.watch(&pulse));
+            let done = work_off(&options, (brief, share), &watch, Ends { stop: &stop, yields: &yields });
+            over.store(true, Relaxed);
+            done
+        });
+        match done {
+            Ok((outcome, End::Complete | End::Lost)) => Ok(outcome),
+            Ok((_, End::CutOff(why))) => {
+                self.open = None;
+                Err(Failure::Here(format!("the connection was lost: {why}")))
+            }
+            Ok(_) => Err(Failure::Dropped),
+            Err(error) => {
+                self.open = None;
+                Err(Failure::Here(error.to_string()))
+            }
+        }
+    }
+
+    /// The trees of a run, opened once as long as shares of the same run follow each other.
+    fn options(&mut self, brief: &Brief) -> Result<&Options, String> {
+        if self.open.as_ref().is_none_or(|(open, _)| open != brief) {
+            self.open = None;
+            let (source, replica) = brief.trees();
+            let mut options = brief.options(source.into(), replica.into()).map_err(|error| error.to_string())?;
+            options.jobs = self.throttle.jobs;
+            options.bytes_per_second_max = self.throttle.bwlimit;
+            options.requests_per_second_max = self.throttle.iops_limit;
+            reach::connect(&mut options, &self.reach).map_err(|(_, error)| error)?;
+            self.open = Some((brief.clone(), options));
+        }
+        Ok(&self.open.as_ref().expect("it was opened above").1)
+    }
+}
+
+/// Looks after a share that another thread works off.
+struct Watcher<'a> {
+    line: &'a mut dyn Line,
+    leave: &'a AtomicBool,
+    stop: &'a AtomicBool,
+    yields: &'a AtomicBool,
+    over: &'a AtomicBool,
+}
+
+impl Watcher<'_> {
+    fn watch(self, pulse: &dyn Fn() -> Report) {
+        let began = Instant::now();
+        let (mut pulsed, mut asked) = (began - PULSE, began);
+        let mut pause = HUNGER;
+        while !self.over.load(Relaxed) {
+            if pulsed.elapsed() >= PULSE {
+                self.line.alive(pulse());
+                pulsed = Instant::now();
+            }
+            if self.line.is_lost() {
+                self.stop.store(true, Relaxed);
+            }
+            let begun = began.elapsed() >= SHARE_MIN && matches!(pulse(), Report::Alive { counts, .. } if has_begun(&counts));
+            if begun && asked.elapsed() >= pause {
+                self.yields.fetch_or(self.line.is_hungry(), Relaxed);
+                (asked, pause) = (Instant::now(), HUNGER.mul_f64(1.0 + fastrand::f64()));
+            }
+            if self.leave.load(Relaxed) || began.elapsed() >= SHARE_MAX {
+                self.yields.store(true, Relaxed);
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+/// Whether anything of a share was done, so that leaving the rest is no step on the spot.
+fn has_begun(counts: &Counts) -> bool {
+    counts.same + counts.changed + counts.failed + counts.skipped() + counts.bytes_copied + counts.bytes_compared > 0
+}

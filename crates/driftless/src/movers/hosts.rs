@@ -1,0 +1,478 @@
+//! Movers that the coordinator starts on other hosts itself, through ssh, and that take their work over the same connections.
+//!
+//! A message goes over a line as its length (4 bytes, little-endian) and its bytes. A mover first prints a line that says so, because a
+//! shell may print something before.
+
+use super::crew::{Crew, Failure, Line};
+use super::message::{Order, Report, decode, encode, reports};
+use crate::cli::SyncArgs;
+use crate::exit;
+use crate::output::Output;
+use crate::signals::Signals;
+use driftless_engine::{Brief, Exchange, Jobs, Share, Word};
+use driftless_queue::MESSAGE_BYTES_MAX;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a mover prints before its first message.
+const GREETING: &str = "driftless mover ready";
+/// What a shell may print before that, in bytes.
+const NOISE_BYTES_MAX: u64 = 64 * 1024;
+/// Tries after which a share is given up.
+const ATTEMPTS_MAX: u32 = 5;
+/// A host that could not be reached so many times in a row is left alone.
+const FAILURES_MAX: u32 = 6;
+/// Pause after the first of them; it doubles with each.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Between two looks at whether the run is over.
+const TICK: Duration = Duration::from_millis(50);
+/// A mover that says nothing for so long has hung or lost its host: it says that it is alive each second.
+const SILENCE: Duration = Duration::from_secs(15);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A share on its way to a mover.
+struct Waiting {
+    id: u64,
+    body: Vec<u8>,
+    attempts: u32,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    /// Hosts that have nothing to do.
+    idle: usize,
+    /// Hosts that are at work, and since when; none once they were asked to leave some to others.
+    busy: BTreeMap<usize, Option<Instant>>,
+    given_up: Vec<(u64, String)>,
+    /// Hosts that are left alone, and why.
+    gone: Vec<String>,
+    over: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The coordinator's way to movers that it has started.
+pub struct HostsExchange<'a> {
+    shared: Arc<Shared>,
+    words: Receiver<Word>,
+    hosts: Vec<Arc<HostLine>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    told: usize,
+    output: &'a Output,
+}
+
+/// One host, and the line to it while there is one.
+struct HostLine {
+    index: usize,
+    host: String,
+    command: Vec<String>,
+    child: Mutex<Option<Child>>,
+    orders: Mutex<Option<ChildStdin>>,
+}
+
+/// The command that starts a mover on a host, without the host's name.
+pub fn remote_command(args: &SyncArgs) -> String {
+    let (throttle, reach) = (&args.running.throttle, &args.reach);
+    let mut words = vec![reach.agent_path.clone(), "mover".into(), "--stdio".into()];
+    if let Jobs::Fixed(jobs) = throttle.jobs {
+        words.extend(["--jobs".into(), jobs.to_string()]);
+    }
+    let limits = [("--bwlimit", throttle.bwlimit), ("--iops-limit", throttle.iops_limit)];
+    words.extend(limits.iter().flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()])).flatten());
+    words.extend(["--ssh".into(), reach.ssh.clone(), "--agent-path".into(), reach.agent_path.clone()]);
+    shell_words::join(words)
+}
+
+impl<'a> HostsExchange<'a> {
+    /// Starts a mover on each host. `ssh` is the command that connects, with its arguments.
+    pub fn start(hosts: &[String], ssh: &[String], remote: &str, output: &'a Output) -> Self {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let (say, words) = channel();
+        let line = |(index, host): (usize, &String)| {
+            let command = ssh.iter().cloned().chain(["--".into(), host.clone(), remote.to_owned()]).collect();
+            Arc::new(HostLine { index, host: host.clone(), command, child: Mutex::new(None), orders: Mutex::new(None) })
+        };
+        let hosts: Vec<Arc<HostLine>> = hosts.iter().enumerate().map(line).collect();
+        let serve = |host: &Arc<HostLine>| {
+            let (host, shared, say) = (host.clone(), shared.clone(), say.clone());
+            std::thread::spawn(move || host.serve(&shared, &say))
+        };
+        let threads = hosts.iter().map(serve).collect();
+        HostsExchange { shared, words, hosts, threads, told: 0, output }
+    }
+
+    /// Asks movers to leave some of their work to others, if any of these has nothing to do.
+    fn share_out(&self) {
+        let asked: Vec<usize> = {
+            let mut state = lock(&self.shared.state);
+            if state.idle == 0 || !state.waiting.is_empty() {
+                return;
+            }
+            let ready = |since: &Option<Instant>| since.is_some_and(|since| since.elapsed() > 2 * TICK);
+            let asked: Vec<usize> = state.busy.iter().filter(|(_, since)| ready(since)).map(|(index, _)| *index).collect();
+            state.busy.extend(asked.iter().map(|index| (*index, None)));
+            asked
+        };
+        for index in asked {
+            let _a_line_that_is_lost_is_noticed_where_it_is_read = self.hosts[index].order(&encode(&Order::Yield));
+        }
+    }
+
+    fn tell_gone(&mut self) -> Result<(), String> {
+        let (gone, all) = {
+            let state = lock(&self.shared.state);
+            (state.gone.clone(), state.gone.len() == self.hosts.len())
+        };
+        gone.iter().skip(self.told).for_each(|why| self.output.note(&format!("{why}; the run goes on without it")));
+        self.told = gone.len();
+        if all { Err(format!("no mover is left: {}", gone.last().map_or("", String::as_str))) } else { Ok(()) }
+    }
+}
+
+impl Exchange for HostsExchange<'_> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+        let body = encode(&Order::Share { brief: Box::new(brief.clone()), run, id, share: share.clone() });
+        lock(&self.shared.state).waiting.push_back(Waiting { id, body, attempts: 0 });
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+        self.share_out();
+        match self.words.recv_timeout(limit.min(TICK)) {
+            Ok(word) => Ok(Some(word)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.tell_gone().map(|()| None),
+        }
+    }
+
+    fn accept(&mut self, _ticket: u64) {}
+
+    fn waits(&mut self) -> Result<bool, String> {
+        // Whatever is lost with a connection is put back at once.
+        Ok(true)
+    }
+
+    fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
+        Ok(std::mem::take(&mut lock(&self.shared.state).given_up))
+    }
+
+    fn clear(&mut self, _words: bool) -> Result<(), String> {
+        lock(&self.shared.state).waiting.clear();
+        Ok(())
+    }
+}
+
+impl Drop for HostsExchange<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.state).over = true;
+        self.shared.changed.notify_all();
+        self.hosts.iter().for_each(|host| host.hang_up());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl HostLine {
+    /// Keeps a mover at work until the run is over.
+    fn serve(&self, shared: &Shared, say: &Sender<Word>) {
+        let mut failures = 0;
+        while !lock(&shared.state).over {
+            match self.session(shared, say) {
+                Ok(()) => return,
+                Err((worked, why)) => {
+                    failures = if worked { 1 } else { failures + 1 };
+                    if failures >= FAILURES_MAX {
+                        return lock(&shared.state).gone.push(format!("{}: {why}", self.host));
+                    }
+                    pause(shared, PAUSE * 2u32.pow(failures - 1));
+                }
+            }
+        }
+    }
+
+    /// One connection. An error says whether any work was done on it, and why it ended.
+    fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), (bool, String)> {
+        let (mut input, complaint) = self.connect().map_err(|why| (false, why))?;
+        let mut worked = false;
+        let ended = loop {
+            let Some(share) = take(shared, self.index) else { break Ok(()) };
+            match self.carry(&share, &mut input, (shared, say)) {
+                Ok(Carried::Done) => worked = true,
+                Ok(Carried::Failed(reason)) => {
+                    put_back(shared, share, &reason);
+                    break Err(reason);
+                }
+                Err(why) => {
+                    put_back(shared, share, &why.to_string());
+                    break Err(why.to_string());
+                }
+            }
+        };
+        lock(&shared.state).busy.remove(&self.index);
+        self.hang_up();
+        ended.map_err(|why| (worked, complained(&complaint, why)))
+    }
+
+    fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), String> {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("\"{}\": cannot start: {error}", self.command[0]))?;
+        let complaint = listen(child.stderr.take().expect("it is piped"));
+        *lock(&self.orders) = child.stdin.take();
+        let output = child.stdout.take().expect("it is piped");
+        *lock(&self.child) = Some(child);
+        let mut input = BufReader::new(Pipe { output });
+        greeted(&mut input).map_err(|why| {
+            self.hang_up();
+            complained(&complaint, format!("no mover answers ({why}); is driftless of this version installed there (--agent-path)?"))
+        })?;
+        Ok((input, complaint))
+    }
+
+    /// Has a share carried out, and passes on what is said of it.
+    fn carry(&self, share: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
+        self.order(&share.body)?;
+        loop {
+            let message = read_message(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
+                Report::Alive { run, id, mover: _, counts } => {
+                    let _the_run_may_be_over = say.send(Word::Alive { run, id, mover: self.host.clone(), counts: Box::new(counts) });
+                }
+                Report::Part { run, id, attempt, number, last, outcome } => {
+                    if last {
+                        lock(&shared.state).busy.remove(&self.index);
+                    }
+                    let _the_run_may_be_over = say.send(Word::Part { run, id, attempt, number, last, outcome, ticket: 0 });
+                    if last {
+                        return Ok(Carried::Done);
+                    }
+                }
+                Report::Failed { reason, .. } => return Ok(Carried::Failed(reason)),
+            }
+        }
+    }
+
+    fn order(&self, body: &[u8]) -> io::Result<()> {
+        let mut orders = lock(&self.orders);
+        write_message(orders.as_mut().ok_or(io::ErrorKind::NotConnected)?, body)
+    }
+
+    fn hang_up(&self) {
+        lock(&self.orders).take();
+        if let Some(mut child) = lock(&self.child).take() {
+            let _gone_already = child.kill();
+            let _it_was_started_here = child.wait();
+        }
+    }
+}
+
+/// What became of a share on a line that stands.
+enum Carried {
+    Done,
+    Failed(String),
+}
+
+/// The next share for a host that has nothing to do; none when the run is over.
+fn take(shared: &Shared, index: usize) -> Option<Waiting> {
+    let mut state = lock(&shared.state);
+    state.idle += 1;
+    let taken = loop {
+        if state.over {
+            break None;
+        }
+        if let Some(share) = state.waiting.pop_front() {
+            break Some(share);
+        }
+        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+    };
+    state.idle -= 1;
+    if taken.is_some() {
+        state.busy.insert(index, Some(Instant::now()));
+    }
+    taken
+}
+
+/// Puts a share back for another host, or gives it up after too many tries.
+fn put_back(shared: &Shared, share: Waiting, reason: &str) {
+    let mut state = lock(&shared.state);
+    let attempts = share.attempts + 1;
+    if attempts >= ATTEMPTS_MAX {
+        state.given_up.push((share.id, format!("{reason} (tried {attempts} times)")));
+    } else {
+        state.waiting.push_front(Waiting { attempts, ..share });
+    }
+    drop(state);
+    shared.changed.notify_one();
+}
+
+fn pause(shared: &Shared, pause: Duration) {
+    let until = Instant::now() + pause;
+    while Instant::now() < until && !lock(&shared.state).over {
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Standard output of a mover; silence for too long is the end of it.
+struct Pipe {
+    output: ChildStdout,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let limit = rustix::fs::Timespec { tv_sec: SILENCE.as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&limit))? {
+            0 => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no sign of life for {} s", SILENCE.as_secs()))),
+            _ => self.output.read(bytes),
+        }
+    }
+}
+
+/// The end of what ssh and the mover said on standard error.
+type Complaint = Arc<Mutex<String>>;
+
+fn listen(stderr: std::process::ChildStderr) -> Complaint {
+    let complaint = Complaint::default();
+    let kept = complaint.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            let line = driftless_model::escape(line.trim_ascii());
+            if !line.is_empty() {
+                *lock(&kept) = line;
+            }
+        }
+    });
+    complaint
+}
+
+/// Why, with what was said about it.
+fn complained(complaint: &Complaint, why: String) -> String {
+    // What was said may be on its way still.
+    std::thread::sleep(TICK);
+    let said = lock(complaint).clone();
+    if said.is_empty() { why } else { format!("{why}: {said}") }
+}
+
+fn greeted(input: &mut BufReader<Pipe>) -> io::Result<()> {
+    let mut noise = input.take(NOISE_BYTES_MAX);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if noise.read_until(b'\n', &mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if line.trim_ascii_end() == GREETING.as_bytes() {
+            return Ok(());
+        }
+    }
+}
+
+fn write_message(out: &mut impl Write, body: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(body)?;
+    out.flush()
+}
+
+/// The next message; none at the end.
+fn read_message(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut length = [0; 4];
+    match input.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other("a message longer than any may be"));
+    }
+    let mut body = vec![0; length];
+    input.read_exact(&mut body)?;
+    Ok(Some(body))
+}
+
+/// A mover whose coordinator is at the other end of its standard streams.
+pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
+    let reports_out = Arc::new(Mutex::new(io::stdout()));
+    {
+        let mut out = lock(&reports_out);
+        let greeted = writeln!(out, "{GREETING}").and_then(|()| out.flush());
+        if greeted.is_err() {
+            return exit::COULD_NOT_RUN;
+        }
+    }
+    let (orders, yields, gone) = (channel(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (order, orders) = orders;
+    let (asked, hung_up) = (yields.clone(), gone.clone());
+    std::thread::spawn(move || read_orders(&order, &asked, &hung_up));
+    while !signals.stop.load(Relaxed) {
+        let next = orders.recv_timeout(Duration::from_secs(1));
+        let Order::Share { brief, run, id, share } = (match next {
+            Ok(order) => order,
+            // A sign of life, for a coordinator that has no work either, is not needed: the line itself is watched by ssh.
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return exit::EQUAL,
+        }) else {
+            continue;
+        };
+        yields.store(false, Relaxed);
+        let mut line = StdioLine { out: reports_out.clone(), yields: yields.clone(), gone: gone.clone() };
+        let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
+            Ok(outcome) => reports((run, id), outcome),
+            Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
+            Err(Failure::Here(reason)) => vec![Report::Failed { id, reason }],
+        };
+        let written = said.iter().try_for_each(|report| write_message(&mut *lock(&reports_out), &encode(report)));
+        if written.is_err() {
+            return exit::COULD_NOT_RUN;
+        }
+    }
+    128 + signals.number()
+}
+
+fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool) {
+    let mut input = BufReader::new(io::stdin());
+    while let Ok(Some(message)) = read_message(&mut input) {
+        match decode(&message) {
+            Ok(Order::Yield) => yields.store(true, Relaxed),
+            Ok(share) => drop(order.send(share)),
+            Err(unclear) => {
+                eprintln!("driftless mover: {unclear}");
+                break;
+            }
+        }
+    }
+    gone.store(true, Relaxed);
+}
+
+struct StdioLine {
+    out: Arc<Mutex<io::Stdout>>,
+    yields: Arc<AtomicBool>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Line for StdioLine {
+    fn alive(&mut self, report: Report) {
+        if write_message(&mut *lock(&self.out), &encode(&report)).is_err() {
+            self.gone.store(true, Relaxed);
+        }
+    }
+
+    fn is_hungry(&mut self) -> bool {
+        self.yields.load(Relaxed)
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.gone.load(Relaxed)
+    }
+}

@@ -1,0 +1,134 @@
+//! What the coordinator of a run and its movers say to each other.
+//!
+//! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard (postcard.jamesmunns.com/wire-format).
+
+use driftless_engine::{Brief, Counts, Outcome, Share};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Changes with every change of what is said.
+const VERSION: u16 = 1;
+/// Bytes of a part of an outcome, far below the longest message.
+pub const PART_BYTES_MAX: usize = 512 << 10;
+
+/// To a mover.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Order {
+    /// Carry this out.
+    Share {
+        /// What it is a share of.
+        brief: Box<Brief>,
+        /// The number of the run.
+        run: u64,
+        /// The number of the share.
+        id: u64,
+        /// What is to be done.
+        share: Share,
+    },
+    /// Come to an end with what is in hand, and leave the rest: others have nothing to do.
+    Yield,
+}
+
+/// From a mover.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Report {
+    /// It is at work.
+    Alive {
+        /// The number of the run.
+        run: u64,
+        /// The number of the share.
+        id: u64,
+        /// Who.
+        mover: String,
+        /// What was counted so far.
+        counts: Counts,
+    },
+    /// A part of what came of a share.
+    Part {
+        /// The number of the run.
+        run: u64,
+        /// The number of the share.
+        id: u64,
+        /// The try that it belongs to.
+        attempt: u64,
+        /// Its place.
+        number: u32,
+        /// There are no more.
+        last: bool,
+        /// An [`Outcome`] in postcard.
+        outcome: Vec<u8>,
+    },
+    /// A share could not be carried out here, and why.
+    Failed {
+        /// The number of the share.
+        id: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a message cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unclear {
+    /// It is of another version of driftless.
+    Version(u16),
+    /// It is none of ours.
+    Malformed,
+}
+
+impl std::fmt::Display for Unclear {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unclear::Version(theirs) => {
+                write!(out, "a message of another version of driftless (protocol {theirs}, here {VERSION}): install the same on all hosts")
+            }
+            Unclear::Malformed => out.write_str("a message that is none of driftless's"),
+        }
+    }
+}
+
+/// A value as a message.
+pub fn encode(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = VERSION.to_le_bytes().to_vec();
+    bytes.extend(postcard::to_stdvec(value).expect("plain values can be encoded"));
+    bytes
+}
+
+/// A message as a value.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unclear> {
+    let (version, body) = bytes.split_first_chunk().ok_or(Unclear::Malformed)?;
+    match u16::from_le_bytes(*version) {
+        VERSION => postcard::from_bytes(body).map_err(|_| Unclear::Malformed),
+        other => Err(Unclear::Version(other)),
+    }
+}
+
+/// What came of a share, as reports in order.
+pub fn reports((run, id): (u64, u64), outcome: Outcome) -> Vec<Report> {
+    let attempt = fastrand::u64(..);
+    let parts = outcome.split(PART_BYTES_MAX);
+    let count = parts.len();
+    let report = |(number, part): (usize, Outcome)| Report::Part {
+        run,
+        id,
+        attempt,
+        number: number as u32,
+        last: number + 1 == count,
+        outcome: postcard::to_stdvec(&part).expect("plain values can be encoded"),
+    };
+    parts.into_iter().enumerate().map(report).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_told_from_what_is_of_another_version() {
+        let message = encode(&Order::Yield);
+        assert!(matches!(decode::<Order>(&message), Ok(Order::Yield)));
+        assert_eq!(decode::<Order>(&[&[9, 0][..], &message[2..]].concat()).unwrap_err(), Unclear::Version(9));
+        assert_eq!(decode::<Order>(&message[..2]).unwrap_err(), Unclear::Malformed);
+        assert_eq!(decode::<Order>(b"x").unwrap_err(), Unclear::Malformed);
+    }
+}

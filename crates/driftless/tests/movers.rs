@@ -1,0 +1,432 @@
+//! Runs that several movers share, started through ssh or fed by a broker: what they make is what one host makes.
+//!
+//! All movers run on this machine, which has one set of files, like hosts that mount the same file systems.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::far::Far;
+use common::movers::{Job, end_mover, sync_on_hosts};
+use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, sync, wait_until};
+use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Rabbit, Running, Scratch, build_tree, mutate, snapshot_hash};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+const MIB: usize = 1 << 20;
+const LARGE_BYTES: usize = 400 * MIB;
+
+fn stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 1500);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    (scratch, src, dst)
+}
+
+fn rabbit() -> &'static Rabbit {
+    static RABBIT: OnceLock<Rabbit> = OnceLock::new();
+    RABBIT.get_or_init(Rabbit::start)
+}
+
+/// How the movers of a test get their work.
+enum By {
+    Hosts(Far),
+    Queue(Job, Vec<Running>),
+}
+
+impl By {
+    fn hosts() -> By {
+        By::Hosts(Far::root())
+    }
+
+    fn queue() -> By {
+        let job = Job::new(rabbit());
+        let movers = (0..3).map(|_| job.start_mover()).collect();
+        By::Queue(job, movers)
+    }
+
+    fn both() -> [By; 2] {
+        [By::hosts(), By::queue()]
+    }
+
+    fn sync(&self, src: &Path, dst: &Path) -> Driftless {
+        match self {
+            By::Hosts(far) => sync_on_hosts("far,far,far", &far.words(), src, dst),
+            By::Queue(job, _) => job.sync(src, dst),
+        }
+    }
+
+    fn sync_ok(&self, src: &Path, dst: &Path, arguments: &[&str]) -> Outcome {
+        let outcome = self.sync(src, dst).args(arguments).run().expect(0);
+        check_accounts(&outcome);
+        outcome
+    }
+
+    fn word(&self) -> &'static str {
+        if matches!(self, By::Hosts(_)) { "hosts" } else { "queue" }
+    }
+}
+
+impl Drop for By {
+    fn drop(&mut self) {
+        if let By::Queue(_, movers) = self {
+            movers.drain(..).for_each(end_mover);
+        }
+    }
+}
+
+fn check_settled(by: &By, src: &Path, dst: &Path) {
+    let before = snapshot_hash(dst, true);
+    let outcome = by.sync_ok(src, dst, &["--delete"]);
+    for field in ["changed", "deleted", "bytes_copied", "failed"] {
+        assert_eq!(outcome.count(field), 0, "{field} of a second run by {}\n{}", by.word(), outcome.describe());
+    }
+    assert_eq!(snapshot_hash(dst, true), before, "a second run touched the replica\n{}", outcome.describe());
+}
+
+#[test]
+fn movers_make_the_hostile_tree_and_follow_its_changes() {
+    for by in By::both() {
+        let (_scratch, src, dst) = stage();
+        build_tree(&src, 41, &Profile::root());
+        let _ = by.sync_ok(&src, &dst, &[]);
+        check_equal_twice(&src, &dst, &format!("first copy by {}", by.word()));
+        check_settled(&by, &src, &dst);
+        for seed in 0..3 {
+            mutate(&src, 42 + seed, 150);
+            let _ = by.sync_ok(&src, &dst, &["--delete"]);
+            check_equal_twice(&src, &dst, &format!("after mutations, by {}", by.word()));
+        }
+        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn what_movers_count_is_what_one_host_counts() {
+    for by in By::both() {
+        let (scratch, src, dst) = stage();
+        build_tree(&src, 43, &Profile { large: false, ..Profile::root() });
+        let alone = scratch.path().join("alone");
+        for round in 0..3 {
+            let expected = sync(&src, &alone).args(["--delete"]).run().expect(0);
+            let outcome = by.sync_ok(&src, &dst, &["--delete"]);
+            for field in ["seen", "skipped", "failed", "problems", "deleted"] {
+                assert_eq!(outcome.count(field), expected.count(field), "{field} by {}, round {round}", by.word());
+            }
+            check_equal(&src, &dst, "the same");
+            mutate(&src, 44 + round, 100);
+        }
+    }
+}
+
+#[test]
+fn a_wide_directory_and_one_large_file_are_divided() {
+    for by in By::both() {
+        let (_scratch, src, dst) = stage();
+        for index in 0..20_000 {
+            put(&src.join(format!("wide/file-{index}")), "x");
+        }
+        put(&src.join("large"), vec![0x5a; LARGE_BYTES]);
+        let file = fs::File::options().write(true).open(src.join("large")).expect("open");
+        for at in (0..LARGE_BYTES as u64).step_by(MIB) {
+            file.write_all_at(&at.to_le_bytes(), at).expect("write");
+        }
+        let outcome = by.sync_ok(&src, &dst, &[]);
+        assert_eq!(outcome.count("changed"), 20_003, "{}", outcome.describe());
+        assert_eq!(outcome.count("bytes_copied"), 20_000 + LARGE_BYTES as u64);
+        check_equal_twice(&src, &dst, by.word());
+        check_settled(&by, &src, &dst);
+    }
+}
+
+#[test]
+fn a_single_file_is_copied_by_all() {
+    for by in By::both() {
+        let (_scratch, src, dst) = stage();
+        let (source, replica) = (src.join("one"), dst.with_file_name("other"));
+        put(&source, vec![7u8; LARGE_BYTES]);
+        let _ = by.sync_ok(&source, &replica, &[]);
+        assert_eq!(fs::read(&replica).expect("read"), vec![7u8; LARGE_BYTES]);
+        assert_eq!(replica.metadata().expect("look").mtime_nsec(), source.metadata().expect("look").mtime_nsec());
+        assert_eq!(by.sync_ok(&source, &replica, &[]).count("changed"), 0);
+        assert_eq!(leftovers(dst.parent().expect("parent")), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn hard_links_hold_across_movers() {
+    for by in By::both() {
+        let (_scratch, src, dst) = stage();
+        for group in 0..300 {
+            let first = src.join(format!("a-{}/file-{group}", group % 7));
+            put(&first, format!("content {group}"));
+            for name in 0..group % 5 {
+                let other = src.join(format!("b-{name}/link-{group}"));
+                fs::create_dir_all(other.parent().expect("parent")).expect("make");
+                fs::hard_link(&first, other).expect("link");
+            }
+        }
+        let _ = by.sync_ok(&src, &dst, &[]);
+        check_equal_twice(&src, &dst, by.word());
+        check_settled(&by, &src, &dst);
+        // A group is joined, another one split, and two names of the replica that belong to two files are one there.
+        fs::remove_file(src.join("b-0/link-1")).expect("remove");
+        fs::hard_link(src.join("a-2/file-2"), src.join("b-0/link-1")).expect("link");
+        put(&src.join("b-0/link-9"), "its own now");
+        fs::remove_file(dst.join("a-5/file-5")).expect("remove");
+        fs::hard_link(dst.join("a-3/file-10"), dst.join("a-5/file-5")).expect("link");
+        let _ = by.sync_ok(&src, &dst, &["--delete", "--checksum"]);
+        check_equal_twice(&src, &dst, &format!("changed groups, {}", by.word()));
+        check_settled(&by, &src, &dst);
+    }
+}
+
+#[test]
+fn chosen_paths_filters_and_limits_hold() {
+    let by = By::queue();
+    let (scratch, src, dst) = stage();
+    for dir in ["a", "a/deep/er", "b", "c"] {
+        for name in ["keep.c", "leave.o"] {
+            put(&src.join(dir).join(name), format!("{dir}/{name}"));
+        }
+    }
+    let list = scratch.path().join("list");
+    fs::write(&list, "a/deep\nb/keep.c\nnot/there\n").expect("write");
+    let outcome = by.sync(&src, &dst).arg("--files-from").arg(&list).run().expect(3);
+    check_accounts(&outcome);
+    let problems = outcome.events_named("problem");
+    assert!(problems.len() == 1 && problems[0]["path"] == "not", "{}", outcome.describe());
+    assert_eq!(common::names_below(&dst), ["a", "a/deep", "a/deep/er", "a/deep/er/keep.c", "a/deep/er/leave.o", "b", "b/keep.c"]);
+    let outcome = by.sync_ok(&src, &dst, &["--exclude", "*.o", "--delete", "--delete-excluded"]);
+    assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
+    assert!(!dst.join("a/deep/er/leave.o").exists() && dst.join("c/keep.c").exists());
+    fs::remove_dir_all(src.join("a")).expect("remove");
+    let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "1"]).run().expect(13);
+    assert!(dst.join("a/keep.c").exists(), "{}", outcome.describe());
+    let _ = by.sync_ok(&src, &dst, &["--delete", "--max-delete", "50%"]);
+    check_equal(&src, &dst, "after deletes");
+    fs::remove_dir_all(&src).expect("remove");
+    fs::create_dir(&src).expect("make");
+    let _ = by.sync(&src, &dst).arg("--delete").run().expect(13);
+    assert!(dst.join("b/keep.c").exists());
+}
+
+#[test]
+fn a_directory_in_the_way_counts_as_deleted() {
+    let by = By::hosts();
+    let (_scratch, src, dst) = stage();
+    put(&src.join("here"), "a file");
+    put(&src.join("other"), "a file");
+    for index in 0..10 {
+        put(&dst.join(format!("here/below-{index}")), "x");
+    }
+    let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "3"]).run().expect(3);
+    check_accounts(&outcome);
+    assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());
+    let _ = by.sync_ok(&src, &dst, &["--delete", "--max-delete", "30"]);
+    check_equal(&src, &dst, "replaced");
+}
+
+#[test]
+fn classes_of_work_go_to_their_movers() {
+    let job = Job::new(rabbit());
+    let (_scratch, src, dst) = stage();
+    for index in 0..50 {
+        put(&src.join(format!("dir/small-{index}")), "x");
+    }
+    put(&src.join("dir/big"), vec![1u8; 3 * MIB]);
+    put(&src.join("other/big"), vec![2u8; 100 * MIB]);
+    let running = job.sync(&src, &dst).args(["--route", "size>=2MiB:big"]).spawn();
+    let small = job.start_mover();
+    wait_until("the small files are there", Duration::from_secs(60), || dst.join("dir/small-49").exists());
+    // Nobody takes the big ones, which the coordinator says sooner or later.
+    assert!(!running.ends_within(Duration::from_secs(15)));
+    assert!(!dst.join("dir/big").exists() && !dst.join("other/big").exists());
+    let big = job.mover().args(["--class", "big"]).spawn();
+    let outcome = running.wait().expect(0);
+    check_accounts(&outcome);
+    assert!(outcome.stderr_text().contains("no mover takes work of the class \"big\""), "{}", outcome.describe());
+    check_equal_twice(&src, &dst, "by two classes");
+    [small, big].into_iter().for_each(end_mover);
+}
+
+#[test]
+fn a_share_that_no_mover_can_work_off_is_parked_and_reported() {
+    let job = Job::new(rabbit());
+    let (_scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let scratch = src.parent().expect("parent").to_owned();
+    let running = job.sync(&src, &dst).spawn();
+    // A mover that does not see the trees: their file system is not mounted there. It ends after some failures, and is started again.
+    let mover = Driftless::new("unshare")
+        .args(["--mount", "sh", "-c", "mount -t tmpfs none \"$0\"; while \"$@\"; [ $? = 1 ]; do :; done"])
+        .arg(&scratch)
+        .arg(env!("CARGO_BIN_EXE_driftless"))
+        .args(["mover", "--idle", "5", "--queue", &job.url, "--job", &job.name])
+        .env("DRIFTLESS_QUEUE_PASSWORD", Rabbit::PASSWORD)
+        .limit(common::movers::LIMIT)
+        .spawn();
+    let outcome = running.wait().expect(3);
+    check_accounts(&outcome);
+    let problems = outcome.events_named("problem");
+    assert!(
+        problems.len() == 1 && problems[0]["cause"].as_str().is_some_and(|why| why.contains("tried 8 times")),
+        "{}",
+        outcome.describe()
+    );
+    let said = mover.wait();
+    assert!(said.stderr_text().contains("a share is parked"), "{}", said.describe());
+    // It is not lost: a mover that sees the trees does it next time.
+    let good = job.start_mover();
+    let _ = job.sync(&src, &dst).run().expect(0);
+    check_equal(&src, &dst, "after all");
+    end_mover(good);
+}
+
+#[test]
+fn a_mover_that_sees_other_trees_is_not_believed() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    // On that "host", an empty file system stands in the place of the source.
+    let ssh = scratch.path().join("ssh");
+    fs::write(&ssh, format!("#!/bin/sh\nshift 2\nexec unshare --mount sh -c \"mount -t tmpfs none {}; $1\"\n", src.display()))
+        .expect("write");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("mode");
+    let outcome = sync_on_hosts("blind", &ssh.display().to_string(), &src, &dst).run();
+    assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(said.contains("this is not the directory that the coordinator sees"), "{}", outcome.describe());
+    assert!(!dst.join("file").exists());
+}
+
+#[test]
+fn a_coordinator_that_is_killed_goes_on_where_it_was() {
+    let job = Job::new(rabbit());
+    let movers: Vec<Running> = (0..2).map(|_| job.mover().arg("--bwlimit=20M").spawn()).collect();
+    let (_scratch, src, dst) = stage();
+    build_tree(&src, 45, &Profile { large: false, ..Profile::root() });
+    for index in 0..40 {
+        put(&src.join(format!("many/{index}/file")), vec![3u8; 2 * MIB]);
+    }
+    put(&src.join("large"), vec![4u8; 150 * MIB]);
+    for _ in 0..3 {
+        let running = job.sync(&src, &dst).arg("--delete").spawn();
+        let done = running.ends_within(Duration::from_millis(2500));
+        running.signal(Signal::KILL);
+        let _ = running.wait();
+        if done {
+            break;
+        }
+    }
+    let outcome = job.sync(&src, &dst).arg("--delete").run().expect(0);
+    check_accounts(&outcome);
+    check_equal_twice(&src, &dst, "after three lives");
+    // All of them together have copied everything once, but for what was in flight.
+    let all: u64 = 40 * 2 * MIB as u64 + 150 * MIB as u64;
+    assert!(outcome.count("bytes_copied") >= all / 2, "the counts of earlier lives are kept\n{}", outcome.describe());
+    movers.into_iter().for_each(end_mover);
+    assert!(!job.state().join("driftless").join(format!("job-{}", job.name)).exists(), "the record is gone with the run");
+}
+
+#[test]
+fn what_cannot_work_is_told_before_anything_is_touched() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let job = Job::new(rabbit());
+    let refused = |run: Driftless, code: i32, words: &[&str]| {
+        let outcome = run.run().expect(code);
+        let said = outcome.stderr_text();
+        words.iter().for_each(|word| assert!(said.contains(word), "\"{word}\" is missing\n{}", outcome.describe()));
+        assert!(!dst.join("file").exists(), "{}", outcome.describe());
+    };
+    refused(job.sync(&src, &dst).arg("--dry-run"), 2, &["--dry-run", "without --queue"]);
+    refused(job.sync(&src, &dst).args(["--link-dest", "/nowhere"]), 2, &["--link-dest"]);
+    let plain = |url: &str| sync(&src, &dst).args(["--queue", url, "--job", "x"]);
+    refused(plain("amqp://user:secret@host/v"), 2, &["has a password in it", "--queue-credentials", "DRIFTLESS_QUEUE_PASSWORD"]);
+    refused(plain(&job.url), 2, &["there is no password", "DRIFTLESS_QUEUE_PASSWORD"]);
+    refused(plain(&job.url).env("DRIFTLESS_QUEUE_PASSWORD", "wrong"), 10, &["the broker refuses"]);
+    refused(sync(&src, &dst).args(["--queue", &job.url]), 2, &["--job"]);
+    refused(job.sync(&src, &dst).args(["--route", "large:big"]), 2, &["size>=SIZE:CLASS"]);
+    refused(driftless().arg("mover"), 2, &["--queue"]);
+    let open = src.join("password");
+    fs::write(&open, "open sesame\n").expect("write");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).expect("mode");
+    refused(plain(&job.url).arg("--queue-credentials").arg(&open), 2, &["credentials refused", "chmod 600"]);
+    refused(sync_on_hosts("nowhere.invalid", "false", &src, &dst), 10, &["no mover is left", "nowhere.invalid"]);
+    let outcome = sync_on_hosts("a", "/not/there", &src, &dst).run();
+    assert_eq!(outcome.code(), 10, "{}", outcome.describe());
+    assert!(outcome.stderr_text().contains("cannot start"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_password_file_and_a_broker_with_tls_work() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let (password, authority) = (scratch.path().join("password"), scratch.path().join("authority.pem"));
+    fs::write(&password, format!("{}\n", Rabbit::PASSWORD)).expect("write");
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("mode");
+    fs::write(&authority, rabbit().authority()).expect("write");
+    let url = rabbit().url_encrypted("127.0.0.1");
+    let with = |run: Driftless| {
+        let run = run.args(["--queue", &url, "--job", "encrypted"]).arg("--queue-credentials").arg(&password);
+        run.env("XDG_STATE_HOME", scratch.path())
+    };
+    let _ = with(sync(&src, &dst)).run().expect(10);
+    let mover = with(driftless().arg("mover")).arg("--queue-ca").arg(&authority).spawn();
+    let _ = with(sync(&src, &dst)).arg("--queue-ca").arg(&authority).run().expect(0);
+    check_equal(&src, &dst, "over TLS");
+    end_mover(mover);
+}
+
+#[test]
+fn one_job_has_one_coordinator_and_one_replica_one_run() {
+    let job = Job::new(rabbit());
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let running = job.sync(&src, &dst).spawn();
+    wait_until("the replica is made", Duration::from_secs(30), || dst.exists());
+    let other = scratch.path().join("other");
+    let outcome = job.sync(&src, &other).run().expect(11);
+    assert!(outcome.stderr_text().contains("another run coordinates the job"), "{}", outcome.describe());
+    let _ = sync(&src, &dst).run().expect(11);
+    running.signal(Signal::INT);
+    let outcome = running.wait().expect(130);
+    assert!(outcome.stderr_text().contains("run again"), "{}", outcome.describe());
+    let mover = job.start_mover();
+    let _ = job.sync(&src, &dst).run().expect(0);
+    check_equal(&src, &dst, "after all");
+    end_mover(mover);
+}
+
+#[test]
+fn a_mover_without_work_ends_when_it_was_told_to() {
+    let job = Job::new(rabbit());
+    let outcome = job.mover().args(["--idle", "1"]).run().expect(0);
+    assert!(outcome.stderr_text().contains("ready"), "{}", outcome.describe());
+}
+
+#[test]
+fn movers_come_and_go_while_it_runs() {
+    let job = Job::new(rabbit());
+    let (_scratch, src, dst) = stage();
+    for index in 0..3000 {
+        put(&src.join(format!("{}/{}/file-{index}", index % 10, index % 30)), vec![5u8; 40_000]);
+    }
+    let running = job.sync(&src, &dst).spawn();
+    for _ in 0..6 {
+        let mover = job.mover().arg("--iops-limit=400").spawn();
+        let over = running.ends_within(Duration::from_millis(1500));
+        end_mover(mover);
+        if over {
+            break;
+        }
+    }
+    let last = job.start_mover();
+    let outcome = running.wait().expect(0);
+    check_accounts(&outcome);
+    assert_eq!(outcome.count("bytes_copied"), 3000 * 40_000, "what a mover left was copied once\n{}", outcome.describe());
+    check_equal_twice(&src, &dst, "by movers that came and went");
+    end_mover(last);
+}

@@ -1,0 +1,124 @@
+//! What a mover must know of a run to carry out shares of it: a plain value that travels with each.
+//!
+//! It holds no command, no password and no file name of the coordinator's host but the two trees.
+
+use crate::options::{Durability, Options};
+use crate::share::Route;
+use driftless_model::{Filter, FilterError, Keep, Level, Meta, Rule, Side};
+use driftless_tree::{Cache, Endpoint};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// What is asked of each mover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brief {
+    source: Vec<u8>,
+    replica: Vec<u8>,
+    keep: Keep,
+    level: Level,
+    read_back: Option<Level>,
+    delete: bool,
+    delete_excluded: bool,
+    limited: bool,
+    rules: Vec<(bool, String)>,
+    size_min: Option<u64>,
+    size_max: Option<u64>,
+    one_file_system: bool,
+    cache: Cache,
+    durability: Durability,
+    /// Which files are work of their own class, the largest first.
+    pub routes: Vec<Route>,
+    /// Whether receipts are wanted.
+    pub receipts: bool,
+    /// Inodes of the source and of the replica, or of the directories around single files, as whoever coordinates the run sees them.
+    roots: (u64, u64),
+}
+
+impl Brief {
+    /// What movers must know of a run with these options, whose trees are what the user typed.
+    pub fn of(options: &Options, routes: &[Route], receipts: bool) -> Brief {
+        let typed = |root: &Endpoint| root.to_bytes();
+        let mut routes = routes.to_vec();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.size_min));
+        Brief {
+            source: typed(&options.source),
+            replica: typed(&options.replica),
+            keep: options.keep,
+            level: options.level,
+            read_back: options.read_back,
+            delete: options.delete,
+            delete_excluded: options.delete_excluded,
+            limited: options.delete_limit.is_some(),
+            rules: options.filter.rules.iter().map(|rule| (rule.includes(), rule.pattern().to_owned())).collect(),
+            size_min: options.filter.size_min,
+            size_max: options.filter.size_max,
+            one_file_system: options.one_file_system,
+            cache: options.cache,
+            durability: options.durability,
+            routes,
+            receipts,
+            roots: (0, 0),
+        }
+    }
+
+    /// The same run, of which nobody wants to know every change.
+    #[must_use]
+    pub fn without_receipts(&self) -> Brief {
+        Brief { receipts: false, ..self.clone() }
+    }
+
+    /// Notes which directories the trees are.
+    pub fn set_roots(&mut self, source: &Meta, replica: &Meta) {
+        self.roots = (source.ino, replica.ino);
+    }
+
+    /// Which of the trees is not the one that whoever coordinates the run sees: a file system may not be mounted here.
+    pub fn other_root(&self, source: &Meta, replica: &Meta) -> Option<Side> {
+        match self.roots {
+            (there, _) if there != source.ino => Some(Side::Source),
+            (_, there) if there != replica.ino => Some(Side::Replica),
+            _ => None,
+        }
+    }
+
+    /// The source and the replica, as the user typed them.
+    pub fn trees(&self) -> (PathBuf, PathBuf) {
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        (path(&self.source), path(&self.replica))
+    }
+
+    /// As options of a run whose trees were found at these places.
+    ///
+    /// # Errors
+    /// A rule cannot be understood.
+    pub fn options(&self, source: Endpoint, replica: Endpoint) -> Result<Options, FilterError> {
+        let rules: Result<Vec<Rule>, FilterError> = self.rules.iter().map(|(include, pattern)| Rule::new(*include, pattern)).collect();
+        Ok(Options {
+            source,
+            replica,
+            keep: self.keep,
+            level: self.level,
+            read_back: self.read_back,
+            delete: self.delete,
+            delete_excluded: self.delete_excluded,
+            filter: Filter { rules: rules?, size_min: self.size_min, size_max: self.size_max },
+            one_file_system: self.one_file_system,
+            cache: self.cache,
+            durability: self.durability,
+            ..Options::default()
+        })
+    }
+
+    /// Whether directories that stand in the way are left to the coordinator, who counts what is removed.
+    pub fn limited(&self) -> bool {
+        self.limited
+    }
+
+    /// The class of a file's content: the number of its route and one more, 0 without a route.
+    pub fn class_of(&self, size: u64) -> u8 {
+        let route = self.routes.iter().position(|route| size >= route.size_min);
+        route.map_or(0, |index| index as u8 + 1)
+    }
+}

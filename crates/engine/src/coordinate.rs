@@ -1,0 +1,669 @@
+//! A run whose work is divided among movers: hands out shares, keeps what comes of them, and does at the end what only the whole
+//! run can decide.
+//!
+//! First everything below the root is walked, by the movers; then files with several names are made, one name of each; then, here, their
+//! other names are linked, what the source lacks is removed, and the directories that several movers shared are finished. What
+//! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A share is settled by the first outcome
+//! that comes; a second one, of a mover that was thought dead, is passed over.
+
+use crate::brief::Brief;
+use crate::monitor::{Monitor, Progress};
+use crate::options::Options;
+use crate::part::{Part, joined};
+use crate::plan::{LINK_NAMES_MAX, Lead, chosen, leads, pack};
+use crate::roots::{Roots, RunError, open};
+use crate::run::Run;
+use crate::share::{Listed, Outcome, Piece, Share, Unfinished};
+use crate::sync::{End, Locks, Summary, begin_root, delete, descriptors, end_run, lock_name, prepare_replica, try_postponed, walk};
+use crate::tally::{Counts, WHOLE_WALK};
+use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
+use driftless_reconcile::{Fingerprint, Ranges};
+use driftless_state::{Batch, Fact, Record, StoreError};
+use driftless_tree::{DirRef, HandlePool};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long a word from a mover is waited for at a time.
+const WAIT: Duration = Duration::from_millis(100);
+/// A share that nobody has worked on for so long, while nothing waits for a mover, is handed out again.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Between two looks for shares that nobody works on, or that nobody could work off.
+const LOOK: Duration = Duration::from_secs(5);
+/// Shares that a run is divided into at first and whenever a mover leaves some to others, for each mover that is known.
+const SHARES_PER_MOVER: usize = 3;
+/// How long movers are listened to before shares of an interrupted run are handed out again; they say that they are alive each second.
+const LISTEN: Duration = Duration::from_secs(3);
+/// A mover that has not been heard of for so long does not count.
+const AWAY: Duration = Duration::from_secs(15);
+/// Facts that are read at a time.
+const FACTS: usize = 1000;
+
+/// The way to the movers.
+pub trait Exchange {
+    /// Hands a share of the run out, to whoever takes its class first. It may be handed out again if a mover is lost.
+    ///
+    /// # Errors
+    /// The movers cannot be reached for longer than they may be away.
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String>;
+    /// The next word of a mover; none if there is none within `limit`.
+    ///
+    /// # Errors
+    /// As with [`Exchange::send`].
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String>;
+    /// The word with this ticket was noted and need not come again.
+    fn accept(&mut self, ticket: u64);
+    /// Whether shares wait for a mover to take them.
+    ///
+    /// # Errors
+    /// As with [`Exchange::send`].
+    fn waits(&mut self) -> Result<bool, String>;
+    /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
+    ///
+    /// # Errors
+    /// As with [`Exchange::send`].
+    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String>;
+    /// Forgets all shares that wait for movers, and with `words`, all that was said of earlier runs.
+    ///
+    /// # Errors
+    /// As with [`Exchange::send`].
+    fn clear(&mut self, words: bool) -> Result<(), String>;
+}
+
+/// What a mover says.
+#[derive(Debug, Clone)]
+pub enum Word {
+    /// It is at work on a share, and has done so much of it.
+    Alive {
+        /// The run.
+        run: u64,
+        /// The share.
+        id: u64,
+        /// Who.
+        mover: String,
+        /// What was counted so far.
+        counts: Box<Counts>,
+    },
+    /// A part of what came of a share.
+    Part {
+        /// The run.
+        run: u64,
+        /// The share.
+        id: u64,
+        /// The try: parts belong together only if this agrees.
+        attempt: u64,
+        /// Its place among the parts.
+        number: u32,
+        /// There are no more.
+        last: bool,
+        /// The part, as [`Outcome`] in postcard.
+        outcome: Vec<u8>,
+        /// For [`Exchange::accept`].
+        ticket: u64,
+    },
+}
+
+/// What stands in the record beside the open shares.
+mod fact {
+    pub const TOTAL: u8 = 0;
+    pub const PART: u8 = 1;
+    pub const LINK: u8 = 2;
+    pub const DIR: u8 = 3;
+    pub const EXTRA: u8 = 4;
+    pub const NO_ROOM: u8 = 5;
+    pub const FILE: u8 = 6;
+    pub const STAGE: u8 = 7;
+}
+
+/// A large file whose bytes are copied by several movers: what was copied, and how many pieces are open.
+#[derive(Debug, Clone, Serialize, serde::Deserialize)]
+struct Divided {
+    path: RelPath,
+    source: Fingerprint,
+    copied: Ranges,
+    pieces: u64,
+    class: u8,
+    alone: bool,
+}
+
+/// Makes the replica equal to the source, with the help of movers.
+///
+/// # Errors
+/// The run did not begin; or the movers, or the record, were lost. Running again goes on.
+pub fn coordinate(
+    (options, brief): (&Options, &mut Brief),
+    monitor: &dyn Monitor,
+    stop: &AtomicBool,
+    (exchange, record): (&mut dyn Exchange, &mut Record),
+) -> Result<Summary, RunError> {
+    let (directories, threads_max) = descriptors();
+    let (roots, single, _locks) = open_roots(options, directories)?;
+    if let (source, Some(replica)) = &roots {
+        brief.set_roots(source.first_meta(), replica.first_meta());
+    }
+    let started = Instant::now();
+    let (resumed, last_look) = (record.is_resumed(), Instant::now());
+    let mut coordinator = Coordinator {
+        options,
+        brief,
+        monitor,
+        stop,
+        exchange,
+        record,
+        started,
+        total: Counts::default(),
+        alive: HashMap::new(),
+        sent: HashMap::new(),
+        movers: HashMap::new(),
+        last_look,
+        lost: false,
+    };
+    coordinator.begin(resumed, single.as_ref().map(|(name, _)| &**name))?;
+    let end = coordinator.walk_and_link()?;
+    if end != End::Complete {
+        return Ok(Summary { counts: coordinator.total, elapsed: started.elapsed(), end });
+    }
+    coordinator.end_here(roots, single.map(|(_, renamed)| renamed), threads_max)
+}
+
+type Pair = (DirRef, Option<DirRef>);
+
+/// The names of a single file on the source and on the replica.
+type Single = Option<(CString, CString)>;
+
+fn open_roots(options: &Options, directories: usize) -> Result<(Pair, Single, Locks), RunError> {
+    match open(options, &HandlePool::new(directories))? {
+        Roots::Trees { source, replica } => {
+            let (replica, _, locks) = prepare_replica(options, &source, replica)?;
+            Ok(((source, replica), None, locks))
+        }
+        Roots::Entries { source, replica } => {
+            let lock = lock_name(options, &replica)?;
+            Ok(((source.0, Some(replica.0)), Some((source.1, replica.1)), [Some(lock), None]))
+        }
+    }
+}
+
+struct Coordinator<'a> {
+    options: &'a Options,
+    brief: &'a Brief,
+    monitor: &'a dyn Monitor,
+    stop: &'a AtomicBool,
+    exchange: &'a mut dyn Exchange,
+    record: &'a mut Record,
+    started: Instant,
+    total: Counts,
+    /// Shares in hand: when they were heard of last, and what was counted then.
+    alive: HashMap<u64, (Instant, Counts)>,
+    /// When shares that are not in hand were handed out.
+    sent: HashMap<u64, Instant>,
+    /// When each mover was heard of last.
+    movers: HashMap<String, Instant>,
+    last_look: Instant,
+    lost: bool,
+}
+
+type Noted<T> = Result<T, StoreError>;
+
+impl Coordinator<'_> {
+    fn begin(&mut self, resumed: bool, single: Option<&CStr>) -> Result<(), RunError> {
+        self.clear(!resumed)?;
+        if resumed {
+            return self.go_on();
+        }
+        let (pieces, passed) = self.first_pieces(single);
+        let shares = pack(pieces, SHARES_PER_MOVER, &Share { walk: WHOLE_WALK, ..Share::default() });
+        self.record.batch(|batch| {
+            add_shares(batch, &shares)?;
+            passed.iter().try_for_each(|(dir, left)| batch.put(fact::DIR, &keyed(dir), &encoded(left)))
+        })?;
+        self.send_open(0)
+    }
+
+    /// Goes on with a run whose coordinator was killed: shares that movers have in hand are not handed out again.
+    fn go_on(&mut self) -> Result<(), RunError> {
+        let total = self.record.facts(fact::TOTAL, b"", 1)?;
+        self.total = total.iter().find_map(|(_, value)| decoded(value)).unwrap_or_default();
+        let mut after = 0;
+        loop {
+            let items = self.record.items(after, FACTS)?;
+            let Some(last) = items.last() else { break };
+            after = last.id;
+            self.sent.extend(items.iter().map(|item| (item.id, Instant::now())));
+        }
+        let listening = Instant::now();
+        while listening.elapsed() < LISTEN && !self.sent.is_empty() && !self.stop.load(Relaxed) {
+            if let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
+                self.hear(word)?;
+            }
+        }
+        let silent: Vec<u64> = self.sent.keys().filter(|id| !self.alive.contains_key(id)).copied().collect();
+        silent.into_iter().try_for_each(|id| self.hand_out_again(id))
+    }
+
+    fn hand_out_again(&mut self, id: u64) -> Result<(), RunError> {
+        let items = self.record.items(id - 1, 1)?;
+        items.first().filter(|item| item.id == id).map_or(Ok(()), |item| self.hand_out(id, &item.body))
+    }
+
+    /// What is looked at, and the directories on the way there, which nobody else finishes.
+    fn first_pieces(&self, single: Option<&CStr>) -> (Vec<(u8, Piece)>, Vec<(RelPath, Unfinished)>) {
+        if let Some(name) = single {
+            return (vec![(0, Piece::Entries(RelPath::root(), vec![name.into()]))], Vec::new());
+        }
+        match &self.options.selection {
+            Some(selection) if !selection.whole => {
+                let (pieces, passed) = chosen(RelPath::root(), selection);
+                let left = Unfinished { listed: Listed::InPart, made: false, replaced: false, unlisted: false };
+                (pieces.into_iter().map(|piece| (0, piece)).collect(), passed.into_iter().map(|dir| (dir, left)).collect())
+            }
+            _ => (vec![(0, Piece::Root)], Vec::new()),
+        }
+    }
+
+    fn clear(&mut self, words: bool) -> Result<(), RunError> {
+        self.exchange.clear(words).map_err(RunError::NoMovers)
+    }
+
+    /// Hands out all open shares with a number above `after`.
+    fn send_open(&mut self, after: u64) -> Result<(), RunError> {
+        let mut after = after;
+        loop {
+            let items = self.record.items(after, FACTS)?;
+            let Some(last) = items.last() else { return Ok(()) };
+            after = last.id;
+            for item in items {
+                self.hand_out(item.id, &item.body)?;
+            }
+        }
+    }
+
+    fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
+        let Some(share) = decoded::<Share>(body) else { return Ok(()) };
+        self.exchange.send(self.brief, self.record.run(), id, &share).map_err(RunError::NoMovers)?;
+        self.sent.insert(id, Instant::now());
+        Ok(())
+    }
+
+    /// Until all shares are settled, those of the links, too.
+    fn walk_and_link(&mut self) -> Result<End, RunError> {
+        loop {
+            let end = self.settle_all()?;
+            if end != End::Complete || !self.next_stage()? {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn settle_all(&mut self) -> Result<End, RunError> {
+        while self.record.open_items()? > 0 {
+            if self.lost {
+                self.clear(false)?;
+                return Ok(End::Lost);
+            }
+            if self.stop.load(Relaxed) {
+                self.clear(false)?;
+                return Ok(End::Stopped);
+            }
+            if let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
+                self.hear(word)?;
+            }
+            self.tell();
+            if self.last_look.elapsed() >= LOOK {
+                self.look_after()?;
+                self.last_look = Instant::now();
+            }
+        }
+        Ok(if self.lost { End::Lost } else { End::Complete })
+    }
+
+    /// When all is walked, one name of each file with several is made; says whether there was anything to do.
+    fn next_stage(&mut self) -> Result<bool, RunError> {
+        if !self.record.facts(fact::STAGE, b"", 1)?.is_empty() {
+            return Ok(false);
+        }
+        let mut shares = Vec::new();
+        let mut after = Vec::new();
+        let mut all: Vec<Lead> = Vec::new();
+        loop {
+            let facts = self.record.facts(fact::LINK, &after, LINK_NAMES_MAX)?;
+            let Some((last, _)) = facts.last() else { break };
+            after = last.clone();
+            all.extend(leads(&facts, all.last().map(|lead| lead.id)));
+            if all.len() >= LINK_NAMES_MAX {
+                shares.extend(self.lead_shares(std::mem::take(&mut all)));
+            }
+        }
+        shares.extend(self.lead_shares(all));
+        let last = self.record.items(0, 1)?.first().map_or(0, |item| item.id);
+        self.record.batch(|batch| {
+            batch.put(fact::STAGE, b"links", b"")?;
+            add_shares(batch, &shares)
+        })?;
+        self.send_open(last)?;
+        Ok(!shares.is_empty())
+    }
+
+    fn lead_shares(&self, leads: Vec<Lead>) -> Vec<Share> {
+        let pieces = leads.into_iter().map(|lead| (self.brief.class_of(lead.size), lead.piece()));
+        pack(pieces.collect(), self.wanted(), &Share { alone: true, ..Share::default() })
+    }
+
+    /// How many shares are wanted when some are made.
+    fn wanted(&self) -> usize {
+        let there = self.movers.values().filter(|heard| heard.elapsed() < AWAY).count();
+        SHARES_PER_MOVER * there.max(1)
+    }
+
+    fn hear(&mut self, word: Word) -> Result<(), RunError> {
+        match word {
+            Word::Alive { run, id, mover, counts } => {
+                self.movers.insert(mover, Instant::now());
+                if run == self.record.run() && self.sent.contains_key(&id) {
+                    self.alive.insert(id, (Instant::now(), *counts));
+                }
+                Ok(())
+            }
+            Word::Part { run, id, attempt, number, last, outcome, ticket } => {
+                if run == self.record.run() {
+                    self.note((id, attempt, number), last, &outcome)?;
+                }
+                self.exchange.accept(ticket);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes a part of what came of a share, and if it is the last, all of it.
+    fn note(&mut self, (id, attempt, number): (u64, u64, u32), last: bool, body: &[u8]) -> Result<(), RunError> {
+        let (wanted, mut total, monitor) = (self.wanted(), self.total, self.monitor);
+        let try_key = [id.to_be_bytes(), attempt.to_be_bytes()].concat();
+        let walked_before = total.walked;
+        let mut lost = false;
+        let settled = self.record.batch(|batch| {
+            if !batch.is_open(id)? {
+                return Ok(false);
+            }
+            if !last {
+                batch.put(fact::PART, &[&try_key[..], &number.to_be_bytes()].concat(), body)?;
+                return Ok(false);
+            }
+            let share: Share = batch.settle(id)?.and_then(|body| decoded(&body)).unwrap_or_default();
+            let parts = batch.take(fact::PART, &try_key)?;
+            batch.take(fact::PART, &id.to_be_bytes())?;
+            let mut rest = Vec::new();
+            for outcome in parts.iter().map(Vec::as_slice).chain([body]).filter_map(decoded::<Outcome>) {
+                lost |= outcome.problems.iter().any(|problem| problem.class == Class::Stop);
+                total.add(&outcome.counts);
+                note_outcome(batch, outcome, monitor, &mut rest)?;
+            }
+            settle_pieces(batch, &share, &mut rest)?;
+            let walk = share.walk.saturating_sub(total.walked - walked_before);
+            add_shares(batch, &pack(rest, wanted, &Share { pieces: Vec::new(), walk, ..share }))?;
+            batch.put(fact::TOTAL, b"total", &encoded(&total))?;
+            Ok(true)
+        })?;
+        if settled {
+            self.total = total;
+            self.lost |= lost;
+            self.alive.remove(&id);
+            self.sent.remove(&id);
+            let newest = self.sent.keys().max().copied().unwrap_or(0).max(id);
+            self.send_open(newest)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let mut counts = self.total;
+        self.alive.values().for_each(|(_, more)| counts.add(more));
+        let jobs = self.movers.values().filter(|heard| heard.elapsed() < AWAY).count();
+        self.monitor.progress(&Progress { counts, elapsed: self.started.elapsed(), jobs });
+    }
+
+    /// Looks for shares that nobody could work off, and for those that nobody works on.
+    fn look_after(&mut self) -> Result<(), RunError> {
+        for (id, reason) in self.exchange.parked(self.record.run()).map_err(RunError::NoMovers)? {
+            self.give_up(id, &reason)?;
+        }
+        let silent = |at: &Instant| at.elapsed() > SILENCE;
+        let silent: Vec<u64> = self
+            .sent
+            .iter()
+            .filter(|(id, at)| silent(at) && self.alive.get(id).is_none_or(|(heard, _)| silent(heard)))
+            .map(|(id, _)| *id)
+            .collect();
+        if silent.is_empty() || self.exchange.waits().map_err(RunError::NoMovers)? {
+            return Ok(());
+        }
+        silent.into_iter().try_for_each(|id| self.hand_out_again(id))
+    }
+
+    /// A share that nobody could work off: what it was about is not equal.
+    fn give_up(&mut self, id: u64, reason: &str) -> Result<(), RunError> {
+        let mut total = self.total;
+        let given_up = self.record.batch(|batch| {
+            let Some(share) = batch.settle(id)?.and_then(|body| decoded::<Share>(&body)) else { return Ok(None) };
+            let mut rest = Vec::new();
+            settle_pieces(batch, &share, &mut rest)?;
+            add_shares(batch, &pack(rest, 1, &Share { pieces: Vec::new(), ..share.clone() }))?;
+            let paths = paths_of(&share);
+            total.seen += paths.len() as u64;
+            total.failed += paths.len() as u64;
+            total.problems_skip += paths.len() as u64;
+            batch.put(fact::TOTAL, b"total", &encoded(&total))?;
+            Ok(Some(paths))
+        })?;
+        let Some(paths) = given_up else { return Ok(()) };
+        self.total = total;
+        self.sent.remove(&id);
+        self.alive.remove(&id);
+        for path in paths {
+            let (act, cause) = ("make equal, by any mover, what is at or below".into(), reason.to_owned());
+            self.monitor.problem(&Problem { path, side: Side::Replica, act, cause, class: Class::Skip });
+        }
+        self.send_open(id)
+    }
+
+    /// What only the whole run can decide.
+    fn end_here(&mut self, roots: Pair, renamed: Option<CString>, threads_max: usize) -> Result<Summary, RunError> {
+        let mut run = Run::new(self.options, self.monitor, self.stop, roots);
+        (run.renamed, run.started) = (renamed, self.started);
+        run.tally.add(&self.total);
+        run.part = Part::End(HashMap::new());
+        self.link_names(&run, threads_max)?;
+        let mut extras = self.all(fact::EXTRA);
+        while let Some((_, value)) = extras.next()? {
+            let Some((dir, names)) = decoded::<(RelPath, Vec<EntryName>)>(&value) else { continue };
+            run.deletes.add(&dir, &names.iter().map(CString::from).collect::<Vec<_>>());
+        }
+        let mut no_room = self.all(fact::NO_ROOM);
+        while let Some((_, value)) = no_room.next()? {
+            run.postpone_all(decoded(&value).into_iter());
+        }
+        let end = delete(&run, threads_max);
+        try_postponed(&run, threads_max)?;
+        self.finish_directories(&mut run, threads_max)?;
+        Ok(end_run(&run, end))
+    }
+
+    /// Makes the names of files that have several links to each other.
+    fn link_names(&self, run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
+        let mut facts = self.all(fact::LINK);
+        while facts.peek()?.is_some() && !run.stopped() {
+            let (mut works, mut groups, mut group) = (Vec::new(), 0, Vec::new());
+            while facts.peek()?.is_some_and(|(key, _)| works.len() < LINK_NAMES_MAX || key.starts_with(&group)) {
+                let Some((id, path)) =
+                    facts.next()?.and_then(|(key, _)| key.split_at_checked(16).map(|(id, path)| (id.to_vec(), path.to_vec())))
+                else {
+                    break;
+                };
+                groups += u64::from(id != group);
+                group = id;
+                works.extend(path_in(&path).map(|path| Work { path, scope: Scope::Subtree }));
+            }
+            let before = run.tally.counts().same;
+            walk(run, begin_root(run, Selection::of(&works), 0)?, threads_max);
+            // One name of each was counted when it was made.
+            let twice = groups.min(run.tally.counts().same - before);
+            run.tally.same.fetch_sub(twice, Relaxed);
+            run.tally.seen.fetch_sub(twice, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn finish_directories(&self, run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
+        let (mut left, mut dirs) = (HashMap::new(), self.all(fact::DIR));
+        while let Some((key, value)) = dirs.next()? {
+            left.extend(path_in(&key).zip(decoded::<Unfinished>(&value)));
+        }
+        if left.is_empty() || run.stopped() {
+            return Ok(());
+        }
+        let works: Vec<Work> = left.keys().map(|path| Work { path: path.clone(), scope: Scope::Entry }).collect();
+        let has_root = left.contains_key(&RelPath::root());
+        run.part = Part::End(left);
+        run.tally.seen.fetch_add(u64::from(has_root), Relaxed);
+        walk(run, begin_root(run, Selection::of(&works), 0)?, threads_max);
+        Ok(())
+    }
+
+    fn all(&self, kind: u8) -> Facts<'_> {
+        Facts { record: self.record, kind, read: VecDeque::new(), after: Vec::new() }
+    }
+}
+
+/// All facts of a kind, read as they are wanted.
+struct Facts<'a> {
+    record: &'a Record,
+    kind: u8,
+    read: VecDeque<Fact>,
+    after: Vec<u8>,
+}
+
+impl Facts<'_> {
+    fn next(&mut self) -> Noted<Option<Fact>> {
+        self.peek()?;
+        Ok(self.read.pop_front())
+    }
+
+    fn peek(&mut self) -> Noted<Option<&Fact>> {
+        if self.read.is_empty() {
+            self.read = self.record.facts(self.kind, &self.after, FACTS)?.into();
+            self.read.back().into_iter().for_each(|(key, _)| self.after.clone_from(key));
+        }
+        Ok(self.read.front())
+    }
+}
+
+fn encoded(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("plain values can be encoded")
+}
+
+fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::from_bytes(bytes).ok()
+}
+
+/// Keys are not empty, so that they come after "nothing"; the root's path is.
+fn keyed(path: &RelPath) -> Vec<u8> {
+    [b"/", path.as_bytes()].concat()
+}
+
+fn path_in(key: &[u8]) -> Option<RelPath> {
+    RelPath::parse(key.strip_prefix(b"/")?).ok()
+}
+
+fn add_shares(batch: &Batch<'_>, shares: &[Share]) -> Noted<()> {
+    shares.iter().try_for_each(|share| batch.add_item(&encoded(share)).map(drop))
+}
+
+fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
+    outcome.done.into_iter().for_each(|done| monitor.receipt(&done.into()));
+    outcome.problems.iter().for_each(|problem| monitor.problem(problem));
+    for link in outcome.links {
+        let key = [&link.id.0.to_be_bytes()[..], &link.id.1.to_be_bytes(), &keyed(&link.path)].concat();
+        batch.put(fact::LINK, &key, &encoded(&(link.size, link.there)))?;
+    }
+    for extra in outcome.extras {
+        let first = extra.1.first().map_or(&b""[..], EntryName::as_bytes);
+        batch.put(fact::EXTRA, &[&keyed(&extra.0), &b"\0"[..], first].concat(), &encoded(&extra))?;
+    }
+    for path in outcome.no_room {
+        batch.put(fact::NO_ROOM, &keyed(&path), &encoded(&path))?;
+    }
+    for (path, left) in outcome.unfinished {
+        let held = batch.get(fact::DIR, &keyed(&path))?.and_then(|held| decoded(&held));
+        batch.put(fact::DIR, &keyed(&path), &encoded(&held.map_or(left, |held| joined(held, left))))?;
+    }
+    for (path, source, copied) in outcome.copied {
+        change_divided(batch, &path, &source, |file| copied.iter().for_each(|range| file.copied.add(range.clone())))?;
+    }
+    rest.extend(outcome.rest);
+    Ok(())
+}
+
+/// Counts the pieces of large files: those that are settled, and those that are new. A file none of whose pieces is open any more is a
+/// piece of its own again.
+fn settle_pieces(batch: &Batch<'_>, share: &Share, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
+    for (class, piece) in rest.iter() {
+        if let Piece::Bytes(path, source, _) = piece {
+            let new = Divided {
+                path: path.clone(),
+                source: source.clone(),
+                copied: Ranges::default(),
+                pieces: 0,
+                class: *class,
+                alone: share.alone,
+            };
+            let held = batch.get(fact::FILE, &file_key(path, source))?.and_then(|held| decoded::<Divided>(&held)).unwrap_or(new);
+            batch.put(fact::FILE, &file_key(path, source), &encoded(&Divided { pieces: held.pieces + 1, ..held }))?;
+        }
+    }
+    let settled: Vec<(RelPath, Fingerprint)> = share
+        .pieces
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Bytes(path, source, _) => Some((path.clone(), source.clone())),
+            _ => None,
+        })
+        .collect();
+    for (path, source) in settled {
+        change_divided(batch, &path, &source, |file| file.pieces = file.pieces.saturating_sub(1))?;
+        let key = file_key(&path, &source);
+        let held = batch.get(fact::FILE, &key)?.and_then(|held| decoded::<Divided>(&held));
+        if let Some(file) = held.filter(|file| file.pieces == 0) {
+            batch.take(fact::FILE, &key)?;
+            rest.push((file.class, Piece::Rest(file.path, file.source, file.copied)));
+        }
+    }
+    Ok(())
+}
+
+fn file_key(path: &RelPath, source: &Fingerprint) -> Vec<u8> {
+    [keyed(path), vec![0], encoded(source)].concat()
+}
+
+fn change_divided(batch: &Batch<'_>, path: &RelPath, source: &Fingerprint, change: impl FnOnce(&mut Divided)) -> Noted<()> {
+    let key = file_key(path, source);
+    let Some(mut file) = batch.get(fact::FILE, &key)?.and_then(|held| decoded::<Divided>(&held)) else { return Ok(()) };
+    change(&mut file);
+    batch.put(fact::FILE, &key, &encoded(&file))
+}
+
+/// The paths that a share is about, as problems name them.
+fn paths_of(share: &Share) -> Vec<RelPath> {
+    let mut paths = Vec::new();
+    for piece in &share.pieces {
+        match piece {
+            Piece::Root => paths.push(RelPath::root()),
+            Piece::Entries(dir, names) => paths.extend(names.iter().map(|name| dir.join(name.as_bytes()))),
+            Piece::Rest(path, ..) => paths.push(path.clone()),
+            // Whoever finishes the file copies what is missing.
+            Piece::Bytes(..) => {}
+        }
+    }
+    paths
+}

@@ -1,0 +1,148 @@
+//! How work is divided into shares. Pure decisions.
+
+use crate::share::{Piece, Share};
+use driftless_model::{EntryName, RelPath, Selection};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names in a share at most: a message has a bound, and an error concerns no more than these.
+const NAMES_MAX: usize = 5_000;
+/// Bytes of names in a share at most, far below the bound on a message.
+const NAME_BYTES_MAX: usize = 200 << 10;
+/// Names of files with several that are linked at a time.
+pub const LINK_NAMES_MAX: usize = 50_000;
+
+/// The name of a file with several that is made first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lead {
+    /// Device and inode of the source, as they stand in keys.
+    pub id: [u8; 16],
+    /// Where it is.
+    pub path: RelPath,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Lead {
+    /// As a piece of work.
+    pub fn piece(self) -> Piece {
+        match self.path.split_last() {
+            Some((dir, name)) => Piece::Entries(dir, EntryName::try_from(name.to_vec()).into_iter().collect()),
+            None => Piece::Root,
+        }
+    }
+}
+
+/// Of each file with several names, in the order of their keys, the first that is on the replica, or the first. One that was
+/// chosen `before` is passed over.
+pub fn leads(facts: &[(Vec<u8>, Vec<u8>)], before: Option<[u8; 16]>) -> Vec<Lead> {
+    let mut leads: Vec<(Lead, bool)> = Vec::new();
+    for (key, value) in facts {
+        let Some((id, path)) = key.split_first_chunk::<16>().filter(|(id, _)| Some(**id) != before) else { continue };
+        let Some(path) = path.strip_prefix(b"/").and_then(|path| RelPath::parse(path).ok()) else { continue };
+        let Ok((size, there)) = postcard::from_bytes::<(u64, bool)>(value) else { continue };
+        let lead = Lead { id: *id, path, size };
+        match leads.last_mut() {
+            Some((last, was_there)) if last.id == *id => {
+                if there && !*was_there {
+                    (*last, *was_there) = (lead, true);
+                }
+            }
+            _ => leads.push((lead, there)),
+        }
+    }
+    leads.into_iter().map(|(lead, _)| lead).collect()
+}
+
+/// The pieces of what is selected in `dir`, and the directories on the way to them, `dir` among them.
+pub fn chosen(dir: RelPath, selection: &Arc<Selection>) -> (Vec<Piece>, Vec<RelPath>) {
+    let (mut pieces, mut passed) = (Vec::new(), Vec::new());
+    let mut left = vec![(dir, selection.clone())];
+    while let Some((dir, node)) = left.pop() {
+        let mut names = Vec::new();
+        for (name, below) in &node.children {
+            match below.whole || below.children.is_empty() {
+                true => names.extend(EntryName::try_from(name.to_vec())),
+                false => left.push((dir.join(name), below.clone())),
+            }
+        }
+        if !names.is_empty() {
+            pieces.push(Piece::Entries(dir.clone(), names));
+        }
+        passed.push(dir);
+    }
+    (pieces, passed)
+}
+
+/// Packs pieces into about `wanted` shares of each class that are alike in size, as far as is known. All else is as in `like`.
+pub fn pack(pieces: Vec<(u8, Piece)>, wanted: usize, like: &Share) -> Vec<Share> {
+    let mut classes: BTreeMap<u8, Vec<Piece>> = BTreeMap::new();
+    pieces.into_iter().for_each(|(class, piece)| classes.entry(class).or_default().push(piece));
+    let shares: Vec<(u8, Vec<Piece>)> = classes
+        .into_iter()
+        .flat_map(|(class, pieces)| packed(pieces, wanted.max(1)).into_iter().map(move |share| (class, share)))
+        .collect();
+    let walk = like.walk / shares.len().max(1) as u64;
+    shares.into_iter().map(|(class, pieces)| Share { pieces, class, walk, ..like.clone() }).collect()
+}
+
+fn packed(pieces: Vec<Piece>, wanted: usize) -> Vec<Vec<Piece>> {
+    let total: usize = pieces.iter().map(names_of).sum();
+    let names_max = total.div_ceil(wanted).clamp(1, NAMES_MAX);
+    let (mut shares, mut share, mut room) = (Vec::new(), Vec::new(), Room::new(names_max));
+    for piece in pieces {
+        match piece {
+            Piece::Entries(dir, names) => {
+                let mut left = names.into_iter().peekable();
+                while left.peek().is_some() {
+                    room.take(dir.as_bytes().len());
+                    let taken: Vec<EntryName> = std::iter::from_fn(|| left.next_if(|name| room.take_name(name))).collect();
+                    if !taken.is_empty() {
+                        share.push(Piece::Entries(dir.clone(), taken));
+                    }
+                    if left.peek().is_some() {
+                        shares.push(std::mem::take(&mut share));
+                        room = Room::new(names_max);
+                    }
+                }
+            }
+            // A range of a large file is work for long.
+            Piece::Bytes(..) | Piece::Rest(..) | Piece::Root => shares.push(vec![piece]),
+        }
+    }
+    shares.push(share);
+    shares.retain(|share| !share.is_empty());
+    shares
+}
+
+fn names_of(piece: &Piece) -> usize {
+    if let Piece::Entries(_, names) = piece { names.len() } else { 0 }
+}
+
+/// What still fits into a share.
+struct Room {
+    names: usize,
+    bytes: usize,
+    is_new: bool,
+}
+
+impl Room {
+    fn new(names: usize) -> Room {
+        Room { names, bytes: NAME_BYTES_MAX, is_new: true }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// The first name always fits: a path may be longer than any bound.
+    fn take_name(&mut self, name: &EntryName) -> bool {
+        let fits = self.is_new || self.names > 0 && self.bytes >= name.as_bytes().len();
+        if fits {
+            self.is_new = false;
+            self.names = self.names.saturating_sub(1);
+            self.take(name.as_bytes().len());
+        }
+        fits
+    }
+}

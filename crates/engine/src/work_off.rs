@@ -1,0 +1,105 @@
+//! Carrying out one share of a run, on whatever host.
+
+use crate::brief::Brief;
+use crate::job::{DirJob, Task};
+use crate::monitor::Progress;
+use crate::options::Options;
+use crate::part::{Gathered, Part, Sharing};
+use crate::pool::drive;
+use crate::roots::{Replica, Roots, RunError, open};
+use crate::run::Run;
+use crate::share::{Outcome, Piece, Share};
+use crate::sync::{End, begin_root, descriptors, end_run};
+use crate::tally::add;
+use driftless_model::{Scope, Selection, Side, Work};
+use driftless_tree::{DirRef, HandlePool};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// How a share is told to end: at once and without an outcome, or early, leaving the rest to others.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a> {
+    /// At once.
+    pub stop: &'a AtomicBool,
+    /// Early.
+    pub yields: &'a AtomicBool,
+}
+
+/// Carries out a share between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
+/// told a few times a second how far it is. The outcome counts only where the end is `Complete` or `Lost`.
+///
+/// # Errors
+/// The trees cannot be used, or what came of it could not be kept.
+pub fn work_off(
+    options: &Options,
+    (brief, share): (&Brief, &Share),
+    watch: &(dyn Fn(&Progress) + Sync),
+    ends: Ends<'_>,
+) -> Result<(Outcome, End), RunError> {
+    let (directories, threads_max) = descriptors();
+    let (roots, renamed) = open_for_share(options, directories)?;
+    refuse_other(options, brief, &roots)?;
+    let gathered = Gathered::new(brief.receipts, watch);
+    let mut run = Run::new(options, &gathered, ends.stop, roots);
+    run.part = Part::Share(Sharing::new(brief, share, ends.yields, &gathered));
+    run.renamed = renamed;
+    if let Some(job) = root_job(&run, share)? {
+        run.queue.push(Task::Again(Arc::new(job)));
+    }
+    for piece in &share.pieces {
+        if let Piece::Bytes(path, source, range) = piece {
+            run.queue.push(Task::Bytes(path.clone(), source.clone(), range.clone()));
+        }
+    }
+    drive(&run, threads_max);
+    run.gather_rest().map_err(|error| RunError::Unusable { path: options.replica.to_string(), cause: error.to_string() })?;
+    let summary = end_run(&run, End::Complete);
+    let outcome = Outcome { counts: summary.counts, ..gathered.take() };
+    Ok((outcome, summary.end))
+}
+
+/// A file system that is not mounted on this host looks like an empty tree.
+fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, Option<DirRef>)) -> Result<(), RunError> {
+    let Some(replica) = replica else { return Ok(()) };
+    let path = match brief.other_root(source.first_meta(), replica.first_meta()) {
+        None => return Ok(()),
+        Some(Side::Source) => options.source.to_string(),
+        Some(Side::Replica) => options.replica.to_string(),
+    };
+    let cause = "this is not the directory that the coordinator sees; is its file system mounted on this host?".into();
+    Err(RunError::Unusable { path, cause })
+}
+
+/// Both roots, and the name of the replica of a single file.
+type ForShare = ((DirRef, Option<DirRef>), Option<CString>);
+
+/// Opens both roots. Whoever coordinates the run has made the replica's, and holds its lock.
+fn open_for_share(options: &Options, directories: usize) -> Result<ForShare, RunError> {
+    match open(options, &HandlePool::new(directories))? {
+        Roots::Trees { source, replica: Replica::There(replica) } => Ok(((source, Some(replica)), None)),
+        Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
+        Roots::Entries { source, replica } => Ok(((source.0, Some(replica.0)), Some(replica.1))),
+    }
+}
+
+/// The root as a job, if anything of the share is found by walking from there.
+fn root_job(run: &Run<'_>, share: &Share) -> Result<Option<DirJob>, RunError> {
+    let mut works = Vec::new();
+    for piece in &share.pieces {
+        match piece {
+            Piece::Root => works.push(Work { path: driftless_model::RelPath::root(), scope: Scope::Subtree }),
+            Piece::Entries(dir, names) => {
+                works.extend(names.iter().map(|name| Work { path: dir.join(name.as_bytes()), scope: Scope::Subtree }));
+            }
+            Piece::Rest(path, ..) => works.push(Work { path: path.clone(), scope: Scope::Subtree }),
+            Piece::Bytes(..) => {}
+        }
+    }
+    if works.is_empty() {
+        return Ok(None);
+    }
+    let selection = Selection::of(&works);
+    add(&run.tally.seen, u64::from(selection.whole));
+    begin_root(run, selection, share.walk).map(Some)
+}
