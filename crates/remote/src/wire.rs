@@ -12,14 +12,16 @@
 
 use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
 use driftless_tree::{Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Version of all that is defined here; two sides work together only if they have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which may have 64 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
 /// Bytes of data in a frame at most.
@@ -56,6 +58,34 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
+/// Roots that a client may name.
+pub const ROOTS_MAX: usize = 16;
+
+/// A tree, or a single entry, that a client works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// A path of the user's; a relative one begins where the agent was started.
+    pub path: Vec<u8>,
+    /// Whether it is only read.
+    pub side: Side,
+}
+
+/// What a client says first, once, on its first line; it has no reply. The agent shuts itself off from all that is not named here.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Opening {
+    /// At most [`ROOTS_MAX`].
+    #[serde(deserialize_with = "at_most::<ROOTS_MAX, _, _>")]
+    pub roots: Vec<Root>,
+}
+
+impl Opening {
+    /// Reads it from the first frame of a line; `None` at the line's end.
+    pub fn read(line: &mut impl Read) -> io::Result<Option<Opening>> {
+        let Some(frame) = Frame::read(line)? else { return Ok(None) };
+        frame.message().map(Some)
+    }
+}
+
 /// How the entries of a directory are told.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Survey {
@@ -67,13 +97,39 @@ pub struct Survey {
     pub entries_max: u32,
 }
 
+/// Reads a list of at most so many elements: one that takes a byte or two of a head may take hundreds of memory.
+fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Elements<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(out, "at most {MAX} elements")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut found = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if found.len() == MAX {
+                    return Err(A::Error::custom("a list is longer than any may be"));
+                }
+                found.push(element);
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_seq(Elements::<T, MAX>(PhantomData))
+}
+
 /// What one side asks of the other. `dir`, `file` and `from` are numbers of open objects, `at` is that of the object that is made, or
 /// that is meant.
 #[derive(Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields have the names and meanings of the arguments in `driftless_tree`")]
 pub enum Request {
-    /// Look at what stands at a path of the user's; a directory found gets the number `at`.
-    Locate { path: Vec<u8>, side: Side, at: Handle },
+    /// Look at what stands at one of the roots, counted from 0; a directory found gets the number `at`.
+    Locate { root: u32, at: Handle },
     /// Enter a subdirectory and call it `at`; tell its entries, too, if asked for.
     Enter { dir: Handle, name: Name, at: Handle, survey: Option<Survey> },
     /// Make a subdirectory and call it `at`.
@@ -207,8 +263,15 @@ impl ParcelHead {
     }
 }
 
+/// Puts a whole file together from a reply and its data. `None` if they do not fit each other.
+pub fn whole(entry: Entry, extents: Vec<Range<u64>>, data: Vec<u8>) -> Option<Whole> {
+    let Entry { meta, xattrs } = entry;
+    let fits = meta.kind == Kind::File && meta.size == data.len() as u64 && within(&extents, meta.size);
+    fits.then_some(Whole { meta, xattrs, extents, data })
+}
+
 /// Whether extents are in order, not empty, and end within `size`.
-pub fn within(extents: &[Range<u64>], size: u64) -> bool {
+fn within(extents: &[Range<u64>], size: u64) -> bool {
     let mut at = 0;
     extents.iter().all(|extent| {
         let fits = extent.start >= at && extent.start < extent.end && extent.end <= size;
