@@ -223,7 +223,7 @@ impl Agent {
     fn reply(&self, (number, line): (u64, &Weak<Sender<Frame>>), (reply, data): Replied) {
         self.open.fetch_sub(1, Relaxed);
         let Some(line) = line.upgrade() else { return };
-        let frame = Frame::new(number, &reply, data);
+        let frame = Frame::new(number, &reply, data).or_too_long("tell all about");
         let bytes = frame.bytes();
         self.replies.overdraw(bytes);
         if line.send(frame).is_err() {

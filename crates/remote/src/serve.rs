@@ -1,8 +1,8 @@
 //! Carrying out one request on this machine's file systems.
 
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
-use crate::wire::{DATA_BYTES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, Survey, Told, WireFault};
-use driftless_model::{Entry, Fault, Kind};
+use crate::wire::{DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, Survey, Told, WireFault};
+use driftless_model::{Entry, Fault, Kind, Xattrs};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{Dir, DirRef, Done, HandlePool, Names, Place, ReadFile, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
@@ -10,9 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Entries in one listing at most, whatever is asked for.
-const ENTRIES_MAX: usize = 8192;
-/// Bytes that attributes of entries may add to a listing before it is cut.
+/// Bytes that names, link targets and attributes of entries may add to a listing before it is cut.
 const LISTING_BYTES_MAX: usize = 4 << 20;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
@@ -209,7 +207,7 @@ impl Server<'_> {
 
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
         let dir = parent.enter(name)?;
-        let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok());
+        let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok()).filter(|xattrs| xattr_bytes(xattrs) <= LISTING_BYTES_MAX);
         let own = Own { meta: *dir.first_meta(), xattrs };
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
@@ -329,7 +327,7 @@ impl Cursor {
             let (name, kind) = self.names.0.get(self.names.1);
             self.names.1 += 1;
             let told = tell(dir, name, kind, &survey);
-            bytes += told.entry.iter().flat_map(|entry| &entry.xattrs).map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            bytes += told_bytes(&told);
             listing.told.push(told);
         }
         listing
@@ -355,6 +353,15 @@ impl Cursor {
     }
 }
 
+fn told_bytes(told: &Told) -> usize {
+    let xattrs = told.entry.as_ref().map_or(0, |entry| xattr_bytes(&entry.xattrs));
+    told.name.0.count_bytes() + told.target.as_ref().map_or(0, |target| target.count_bytes()) + xattrs
+}
+
+fn xattr_bytes(xattrs: &Xattrs) -> usize {
+    xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
 /// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told itself.
 fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told {
     let wanted = match kind {
@@ -371,5 +378,6 @@ fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told
 fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
     let xattrs = if meta.kind == Kind::Dir { Vec::new() } else { dir.xattrs_of(name, &survey.keep).ok()? };
-    Some(Entry { meta, xattrs })
+    // What is too much for a listing is asked for by itself.
+    (xattr_bytes(&xattrs) <= LISTING_BYTES_MAX).then_some(Entry { meta, xattrs })
 }
