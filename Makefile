@@ -1,11 +1,14 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 55 minutes.
+# make fuzz: each fuzz target for FUZZ_SECONDS, two at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client iproute2
 BROKER_PACKAGES = rabbitmq-server openssl
 
-.PHONY: build test test-broker lint bench packages docs
+FUZZ_SECONDS = 60
+
+.PHONY: build test test-broker fuzz lint bench packages docs
 
 build:
 	cargo build --release
@@ -25,8 +28,12 @@ test-broker: PACKAGES += $(BROKER_PACKAGES)
 test-broker: packages
 	cargo test -p driftless-queue
 
+fuzz: packages
+	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
+
 lint:
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench:

@@ -3,6 +3,7 @@
 use crate::audit::AuditArgs;
 use crate::sum::SumArgs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Keeps huge file trees identical: in parallel, continuously, provably.
@@ -51,7 +52,7 @@ pub enum Command {
     Agent {
         /// Be one more line to the agent that takes lines at PLACE
         #[arg(long, value_name = "PLACE", hide = true)]
-        join: Option<PathBuf>,
+        join: Option<OsString>,
     },
     /// Carry out shares of runs that are coordinated elsewhere (by sync --queue)
     #[command(after_long_help = exit_codes())]

@@ -18,9 +18,9 @@ use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use output::{Output, Task};
 use signals::Signals;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Exit codes, the same for all commands (see `EXIT_CODES`).
@@ -83,7 +83,7 @@ fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
 }
 
 /// Is one more line to an agent that runs already.
-fn join_agent(place: &Path) -> u8 {
+fn join_agent(place: &OsStr) -> u8 {
     match driftless_remote::join(place) {
         Ok(()) => exit::EQUAL,
         Err(error) => {

@@ -3,9 +3,11 @@
 use crate::cli::ReachArgs;
 use crate::exit;
 use driftless_engine::Options;
-use driftless_model::Keep;
-use driftless_remote::{Reach, SshHost, Target};
+use driftless_model::{Keep, Side};
+use driftless_remote::{Reach, Root, SshHost, Target};
 use driftless_tree::{Endpoint, Host};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Why a tree cannot be reached: the exit code, and what to say.
@@ -14,9 +16,8 @@ pub type Unreached = (u8, String);
 /// Connects to the hosts that the run's trees are on.
 pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<(), Unreached> {
     let reach = reach(args, options.keep)?;
-    for endpoint in [&mut options.source, &mut options.replica] {
-        *endpoint = endpoint_of(endpoint, &reach)?;
-    }
+    options.source = endpoint_of(&options.source, &reach, (Side::Source, None))?;
+    options.replica = endpoint_of(&options.replica, &reach, (Side::Replica, options.link_dest.as_deref()))?;
     Ok(())
 }
 
@@ -33,9 +34,12 @@ fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
     Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
 }
 
-fn endpoint_of(typed: &Endpoint, reach: &Reach) -> Result<Endpoint, Unreached> {
+/// Connects, if need be, for what was typed and one more path on the same side.
+fn endpoint_of(typed: &Endpoint, reach: &Reach, (side, more): (Side, Option<&Path>)) -> Result<Endpoint, Unreached> {
     let target = Target::parse(typed.path.as_os_str()).map_err(|error| (exit::USAGE, error.to_string()))?;
     let Some(name) = target.host else { return Ok(typed.clone()) };
-    let host: Arc<dyn Host> = SshHost::connect(&name, reach).map_err(|error| (exit::COULD_NOT_RUN, error.to_string()))?;
+    let root = |path: &Path| Root { path: path.as_os_str().as_bytes().to_vec(), side };
+    let roots = std::iter::once(&*target.path).chain(more).map(root).collect();
+    let host: Arc<dyn Host> = SshHost::connect(&name, roots, reach).map_err(|error| (exit::COULD_NOT_RUN, error.to_string()))?;
     Ok(Endpoint { host: Some(host), path: target.path })
 }

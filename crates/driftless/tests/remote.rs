@@ -228,6 +228,38 @@ fn verify_lists_what_a_local_one_does_and_repairs_over_the_line() {
 }
 
 #[test]
+fn a_directory_of_links_whose_targets_are_as_long_as_can_be_is_kept() {
+    const LINKS: usize = 5000;
+    let far = Far::root();
+    for way in [Way::Push, Way::Pull] {
+        let (_scratch, src, dst) = stage(200);
+        fs::create_dir_all(&src).expect("mkdir");
+        let target = "x".repeat(4095);
+        (0..LINKS).for_each(|index| std::os::unix::fs::symlink(&target, src.join(index.to_string())).expect("symlink"));
+        let _ = far.sync_ok(way, &src, &dst, NONE);
+        check_settled(&far, way, &src, &dst);
+        check_equal(&src, &dst, "long targets");
+    }
+}
+
+#[test]
+fn attributes_that_no_message_holds_are_a_problem_of_their_entry() {
+    let far = Far::root();
+    for way in [Way::Push, Way::Pull] {
+        let scratch = Scratch::new(FsKind::Xfs, 512);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        put(&src.join("a"), "content");
+        put(&src.join("b"), "content");
+        (0..300).for_each(|index| {
+            attrs::set_xattr(&src.join("a"), format!("user.{index}").as_bytes(), &[b'x'; 60_000]).expect("xattr");
+        });
+        let outcome = far.command("sync", far.ends(way, &src, &dst)).args(["--json"]).run().expect(3);
+        assert!(outcome.describe().contains("too long"), "{}", outcome.describe());
+        assert_eq!(names_below(&dst), ["b"], "{way:?}");
+    }
+}
+
+#[test]
 fn what_filters_exclude_stays_unless_it_is_to_go() {
     let far = Far::root();
     for way in Way::ALL {

@@ -34,10 +34,10 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
     (scratch, src, dst)
 }
 
-/// A program that a shell runs; where `AGENT` stands is the real agent.
+/// A program that a shell runs; where `AGENT` stands is the real agent, and where `PROTOCOL` stands its protocol.
 fn script(scratch: &Scratch, text: &str) -> PathBuf {
     let path = scratch.path().join("agent");
-    let text = text.replace("AGENT", far::agent());
+    let text = text.replace("AGENT", far::agent()).replace("PROTOCOL", &driftless_remote::wire::PROTOCOL.to_string());
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("script");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
     path
@@ -88,9 +88,9 @@ fn what_is_no_agent_is_told() {
         ("head -c 200000 /dev/zero; cat >/dev/null", "no connection"),
         ("yes | head -c 200000; cat >/dev/null", "no connection"),
         // The greeting, and no more of it.
-        ("echo driftless-agent 1 0.1.0; exit 0", "no connection"),
-        ("echo driftless-agent 1 0.1.0; head -c 100 /dev/zero; cat >/dev/null", "no connection"),
-        ("echo driftless-agent 1 0.1.0; head -c 100000 /dev/urandom; cat >/dev/null", "no connection"),
+        ("echo driftless-agent PROTOCOL 0.1.0; exit 0", "no connection"),
+        ("echo driftless-agent PROTOCOL 0.1.0; head -c 100 /dev/zero; cat >/dev/null", "no connection"),
+        ("echo driftless-agent PROTOCOL 0.1.0; head -c 100000 /dev/urandom; cat >/dev/null", "no connection"),
     ];
     for (text, words) in programs {
         let agent = script(&scratch, text);

@@ -8,7 +8,7 @@ mod common;
 
 use common::{TEMP_PREFIX, driftless, put};
 use driftless_model::{Keep, Kind, Meta, Side, Xattrs};
-use driftless_remote::wire::{Frame, Listing, Name, Own, PROTOCOL, Reply, Request, Survey, WireFault};
+use driftless_remote::wire::{Frame, Listing, Located, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
 use std::collections::HashMap;
@@ -509,7 +509,13 @@ struct Victim {
     next: u64,
 }
 
+fn roots(paths: &[&Path], side: Side) -> Opening {
+    use std::os::unix::ffi::OsStrExt;
+    Opening { roots: paths.iter().map(|path| Root { path: path.as_os_str().as_bytes().to_vec(), side }).collect() }
+}
+
 impl Victim {
+    /// An agent that has not been told its roots yet.
     fn new() -> Victim {
         let mut command = Command::new(agent_program());
         let mut agent = command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent");
@@ -520,6 +526,23 @@ impl Victim {
         let _hello = Frame::read(&mut from).expect("a frame").expect("a hello");
         let to = agent.stdin.take();
         Victim { agent, to, from, next: 1 }
+    }
+
+    /// An agent for these roots.
+    fn letting_in(paths: &[&Path], side: Side) -> Victim {
+        let mut victim = Victim::new();
+        let mut bytes = Vec::new();
+        Frame::new(0, &roots(paths, side), Vec::new()).write(&mut bytes).expect("memory");
+        victim.say(&bytes);
+        victim
+    }
+
+    /// An agent for a replica, whose root has the number 1.
+    fn of(replica: &Path) -> Victim {
+        let mut victim = Victim::letting_in(&[replica], Side::Replica);
+        let located = victim.ask(&Request::Locate { root: 0, at: 1 });
+        assert!(matches!(located, Reply::Located(Located::Dir(_))), "{located:?}");
+        victim
     }
 
     fn say(&mut self, bytes: &[u8]) -> bool {
@@ -546,9 +569,15 @@ impl Victim {
         frame.message().expect("the agent speaks properly")
     }
 
-    fn locate(&mut self, path: &Path, at: u64) -> Reply {
-        use std::os::unix::ffi::OsStrExt;
-        self.ask(&Request::Locate { path: path.as_os_str().as_bytes().to_vec(), side: Side::Replica, at })
+    /// Asks for what the kernel must not let the agent do.
+    fn is_denied(&mut self, request: &Request) {
+        const EACCES: i32 = 13;
+        match self.ask(request) {
+            Reply::Fault(fault) | Reply::Located(Located::Refused(_, fault)) | Reply::Count(0, Some(fault)) => {
+                assert_eq!(fault.on(Side::Replica).errno, EACCES, "{request:?}: {fault:?}");
+            }
+            other => panic!("{request:?}: {other:?}"),
+        }
     }
 
     /// Says all this and hangs up behind it, whether or not the agent reads it.
@@ -609,14 +638,23 @@ fn an_agent_that_hears_nonsense_ends_with_an_error() {
         ("no request", no_request),
         ("half a frame", cut_off),
     ];
-    for (what, bytes) in cases {
-        let mut victim = Victim::new();
-        victim.say(&bytes);
+    let stage = Stage::new();
+    let check = |mut victim: Victim, what: &str, bytes: &[u8]| {
+        victim.say(bytes);
         let (code, words) = victim.part(what);
         assert_eq!(code, 1, "{what}: {words}");
         assert!(words.starts_with("driftless agent: ") && words.trim().lines().count() == 1, "{what}: {words}");
+    };
+    for (what, bytes) in cases {
+        check(Victim::new(), &format!("{what}, at first"), &bytes);
+        check(Victim::of(&stage.dst), &format!("{what}, behind a root"), &bytes);
     }
+    let mut too_many = Vec::new();
+    let opening = roots(&[&*stage.dst; ROOTS_MAX + 1], Side::Replica);
+    Frame::new(0, &opening, Vec::new()).write(&mut too_many).expect("memory");
+    check(Victim::new(), "too many roots", &too_many);
     assert_eq!(Victim::new().part("a client that goes at once").0, 0);
+    assert_eq!(Victim::letting_in(&[&stage.dst], Side::Replica).part("a client that only names its root").0, 0);
 }
 
 #[test]
@@ -635,8 +673,7 @@ fn names_that_lead_out_of_a_directory_end_the_line() {
             |name| Request::Open { dir: 1, name, at: 9 },
         ];
         for request in requests {
-            let mut victim = Victim::new();
-            assert!(matches!(victim.locate(&stage.dst, 1), Reply::Located(_)));
+            let mut victim = Victim::of(&stage.dst);
             victim.send(&request(name(bad)), Vec::new());
             let (code, words) = victim.part(bad);
             assert_eq!(code, 1, "\"{bad}\": {words}");
@@ -653,8 +690,7 @@ fn links_are_never_followed_for_a_client() {
         std::os::unix::fs::symlink(target, stage.dst.join(link)).expect("symlink");
     }
     let beside = stage.beside();
-    let mut victim = Victim::new();
-    assert!(matches!(victim.locate(&stage.dst, 1), Reply::Located(_)));
+    let mut victim = Victim::of(&stage.dst);
     let requests = [
         Request::Enter { dir: 1, name: name("out"), at: 20, survey: None },
         Request::Open { dir: 1, name: name("file"), at: 21 },
@@ -680,12 +716,147 @@ fn links_are_never_followed_for_a_client() {
     assert_eq!(victim.part("links").0, 0);
 }
 
+/// Everything that opens, makes, renames or removes something below directory 2.
+fn acts_in(file: &str, folder: &str) -> Vec<Request> {
+    let (file, folder, new) = (name(file), name(folder), || name("new"));
+    vec![
+        Request::Enter { dir: 2, name: folder.clone(), at: 30, survey: None },
+        Request::Open { dir: 2, name: file.clone(), at: 31 },
+        Request::Fetch { dir: 2, name: file.clone(), keep: Keep::default() },
+        Request::Reopen { dir: 2, name: file.clone(), at: 32 },
+        Request::Create { dir: 2, name: new(), mode: 0o600, at: 33 },
+        Request::MakeDir { dir: 2, name: new(), at: 34 },
+        Request::Symlink { dir: 2, name: new(), target: c"x".into() },
+        Request::Node { dir: 2, name: new(), kind: Kind::Fifo, rdev: 0 },
+        Request::Node { dir: 2, name: new(), kind: Kind::Socket, rdev: 0 },
+        Request::Node { dir: 2, name: new(), kind: Kind::Char, rdev: 0x0103 },
+        Request::Node { dir: 2, name: new(), kind: Kind::Block, rdev: 0x0103 },
+        Request::LockName { dir: 2, name: file.clone(), at: 35 },
+        Request::Lock { dir: 2, at: 36 },
+        Request::Rename { dir: 2, from: file.clone(), to: new() },
+        Request::Link { dir: 2, name: new(), from: 2, from_name: file.clone() },
+        Request::RemoveTree { dir: 2, name: folder.clone() },
+        Request::Remove { dir: 2, name: file },
+        Request::RemoveDir { dir: 2, name: folder },
+    ]
+}
+
+#[test]
+fn a_directory_that_is_moved_out_of_the_root_leads_nobody_out() {
+    let stage = Stage::new();
+    fs::create_dir(stage.dst.join("sub/folder")).expect("mkdir");
+    let mut victim = Victim::of(&stage.dst);
+    assert!(matches!(victim.ask(&Request::Enter { dir: 1, name: name("sub"), at: 2, survey: None }), Reply::Entered(..)));
+    fs::rename(stage.dst.join("sub"), stage.outside.join("sub")).expect("rename");
+    let beside = stage.beside();
+    for request in acts_in("old", "folder") {
+        victim.is_denied(&request);
+    }
+    // Nor is anything brought in from there, or out.
+    put(&stage.dst.join("inside"), "content");
+    for (to, from, from_name) in [(1, 2, "old"), (2, 1, "inside")] {
+        let reply = victim.ask(&Request::Link { dir: to, name: name("linked"), from, from_name: name(from_name) });
+        assert!(matches!(reply, Reply::Fault(_)), "{reply:?}");
+    }
+    assert_eq!(stage.beside(), beside);
+    // Where it was, all is as ever.
+    fs::rename(stage.outside.join("sub"), stage.dst.join("sub")).expect("rename");
+    assert!(matches!(victim.ask(&Request::Open { dir: 2, name: name("old"), at: 50 }), Reply::Meta(_)));
+    assert!(matches!(victim.ask(&Request::Create { dir: 2, name: name("made"), mode: 0o600, at: 51 }), Reply::Meta(_)));
+    assert_eq!(victim.part("a directory that was moved").0, 0);
+}
+
+#[test]
+fn a_root_that_becomes_another_is_not_opened_again() {
+    let stage = Stage::new();
+    let mut victim = Victim::of(&stage.dst);
+    assert!(matches!(victim.ask(&Request::Locate { root: 0, at: 2 }), Reply::Located(Located::Dir(_))), "once more");
+    fs::rename(&stage.dst, stage.scratch.path().join("moved")).expect("rename");
+    std::os::unix::fs::symlink("outside", &stage.dst).expect("symlink");
+    victim.is_denied(&Request::Locate { root: 0, at: 3 });
+    for root in [1, 2, u32::MAX] {
+        let reply = victim.ask(&Request::Locate { root, at: 100 + u64::from(root) });
+        assert!(matches!(reply, Reply::Fault(_)), "a root that was not named: {reply:?}");
+    }
+    assert!(matches!(victim.ask(&Request::Create { dir: 1, name: name("made"), mode: 0o600, at: 4 }), Reply::Meta(_)));
+    assert_eq!(victim.part("a root that was replaced").0, 0);
+}
+
+#[test]
+fn what_is_named_as_a_source_is_only_read() {
+    let stage = Stage::new();
+    fs::create_dir(stage.src.join("sub/folder")).expect("mkdir");
+    let before = snapshot_hash(&stage.src, true);
+    let mut victim = Victim::letting_in(&[&stage.src], Side::Source);
+    assert!(matches!(victim.ask(&Request::Locate { root: 0, at: 1 }), Reply::Located(Located::Dir(_))));
+    assert!(matches!(victim.ask(&Request::Enter { dir: 1, name: name("sub"), at: 2, survey: None }), Reply::Entered(..)));
+    for request in acts_in("b", "folder") {
+        match request {
+            Request::Enter { .. } => assert!(matches!(victim.ask(&request), Reply::Entered(..))),
+            Request::Open { .. } => assert!(matches!(victim.ask(&request), Reply::Meta(_))),
+            Request::Fetch { .. } => assert!(matches!(victim.ask(&request), Reply::Whole(Some(_)))),
+            Request::Lock { .. } => assert!(matches!(victim.ask(&request), Reply::Held(true))),
+            _ => victim.is_denied(&request),
+        }
+    }
+    assert_eq!(victim.part("a source").0, 0);
+    assert_eq!(snapshot_hash(&stage.src, true), before);
+}
+
+#[test]
+fn what_is_not_there_yet_is_made_and_a_single_entry_replaced() {
+    let stage = Stage::new();
+    let mut victim = Victim::letting_in(&[&stage.dst.join("new"), &stage.dst.join("sub/old")], Side::Replica);
+    assert!(matches!(victim.ask(&Request::Locate { root: 0, at: 1 }), Reply::Located(Located::Missing(..))));
+    assert!(matches!(victim.ask(&Request::MakeDir { dir: 1, name: name("new"), at: 2 }), Reply::Meta(_)));
+    assert!(matches!(victim.ask(&Request::Create { dir: 2, name: name("file"), mode: 0o600, at: 3 }), Reply::Meta(_)));
+    assert!(matches!(victim.ask(&Request::Locate { root: 1, at: 4 }), Reply::Located(Located::Entry(..))));
+    assert!(matches!(victim.ask(&Request::LockName { dir: 4, name: name("old"), at: 5 }), Reply::Held(true)));
+    assert!(matches!(victim.ask(&Request::Create { dir: 4, name: name("temporary"), mode: 0o600, at: 6 }), Reply::Meta(_)));
+    assert!(matches!(victim.ask(&Request::Rename { dir: 4, from: name("temporary"), to: name("old") }), Reply::Done));
+    // From one root to the other, as for --link-dest.
+    assert!(matches!(victim.ask(&Request::Link { dir: 2, name: name("linked"), from: 4, from_name: name("old") }), Reply::Done));
+    assert_eq!(victim.part("roots that are made").0, 0);
+}
+
+#[test]
+fn devices_are_not_opened_through_nodes_in_a_root() {
+    const ZERO: u64 = 0x0105;
+    let stage = Stage::new();
+    let mut victim = Victim::of(&stage.dst);
+    assert!(matches!(victim.ask(&Request::Node { dir: 1, name: name("zero"), kind: Kind::Char, rdev: ZERO }), Reply::Done));
+    for request in [
+        Request::Open { dir: 1, name: name("zero"), at: 2 },
+        Request::Reopen { dir: 1, name: name("zero"), at: 3 },
+        Request::Fetch { dir: 1, name: name("zero"), keep: Keep::default() },
+    ] {
+        let reply = victim.ask(&request);
+        assert!(matches!(reply, Reply::Fault(_)), "{request:?}: {reply:?}");
+    }
+    assert!(matches!(victim.ask(&Request::Read { file: 2, offset: 0, len: 10 }), Reply::Fault(_)));
+    assert_eq!(victim.part("a device").0, 0);
+}
+
+#[test]
+fn further_lines_are_not_given_to_an_agent_of_another_user() {
+    let stage = Stage::new();
+    let mut victim = Victim::of(&stage.dst);
+    let Reply::Note(Some(place)) = victim.ask(&Request::Gather) else { panic!("no place for further lines") };
+    let place = String::from_utf8(place).expect("text");
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", agent_program(), "agent", "--join", &place]);
+    let refused = other.stdin(Stdio::null()).output().expect("setpriv");
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && words.contains("cannot join the agent"), "{:?}: {words}", refused.status);
+    assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)), "it still works");
+    assert_eq!(victim.part("another user").0, 0);
+}
+
 #[test]
 fn objects_that_are_not_there_or_of_another_kind_are_faults() {
     let stage = Stage::new();
     put(&stage.dst.join("file"), "content");
-    let mut victim = Victim::new();
-    victim.locate(&stage.dst, 1);
+    let mut victim = Victim::of(&stage.dst);
     assert!(matches!(victim.ask(&Request::Open { dir: 1, name: name("file"), at: 2 }), Reply::Meta(_)));
     assert!(matches!(victim.ask(&Request::Lock { dir: 1, at: 3 }), Reply::Held(true)));
     let survey = Survey { keep: Keep::default(), files: true, entries_max: u32::MAX };
@@ -731,8 +902,7 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
 #[test]
 fn ranges_without_end_do_not_crash_an_agent() {
     let stage = Stage::new();
-    let mut victim = Victim::new();
-    victim.locate(&stage.dst, 1);
+    let mut victim = Victim::of(&stage.dst);
     assert!(matches!(victim.ask(&Request::Create { dir: 1, name: name("new"), mode: 0o600, at: 2 }), Reply::Meta(_)));
     let all = [
         Request::NextData { file: 2, within: std::ops::Range { start: u64::MAX, end: 0 } },
@@ -758,8 +928,7 @@ fn ranges_without_end_do_not_crash_an_agent() {
 #[test]
 fn a_number_that_is_given_twice_ends_the_line() {
     let stage = Stage::new();
-    let mut victim = Victim::new();
-    victim.locate(&stage.dst, 1);
+    let mut victim = Victim::of(&stage.dst);
     victim.send(&Request::MakeDir { dir: 1, name: name("x"), at: 1 }, Vec::new());
     assert_eq!(victim.part("a number twice").0, 1);
     assert!(!stage.dst.join("x").exists());
@@ -770,8 +939,7 @@ fn an_agent_ends_with_its_client_whatever_still_waits() {
     let stage = Stage::new();
     // An object that would be made in itself is waited for in vain, however often.
     for count in [1, 1000, 40_000u64] {
-        let mut victim = Victim::new();
-        victim.locate(&stage.dst, 1);
+        let victim = Victim::of(&stage.dst);
         let mut bytes = Vec::new();
         for index in 0..count {
             let at = 10 + index;
@@ -784,8 +952,7 @@ fn an_agent_ends_with_its_client_whatever_still_waits() {
 #[test]
 fn a_client_that_never_listens_does_not_keep_an_agent() {
     let stage = Stage::new();
-    let mut victim = Victim::new();
-    victim.locate(&stage.src, 1);
+    let mut victim = Victim::of(&stage.src);
     assert!(matches!(victim.ask(&Request::Open { dir: 1, name: name("large"), at: 2 }), Reply::Meta(_)));
     for _ in 0..2000 {
         victim.send(&Request::Read { file: 2, offset: 0, len: 1 << 20 }, Vec::new());
@@ -822,8 +989,7 @@ fn flipped_bits_of_a_client_do_no_harm() {
         let stage = Stage::new();
         let beside = stage.beside();
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut victim = Victim::new();
-        victim.locate(&stage.dst, 1);
+        let victim = Victim::of(&stage.dst);
         let mut bytes = Vec::new();
         for frame in recorded.iter().take(rng.usize(1..=last)) {
             let mut head = frame.0.clone();
@@ -833,10 +999,7 @@ fn flipped_bits_of_a_client_do_no_harm() {
                 count += 1;
             }
             let flipped = Frame { head, data: frame.1.clone() };
-            // Where it would look for a root is the client's own affair.
-            if !matches!(flipped.message(), Ok(Request::Locate { .. })) {
-                flipped.write(&mut bytes).expect("memory");
-            }
+            flipped.write(&mut bytes).expect("memory");
         }
         let _ = victim.part_with(bytes, &format!("seed {seed}"));
         assert_eq!(stage.beside(), beside, "seed {seed}");
@@ -859,6 +1022,8 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
     let bytes = fs::read(&record).expect("the record");
     let mut from = &bytes[..];
     let mut heard = Vec::new();
+    let opening = Opening::read(&mut from).expect("frames").expect("the first says which roots");
+    assert_eq!(opening.roots.len(), 1);
     while let Some(frame) = Frame::read(&mut from).expect("frames") {
         heard.push((frame.head, frame.data));
     }

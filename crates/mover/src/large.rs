@@ -299,7 +299,9 @@ fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn Write
     }
     let file = spot.replica.reopen_file(temp).ok()?;
     let note = Resume::decode(&file.progress()?)?;
-    let fits = note.source == Fingerprint::of(&opened.meta) && file.meta().ok()?.size == opened.meta.size;
+    let size = opened.meta.size;
+    // A note that speaks of more than there is was not written by us, or is torn.
+    let fits = note.source == Fingerprint::of(&opened.meta) && note.done.is_within(size) && file.meta().ok()?.size == size;
     fits.then_some((file, note.done))
 }
 

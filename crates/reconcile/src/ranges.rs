@@ -44,20 +44,25 @@ impl Ranges {
         self.0.iter().map(|r| r.end - r.start).sum()
     }
 
-    /// What of `0..size` is not in the set.
+    /// What of `0..size` is not in the set, which may go beyond.
     pub fn missing(&self, size: u64) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = 0;
-        for range in &self.0 {
+        for range in self.0.iter().take_while(|range| range.start < size) {
             if range.start > at {
-                gaps.push(at..range.start.min(size));
+                gaps.push(at..range.start);
             }
-            at = at.max(range.end);
+            at = range.end;
         }
         if at < size {
             gaps.push(at..size);
         }
         gaps
+    }
+
+    /// Whether the set goes nowhere beyond `0..size`.
+    pub fn is_within(&self, size: u64) -> bool {
+        self.0.last().is_none_or(|last| last.end <= size)
     }
 
     /// How many ranges it takes.
@@ -170,6 +175,15 @@ mod tests {
         assert_eq!(set.missing(40), vec![12..20]);
         assert_eq!(Ranges::default().missing(0), vec![]);
         assert_eq!(ranges(&[5..6, 0..100]).missing(100), vec![]);
+    }
+
+    #[test]
+    fn nothing_is_missing_behind_the_end_of_a_file() {
+        let beyond = ranges(&[100..200, 300..400]);
+        assert_eq!(beyond.missing(50), vec![0..50]);
+        assert_eq!(beyond.missing(100), vec![0..100]);
+        assert_eq!(beyond.missing(150), vec![0..100]);
+        assert_eq!(beyond.missing(0), vec![]);
     }
 
     #[test]

@@ -4,15 +4,16 @@
 //! at the same time. When the line ends, so does the agent, and with it its locks and open files.
 
 use crate::budget::Budget;
+use crate::confine::confine;
 use crate::gather::Gathering;
+use crate::greeting::greet;
 use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::table::{Job, Table};
-use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault, bad};
+use crate::wire::{Frame, Opening, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use driftless_mover::{Mover, Terms};
-use driftless_tree::{Cache, Copier, HandlePool, Ladder, this_machine};
-use rustix::process::{getegid, geteuid};
+use driftless_tree::{Cache, Copier, HandlePool, Ladder};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -21,8 +22,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// The first word on the line, by which a client finds where the agent begins to speak.
-pub const GREETING: &str = "driftless-agent";
 /// Requests that were read and not answered, at most; then the line waits.
 const OPEN_MAX: usize = 32 * 1024;
 /// Bytes of replies that are being made or wait to be written, at most.
@@ -40,6 +39,9 @@ const BUSY_SHARE: f64 = 0.7;
 
 /// What all threads of an agent share.
 struct Agent {
+    /// What the client may ask for.
+    roots: Vec<Root>,
+    cores: usize,
     table: Table,
     pool: Arc<HandlePool>,
     ladder: Arc<Ladder>,
@@ -54,13 +56,21 @@ struct Agent {
     gathering: Mutex<Option<Gathering>>,
 }
 
-/// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol.
+/// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol. This thread,
+/// which must be the only one, and all that it starts then are confined to the client's roots.
 pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::with_capacity(LINE_BYTES, input), BufWriter::with_capacity(LINE_BYTES, output));
     greet(&mut output)?;
+    let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
+    // The number of processors is read from files that are out of reach soon.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let pool = HandlePool::new(directories_max);
+    confine(&roots, &pool)?;
     let agent = Agent {
+        roots,
+        cores,
         table: Table::default(),
-        pool: HandlePool::new(directories_max),
+        pool,
         ladder: Arc::default(),
         jobs: unbounded(),
         open: AtomicUsize::new(0),
@@ -77,14 +87,6 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
         (0..threads).for_each(|_| agent.jobs.0.send(None).expect("this very agent receives it"));
         read
     })
-}
-
-/// Says who speaks.
-pub fn greet(output: &mut impl Write) -> io::Result<()> {
-    writeln!(output, "{GREETING} {PROTOCOL} {}", env!("CARGO_PKG_VERSION"))?;
-    let hello = Hello { user: (geteuid().as_raw(), getegid().as_raw()), machine: this_machine() };
-    Frame::new(0, &hello, Vec::new()).write(output)?;
-    output.flush()
 }
 
 impl Agent {
@@ -177,9 +179,8 @@ impl Agent {
 
     /// Starts threads, and more of them while work waits and the processors do not; returns how many when the line has ended.
     fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut threads = 0;
-        let mut wanted = THREADS_PER_CORE * cores;
+        let mut wanted = THREADS_PER_CORE * self.cores;
         let mut last = (Instant::now(), cpu_seconds());
         while !self.over.load(Relaxed) {
             while threads < wanted {
@@ -188,7 +189,7 @@ impl Agent {
             }
             std::thread::sleep(TICK);
             let now = (Instant::now(), cpu_seconds());
-            let busy = (now.1 - last.1) / now.0.duration_since(last.0).as_secs_f64().max(1e-6) / cores as f64;
+            let busy = (now.1 - last.1) / now.0.duration_since(last.0).as_secs_f64().max(1e-6) / self.cores as f64;
             if !self.jobs.1.is_empty() && busy < BUSY_SHARE {
                 wanted = (threads * 2).min(THREADS_MAX);
             }
@@ -204,7 +205,7 @@ impl Agent {
             pace: &|_| (),
             stopped: &|| self.over.load(Relaxed),
         };
-        let mut server = Server { table: &self.table, pool: &self.pool, mover };
+        let mut server = Server { roots: &self.roots, table: &self.table, pool: &self.pool, mover };
         while let Ok(Some(job)) = self.jobs.1.recv() {
             let (number, line) = (job.number, job.line.clone());
             // A client that does not listen gets no more of this host's memory than that.
@@ -222,7 +223,7 @@ impl Agent {
     fn reply(&self, (number, line): (u64, &Weak<Sender<Frame>>), (reply, data): Replied) {
         self.open.fetch_sub(1, Relaxed);
         let Some(line) = line.upgrade() else { return };
-        let frame = Frame::new(number, &reply, data);
+        let frame = Frame::new(number, &reply, data).or_too_long("tell all about");
         let bytes = frame.bytes();
         self.replies.overdraw(bytes);
         if line.send(frame).is_err() {

@@ -6,11 +6,9 @@
 
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
-use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, Survey, WireFault};
+use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, Survey, WireFault, whole};
 use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
-use driftless_tree::{
-    Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spare, Whole, WriteFile,
-};
+use driftless_tree::{Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spare, WriteFile};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;
@@ -533,11 +531,6 @@ fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Answer {
         Ok(_) => Err(nonsense().on(side)),
         Err(fault) => Err(fault),
     })
-}
-
-fn whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) -> Option<Whole> {
-    let fits = entry.meta.kind == Kind::File && entry.meta.size == data.len() as u64 && crate::wire::within(&extents, entry.meta.size);
-    fits.then_some(Whole { meta: entry.meta, xattrs: entry.xattrs, extents, data })
 }
 
 fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {

@@ -2,28 +2,27 @@
 //!
 //! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a long line needs several. Each starts a
 //! `driftless agent --join PLACE` of its own, which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and
-//! waits until that is done with them. The place is a socket in a folder that only this user may enter.
+//! waits until that is done with them. The place is an abstract socket, which needs no file: an agent that has confined itself could
+//! neither make one nor remove it. Anybody may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED).
 
-use crate::agent::greet;
+use crate::greeting::greet;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg, socket_with,
+    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen, recvmsg, sendmsg, socket_with,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use tempfile::TempDir;
 
 /// Lines that wait to be taken, at most.
 const BACKLOG: i32 = 16;
-const SOCKET: &str = "line";
 
 /// Where further lines are taken.
 pub struct Gathering {
-    folder: TempDir,
+    place: Vec<u8>,
     socket: OwnedFd,
 }
 
@@ -31,24 +30,30 @@ fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags | SocketFlags::CLOEXEC, None)
 }
 
+/// Whether the process at the other end is this user's.
+fn is_ours(socket: &OwnedFd) -> bool {
+    socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
 impl Gathering {
-    /// Opens the place.
+    /// Opens the place. The kernel chooses a name that is free (unix(7), "Autobind feature").
     pub fn open() -> Result<Gathering, Errno> {
-        let folder = tempfile::Builder::new().prefix("driftless-").tempdir().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
         let socket = new_socket(SocketFlags::NONBLOCK)?;
-        bind(&socket, &SocketAddrUnix::new(folder.path().join(SOCKET))?)?;
+        bind(&socket, &SocketAddrUnix::new_unnamed())?;
         listen(&socket, BACKLOG)?;
-        Ok(Gathering { folder, socket })
+        let own = SocketAddrUnix::try_from(getsockname(&socket)?)?;
+        let place = own.abstract_name().ok_or(Errno::AFNOSUPPORT)?.to_vec();
+        Ok(Gathering { place, socket })
     }
 
     /// What `--join` is given.
     pub fn place(&self) -> Vec<u8> {
-        self.folder.path().join(SOCKET).as_os_str().as_bytes().to_vec()
+        self.place.clone()
     }
 
     /// The next line, if one waits: its input, its output, and whoever brought it, who goes when it is dropped.
     pub fn accept(&self) -> Option<(OwnedFd, OwnedFd, OwnedFd)> {
-        let peer = accept_with(&self.socket, SocketFlags::CLOEXEC).ok()?;
+        let peer = accept_with(&self.socket, SocketFlags::CLOEXEC).ok().filter(is_ours)?;
         let mut ends = received(&peer).ok()?.into_iter();
         Some((ends.next()?, ends.next()?, peer))
     }
@@ -65,10 +70,14 @@ fn received(peer: &OwnedFd) -> Result<Vec<OwnedFd>, Errno> {
 }
 
 /// Hands this process's standard input and output to the agent at `place`, and waits until it is done with them.
-pub fn join(place: &std::path::Path) -> io::Result<()> {
+pub fn join(place: &std::ffi::OsStr) -> io::Result<()> {
     greet(&mut io::stdout())?;
     let socket = new_socket(SocketFlags::empty())?;
-    connect(&socket, &SocketAddrUnix::new(place)?)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(place.as_encoded_bytes())?)?;
+    // The agent may have ended, and its place be another's.
+    if !is_ours(&socket) {
+        return Err(Errno::PERM.into());
+    }
     let (input, output) = (io::stdin(), io::stdout());
     let ends = [input.as_fd(), output.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

@@ -9,9 +9,11 @@
 mod acts;
 mod agent;
 mod budget;
+mod confine;
 mod dir;
 mod file;
 mod gather;
+mod greeting;
 mod link;
 mod serve;
 mod ssh;
@@ -21,5 +23,7 @@ pub mod wire;
 
 pub use agent::serve;
 pub use gather::join;
+pub use greeting::{Silence, greeted};
 pub use ssh::{Reach, ReachError, SshHost};
 pub use target::{Target, TargetError};
+pub use wire::Root;

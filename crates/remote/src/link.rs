@@ -4,7 +4,7 @@
 //! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
 
 use crate::budget::Budget;
-use crate::wire::{Frame, Handle, Reply, Request, WireFault};
+use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, Request, WireFault};
 use crossbeam_channel::Sender;
 use driftless_model::{Fault, Side};
 use driftless_tree::Done;
@@ -139,6 +139,9 @@ impl<A: Send> Link<A> {
         let number = self.next.fetch_add(1, Relaxed);
         self.content_bytes.fetch_add(data.len() as u64, Relaxed);
         let frame = Frame::new(number, request, data);
+        if frame.head.len() > HEAD_BYTES_MAX {
+            return self.answer(waiter, Ok(frame.or_too_long("send all about")));
+        }
         lock(&self.waiting).insert(number, waiter);
         let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
         // Whoever loses the line says so first and then answers all who wait: one of the two sees the other.

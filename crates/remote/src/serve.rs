@@ -1,8 +1,8 @@
 //! Carrying out one request on this machine's file systems.
 
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
-use crate::wire::{DATA_BYTES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Survey, Told, WireFault};
-use driftless_model::{Entry, Fault, Kind, Side};
+use crate::wire::{DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, Survey, Told, WireFault};
+use driftless_model::{Entry, Fault, Kind, Xattrs};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{Dir, DirRef, Done, HandlePool, Names, Place, ReadFile, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
@@ -10,15 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Entries in one listing at most, whatever is asked for.
-const ENTRIES_MAX: usize = 8192;
-/// Bytes that attributes of entries may add to a listing before it is cut.
+/// Bytes that names, link targets and attributes of entries may add to a listing before it is cut.
 const LISTING_BYTES_MAX: usize = 4 << 20;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 
 /// One thread's hands on this side.
 pub struct Server<'a> {
+    /// What the client may ask for.
+    pub roots: &'a [Root],
     /// What the client holds.
     pub table: &'a Table,
     /// Bounds open directories.
@@ -71,16 +71,16 @@ impl Server<'_> {
         use Request as R;
         let Job { request, data, .. } = job;
         Ok(match request {
-            R::Locate { path, side, at } => self.locate(&path, side, at),
+            R::Locate { root, at } => self.locate(root, at)?,
             R::Enter { dir, name, at, survey } => self.enter(&*self.dir(dir)?, &name.0, at, survey)?,
             R::MakeDir { dir, name, at } => {
                 let made = self.dir(dir)?.make_dir(&name.0)?;
                 Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(made)))) }
             }
             R::List { dir, survey, restart } => Reply::Listing(self.list(dir, survey, restart)?).into(),
-            R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?),
-            R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::Write)?),
-            R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::Write)?),
+            R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
+            R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::Write)?)?,
+            R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::Write)?)?,
             R::Lock { dir, at } => held(at, self.dir(dir)?.lock()?),
             R::LockName { dir, name, at } => held(at, self.dir(dir)?.lock_name(&name.0)?),
             R::Make { dir, parcel } => self.make(dir, parcel.with(data))?.into(),
@@ -188,9 +188,10 @@ impl Server<'_> {
         }
     }
 
-    fn locate(&self, path: &[u8], side: Side, at: Handle) -> Outcome {
+    fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
+        let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new("find the root for", EINVAL))?;
         let own = |dir: &DirRef| Own { meta: *dir.first_meta(), xattrs: None };
-        let (located, dir) = match locate(Path::new(OsStr::from_bytes(path)), side, self.pool) {
+        let (located, dir) = match locate(Path::new(OsStr::from_bytes(path)), *side, self.pool) {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
             Ok(Place::Entry { parent, name, meta }) => (Located::Entry(own(&parent), Name(name), meta), parent),
             Ok(Place::Missing { parent, name }) => (Located::Missing(own(&parent), Name(name)), parent),
@@ -198,15 +199,15 @@ impl Server<'_> {
                 let (act, errno) = error.parts();
                 let fault = WireFault::new(act, errno);
                 let refused = Located::Refused(error.path().as_os_str().as_bytes().to_vec(), fault.clone());
-                return Outcome { replied: (Reply::Located(refused), Vec::new()), made: Some((at, Err(fault))) };
+                return Ok(Outcome { replied: (Reply::Located(refused), Vec::new()), made: Some((at, Err(fault))) });
             }
         };
-        Outcome { replied: (Reply::Located(located), Vec::new()), made: Some((at, Ok(Object::dir(dir)))) }
+        Ok(Outcome { replied: (Reply::Located(located), Vec::new()), made: Some((at, Ok(Object::dir(dir)))) })
     }
 
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
         let dir = parent.enter(name)?;
-        let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok());
+        let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok()).filter(|xattrs| xattr_bytes(xattrs) <= LISTING_BYTES_MAX);
         let own = Own { meta: *dir.first_meta(), xattrs };
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
@@ -234,11 +235,13 @@ impl Server<'_> {
     }
 }
 
-fn opened(at: Handle, file: OpenFile) -> Outcome {
-    match file.reader().meta() {
-        Ok(meta) => Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) },
-        Err(fault) => Outcome { replied: (Reply::Fault(fault.into()), Vec::new()), made: Some((at, Err(fault.into()))) },
+/// Only regular files are held open: what is read through a device lies outside of the root that its node is in.
+fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
+    let meta = file.reader().meta()?;
+    if meta.kind != Kind::File {
+        return Err(WireFault::new("open", EINVAL));
     }
+    Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
 }
 
 fn held(at: Handle, hold: Option<driftless_tree::Hold>) -> Outcome {
@@ -324,7 +327,7 @@ impl Cursor {
             let (name, kind) = self.names.0.get(self.names.1);
             self.names.1 += 1;
             let told = tell(dir, name, kind, &survey);
-            bytes += told.entry.iter().flat_map(|entry| &entry.xattrs).map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            bytes += told_bytes(&told);
             listing.told.push(told);
         }
         listing
@@ -350,6 +353,15 @@ impl Cursor {
     }
 }
 
+fn told_bytes(told: &Told) -> usize {
+    let xattrs = told.entry.as_ref().map_or(0, |entry| xattr_bytes(&entry.xattrs));
+    told.name.0.count_bytes() + told.target.as_ref().map_or(0, |target| target.count_bytes()) + xattrs
+}
+
+fn xattr_bytes(xattrs: &Xattrs) -> usize {
+    xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
 /// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told itself.
 fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told {
     let wanted = match kind {
@@ -366,5 +378,6 @@ fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told
 fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
     let xattrs = if meta.kind == Kind::Dir { Vec::new() } else { dir.xattrs_of(name, &survey.keep).ok()? };
-    Some(Entry { meta, xattrs })
+    // What is too much for a listing is asked for by itself.
+    (xattr_bytes(&xattrs) <= LISTING_BYTES_MAX).then_some(Entry { meta, xattrs })
 }

@@ -1,14 +1,15 @@
 //! Reaching another host: the system's own `ssh` starts the agent there, so that the user's configuration, keys and jump hosts just work.
 
-use crate::agent::{GREETING, write_all};
+use crate::agent::write_all;
 use crate::dir::{Line, place};
+use crate::greeting::{Silence, greeted};
 use crate::link::{Link, nonsense};
-use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault};
+use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Keep, Side, escape};
 use driftless_tree::{Answer, Host, Place, RootError};
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, BufWriter, Read};
+use std::io::{self, BufReader, BufWriter, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
 const LINE_BYTES: usize = 256 * 1024;
-/// What a shell may print before the agent speaks, in bytes.
-const NOISE_BYTES_MAX: u64 = 64 * 1024;
 /// What is kept of what ssh and the agent say on standard error, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
@@ -32,6 +31,8 @@ const LINE_EACH_BYTES: u64 = 4 << 20;
 const LINES_AT_ONCE: usize = 3;
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
 const NOT_FOUND: i32 = 127;
+/// `EACCES` of errno(3).
+const EACCES: i32 = 13;
 
 /// How a host is reached.
 #[derive(Debug, Clone)]
@@ -91,6 +92,7 @@ pub enum ReachError {
 pub struct SshHost {
     name: String,
     machine: Vec<u8>,
+    roots: Vec<Root>,
     line: Arc<Line>,
     children: Children,
 }
@@ -102,16 +104,17 @@ type Children = Arc<Mutex<Vec<Child>>>;
 type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
 impl SshHost {
-    /// Connects to `name`, which is what ssh takes: a host or `user@host`.
-    pub fn connect(name: &str, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
+    /// Connects to `name`, which is what ssh takes: a host or `user@host`. Nothing but these roots can be used there.
+    pub fn connect(name: &str, roots: Vec<Root>, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
         let reach = &tuned(name, reach);
         let opened = Opened::open(name, reach, "agent")?;
         let (out, frames) = unbounded();
+        out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
         let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
         let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
         let children = Arc::new(Mutex::new(vec![child]));
         add_lines(name, reach, (&line, &children));
-        Ok(Arc::new(SshHost { name: name.into(), machine, line, children }))
+        Ok(Arc::new(SshHost { name: name.into(), machine, roots, line, children }))
     }
 }
 
@@ -271,36 +274,6 @@ fn words(complaint: &Complaint) -> String {
     if said.is_empty() { String::new() } else { format!(": {}", escape(said)) }
 }
 
-enum Silence {
-    /// The line ended.
-    Ended,
-    /// The agent is another.
-    Other { version: String, protocol: String },
-}
-
-/// Finds the agent's greeting behind whatever the shell printed.
-fn greeted(input: &mut BufReader<ChildStdout>) -> Result<Hello, Silence> {
-    let mut noise = 0;
-    while noise < NOISE_BYTES_MAX {
-        let mut text = Vec::new();
-        let got = input.by_ref().take(NOISE_BYTES_MAX).read_until(b'\n', &mut text).unwrap_or(0);
-        if got == 0 {
-            break;
-        }
-        noise += got as u64;
-        let text = String::from_utf8_lossy(&text);
-        if let Some([protocol, version]) = text.strip_prefix(GREETING).map(|rest| rest.split_whitespace().collect::<Vec<_>>()).as_deref() {
-            if *protocol != PROTOCOL.to_string() {
-                let clean = |text: &str| escape(text.as_bytes()).chars().take(40).collect();
-                return Err(Silence::Other { version: clean(version), protocol: clean(protocol) });
-            }
-            let hello = Frame::read(input).ok().flatten().and_then(|frame| frame.message().ok());
-            return hello.ok_or(Silence::Ended);
-        }
-    }
-    Err(Silence::Ended)
-}
-
 fn explain(silence: Silence, name: &str, reach: &Reach, (child, complaint): (&mut Child, &Complaint)) -> ReachError {
     let host = name.to_string();
     let (version, protocol) = match silence {
@@ -368,8 +341,10 @@ impl Host for SshHost {
     }
 
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError> {
+        let named = self.roots.iter().position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
+        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new("open", EACCES), side)) };
         let at = self.line.link.handle();
-        let request = Request::Locate { path: path.as_os_str().as_bytes().to_vec(), side, at };
+        let request = Request::Locate { root: root as u32, at };
         let located = match self.line.link.call(&request, Vec::new()) {
             Ok((Reply::Located(located), _)) => place(&self.line, side, at, located),
             Ok(_) => Err((request_path(path), nonsense())),

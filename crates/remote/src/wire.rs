@@ -12,18 +12,29 @@
 
 use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
 use driftless_tree::{Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Version of all that is defined here; two sides work together only if they have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which may have 64 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
 /// Bytes of data in a frame at most.
 pub const DATA_BYTES_MAX: usize = 4 << 20;
+
+/// Entries in one listing at most, whatever is asked for.
+pub const ENTRIES_MAX: usize = 8192;
+/// Faults of one entry at most: 64 KiB hold so many names of attributes (XATTR_LIST_MAX of linux/limits.h), and there is little else.
+const FAULTS_MAX: usize = 32 << 10;
+/// Directories above one another at most.
+const LINEAGE_MAX: usize = 1 << 20;
+/// `E2BIG` of errno(3).
+const E2BIG: i32 = 7;
 
 /// What the kernel returns as error numbers (`MAX_ERRNO` of linux/err.h).
 const ERRNOS: Range<i32> = 1..4096;
@@ -56,6 +67,34 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
+/// Roots that a client may name.
+pub const ROOTS_MAX: usize = 16;
+
+/// A tree, or a single entry, that a client works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// A path of the user's; a relative one begins where the agent was started.
+    pub path: Vec<u8>,
+    /// Whether it is only read.
+    pub side: Side,
+}
+
+/// What a client says first, once, on its first line; it has no reply. The agent shuts itself off from all that is not named here.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Opening {
+    /// At most [`ROOTS_MAX`].
+    #[serde(deserialize_with = "at_most::<ROOTS_MAX, _, _>")]
+    pub roots: Vec<Root>,
+}
+
+impl Opening {
+    /// Reads it from the first frame of a line; `None` at the line's end.
+    pub fn read(line: &mut impl Read) -> io::Result<Option<Opening>> {
+        let Some(frame) = Frame::read(line)? else { return Ok(None) };
+        frame.message().map(Some)
+    }
+}
+
 /// How the entries of a directory are told.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Survey {
@@ -67,13 +106,39 @@ pub struct Survey {
     pub entries_max: u32,
 }
 
+/// Reads a list of at most so many elements: one that takes a byte or two of a head may take hundreds of memory.
+fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Elements<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(out, "at most {MAX} elements")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut found = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if found.len() == MAX {
+                    return Err(A::Error::custom("a list is longer than any may be"));
+                }
+                found.push(element);
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_seq(Elements::<T, MAX>(PhantomData))
+}
+
 /// What one side asks of the other. `dir`, `file` and `from` are numbers of open objects, `at` is that of the object that is made, or
 /// that is meant.
 #[derive(Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields have the names and meanings of the arguments in `driftless_tree`")]
 pub enum Request {
-    /// Look at what stands at a path of the user's; a directory found gets the number `at`.
-    Locate { path: Vec<u8>, side: Side, at: Handle },
+    /// Look at what stands at one of the roots, counted from 0; a directory found gets the number `at`.
+    Locate { root: u32, at: Handle },
     /// Enter a subdirectory and call it `at`; tell its entries, too, if asked for.
     Enter { dir: Handle, name: Name, at: Handle, survey: Option<Survey> },
     /// Make a subdirectory and call it `at`.
@@ -198,17 +263,26 @@ impl ParcelHead {
     pub fn with(self, data: Vec<u8>) -> Option<Parcel> {
         let ParcelHead { name, entry, extents, target, keep, private, sync, verify } = self;
         let size = data.len() as u64;
-        let fits = match &extents {
-            Some(extents) => entry.meta.kind == Kind::File && entry.meta.size == size && within(extents, size),
-            None => size == 0 && entry.meta.kind != Kind::File && (entry.meta.kind == Kind::Symlink) == target.is_some(),
+        let kind = entry.meta.kind;
+        let has_content = match &extents {
+            Some(extents) => kind == Kind::File && entry.meta.size == size && within(extents, size),
+            None => size == 0 && kind != Kind::File,
         };
+        let fits = has_content && (kind == Kind::Symlink) == target.is_some();
         let content = extents.map(|extents| Whole { meta: entry.meta, xattrs: entry.xattrs.clone(), extents, data });
         fits.then_some(Parcel { name: name.0, entry, content, target, keep, private, sync, verify })
     }
 }
 
+/// Puts a whole file together from a reply and its data. `None` if they do not fit each other.
+pub fn whole(entry: Entry, extents: Vec<Range<u64>>, data: Vec<u8>) -> Option<Whole> {
+    let Entry { meta, xattrs } = entry;
+    let fits = meta.kind == Kind::File && meta.size == data.len() as u64 && within(&extents, meta.size);
+    fits.then_some(Whole { meta, xattrs, extents, data })
+}
+
 /// Whether extents are in order, not empty, and end within `size`.
-pub fn within(extents: &[Range<u64>], size: u64) -> bool {
+fn within(extents: &[Range<u64>], size: u64) -> bool {
     let mut at = 0;
     extents.iter().all(|extent| {
         let fits = extent.start >= at && extent.start < extent.end && extent.end <= size;
@@ -283,6 +357,7 @@ pub struct Told {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Listing {
     /// The entries.
+    #[serde(deserialize_with = "at_most::<ENTRIES_MAX, _, _>")]
     pub told: Vec<Told>,
     /// There may be more.
     pub more: bool,
@@ -298,7 +373,7 @@ pub enum Reply {
     /// It failed.
     Fault(WireFault),
     /// It is done, but for these.
-    Faults(Vec<WireFault>),
+    Faults(#[serde(deserialize_with = "at_most::<FAULTS_MAX, _, _>")] Vec<WireFault>),
     /// Metadata.
     Meta(Meta),
     /// Extended attributes.
@@ -324,7 +399,7 @@ pub enum Reply {
     /// Whether a lock was taken.
     Held(bool),
     /// Devices and inodes.
-    Lineage(Vec<(u64, u64)>),
+    Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<(u64, u64)>),
     /// A note of progress, or the target of a link.
     Note(Option<Vec<u8>>),
 }
@@ -370,6 +445,12 @@ impl Frame {
         if rest.is_empty() { Ok(message) } else { Err(bad("bytes are left over")) }
     }
 
+    /// The same if the other side would read it, else one that says so: what is too long for a message is a problem of one entry.
+    pub fn or_too_long(self, act: &str) -> Frame {
+        let fits = self.head.len() <= HEAD_BYTES_MAX;
+        if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, E2BIG)), Vec::new()) }
+    }
+
     /// What it takes of memory.
     pub fn bytes(&self) -> u64 {
         (self.head.len() + self.data.len()) as u64
@@ -408,4 +489,49 @@ fn read_bytes(line: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
 /// The peer said something that cannot be.
 pub fn bad(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("the other side does not keep to the protocol: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::Stamp;
+
+    fn meta(kind: Kind, size: u64) -> Meta {
+        let stamp = Stamp::default();
+        let (mtime, atime, ctime) = (stamp, stamp, stamp);
+        Meta { kind, mode: 0, uid: 0, gid: 0, size, blocks: 0, mtime, atime, ctime, nlink: 1, dev: 1, ino: 1, rdev: 0 }
+    }
+
+    #[test]
+    fn a_parcel_holds_what_its_kind_has_and_no_more() {
+        type Extents = Option<Vec<Range<u64>>>;
+        let (all, to): (Extents, Option<CString>) = (Some(std::iter::once(0..3).collect()), Some(c"to".into()));
+        let beyond: Extents = Some(std::iter::once(0..4).collect());
+        let cases: [(Kind, Extents, Option<CString>, usize, bool); 10] = [
+            (Kind::File, all.clone(), None, 3, true),
+            (Kind::File, all.clone(), None, 2, false),
+            (Kind::File, beyond, None, 3, false),
+            (Kind::File, all.clone(), to.clone(), 3, false),
+            (Kind::File, None, None, 0, false),
+            (Kind::Symlink, None, to.clone(), 0, true),
+            (Kind::Symlink, None, None, 0, false),
+            (Kind::Symlink, all, to.clone(), 3, false),
+            (Kind::Fifo, None, None, 0, true),
+            (Kind::Fifo, None, to, 0, false),
+        ];
+        for (kind, extents, target, bytes, fits) in cases {
+            let context = format!("{kind:?} {extents:?} {target:?} {bytes}");
+            let (entry, keep) = (Entry { meta: meta(kind, 3), xattrs: Vec::new() }, Keep::default());
+            let name = Name(c"name".into());
+            let head = ParcelHead { name, entry, extents, target, keep, private: false, sync: false, verify: None };
+            assert_eq!(head.with(vec![1; bytes]).is_some(), fits, "{context}");
+        }
+    }
+
+    #[test]
+    fn lists_that_would_take_much_memory_are_not_read() {
+        let read = |count: usize| Frame::new(1, &Reply::Faults(vec![WireFault::new("", 1); count]), Vec::new()).message::<Reply>();
+        assert!(read(FAULTS_MAX).is_ok());
+        assert!(read(FAULTS_MAX + 1).is_err());
+    }
 }

@@ -109,8 +109,8 @@ fn tagged(line: &[u8]) -> Option<Line> {
     let algorithm = Algorithm::ALL.into_iter().find(has_tag)?;
     let rest = line[algorithm.tag().len()..].strip_prefix(b" (")?;
     let end = rest.windows(4).rposition(|part| part == b") = ")?;
-    let digest = Digest::from_hex(&rest[end + 4..])?;
-    Some(Line { digest, algorithm: Some(algorithm), range: None, name: rest[..end].to_vec() })
+    let (name, digest) = (&rest[..end], Digest::from_hex(&rest[end + 4..])?);
+    (!name.is_empty()).then(|| Line { digest, algorithm: Some(algorithm), range: None, name: name.to_vec() })
 }
 
 #[cfg(test)]
@@ -154,6 +154,7 @@ mod tests {
             ("x".into(), BadLine::Form),
             (format!("{hex} a"), BadLine::Form),
             (format!("{hex}  "), BadLine::Form),
+            (format!("SHA256 () = {hex}"), BadLine::Form),
             (format!("{hex}@5-3  a"), BadLine::Form),
             (format!("{hex}@5  a"), BadLine::Form),
             (format!("{hex}@18446744073709551616-3  a"), BadLine::Form),

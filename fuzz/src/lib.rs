@@ -1,0 +1,39 @@
+//! What the fuzz targets share: a bound on memory, and seeds.
+#![allow(clippy::disallowed_methods, reason = "seeds are files of our own")]
+
+use cap::Cap;
+use std::alloc::System;
+use std::path::PathBuf;
+
+#[global_allocator]
+static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Bytes of memory that reading may take for each byte that is read. A list grows by doubling, and an extended attribute, whose two
+/// lengths take two bytes on the line, is two slices of 16 bytes.
+const BYTES_FOR_EACH: usize = 64;
+/// And besides: what lists and lines reserve before their elements come, 1 MiB each, at a few levels.
+const BYTES_BESIDES: usize = 8 << 20;
+
+/// Reads input of so many bytes; asking for more memory than that may take ends the process, which is a finding.
+pub fn bounded<T>(input_bytes: usize, read: impl FnOnce() -> T) -> T {
+    let most = MEMORY.allocated() + BYTES_BESIDES + input_bytes * BYTES_FOR_EACH;
+    MEMORY.set_limit(most).expect("less is allocated");
+    let found = read();
+    MEMORY.set_limit(usize::MAX).expect("it is more");
+    found
+}
+
+/// Begins a target: what is said of a finding may take any memory. Where `FUZZ_SEEDS` names a folder, writes inputs to begin with
+/// there and ends the process.
+pub fn begin(seeds: impl IntoIterator<Item = Vec<u8>>) {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        MEMORY.set_limit(usize::MAX).expect("it is more");
+        report(panic);
+    }));
+    let Some(folder) = std::env::var_os("FUZZ_SEEDS").map(PathBuf::from) else { return };
+    for (number, seed) in seeds.into_iter().enumerate() {
+        std::fs::write(folder.join(format!("seed-{number}")), seed).expect("a seed is written");
+    }
+    std::process::exit(0);
+}

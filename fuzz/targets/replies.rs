@@ -1,0 +1,127 @@
+//! What a client hears: the greeting, then replies, with whole files. The input is taken as a line and as one head.
+#![no_main]
+
+use driftless_fuzz::{begin, bounded};
+use driftless_model::{Entry, Kind, Meta, Side, Stamp, check_name};
+use driftless_remote::greeted;
+use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, whole};
+use libfuzzer_sys::fuzz_target;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What the kernel returns as error numbers ends here (`MAX_ERRNO` of linux/err.h).
+const ERRNO_MAX: i32 = 4095;
+/// Longest act of a fault that is shown to a person, in bytes.
+const ACT_BYTES_MAX: usize = 80;
+
+fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
+    bounded(bytes.len(), || {
+        if let Ok(hello) = greeted(&mut &bytes[..]) {
+            said_again(&hello);
+        }
+        let mut line = bytes;
+        while let Ok(Some(frame)) = Frame::read(&mut line) {
+            heard(frame);
+        }
+        if bytes.len() >= 8 {
+            heard(Frame { head: bytes.to_vec(), data: Vec::new() });
+        }
+    });
+});
+
+/// What was understood is understood again as the same. Messages cannot be compared, but their only encoding can.
+fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
+    let once = Frame::new(1, message, Vec::new());
+    let understood: T = once.message().expect("what is said is understood");
+    assert_eq!(Frame::new(1, &understood, Vec::new()).head, once.head);
+}
+
+fn heard(frame: Frame) {
+    let Ok(reply) = frame.message::<Reply>() else { return };
+    said_again(&reply);
+    match reply {
+        Reply::Fault(fault) | Reply::Lost(fault) | Reply::Count(_, Some(fault)) => show(&fault),
+        Reply::Faults(faults) => faults.iter().for_each(show),
+        Reply::Entered(_, Some(listing)) | Reply::Listing(listing) => check_listing(&listing),
+        Reply::Located(Located::Entry(_, name, _) | Located::Missing(_, name)) => check(&name),
+        Reply::Located(Located::Refused(_, fault)) => show(&fault),
+        Reply::Whole(Some((entry, extents))) => check_whole(entry, extents, frame.data),
+        _ => {}
+    }
+}
+
+fn show(fault: &WireFault) {
+    let fault = fault.on(Side::Source);
+    assert!((1..=ERRNO_MAX).contains(&fault.errno) && fault.act.len() <= ACT_BYTES_MAX);
+    assert!(!fault.act.contains(|c: char| c.is_control()));
+}
+
+fn check(name: &Name) {
+    assert!(check_name(name.0.to_bytes()).is_ok());
+}
+
+fn check_listing(listing: &Listing) {
+    listing.told.iter().for_each(|told| check(&told.name));
+    listing.fault.iter().for_each(show);
+}
+
+fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) {
+    let size = data.len() as u64;
+    let Some(whole) = whole(entry, extents, data) else { return };
+    assert!(whole.meta.kind == Kind::File && whole.meta.size == size && whole.data.len() as u64 == size);
+    let mut at = 0;
+    for extent in whole.extents {
+        assert!(extent.start >= at && extent.start < extent.end && extent.end <= size);
+        at = extent.end;
+    }
+}
+
+fn meta(kind: Kind, size: u64) -> Meta {
+    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
+    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0 }
+}
+
+fn replies() -> Vec<Reply> {
+    let xattrs = vec![(b"user.a"[..].into(), b"b"[..].into())];
+    let (fault, name) = (|| WireFault::new("open", 13), || Name(c"name".into()));
+    let own = || Own { meta: meta(Kind::Dir, 0), xattrs: Some(xattrs.clone()) };
+    let entry = |kind| Entry { meta: meta(kind, 6), xattrs: xattrs.clone() };
+    let told = |kind, target| Told { name: name(), kind: Some(kind), entry: Some(entry(kind)), target };
+    let listing =
+        || Listing { told: vec![told(Kind::File, None), told(Kind::Symlink, Some(c"to".into()))], more: true, fault: Some(fault()) };
+    vec![
+        Reply::Done,
+        Reply::Fault(fault()),
+        Reply::Faults(vec![fault(), fault()]),
+        Reply::Meta(meta(Kind::File, 6)),
+        Reply::Xattrs(xattrs.clone()),
+        Reply::Digests(vec![[7; 32]; 2]),
+        Reply::Range(Some(0..6)),
+        Reply::Count(3, Some(fault())),
+        Reply::Located(Located::Dir(own())),
+        Reply::Located(Located::Entry(own(), name(), meta(Kind::File, 6))),
+        Reply::Located(Located::Missing(own(), name())),
+        Reply::Located(Located::Refused(b"/a".to_vec(), fault())),
+        Reply::Entered(own(), Some(listing())),
+        Reply::Listing(listing()),
+        Reply::Whole(None),
+        Reply::Lineage(vec![(1, 2), (1, 3)]),
+        Reply::Note(Some(b"note".to_vec())),
+    ]
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let file = Entry { meta: meta(Kind::File, 6), xattrs: Vec::new() };
+    let mut frames: Vec<Frame> = replies().iter().map(|reply| Frame::new(9, reply, Vec::new())).collect();
+    frames.push(Frame::new(9, &Reply::Whole(Some((file, vec![0..2, 4..6]))), b"ab\0\0ef".to_vec()));
+    let line = |frames: &[Frame]| {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| frame.write(&mut bytes).expect("memory"));
+        bytes
+    };
+    let mut greeting = format!("Welcome\ndriftless-agent {PROTOCOL} 0.1.0\n").into_bytes();
+    greeting.extend(line(&[Frame::new(0, &Hello { user: (0, 0), machine: b"boot".to_vec() }, Vec::new())]));
+    let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));
+    let heads = frames.iter().map(|frame| frame.head.clone());
+    each.chain(heads).chain([line(&frames), greeting, b"driftless-agent 99 x\n".to_vec()]).collect()
+}

@@ -1,0 +1,132 @@
+//! What an agent hears: the roots that a client names, then requests, with parcels. The input is taken as a line and as one head.
+#![no_main]
+
+use driftless_fuzz::{begin, bounded};
+use driftless_model::{Entry, Keep, Kind, Level, Meta, Side, Stamp, check_name};
+use driftless_remote::Root;
+use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, Survey};
+use driftless_tree::{Attributes, Known, Parcel, Whole};
+use libfuzzer_sys::fuzz_target;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
+    bounded(bytes.len(), || {
+        let mut line = bytes;
+        if let Ok(Some(opening)) = Opening::read(&mut line) {
+            assert!(opening.roots.len() <= ROOTS_MAX);
+            said_again(&opening);
+        }
+        let mut line = bytes;
+        while let Ok(Some(frame)) = Frame::read(&mut line) {
+            framed_again(&frame);
+            heard(frame);
+        }
+        if bytes.len() >= 8 {
+            heard(Frame { head: bytes.to_vec(), data: Vec::new() });
+        }
+    });
+});
+
+/// What was understood is understood again as the same. Messages cannot be compared, but their only encoding can.
+fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
+    let once = Frame::new(1, message, Vec::new());
+    let understood: T = once.message().expect("what is said is understood");
+    assert_eq!(Frame::new(1, &understood, Vec::new()).head, once.head);
+}
+
+fn framed_again(frame: &Frame) {
+    assert!(frame.head.len() <= HEAD_BYTES_MAX && frame.data.len() <= DATA_BYTES_MAX);
+    let mut bytes = Vec::new();
+    frame.write(&mut bytes).expect("memory");
+    let again = Frame::read(&mut &bytes[..]).expect("a frame").expect("a whole one");
+    assert_eq!((again.number(), &again.head, &again.data), (frame.number(), &frame.head, &frame.data));
+}
+
+fn heard(frame: Frame) {
+    let Ok(request) = frame.message::<Request>() else { return };
+    said_again(&request);
+    let _a_number = request.reply_bytes();
+    if let Request::Make { parcel, .. } = request {
+        packed_again(*parcel, frame.data);
+    }
+}
+
+fn packed_again(head: ParcelHead, data: Vec<u8>) {
+    let size = data.len();
+    let Some(parcel) = head.with(data) else { return };
+    assert!(check_name(parcel.name.to_bytes()).is_ok());
+    assert_eq!(parcel.content.is_some(), parcel.entry.meta.kind == Kind::File);
+    assert_eq!(parcel.target.is_some(), parcel.entry.meta.kind == Kind::Symlink);
+    if let Some(Whole { meta, extents, data, .. }) = &parcel.content {
+        assert!(meta.size == size as u64 && data.len() == size);
+        assert!(extents.iter().all(|extent| extent.start < extent.end && extent.end <= meta.size));
+    }
+    let shown = format!("{parcel:?}");
+    let (head, data) = ParcelHead::of(parcel);
+    assert_eq!(format!("{:?}", head.with(data).expect("what was packed is unpacked")), shown);
+}
+
+fn meta(kind: Kind, size: u64) -> Meta {
+    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
+    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0 }
+}
+
+fn name() -> Name {
+    Name(c"name".into())
+}
+
+fn parcels() -> [Parcel; 2] {
+    let keep = Keep::default();
+    let file = Entry { meta: meta(Kind::File, 7), xattrs: vec![(b"user.a"[..].into(), b"b"[..].into())] };
+    let content = Whole { meta: file.meta, xattrs: file.xattrs.clone(), extents: vec![0..2, 3..7], data: b"content".to_vec() };
+    let link = Entry { meta: meta(Kind::Symlink, 6), xattrs: Vec::new() };
+    let (private, sync, verify) = (true, false, Some(Level::Content));
+    [
+        Parcel { name: c"file".into(), entry: file, content: Some(content), target: None, keep, private, sync, verify },
+        Parcel { name: c"link".into(), entry: link, content: None, target: Some(c"target".into()), keep, private, sync, verify: None },
+    ]
+}
+
+fn requests() -> Vec<Request> {
+    let (keep, survey) = (Keep::default(), Survey { keep: Keep::default(), files: true, entries_max: 4096 });
+    let xattrs = vec![(b"user.a"[..].into(), b"b"[..].into())];
+    let attributes = Attributes::of(&meta(Kind::File, 0), xattrs, &keep);
+    vec![
+        Request::Locate { root: 0, at: 1 },
+        Request::Enter { dir: 1, name: name(), at: 2, survey: Some(survey) },
+        Request::List { dir: 2, survey, restart: true },
+        Request::EntryXattrs { dir: 2, name: name(), keep },
+        Request::Create { dir: 2, name: name(), mode: 0o600, at: 3 },
+        Request::Read { file: 3, offset: 0, len: 1 << 20 },
+        Request::Digests { file: 3, range: 0..1 << 20, piece: 65536 },
+        Request::SetOwn { at: 3, known: Known::of(&meta(Kind::File, 0)), attributes },
+        Request::SaveProgress { file: 3, note: Some(b"driftless 1".to_vec()) },
+        Request::Symlink { dir: 2, name: name(), target: c"to".into() },
+        Request::Node { dir: 2, name: name(), kind: Kind::Fifo, rdev: 0 },
+        Request::Link { dir: 2, name: name(), from: 1, from_name: name() },
+        Request::Rename { dir: 2, from: name(), to: name() },
+        Request::LockName { dir: 2, name: name(), at: 4 },
+        Request::Fetch { dir: 2, name: name(), keep },
+        Request::Gather,
+        Request::Forget { at: 3 },
+    ]
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let opening =
+        Opening { roots: vec![Root { path: b"/a/b".to_vec(), side: Side::Source }, Root { path: b"c".to_vec(), side: Side::Replica }] };
+    let mut frames: Vec<Frame> = requests().iter().map(|request| Frame::new(9, request, Vec::new())).collect();
+    frames.extend(
+        parcels().map(ParcelHead::of).map(|(parcel, data)| Frame::new(9, &Request::Make { dir: 1, parcel: Box::new(parcel) }, data)),
+    );
+    frames.push(Frame::new(0, &opening, Vec::new()));
+    let line = |frames: &[Frame]| {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| frame.write(&mut bytes).expect("memory"));
+        bytes
+    };
+    let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));
+    let heads = frames.iter().map(|frame| frame.head.clone());
+    each.chain(heads).chain([line(&frames)]).collect()
+}
