@@ -1,6 +1,7 @@
 //! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
 
 use crate::audit::AuditArgs;
+use crate::program::Template;
 use crate::sum::SumArgs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -126,6 +127,14 @@ pub struct SyncArgs {
     /// Read back what was written and compare it with what was read; what differs is copied again
     #[arg(long, value_name = "LEVEL", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content", help_heading = "Running")]
     pub verify: Option<ReadBackArg>,
+
+    /// Have COMMAND move the content of files: %s is the path of the source file, %d that of the file it shall make, %% a percent sign
+    ///
+    /// Such as 'dd if=%s of=%d bs=8M'. The words are cut as a shell does, and no shell reads them. Everything else is done and checked as ever.
+    /// The command is started once for each file that is not empty; how fast it goes, holes and the page cache are its own business. Both
+    /// trees are paths of this host.
+    #[arg(long, value_name = "COMMAND", value_parser = crate::program::template, conflicts_with_all = ["bwlimit", "cache"], help_heading = "Running")]
+    pub copy_with: Option<Template>,
 
     #[command(flatten)]
     pub reach: ReachArgs,

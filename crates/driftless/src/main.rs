@@ -7,6 +7,7 @@ mod cli;
 mod config;
 mod documents;
 mod output;
+mod program;
 mod reach;
 mod signals;
 mod sum;

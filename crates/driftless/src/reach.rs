@@ -14,6 +14,9 @@ pub type Unreached = (u8, String);
 /// Connects to the hosts that the run's trees are on.
 pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<(), Unreached> {
     let reach = reach(args, options.keep)?;
+    if options.carrier.is_some() {
+        [&options.source, &options.replica].into_iter().try_for_each(refuse_host)?;
+    }
     for endpoint in [&mut options.source, &mut options.replica] {
         *endpoint = endpoint_of(endpoint, &reach)?;
     }
@@ -26,6 +29,14 @@ fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
         return Err((exit::USAGE, "--ssh names no command".into()));
     }
     Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
+}
+
+/// A program on this host cannot be given a path of another.
+fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
+    let host = Target::parse(typed.path.as_os_str()).ok().and_then(|target| target.host);
+    let refusal =
+        |host| format!("--copy-with needs both trees as paths of this host, and one is on {host}: mount it here, or leave --copy-with out");
+    host.map_or(Ok(()), |host| Err((exit::USAGE, refusal(host))))
 }
 
 fn endpoint_of(typed: &Endpoint, reach: &Reach) -> Result<Endpoint, Unreached> {

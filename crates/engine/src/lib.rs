@@ -35,6 +35,7 @@ mod worker;
 
 pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled, Standing, audit};
 pub use comparisons::ledger_name;
+pub use driftless_mover::{Carrier, Undone};
 pub use monitor::{Monitor, Progress};
 pub use options::{Durability, Jobs, Options};
 pub use roots::RunError;

@@ -201,6 +201,7 @@ impl Agent {
         let mover = Mover {
             copier: Copier::new(Cache::Keep, self.ladder.clone()),
             terms: Terms::default(),
+            carrier: None,
             pace: &|_| (),
             stopped: &|| self.over.load(Relaxed),
         };

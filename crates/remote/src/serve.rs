@@ -229,7 +229,9 @@ impl Server<'_> {
             Err(Trouble::Mismatch) => Reply::Mismatch,
             Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
             Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
-            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped) => Reply::Fault(WireFault::new("make an entry in", EINVAL)),
+            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped | Trouble::Undone(_)) => {
+                Reply::Fault(WireFault::new("make an entry in", EINVAL))
+            }
         })
     }
 }
