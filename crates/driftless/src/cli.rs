@@ -49,6 +49,9 @@ pub enum Command {
     Sum(Box<SumArgs>),
     /// Serve this host's file systems to a driftless on another host, over standard input and output (started by it through ssh)
     Agent {
+        /// Squeeze content at this level of zstd, as the client does
+        #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19), hide = true)]
+        compress: Option<i32>,
         /// Be one more line to the agent that takes lines at PLACE
         #[arg(long, value_name = "PLACE", hide = true)]
         join: Option<PathBuf>,
@@ -237,6 +240,17 @@ pub struct ReachArgs {
     /// Connections to each other host: "auto" opens several where a round trip takes long
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::streams, help_heading = "Other hosts")]
     pub streams: Streams,
+    /// Compress content on its way to and from other hosts (zstd, level 1 to 19; 1 if none is given); what does not get smaller crosses as it is
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = clap::value_parser!(i32).range(1..=19),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        help_heading = "Other hosts"
+    )]
+    pub compress: Option<i32>,
 }
 
 /// How many connections there are to a host; found out if `None`.

@@ -28,7 +28,7 @@ fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
     if words.is_empty() {
         return Err((exit::USAGE, "--ssh names no command".into()));
     }
-    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
+    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0, squeeze: args.compress })
 }
 
 /// A program on this host cannot be given a path of another.

@@ -14,6 +14,7 @@ mod file;
 mod gather;
 mod link;
 mod serve;
+mod squeeze;
 mod ssh;
 mod table;
 mod target;

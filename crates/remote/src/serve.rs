@@ -69,7 +69,8 @@ impl Server<'_> {
 
     fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
         use Request as R;
-        let Job { request, data, .. } = job;
+        let Job { request, data, squeezed, .. } = job;
+        let data = if squeezed { opened_data(&data)? } else { data };
         Ok(match request {
             R::Locate { path, side, at } => self.locate(&path, side, at),
             R::Enter { dir, name, at, survey } => self.enter(&*self.dir(dir)?, &name.0, at, survey)?,
@@ -234,6 +235,11 @@ impl Server<'_> {
             }
         })
     }
+}
+
+fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {
+    const EPROTO: i32 = 71;
+    crate::squeeze::open(squeezed).map_err(|_| WireFault::new("open squeezed data for", EPROTO))
 }
 
 fn opened(at: Handle, file: OpenFile) -> Outcome {
