@@ -1,6 +1,7 @@
 //! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
 
 use crate::audit::AuditArgs;
+use crate::program::Template;
 use crate::sum::SumArgs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -50,6 +51,9 @@ pub enum Command {
     Sum(Box<SumArgs>),
     /// Serve this host's file systems to a driftless on another host, over standard input and output (started by it through ssh)
     Agent {
+        /// Squeeze content at this level of zstd, as the client does
+        #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19), hide = true)]
+        compress: Option<i32>,
         /// Be one more line to the agent that takes lines at PLACE
         #[arg(long, value_name = "PLACE", hide = true)]
         join: Option<OsString>,
@@ -133,6 +137,14 @@ pub struct SyncArgs {
     /// Read back what was written and compare it with what was read; what differs is copied again
     #[arg(long, value_name = "LEVEL", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content", help_heading = "Running")]
     pub verify: Option<ReadBackArg>,
+
+    /// Have COMMAND move the content of files: %s is the path of the source file, %d that of the file it shall make, %% a percent sign
+    ///
+    /// Such as 'dd if=%s of=%d bs=8M'. The words are cut as a shell does, and no shell reads them. Everything else is done and checked as ever.
+    /// The command is started once for each file that is not empty; how fast it goes, holes and the page cache are its own business. Both
+    /// trees are paths of this host.
+    #[arg(long, value_name = "COMMAND", value_parser = crate::program::template, conflicts_with_all = ["bwlimit", "cache"], help_heading = "Running")]
+    pub copy_with: Option<Template>,
 
     #[command(flatten)]
     pub movers: MoversArgs,
@@ -295,6 +307,17 @@ pub struct ReachArgs {
     /// Connections to each other host: "auto" opens several where a round trip takes long
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::streams, help_heading = "Other hosts")]
     pub streams: Streams,
+    /// Compress content on its way to and from other hosts (zstd, level 1 to 19; 1 if none is given); what does not get smaller crosses as it is
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = clap::value_parser!(i32).range(1..=19),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        help_heading = "Other hosts"
+    )]
+    pub compress: Option<i32>,
 }
 
 /// How many connections there are to a host; found out if `None`.

@@ -2,8 +2,9 @@
 
 use crate::audit::AuditArgs;
 use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
+use crate::program::Program;
 use clap::ArgMatches;
-use driftless_engine::{Durability, Options};
+use driftless_engine::{Carrier, Durability, Options};
 use driftless_model::{Filter, Keep, Level, RelPath, Rule, Scope, Selection, Work, cause, escape};
 use driftless_remote::Target;
 use driftless_tree::Cache;
@@ -30,6 +31,7 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
             DurabilityArg::File => Durability::File,
             DurabilityArg::None => Durability::None,
         },
+        carrier: args.copy_with.clone().map(|template| Arc::new(Program::new(template)) as Arc<dyn Carrier>),
         read_back: args.verify.map(|level| match level {
             ReadBackArg::Content => Level::Content,
             ReadBackArg::Media => Level::Media,

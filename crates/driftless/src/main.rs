@@ -8,6 +8,7 @@ mod config;
 mod documents;
 mod movers;
 mod output;
+mod program;
 mod reach;
 mod signals;
 mod sum;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
-        Command::Agent { join } => join.as_deref().map_or_else(agent, join_agent),
+        Command::Agent { join, compress } => join.as_deref().map_or_else(|| agent(*compress), join_agent),
         Command::Mover(args) => movers::serve(args),
         Command::Generate { what } => documents::print(*what),
     };
@@ -94,13 +95,13 @@ fn join_agent(place: &OsStr) -> u8 {
 }
 
 /// Serves another host until it hangs up.
-fn agent() -> u8 {
+fn agent(squeeze: Option<i32>) -> u8 {
     rustix::process::umask(rustix::fs::Mode::empty());
     let (directories, _) = driftless_engine::descriptors();
     // As files: the standard streams of the library look for lines, and there are none.
     let ends = (std::io::stdin().as_fd().try_clone_to_owned(), std::io::stdout().as_fd().try_clone_to_owned());
     let served = match ends {
-        (Ok(input), Ok(output)) => driftless_remote::serve(File::from(input), File::from(output), directories),
+        (Ok(input), Ok(output)) => driftless_remote::serve(File::from(input), File::from(output), directories, squeeze),
         (Err(error), _) | (_, Err(error)) => Err(error),
     };
     match served {

@@ -31,6 +31,7 @@ pub fn are_wanted(args: &MoversArgs) -> bool {
 pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
     let asked = [
         (args.dry_run, "--dry-run looks only from here: run it without --queue and --hosts"),
+        (args.copy_with.is_some(), "--copy-with is a command, and movers take no commands from others: run it without --queue and --hosts"),
         (args.link_dest.is_some(), "--link-dest needs one host that sees all names of a file: run it without --queue and --hosts"),
     ];
     asked.into_iter().find(|(asked, _)| *asked).map(|(_, why)| why)

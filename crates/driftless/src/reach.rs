@@ -16,6 +16,9 @@ pub type Unreached = (u8, String);
 /// Connects to the hosts that the run's trees are on.
 pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<(), Unreached> {
     let reach = reach(args, options.keep)?;
+    if options.carrier.is_some() {
+        [&options.source, &options.replica].into_iter().try_for_each(refuse_host)?;
+    }
     options.source = endpoint_of(&options.source, &reach, (Side::Source, None))?;
     options.replica = endpoint_of(&options.replica, &reach, (Side::Replica, options.link_dest.as_deref()))?;
     Ok(())
@@ -30,8 +33,16 @@ pub fn ssh_words(args: &ReachArgs) -> Result<Vec<String>, Unreached> {
     Ok(words)
 }
 
+/// A program on this host cannot be given a path of another.
+fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
+    let host = Target::parse(typed.path.as_os_str()).ok().and_then(|target| target.host);
+    let refusal =
+        |host| format!("--copy-with needs both trees as paths of this host, and one is on {host}: mount it here, or leave --copy-with out");
+    host.map_or(Ok(()), |host| Err((exit::USAGE, refusal(host))))
+}
+
 fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
-    Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
+    Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams: args.streams.0, squeeze: args.compress })
 }
 
 /// Connects, if need be, for what was typed and one more path on the same side.

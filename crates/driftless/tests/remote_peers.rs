@@ -517,8 +517,13 @@ fn roots(paths: &[&Path], side: Side) -> Opening {
 impl Victim {
     /// An agent that has not been told its roots yet.
     fn new() -> Victim {
+        Victim::with(&["agent"])
+    }
+
+    fn with(arguments: &[&str]) -> Victim {
         let mut command = Command::new(agent_program());
-        let mut agent = command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent");
+        let mut agent =
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent");
         let mut from = BufReader::new(agent.stdout.take().expect("piped"));
         let mut greeting = String::new();
         from.read_line(&mut greeting).expect("a greeting");
@@ -949,6 +954,13 @@ fn an_agent_ends_with_its_client_whatever_still_waits() {
     }
 }
 
+/// The most memory that a process has had, in KiB.
+fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB").to_owned();
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 #[test]
 fn a_client_that_never_listens_does_not_keep_an_agent() {
     let stage = Stage::new();
@@ -958,18 +970,13 @@ fn a_client_that_never_listens_does_not_keep_an_agent() {
         victim.send(&Request::Read { file: 2, offset: 0, len: 1 << 20 }, Vec::new());
     }
     let Victim { mut agent, to, from, .. } = victim;
-    let resident = || -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB").to_owned();
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    };
     // It has begun to answer when something is there to read.
     let mut from = from;
     from.read_exact(&mut [0]).expect("a byte");
     let since = Instant::now();
     let (mut last, mut calm) = (0, 0);
     while calm < 50 && since.elapsed() < END_MAX {
-        let now = resident();
+        let now = resident_kib(agent.id());
         calm = if now == last { calm + 1 } else { 0 };
         last = now;
         std::thread::sleep(Duration::from_millis(10));
@@ -1029,4 +1036,124 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
     }
     assert!(heard.len() > 50, "{}", outcome.describe());
     heard
+}
+
+// ---- squeezed data ----
+
+/// The bit of a frame's number that says that its data are squeezed.
+const SQUEEZED: u64 = 1 << 63;
+
+/// Squeezed data that claim so many bytes.
+fn squeezed(said: usize, data: &[u8]) -> Vec<u8> {
+    [&(said as u32).to_le_bytes(), &zstd::bulk::compress(data, 1).expect("memory")[..]].concat()
+}
+
+/// Squeezed data that are not what they say: too much, too little, too large, none at all.
+fn wrongly_squeezed() -> Vec<(&'static str, Vec<u8>)> {
+    let whole = squeezed(1000, &[5; 1000]);
+    vec![
+        ("a bomb", squeezed(1000, &vec![0; 256 << 20])),
+        ("more than a frame may have", squeezed((4 << 20) + 1, &vec![0; (4 << 20) + 1])),
+        ("4 GiB", squeezed(u32::MAX as usize, &[5; 1000])),
+        ("less than was said", squeezed(1001, &[5; 1000])),
+        ("more than was said", squeezed(999, &[5; 1000])),
+        ("half of it", whole[..whole.len() / 2].to_vec()),
+        ("no size", vec![1, 0]),
+        ("nothing", Vec::new()),
+        ("no zstd", [&1000u32.to_le_bytes()[..], &[7; 500]].concat()),
+    ]
+}
+
+impl Victim {
+    /// Sends a request with data that it says are squeezed.
+    fn send_squeezed(&mut self, request: &Request, data: Vec<u8>) -> bool {
+        self.next += 1;
+        let mut bytes = Vec::new();
+        Frame::new(self.next | SQUEEZED, request, data).write(&mut bytes).expect("memory");
+        self.say(&bytes)
+    }
+
+    fn hear(&mut self) -> Reply {
+        Frame::read(&mut self.from).expect("a frame").expect("the agent lives").message().expect("the agent speaks properly")
+    }
+}
+
+#[test]
+fn squeezed_data_of_a_client_are_refused_unless_they_are_right() {
+    let stage = Stage::new();
+    let mut victim = Victim::with(&["agent", "--compress=1"]);
+    victim.locate(&stage.dst, 1);
+    assert!(matches!(victim.ask(&Request::Create { dir: 1, name: name("new"), mode: 0o644, at: 2 }), Reply::Meta(_)));
+    for (what, data) in wrongly_squeezed() {
+        victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, data);
+        let reply = victim.hear();
+        assert!(matches!(reply, Reply::Fault(_)), "{what}: {reply:?}");
+        assert_eq!(fs::metadata(stage.dst.join("new")).expect("it was made").len(), 0, "{what}");
+    }
+    victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, squeezed(1000, &[5; 1000]));
+    assert!(matches!(victim.hear(), Reply::Done));
+    assert_eq!(fs::read(stage.dst.join("new")).expect("written"), [5; 1000]);
+    let resident = resident_kib(victim.agent.id());
+    assert!(resident < RESIDENT_KIB_MAX, "{resident} KiB");
+    assert_eq!(victim.part("squeezed data").0, 0);
+}
+
+#[test]
+fn squeezed_data_that_wait_take_no_more_memory_than_crossed_the_line() {
+    let stage = Stage::new();
+    let mut victim = Victim::with(&["agent", "--compress=1"]);
+    victim.locate(&stage.dst, 1);
+    // What is to be made in itself is never made, and what is about it waits.
+    victim.send(&Request::MakeDir { dir: 10, name: name("x"), at: 10 }, Vec::new());
+    let bomb = squeezed(4 << 20, &vec![0; 4 << 20]);
+    for _ in 0..2000 {
+        victim.send_squeezed(&Request::Write { file: 10, offset: 0 }, bomb.clone());
+    }
+    assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)), "all was read");
+    let resident = resident_kib(victim.agent.id());
+    println!("an agent with 8 GiB in squeezed requests: {resident} KiB");
+    assert!(resident < RESIDENT_KIB_MAX, "{resident} KiB");
+    let _ = victim.part("squeezed requests that wait");
+}
+
+#[test]
+fn squeezed_data_that_nobody_asked_for_end_the_line() {
+    let stage = Stage::new();
+    let mut victim = Victim::new();
+    victim.locate(&stage.dst, 1);
+    victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, squeezed(1000, &[5; 1000]));
+    let (code, words) = victim.part("squeezed data");
+    assert!(code == 1 && words.contains("nobody asked"), "{code}: {words}");
+    let lie = |mut said: Said<'_>| {
+        // Far into the run, which then says why the line was lost.
+        if matches!(said.request, Request::Fetch { .. }) {
+            said.number |= SQUEEZED;
+        }
+        said.unchanged()
+    };
+    let (_, outcome) = with_liar(true, "squeezed data", Box::new(lie));
+    assert_eq!(outcome.code(), 1, "{}", outcome.describe());
+    assert!(outcome.stderr_text().contains("nobody asked"), "{}", outcome.describe());
+}
+
+#[test]
+fn squeezed_data_of_an_agent_are_problems_unless_they_are_right() {
+    for (what, data) in wrongly_squeezed() {
+        let stage = Stage::new();
+        let beside = stage.beside();
+        let wrong = data.clone();
+        let liar = Liar::new(Box::new(move |mut said| {
+            if matches!(said.request, Request::Fetch { .. }) {
+                (said.number, said.data) = (said.number | SQUEEZED, wrong.clone());
+            }
+            said.unchanged()
+        }));
+        let outcome = liar.run("sync", stage.ends(true), &["--compress"]);
+        assert_eq!(outcome.code(), 3, "{what}\n{}", outcome.describe());
+        assert!(!stage.dst.join("a").exists() && !stage.dst.join("sub/b").exists(), "{what}: it was made of nonsense");
+        assert_eq!(stage.beside(), beside, "{what}");
+        let text = outcome.stderr_text();
+        let resident = text.lines().rev().find_map(|line| line.strip_prefix("resident ")?.trim().parse::<u64>().ok());
+        assert!(resident.expect("how much memory it took") < RESIDENT_KIB_MAX, "{what}: memory\n{}", outcome.describe());
+    }
 }

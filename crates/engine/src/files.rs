@@ -49,7 +49,8 @@ impl Worker<'_> {
         }
         let patch = patch.or_else(|| self.old_content(&spot, &opened, intent.action));
         let by_ranges = patch.as_ref().is_some_and(|patch| patch.differs.is_none());
-        if opened.meta.size < LARGE_BYTES && !by_ranges {
+        let whole = opened.meta.size < LARGE_BYTES || self.mover.carrier.is_some();
+        if whole && !by_ranges {
             return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
         }
         let mut large = Large::begin(&mut self.mover, &spot, opened, patch)?;

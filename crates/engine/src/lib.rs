@@ -43,6 +43,7 @@ pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled
 pub use brief::Brief;
 pub use comparisons::ledger_name;
 pub use coordinate::{Exchange, Word, coordinate};
+pub use driftless_mover::{Carrier, Undone};
 pub use monitor::{Monitor, Progress};
 pub use options::{Durability, Jobs, Options};
 pub use roots::RunError;

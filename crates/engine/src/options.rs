@@ -1,6 +1,7 @@
 //! What a user asks of a run.
 
 use driftless_model::{Filter, Keep, Level, Selection};
+use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint};
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,8 @@ pub struct Options {
     pub requests_per_second_max: Option<u64>,
     /// When copied files are made durable.
     pub durability: Durability,
+    /// Moves the content of files in the run's place; both trees are on this machine then.
+    pub carrier: Option<Arc<dyn Carrier>>,
 }
 
 impl Options {

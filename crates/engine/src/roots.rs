@@ -53,6 +53,9 @@ pub enum RunError {
         /// Why, with what was tried.
         cause: String,
     },
+    /// The program that moves content cannot be used.
+    #[error("{0}")]
+    NoCarrier(String),
     /// Another run works on the same replica.
     #[error("\"{0}\": another run is working on this replica; wait for it to end")]
     Locked(String),

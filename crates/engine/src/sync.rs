@@ -63,7 +63,12 @@ pub fn descriptors() -> (usize, usize) {
 
 /// Makes the replica equal to the source.
 pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
-    let (directories, threads_max) = descriptors();
+    let (directories, mut threads_max) = descriptors();
+    if let Some(carrier) = &options.carrier {
+        carrier.check().map_err(RunError::NoCarrier)?;
+        // A program's standard error and its private directory want descriptors, too.
+        threads_max = threads_max.div_ceil(2);
+    }
     let pool = HandlePool::new(directories);
     match open(options, &pool)? {
         Roots::Trees { source, replica } => sync_trees(options, (monitor, stop), (source, replica), threads_max),

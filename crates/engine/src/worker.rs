@@ -71,7 +71,8 @@ impl Run<'_> {
         let pace = |bytes| self.pace_bytes(bytes);
         let stopped = || self.stopped();
         let copier = Copier::new(self.options.cache, self.ladder.clone());
-        let mover = Mover { copier, terms: self.terms(), pace: &pace, stopped: &stopped };
+        let carrier = self.options.carrier.as_deref();
+        let mover = Mover { copier, terms: self.terms(), carrier, pace: &pace, stopped: &stopped };
         act(&mut Worker { run: self, mover, index: NameIndex::default() });
     }
 }
@@ -140,6 +141,11 @@ impl Worker<'_> {
                 add(&tally.failed, 1);
                 self.run.problem(job.path_of(name), fault, Class::Skip);
             }
+            Trouble::Undone(cause) => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                self.report_undone(job.path_of(name), cause);
+            }
             Trouble::Lost(fault) => {
                 self.count_late(job);
                 add(&tally.failed, 1);
@@ -157,6 +163,17 @@ impl Worker<'_> {
             act: "copy a consistent state of".into(),
             cause: "it keeps changing".into(),
             class: Class::Changing,
+        });
+    }
+
+    /// Says that the user's own program did not make the file at `path`.
+    fn report_undone(&self, path: RelPath, cause: String) {
+        self.run.report(&driftless_model::Problem {
+            path,
+            side: Side::Replica,
+            act: "let --copy-with make".into(),
+            cause,
+            class: Class::Skip,
         });
     }
 

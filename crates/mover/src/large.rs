@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
-const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
+pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A large file in the course of being copied.
 pub struct Large {
@@ -265,7 +265,7 @@ impl Large {
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
-        if let Some(trouble) = *lock(&self.trouble) {
+        if let Some(trouble) = lock(&self.trouble).clone() {
             return Err(trouble);
         }
         if (mover.stopped)() && !self.missing().is_empty() {

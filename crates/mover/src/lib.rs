@@ -4,12 +4,14 @@
 //! a directory that is still private), how to share the copying of one large file ([`Large`]) among threads, and when
 //! the source has changed under its hands. Which entries, in which order, is the engine's business.
 
+mod carry;
 mod comparison;
 mod large;
 mod mover;
 mod parcel;
 mod spot;
 
+pub use carry::{Carrier, Undone};
 pub use comparison::{Compared, Comparison};
 pub use large::{Large, Patch};
 pub use mover::{Made, Mover, Terms};

@@ -1,8 +1,9 @@
 //! Making one entry equal: small files, symbolic links, nodes, hard links, metadata.
 
+use crate::carry::Carrier;
 use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Entry, Kind, Level, Meta};
+use driftless_model::{Entry, Fault, Kind, Level, Meta, Xattrs};
 use driftless_reconcile::Rules;
 use driftless_tree::{Attributes, Copier, Dir, Known, ReadFile, WriteFile, temp_name};
 use std::ffi::{CStr, CString};
@@ -32,6 +33,8 @@ pub struct Mover<'a> {
     pub copier: Copier,
     /// What holds for the run.
     pub terms: Terms,
+    /// Moves the content of files in the copier's place.
+    pub carrier: Option<&'a dyn Carrier>,
     /// Told the bytes before each block is moved; may wait.
     pub pace: &'a (dyn Fn(u64) + Sync),
     /// Whether the run was asked to stop.
@@ -67,6 +70,9 @@ impl Mover<'_> {
 
     /// Copies a file once.
     pub(crate) fn copy_once(&mut self, spot: &Spot, opened: &Opened) -> Made {
+        if let Some(carrier) = self.carrier.filter(|_| opened.meta.size > 0) {
+            return self.carry(carrier, spot, opened);
+        }
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
         let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
@@ -85,19 +91,29 @@ impl Mover<'_> {
     }
 
     fn fill(&mut self, spot: &Spot, opened: &Opened, file: &dyn WriteFile, mode: u32) -> Made {
-        let (meta, keep) = (&opened.meta, self.terms.rules.keep);
-        let xattrs = opened.file.xattrs(&keep)?;
+        let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
         let bytes = self.content(opened, file)?;
-        if !meta.unchanged(&opened.file.meta()?) {
+        let faults = self.complete(opened, file, (&spot.newborn(Kind::File, mode), xattrs), self.terms.sync_each)?;
+        Ok(Moved { bytes, faults, ..Moved::default() })
+    }
+
+    /// Looks again at the source, then gives a file with all its content its attributes. Returns what could not be set.
+    pub(crate) fn complete(
+        &self,
+        opened: &Opened,
+        file: &dyn WriteFile,
+        (known, xattrs): (&Known, Xattrs),
+        sync: bool,
+    ) -> Result<Vec<Fault>, Trouble> {
+        if !opened.meta.unchanged(&opened.file.meta()?) {
             return Err(Trouble::Changing);
         }
         file.settle()?;
-        let known = spot.newborn(Kind::File, mode);
-        let faults = file.set(&known, &new_attributes(meta, xattrs, &self.terms));
-        if self.terms.sync_each {
+        let faults = file.set(known, &new_attributes(&opened.meta, xattrs, &self.terms));
+        if sync {
             file.sync().map_err(Trouble::Lost)?;
         }
-        Ok(Moved { bytes, faults, ..Moved::default() })
+        Ok(faults)
     }
 
     fn content(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<u64, Trouble> {
@@ -204,7 +220,7 @@ fn default_mode(kind: Kind) -> u32 {
 }
 
 /// What a new entry shall have: what is kept, and a plain mode where modes are not.
-pub(crate) fn new_attributes(meta: &Meta, xattrs: driftless_model::Xattrs, terms: &Terms) -> Attributes {
+pub(crate) fn new_attributes(meta: &Meta, xattrs: Xattrs, terms: &Terms) -> Attributes {
     let mut attributes = Attributes::of(meta, xattrs, &terms.rules.keep);
     attributes.mode.get_or_insert(default_mode(meta.kind));
     attributes

@@ -65,7 +65,7 @@ pub struct Moved {
 }
 
 /// Why an entry was not made equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
     /// The source is not there any more.
     Vanished,
@@ -75,6 +75,8 @@ pub enum Trouble {
     Mismatch,
     /// A call failed.
     Failed(Fault),
+    /// The program that moves content did not do its work: why, in words.
+    Undone(String),
     /// The disk did not keep what it was given (fsync failed): the run must end.
     Lost(Fault),
     /// The run was asked to stop.

@@ -9,6 +9,7 @@ use crate::gather::Gathering;
 use crate::greeting::greet;
 use crate::link::lock;
 use crate::serve::{Replied, Server};
+use crate::squeeze::Squeezer;
 use crate::table::{Job, Table};
 use crate::wire::{Frame, Opening, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -54,11 +55,14 @@ struct Agent {
     replies: Budget,
     /// Where further lines of the same client are handed over.
     gathering: Mutex<Option<Gathering>>,
+    /// At which level of zstd content is squeezed on all lines, if the client wants it.
+    squeeze: Option<i32>,
 }
 
 /// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol. This thread,
-/// which must be the only one, and all that it starts then are confined to the client's roots.
-pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize) -> io::Result<()> {
+/// which must be the only one, and all that it starts then are confined to the client's roots. With a level of zstd in `squeeze`, content
+/// is squeezed, both ways.
+pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize, squeeze: Option<i32>) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::with_capacity(LINE_BYTES, input), BufWriter::with_capacity(LINE_BYTES, output));
     greet(&mut output)?;
     let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
@@ -77,6 +81,7 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
         over: AtomicBool::new(false),
         replies: Budget::new(REPLY_BYTES_MAX),
         gathering: Mutex::default(),
+        squeeze,
     };
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| agent.watch(scope));
@@ -98,7 +103,8 @@ impl Agent {
         mut output: impl Write + Send + 'scope,
     ) -> io::Result<()> {
         let (replies, written) = unbounded();
-        scope.spawn(move || write_all(&mut output, &written, |frame| self.replies.give(frame.bytes())));
+        let squeezer = Squeezer::new(self.squeeze);
+        scope.spawn(move || write_all(&mut output, (&written, squeezer), |bytes| self.replies.give(bytes)));
         self.table.lines.fetch_add(1, Relaxed);
         self.read_all(scope, input, &Arc::new(replies))
     }
@@ -109,7 +115,7 @@ impl Agent {
         input: &mut impl Read,
         line: &Arc<Sender<Frame>>,
     ) -> io::Result<()> {
-        while let Some(frame) = Frame::read(input)? {
+        while let Some(frame) = Frame::read_agreed(input, self.squeeze.is_some())? {
             let job = Job::of(frame, line)?;
             if let Request::Gather = job.request {
                 self.open.fetch_add(1, Relaxed);
@@ -202,6 +208,7 @@ impl Agent {
         let mover = Mover {
             copier: Copier::new(Cache::Keep, self.ladder.clone()),
             terms: Terms::default(),
+            carrier: None,
             pace: &|_| (),
             stopped: &|| self.over.load(Relaxed),
         };
@@ -237,12 +244,13 @@ fn cpu_seconds() -> f64 {
     cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
 }
 
-/// Writes frames, and tells each that is through; what stands in the buffer goes out when no more wait. Reads on when the line is gone, so that nobody waits for it.
-pub fn write_all(line: &mut impl Write, frames: &Receiver<Frame>, through: impl Fn(&Frame)) {
+/// Writes frames, and tells the bytes of each that is through, as many as it had before it was squeezed; what stands in the buffer goes out when no more wait. Reads on when the line is gone, so that nobody waits for it.
+pub fn write_all(line: &mut impl Write, (frames, mut squeezer): (&Receiver<Frame>, Squeezer), through: impl Fn(u64)) {
     let mut whole = Ok(());
     while let Ok(frame) = frames.recv() {
-        whole = whole.and_then(|()| frame.write(line));
-        through(&frame);
+        let bytes = frame.bytes();
+        whole = whole.and_then(|()| squeezer.squeeze(frame).write(line));
+        through(bytes);
         if whole.is_ok() && frames.is_empty() {
             whole = line.flush();
         }

@@ -16,6 +16,7 @@ mod gather;
 mod greeting;
 mod link;
 mod serve;
+mod squeeze;
 mod ssh;
 mod table;
 mod target;

@@ -243,7 +243,7 @@ fn lost_fault() -> WireFault {
 fn open(frame: Frame) -> Result<(Reply, Vec<u8>), WireFault> {
     match frame.message() {
         Ok(Reply::Fault(fault)) => Err(fault),
-        Ok(reply) => Ok((reply, frame.data)),
+        Ok(reply) => frame.into_data().map(|data| (reply, data)).map_err(|_| nonsense()),
         Err(_) => Err(nonsense()),
     }
 }

@@ -69,7 +69,8 @@ impl Server<'_> {
 
     fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
         use Request as R;
-        let Job { request, data, .. } = job;
+        let Job { request, data, squeezed, .. } = job;
+        let data = if squeezed { opened_data(&data)? } else { data };
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
             R::Enter { dir, name, at, survey } => self.enter(&*self.dir(dir)?, &name.0, at, survey)?,
@@ -230,9 +231,16 @@ impl Server<'_> {
             Err(Trouble::Mismatch) => Reply::Mismatch,
             Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
             Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
-            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped) => Reply::Fault(WireFault::new("make an entry in", EINVAL)),
+            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped | Trouble::Undone(_)) => {
+                Reply::Fault(WireFault::new("make an entry in", EINVAL))
+            }
         })
     }
+}
+
+fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {
+    const EPROTO: i32 = 71;
+    crate::squeeze::open(squeezed).map_err(|_| WireFault::new("open squeezed data for", EPROTO))
 }
 
 /// Only regular files are held open: what is read through a device lies outside of the root that its node is in.

@@ -4,6 +4,7 @@ use crate::agent::write_all;
 use crate::dir::{Line, place};
 use crate::greeting::{Silence, greeted};
 use crate::link::{Link, nonsense};
+use crate::squeeze::Squeezer;
 use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Keep, Side, escape};
@@ -45,6 +46,8 @@ pub struct Reach {
     pub keep: Keep,
     /// How many connections carry data; found out if `None`.
     pub streams: Option<usize>,
+    /// At which level of zstd content is squeezed on its way, if at all.
+    pub squeeze: Option<i32>,
 }
 
 /// Why a host cannot be used.
@@ -107,7 +110,7 @@ impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`. Nothing but these roots can be used there.
     pub fn connect(name: &str, roots: Vec<Root>, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
         let reach = &tuned(name, reach);
-        let opened = Opened::open(name, reach, "agent")?;
+        let opened = Opened::open(name, reach, &agent_arguments(reach))?;
         let (out, frames) = unbounded();
         out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
         let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
@@ -124,6 +127,7 @@ struct Opened {
     input: BufReader<ChildStdout>,
     complaint: Complaint,
     hello: Hello,
+    squeeze: Option<i32>,
 }
 
 impl Opened {
@@ -134,20 +138,25 @@ impl Opened {
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
         let mut input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
         match greeted(&mut input) {
-            Ok(hello) => Ok(Opened { child, input, complaint, hello }),
+            Ok(hello) => Ok(Opened { child, input, complaint, hello, squeeze: reach.squeeze }),
             Err(error) => Err(explain(error, name, reach, (&mut child, &complaint))),
         }
     }
 
     /// Starts a thread for each direction; returns ssh.
     fn run(self, frames: Receiver<Frame>, line: &Arc<Line>) -> Child {
-        let Opened { mut child, input, complaint, .. } = self;
+        let Opened { mut child, input, complaint, squeeze, .. } = self;
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
-        start("line-out", output, move |mut to: BufWriter<ChildStdin>| write_all(&mut to, &frames, |_| ()));
+        start("line-out", output, move |mut to: BufWriter<ChildStdin>| write_all(&mut to, (&frames, Squeezer::new(squeeze)), |_| ()));
         let reading = line.clone();
-        start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, &reading.link, &complaint));
+        start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, squeeze.is_some(), &reading.link, &complaint));
         child
     }
+}
+
+/// What the first agent is started with; further ones hand their lines over to it. That both sides can squeeze, the protocol's number says.
+fn agent_arguments(reach: &Reach) -> String {
+    reach.squeeze.map_or("agent".into(), |level| format!("agent --compress={level}"))
 }
 
 /// Opens further lines where a round trip takes long, as content begins to flow.
@@ -306,9 +315,9 @@ fn part(child: &mut Child) -> Option<i32> {
     child.wait().ok().and_then(|status| status.code())
 }
 
-fn read_all(line: &mut BufReader<ChildStdout>, link: &Link<Answer>, complaint: &Complaint) {
+fn read_all(line: &mut BufReader<ChildStdout>, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) {
     let why = loop {
-        match Frame::read(line) {
+        match Frame::read_agreed(line, squeezed) {
             Ok(Some(frame)) => {
                 if !link.arrived(frame) {
                     break "the other side answers what nobody asked".into();

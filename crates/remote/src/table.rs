@@ -22,6 +22,8 @@ pub struct Job {
     pub request: Request,
     /// The data that came with it.
     pub data: Vec<u8>,
+    /// They are squeezed.
+    pub squeezed: bool,
     /// The line on which it came, and on which it is answered. What waits here must not keep a line that has ended.
     pub line: Weak<Sender<Frame>>,
 }
@@ -34,7 +36,8 @@ impl Job {
 
     /// Takes a frame apart.
     pub fn of(frame: Frame, line: &Arc<Sender<Frame>>) -> std::io::Result<Job> {
-        Ok(Job { number: frame.number(), request: frame.message()?, data: frame.data, line: Arc::downgrade(line) })
+        let (number, request, squeezed) = (frame.number(), frame.message()?, frame.is_squeezed());
+        Ok(Job { number, request, data: frame.data, squeezed, line: Arc::downgrade(line) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! frame   = head length (u32, little endian) | data length (u32, little endian) | head | data
 //! head    = number of the request (u64, little endian) | request or reply (postcard, https://postcard.jamesmunns.com/wire-format)
-//! data    = content of a file, as it is
+//! data    = content of a file, as it is; squeezed (see `squeeze.rs`) where the highest bit of the number is set
 //! ```
 //!
 //! Lengths are bounded before anything is allocated, names are checked to be names, and whatever does not decode ends the
@@ -423,6 +423,8 @@ pub struct Frame {
 }
 
 const NUMBER_BYTES: usize = 8;
+/// Of a frame's number, the bit that says that its data are squeezed. Requests are counted from one and never get there.
+const SQUEEZED: u64 = 1 << 63;
 
 impl Frame {
     /// A frame that carries a message.
@@ -434,6 +436,27 @@ impl Frame {
 
     /// Number of the request that this belongs to.
     pub fn number(&self) -> u64 {
+        self.marked_number() & !SQUEEZED
+    }
+
+    /// Whether the data are squeezed.
+    pub fn is_squeezed(&self) -> bool {
+        self.marked_number() & SQUEEZED != 0
+    }
+
+    /// The same message with squeezed data.
+    pub fn with_squeezed(mut self, data: Vec<u8>) -> Frame {
+        let number = self.marked_number() | SQUEEZED;
+        self.head[..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+        Frame { data, ..self }
+    }
+
+    /// The data as they were before they were squeezed.
+    pub fn into_data(self) -> io::Result<Vec<u8>> {
+        if self.is_squeezed() { crate::squeeze::open(&self.data) } else { Ok(self.data) }
+    }
+
+    fn marked_number(&self) -> u64 {
         let mut bytes = [0; NUMBER_BYTES];
         bytes.copy_from_slice(&self.head[..NUMBER_BYTES]);
         u64::from_le_bytes(bytes)
@@ -462,6 +485,14 @@ impl Frame {
         line.write_all(&(self.data.len() as u32).to_le_bytes())?;
         line.write_all(&self.head)?;
         line.write_all(&self.data)
+    }
+
+    /// Reads a frame whose data may be squeezed only if that was agreed on; `None` at the end of the line.
+    pub fn read_agreed(line: &mut impl Read, squeezed: bool) -> io::Result<Option<Frame>> {
+        match Frame::read(line)? {
+            Some(frame) if frame.is_squeezed() && !squeezed => Err(bad("data are squeezed, and nobody asked for that")),
+            frame => Ok(frame),
+        }
     }
 
     /// Reads a frame; `None` at the end of the line.

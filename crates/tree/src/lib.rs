@@ -12,6 +12,7 @@ mod copy;
 mod endpoint;
 mod file;
 mod handles;
+mod lend;
 mod local;
 mod names;
 mod post;
@@ -27,6 +28,7 @@ pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Ladder, differing_
 pub use endpoint::{Endpoint, Host, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
+pub use lend::Lent;
 pub use local::LocalDir;
 pub use names::{NameIndex, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};

@@ -1,0 +1,130 @@
+//! Content that somebody else's program moves, while all the rest is done here.
+//!
+//! The program gets a private directory, in which it makes the file in whatever way it likes: at once, or under another name first.
+//! Nobody else can put anything in its way there. When it has ended, what it made is looked at without trust, and goes on
+//! like any other unfinished file.
+
+use crate::large::CHECKPOINT_BYTES;
+use crate::mover::{Made, Mover};
+use crate::spot::{Moved, Opened, Spot, Trouble};
+use driftless_model::{Fault, Kind, Meta, Side};
+use driftless_tree::{Attributes, Dir, DirRef, Known, LocalDir, LocalFile, WriteFile, temp_name};
+use std::ffi::CStr;
+use std::fmt::Debug;
+use std::path::Path;
+
+/// What the file is called in the private directory. Names of the tree, which anybody may have chosen, are no business of a program
+/// that may hand them to a shell.
+const CONTENT: &CStr = c"content";
+/// What may be done to a file while it is unfinished: read and write, by its owner.
+const UNFINISHED_MODE: u32 = 0o600;
+
+/// Moves the content of files by means of its own.
+pub trait Carrier: Debug + Send + Sync {
+    /// Whether it can be used at all; if not, why. Asked before anything is touched.
+    fn check(&self) -> Result<(), String>;
+    /// Makes the file `replica`, which is not there, with the content of the file `source`. Nothing that it started goes on
+    /// when this returns, which it does soon after `stopped` says so.
+    fn carry(&self, source: &Path, replica: &Path, stopped: &dyn Fn() -> bool) -> Result<(), Undone>;
+}
+
+/// Why a carrier did not do its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undone {
+    /// It was asked to stop.
+    Stopped,
+    /// It failed: how, in words.
+    Failed(String),
+}
+
+impl From<Undone> for Trouble {
+    fn from(undone: Undone) -> Self {
+        match undone {
+            Undone::Stopped => Trouble::Stopped,
+            Undone::Failed(cause) => Trouble::Undone(cause),
+        }
+    }
+}
+
+impl Mover<'_> {
+    /// Copies a file once, its content with `carrier`.
+    pub(crate) fn carry(&mut self, carrier: &dyn Carrier, spot: &Spot, opened: &Opened) -> Made {
+        let name = temp_name();
+        let room = spot.replica.make_dir(&name)?;
+        let done = self.carry_into(carrier, spot, opened, &room);
+        let left = spot.replica.remove_tree(&name, None).fault;
+        done.map(|mut moved| {
+            moved.faults.extend(left);
+            moved
+        })
+    }
+
+    fn carry_into(&mut self, carrier: &dyn Carrier, spot: &Spot, opened: &Opened, room: &DirRef) -> Made {
+        let (source, place) = near(opened, &**room)?;
+        let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
+        let lent = place.lend(CONTENT)?;
+        (self.pace)(0);
+        let carried = carrier.carry(&source.lend(), &lent.path, self.stopped);
+        // Of a source that has changed nobody could have made a copy: that is not the program's failure.
+        if carried != Err(Undone::Stopped) && !opened.meta.unchanged(&opened.file.meta()?) {
+            return Err(Trouble::Changing);
+        }
+        carried?;
+        let file = accept(place, opened.meta.size)?;
+        self.verify_clone(opened, &*file)?;
+        let known = Known { made_now: true, ..Known::default() };
+        let sync = self.terms.sync_each || self.terms.sync_large && opened.meta.size >= CHECKPOINT_BYTES;
+        let faults = self.complete(opened, &*file, (&known, xattrs), sync)?;
+        self.take(place, spot)?;
+        Ok(Moved { bytes: opened.meta.size, faults, ..Moved::default() })
+    }
+
+    /// Moves the finished file out of the private directory and gives it its name.
+    fn take(&self, place: &LocalDir, spot: &Spot) -> Result<(), Trouble> {
+        let temp = temp_name();
+        spot.replica.as_local().ok_or_else(elsewhere)?.take(place, CONTENT, &temp)?;
+        let published = self.publish(spot, Some(&temp));
+        if published.is_err() {
+            let _the_first_error_counts = spot.replica.remove(&temp);
+        }
+        published
+    }
+}
+
+/// Both ends as a program on this machine can reach them.
+fn near<'a>(opened: &'a Opened, room: &'a dyn Dir) -> Result<(&'a LocalFile, &'a LocalDir), Trouble> {
+    opened.file.as_local().zip(room.as_local()).ok_or_else(elsewhere)
+}
+
+fn elsewhere() -> Trouble {
+    const EXDEV: i32 = 18;
+    Trouble::Failed(Fault { side: Side::Replica, act: "let another program reach", errno: EXDEV })
+}
+
+/// Opens what the program has made, if it is what it should be.
+fn accept(place: &LocalDir, size: u64) -> Result<Box<dyn WriteFile>, Trouble> {
+    let made = place.look(CONTENT).map_err(|fault| if fault.is_missing() { undone("it made no file") } else { Trouble::Failed(fault) })?;
+    fits(&made, place.first_meta().uid)?;
+    // Many programs keep the mode of what they copy, with which the file may not be open to its owner.
+    let mode = Attributes { mode: Some(UNFINISHED_MODE), ..Attributes::default() };
+    let faults = place.set(CONTENT, &Known { made_now: true, ..Known::of(&made) }, &mode)?;
+    faults.first().map_or(Ok(()), |fault| Err(Trouble::Failed(*fault)))?;
+    let file = place.reopen_file(CONTENT)?;
+    match file.meta()?.size {
+        there if there == size => Ok(file),
+        there => Err(Trouble::Undone(format!("it made {there} bytes of {size}"))),
+    }
+}
+
+fn fits(made: &Meta, owner: u32) -> Result<(), Trouble> {
+    match made {
+        Meta { kind, .. } if *kind != Kind::File => Err(undone("what it made is no regular file")),
+        Meta { nlink: 2.., .. } => Err(undone("the file that it made has other names, too")),
+        Meta { uid, .. } if *uid != owner => Err(undone("it gave the file to another user; that is for driftless to do")),
+        _ => Ok(()),
+    }
+}
+
+fn undone(cause: &str) -> Trouble {
+    Trouble::Undone(cause.into())
+}
