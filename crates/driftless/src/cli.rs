@@ -51,6 +51,12 @@ pub enum Command {
         /// Be one more line to the agent that takes lines at PLACE
         #[arg(long, value_name = "PLACE", hide = true)]
         join: Option<PathBuf>,
+        /// By what agents of the same run are known
+        #[arg(long, value_name = "TOKEN", hide = true)]
+        run: Option<String>,
+        /// The same, in place of an agent whose line was lost: that one is ended
+        #[arg(long, value_name = "TOKEN", hide = true, conflicts_with = "run")]
+        again: Option<String>,
     },
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
@@ -228,7 +234,13 @@ pub struct ReachArgs {
     /// Connections to each other host: "auto" opens several where a round trip takes long
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::streams, help_heading = "Other hosts")]
     pub streams: Streams,
+    /// When a connection is lost, try for so long to connect again and go on; 0 ends the run at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=RECONNECT_SECONDS_MAX), help_heading = "Other hosts")]
+    pub reconnect: u64,
 }
+
+/// A year: more would be as good as for ever, and is not to overflow a clock.
+const RECONNECT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 
 /// How many connections there are to a host; found out if `None`.
 #[derive(Debug, Clone, Copy)]

@@ -2,6 +2,7 @@
 //!
 //! Only this crate prints.
 
+mod again;
 mod audit;
 mod cli;
 mod config;
@@ -43,7 +44,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
-        Command::Agent { join } => join.as_deref().map_or_else(agent, join_agent),
+        Command::Agent { join: Some(place), .. } => join_agent(place),
+        Command::Agent { again, .. } => agent(again.as_deref()),
         Command::Generate { what } => documents::print(*what),
     };
     ExitCode::from(code)
@@ -80,8 +82,9 @@ fn join_agent(place: &Path) -> u8 {
     }
 }
 
-/// Serves another host until it hangs up.
-fn agent() -> u8 {
+/// Serves another host until it hangs up, in place of the agents that were started with the token `again`.
+fn agent(again: Option<&str>) -> u8 {
+    again.into_iter().for_each(driftless_remote::end_earlier);
     rustix::process::umask(rustix::fs::Mode::empty());
     let (directories, _) = driftless_engine::descriptors();
     // As files: the standard streams of the library look for lines, and there are none.
@@ -117,18 +120,22 @@ fn run((options, reach): (Result<Options, String>, &ReachArgs), output: &OutputA
             return exit::COULD_NOT_RUN;
         }
     };
-    if let Err((code, error)) = reach::connect(&mut options, reach) {
-        output.failed(&error, code);
-        return code;
-    }
+    let mut lines = match reach::connect(&mut options, reach) {
+        Ok(lines) => lines,
+        Err((code, error)) => {
+            output.failed(&error, code);
+            return code;
+        }
+    };
     let signals = signals::watch();
     output.start(&options);
-    match driftless_engine::sync(&options, &output, &signals.stop) {
-        Ok(summary) => {
+    match again::sync(&mut options, &mut lines, (&output, &signals)) {
+        Ok((summary, earlier)) => {
             let code = exit_code(&summary, &options, signals.number());
-            output.end(&summary, code);
+            output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
-            options.ledger.iter().filter(|_| summary.end != End::Stopped).for_each(|path| config::forget_ledger(path));
+            let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
+            options.ledger.iter().filter(|_| !is_interrupted).for_each(|path| config::forget_ledger(path));
             code
         }
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use driftless_model::{Filter, Keep, Level, Selection};
 use driftless_reconcile::{DeleteLimit, Rules};
-use driftless_tree::{Cache, Endpoint};
+use driftless_tree::{Cache, Endpoint, Loss};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -71,11 +71,18 @@ pub struct Options {
     pub requests_per_second_max: Option<u64>,
     /// When copied files are made durable.
     pub durability: Durability,
+    /// Entries that were removed before a connection was lost, by the same run as the user sees it: they count for the limit, too.
+    pub deleted_before: u64,
 }
 
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
         Rules { keep: self.keep, checksum: self.level >= Level::Content }
+    }
+
+    /// Why the connection to a host of the trees is lost, if one is.
+    pub fn lost(&self) -> Option<Loss> {
+        [&self.source, &self.replica].into_iter().find_map(Endpoint::lost)
     }
 }

@@ -10,6 +10,7 @@ mod acts;
 mod agent;
 mod budget;
 mod dir;
+mod earlier;
 mod file;
 mod gather;
 mod link;
@@ -20,6 +21,7 @@ mod target;
 pub mod wire;
 
 pub use agent::serve;
+pub use earlier::end_earlier;
 pub use gather::join;
 pub use ssh::{Reach, ReachError, SshHost};
 pub use target::{Target, TargetError};

@@ -6,9 +6,9 @@ use crate::link::{Link, nonsense};
 use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Keep, Side, escape};
-use driftless_tree::{Answer, Host, Place, RootError};
+use driftless_tree::{Answer, Host, Loss, Place, RootError};
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, BufWriter, Read};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -23,6 +23,8 @@ const NOISE_BYTES_MAX: u64 = 64 * 1024;
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
 const PARTING: Duration = Duration::from_secs(2);
+/// Between two looks at whether to wait on for the agent's greeting.
+const TICK: Duration = Duration::from_millis(20);
 /// A round trip that is worth more than one connection: one carries what fits into its window each time.
 const LONG: Duration = Duration::from_millis(4);
 /// Connections over a long line: one for requests, the others for content.
@@ -85,11 +87,39 @@ pub enum ReachError {
         /// What was said about it.
         complaint: String,
     },
+    /// It took longer than whoever asked wanted to wait.
+    #[error("{0}: no answer")]
+    NoAnswer(String),
+}
+
+/// What OpenSSH says (sshconnect.c, sshconnect2.c, readconf.c) when connecting again leads to the same.
+const FOR_GOOD: [&str; 7] = [
+    "Permission denied",
+    "Too many authentication failures",
+    "Host key verification failed",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED",
+    "Unable to negotiate",
+    "Bad owner or permissions",
+    "Bad configuration option",
+];
+
+impl ReachError {
+    /// Whether the host may be reached later: what is wrong is the network or the host, not what was asked for.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            ReachError::NoAnswer(_) => true,
+            ReachError::NoLine { complaint, .. } => !FOR_GOOD.iter().any(|words| complaint.contains(words)),
+            ReachError::NoSsh { .. } | ReachError::NoAgent { .. } | ReachError::OtherVersion { .. } => false,
+        }
+    }
 }
 
 /// Another host, reached through ssh.
 pub struct SshHost {
     name: String,
+    reach: Reach,
+    /// By what an agent knows those that were started for the same run.
+    token: String,
     machine: Vec<u8>,
     line: Arc<Line>,
     children: Children,
@@ -104,14 +134,29 @@ type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`.
     pub fn connect(name: &str, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
-        let reach = &tuned(name, reach);
-        let opened = Opened::open(name, reach, "agent")?;
+        let (reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
+        let opened = Opened::open(name, &reach, &format!("agent --run {token}"), &|| false)?;
+        Ok(SshHost::over(opened, name, (reach, token)))
+    }
+
+    /// Connects in place of this host, whose line was lost. Its agent is ended, if it has not noticed. Nobody is asked for a password,
+    /// since nobody may be there any more. Polls `give_up`, and ends with [`ReachError::NoAnswer`] when that says so.
+    pub fn connect_again(&self, give_up: &dyn Fn() -> bool) -> Result<Arc<SshHost>, ReachError> {
+        let mut silent = self.reach.clone();
+        if is_openssh(&silent) {
+            silent.ssh.extend(["-o", "BatchMode=yes"].map(String::from));
+        }
+        let opened = Opened::open(&self.name, &silent, &format!("agent --again {}", self.token), give_up)?;
+        Ok(SshHost::over(opened, &self.name, (self.reach.clone(), self.token.clone())))
+    }
+
+    fn over(opened: Opened, name: &str, (reach, token): (Reach, String)) -> Arc<SshHost> {
         let (out, frames) = unbounded();
         let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
         let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
         let children = Arc::new(Mutex::new(vec![child]));
-        add_lines(name, reach, (&line, &children));
-        Ok(Arc::new(SshHost { name: name.into(), machine, line, children }))
+        add_lines(name, &reach, (&line, &children));
+        Arc::new(SshHost { name: name.into(), reach, token, machine, line, children })
     }
 }
 
@@ -124,15 +169,28 @@ struct Opened {
 }
 
 impl Opened {
-    /// Connects and starts the agent with these arguments.
-    fn open(name: &str, reach: &Reach, arguments: &str) -> Result<Opened, ReachError> {
+    /// Connects and starts the agent with these arguments, unless `give_up` says that it takes too long.
+    fn open(name: &str, reach: &Reach, arguments: &str, give_up: &dyn Fn() -> bool) -> Result<Opened, ReachError> {
         let mut child = spawn(name, reach, arguments)?;
         let complaint = Complaint::default();
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
-        let mut input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
-        match greeted(&mut input) {
-            Ok(hello) => Ok(Opened { child, input, complaint, hello }),
-            Err(error) => Err(explain(error, name, reach, (&mut child, &complaint))),
+        let input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
+        // What ssh has started may keep the line open when ssh is gone, so nobody waits for this thread.
+        let (tell, told) = unbounded();
+        start("line-hello", input, move |mut input| {
+            let hello = greeted(&mut input);
+            let _nobody_waits_any_more = tell.send((hello, input));
+        });
+        loop {
+            match told.recv_timeout(TICK) {
+                Ok((Ok(hello), input)) => return Ok(Opened { child, input, complaint, hello }),
+                Ok((Err(error), _)) => return Err(explain(error, name, reach, (&mut child, &complaint))),
+                Err(_) if give_up() => {
+                    end(&mut child);
+                    return Err(ReachError::NoAnswer(name.into()));
+                }
+                Err(_) => {}
+            }
         }
     }
 
@@ -172,7 +230,7 @@ fn add_line((name, reach, arguments): (&str, &Reach, &str), (line, children): (&
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let Ok(opened) = Opened::open(name, reach, arguments) else { return };
+    let Ok(opened) = Opened::open(name, reach, arguments, &|| line.link.lost().is_some()) else { return };
     let (out, frames) = unbounded();
     let mut child = opened.run(frames, line);
     match children.upgrade() {
@@ -206,14 +264,19 @@ fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, Reac
 /// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for each line.
 fn tuned(name: &str, reach: &Reach) -> Reach {
     let mut reach = reach.clone();
-    let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
-    if Path::new(program).file_name() == Some(OsStr::new("ssh")) {
+    if is_openssh(&reach) {
+        let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
         // A host that is cut off is noticed within seconds (ssh_config(5)).
         let alive = ["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"].map(String::from);
         let cipher = fast_cipher(program, arguments, name);
         reach.ssh.extend(alive.into_iter().chain(cipher));
     }
     reach
+}
+
+/// Whether the command that connects takes OpenSSH's options.
+fn is_openssh(reach: &Reach) -> bool {
+    reach.ssh.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("ssh")))
 }
 
 /// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois counter mode where the processor has
@@ -329,31 +392,42 @@ fn part(child: &mut Child) -> Option<i32> {
             Err(_) => return None,
         }
     }
+    end(child)
+}
+
+/// Ends ssh.
+fn end(child: &mut Child) -> Option<i32> {
     let _it_may_have_ended = child.kill();
     child.wait().ok().and_then(|status| status.code())
 }
 
 fn read_all(line: &mut BufReader<ChildStdout>, link: &Link<Answer>, complaint: &Complaint) {
-    let why = loop {
+    let (why, is_mendable) = loop {
         match Frame::read(line) {
             Ok(Some(frame)) => {
                 if !link.arrived(frame) {
-                    break "the other side answers what nobody asked".into();
+                    break ("the other side answers what nobody asked".into(), false);
                 }
             }
-            Ok(None) => break format!("the connection has ended{}", words(complaint)),
-            Err(error) => break error.to_string(),
+            Ok(None) => break (format!("the connection has ended{}", words(complaint)), true),
+            Err(error) => break (error.to_string(), error.kind() != ErrorKind::InvalidData),
         }
     };
-    link.lose(why);
+    link.lose(Loss { why, is_mendable });
 }
 
 impl Drop for SshHost {
     fn drop(&mut self) {
-        self.line.link.lose("it was given up".into());
+        let was_lost = self.line.link.lost().is_some();
+        self.line.link.lose(Loss { why: "it was given up".into(), is_mendable: false });
         let mut children = std::mem::take(&mut *self.children.lock().unwrap_or_else(PoisonError::into_inner));
         for child in &mut children {
-            part(child);
+            // Over a line that is lost nobody is told anything any more.
+            if was_lost {
+                end(child)
+            } else {
+                part(child)
+            };
         }
     }
 }
@@ -382,7 +456,7 @@ impl Host for SshHost {
         self.line.link.next_answers(wait)
     }
 
-    fn lost(&self) -> Option<String> {
+    fn lost(&self) -> Option<Loss> {
         self.line.link.lost()
     }
 }
