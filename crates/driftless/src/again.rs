@@ -99,6 +99,9 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
         let mut summary = match driftless_engine::sync(options, &pass, &signals.stop) {
             // The other host may take a moment to let go of the lock that the lost line held.
             Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(signals) => continue,
+            Err(RunError::Locked(_)) if signals.stop.load(Relaxed) => {
+                Summary { counts: Counts::default(), elapsed: Duration::ZERO, end: End::Stopped }
+            }
             done => done?,
         };
         summary.elapsed = trouble.began.elapsed();

@@ -234,6 +234,9 @@ pub struct ReachArgs {
     /// Connections to each other host: "auto" opens several where a round trip takes long
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::streams, help_heading = "Other hosts")]
     pub streams: Streams,
+    /// Copy this program (or FILE) into the cache directory there if the agent is missing or of another version; it must be statically linked
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Other hosts")]
+    pub deploy: Option<Option<PathBuf>>,
     /// When a connection is lost, try for so long to connect again and go on; 0 ends the run at once
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=RECONNECT_SECONDS_MAX), help_heading = "Other hosts")]
     pub reconnect: u64,

@@ -4,7 +4,7 @@ use crate::cli::ReachArgs;
 use crate::exit;
 use driftless_engine::Options;
 use driftless_model::Keep;
-use driftless_remote::{Reach, ReachError, SshHost, Target};
+use driftless_remote::{Deploy, Reach, ReachError, SshHost, Target};
 use driftless_tree::{Endpoint, Host};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,8 @@ fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
     if words.is_empty() {
         return Err((exit::USAGE, "--ssh names no command".into()));
     }
-    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0 })
+    let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
+    Ok(Reach { ssh: words, agent: args.agent_path.clone(), keep, streams: args.streams.0, deploy })
 }
 
 impl Lines {

@@ -9,6 +9,7 @@
 mod acts;
 mod agent;
 mod budget;
+mod deploy;
 mod dir;
 mod earlier;
 mod file;
@@ -21,6 +22,7 @@ mod target;
 pub mod wire;
 
 pub use agent::serve;
+pub use deploy::Deploy;
 pub use earlier::end_earlier;
 pub use gather::join;
 pub use ssh::{Reach, ReachError, SshHost};

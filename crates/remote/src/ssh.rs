@@ -1,6 +1,7 @@
 //! Reaching another host: the system's own `ssh` starts the agent there, so that the user's configuration, keys and jump hosts just work.
 
 use crate::agent::{GREETING, write_all};
+use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
 use crate::link::{Link, nonsense};
 use crate::wire::{Frame, Hello, PROTOCOL, Reply, Request, WireFault};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Bytes that are read or written at once.
 const LINE_BYTES: usize = 256 * 1024;
 /// What a shell may print before the agent speaks, in bytes.
-const NOISE_BYTES_MAX: u64 = 64 * 1024;
+pub const NOISE_BYTES_MAX: u64 = 64 * 1024;
 /// What is kept of what ssh and the agent say on standard error, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
@@ -46,6 +47,8 @@ pub struct Reach {
     pub keep: Keep,
     /// How many connections carry data; found out if `None`.
     pub streams: Option<usize>,
+    /// What is copied there if there is no agent, or one of another version.
+    pub deploy: Option<Deploy>,
 }
 
 /// Why a host cannot be used.
@@ -60,7 +63,9 @@ pub enum ReachError {
         cause: io::Error,
     },
     /// There is no agent there.
-    #[error("{host}: there is no \"{agent}\" there: install driftless on it, or name its place with --agent-path{complaint}")]
+    #[error(
+        "{host}: there is no \"{agent}\" there: install driftless on it, name its place with --agent-path, or have it copied there with --deploy{complaint}"
+    )]
     NoAgent {
         /// The host.
         host: String,
@@ -70,7 +75,7 @@ pub enum ReachError {
         complaint: String,
     },
     /// The agent speaks another protocol.
-    #[error("{host}: the agent there is driftless {version}, which speaks protocol {protocol}; this is {own}, which speaks {PROTOCOL}: install the same version on both", own = env!("CARGO_PKG_VERSION"))]
+    #[error("{host}: the agent there is driftless {version}, which speaks protocol {protocol}; this is {own}, which speaks {PROTOCOL}: install the same version on both, or use --deploy", own = env!("CARGO_PKG_VERSION"))]
     OtherVersion {
         /// The host.
         host: String,
@@ -86,6 +91,14 @@ pub enum ReachError {
         host: String,
         /// What was said about it.
         complaint: String,
+    },
+    /// The agent could not be brought there.
+    #[error("{host}: cannot deploy the agent: {why}")]
+    NotDeployed {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
     },
     /// It took longer than whoever asked wanted to wait.
     #[error("{0}: no answer")]
@@ -109,7 +122,7 @@ impl ReachError {
         match self {
             ReachError::NoAnswer(_) => true,
             ReachError::NoLine { complaint, .. } => !FOR_GOOD.iter().any(|words| complaint.contains(words)),
-            ReachError::NoSsh { .. } | ReachError::NoAgent { .. } | ReachError::OtherVersion { .. } => false,
+            _ => false,
         }
     }
 }
@@ -129,13 +142,20 @@ pub struct SshHost {
 type Children = Arc<Mutex<Vec<Child>>>;
 
 /// The end of what was said on standard error, and whether all of it is here.
-type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
+pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`.
     pub fn connect(name: &str, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
-        let (reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
-        let opened = Opened::open(name, &reach, &format!("agent --run {token}"), &|| false)?;
+        let (mut reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
+        let arguments = format!("agent --run {token}");
+        let opened = match (Opened::open(name, &reach, &arguments, &|| false), &reach.deploy) {
+            (Err(ReachError::NoAgent { .. } | ReachError::OtherVersion { .. }), Some(program)) => {
+                reach.agent = bring(name, &reach, program)?;
+                Opened::open(name, &reach, &arguments, &|| false)?
+            }
+            (opened, _) => opened?,
+        };
         Ok(SshHost::over(opened, name, (reach, token)))
     }
 
@@ -253,10 +273,15 @@ fn further_lines(reach: &Reach, line: &Line) -> usize {
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
+    spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::quote(&reach.agent)))
+}
+
+/// Starts a command line on the host, with pipes to all its ends.
+pub fn spawn_there(name: &str, reach: &Reach, command_line: &str) -> Result<Child, ReachError> {
     let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
     let mut command = Command::new(program);
     command.args(arguments);
-    command.arg("--").arg(name).arg(format!("{} {agent_arguments}", shell_words::quote(&reach.agent)));
+    command.arg("--").arg(name).arg(command_line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
 }
@@ -303,13 +328,13 @@ fn has_aes() -> bool {
     return false;
 }
 
-fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
+pub fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(end));
     thread.expect("a thread for each direction of the line can be started");
 }
 
 /// Keeps the end of what is said on standard error.
-fn listen(stderr: ChildStderr, complaint: Complaint) {
+pub fn listen(stderr: ChildStderr, complaint: Complaint) {
     start("line-err", stderr, move |mut stderr: ChildStderr| {
         let mut bytes = [0; 1024];
         while let Ok(got @ 1..) = stderr.read(&mut bytes) {
@@ -324,7 +349,7 @@ fn listen(stderr: ChildStderr, complaint: Complaint) {
 
 /// What was said, for a person. The line may end before the last word is heard, so this waits for that; not for ever, since a
 /// process that stays behind may keep standard error open.
-fn words(complaint: &Complaint) -> String {
+pub fn words(complaint: &Complaint) -> String {
     let since = Instant::now();
     while since.elapsed() < PARTING && !complaint.lock().unwrap_or_else(PoisonError::into_inner).1 {
         std::thread::sleep(Duration::from_millis(5));
