@@ -11,13 +11,15 @@ BROKER_PACKAGES = rabbitmq-server openssl
 build:
 	cargo build --release
 
-# One program without libraries of its own, for hosts with others (sync --deploy). With a target named, the flag does not reach what is
-# built for this machine to build with, such as procedural macros (rustc book, "Codegen options", target-feature).
+# One program without libraries of its own, for hosts with others (sync --deploy), and without debug information, since it crosses
+# lines. With a target named, the flag does not reach what is built for this machine to build with, such as procedural macros (rustc
+# book, "Codegen options", target-feature).
 TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
 STATIC = $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/release/driftless
 
 static:
-	CARGO_ENCODED_RUSTFLAGS='-Ctarget-feature=+crt-static' cargo build --release -p driftless --target $(TRIPLE)
+	CARGO_ENCODED_RUSTFLAGS='-Ctarget-feature=+crt-static' CARGO_PROFILE_RELEASE_STRIP=debuginfo \
+		cargo build --release -p driftless --target $(TRIPLE)
 	@if readelf --program-headers $(STATIC) | grep -q INTERP; then echo "$(STATIC) is not static" >&2; exit 1; fi
 	@$(STATIC) --version >/dev/null && echo "$(STATIC) is linked statically"
 
