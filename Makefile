@@ -1,4 +1,5 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
+# make static: a statically linked binary, which --deploy copies to other hosts.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 55 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, two at a time; needs a C++ compiler.
 
@@ -8,10 +9,22 @@ BROKER_PACKAGES = rabbitmq-server openssl
 
 FUZZ_SECONDS = 60
 
-.PHONY: build test test-broker fuzz lint bench packages docs
+.PHONY: build static test test-broker fuzz lint bench packages docs
 
 build:
 	cargo build --release
+
+# One program without libraries of its own, for hosts with others (sync --deploy), and without debug information, since it crosses
+# lines. With a target named, the flag does not reach what is built for this machine to build with, such as procedural macros (rustc
+# book, "Codegen options", target-feature).
+TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
+STATIC = $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/release/driftless
+
+static:
+	CARGO_ENCODED_RUSTFLAGS='-Ctarget-feature=+crt-static' CARGO_PROFILE_RELEASE_STRIP=debuginfo \
+		cargo build --release -p driftless --target $(TRIPLE)
+	@if readelf --program-headers $(STATIC) | grep -q INTERP; then echo "$(STATIC) is not static" >&2; exit 1; fi
+	@$(STATIC) --version >/dev/null && echo "$(STATIC) is linked statically"
 
 # Servers are installed and not started (policy-rc.d, deb-systemd-invoke(1p)): the tests start their own, elsewhere.
 packages:

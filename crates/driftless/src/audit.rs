@@ -5,7 +5,7 @@ mod plots;
 mod report;
 
 use crate::cli::{ChooseArgs, KeepArgs, LevelArg, ReachArgs, RunArgs};
-use crate::{config, exit, reach, signals};
+use crate::{again, config, exit, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
 use driftless_engine::{Audit, AuditOptions};
@@ -122,12 +122,13 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
         Ok(opened) => opened,
         Err(error) => return refuse(&error, exit::COULD_NOT_RUN),
     };
-    if let Err((code, error)) = reached {
-        return console.failed(&error, code);
-    }
+    let mut lines = match reached {
+        Ok(lines) => lines,
+        Err((code, error)) => return console.failed(&error, code),
+    };
     let signals = signals::watch();
     console.start();
-    let audit = match driftless_engine::audit(&options, &console, &signals.stop) {
+    let audit = match again::audit(&mut options.clone(), &mut lines, &console, (console.output(), &signals)) {
         Ok(audit) => audit,
         Err(error) => return console.failed(&error.to_string(), exit::COULD_NOT_RUN),
     };
@@ -150,6 +151,7 @@ fn refuse(error: &str, code: u8) -> u8 {
 /// Differences come before problems: what was found is certain.
 fn exit_code(audit: &Audit, signal: u8) -> u8 {
     match audit {
+        Audit { cut_off: Some(_), .. } => exit::COULD_NOT_RUN,
         Audit { complete: false, .. } => 128 + signal,
         Audit { drift: 1.., .. } => exit::DIFFERENT,
         Audit { problems: 1.., .. } => exit::PROBLEMS,
@@ -179,6 +181,9 @@ impl Proof {
         use crate::units::{show_count, show_share};
         let (drift, settled, entries) = (audit.drift, audit.settled(), audit.entries);
         let nothing = |sentence: &str| Proof { bound: None, exact: false, sentence: sentence.into() };
+        if audit.cut_off.is_some() {
+            return nothing("the connection was lost, so nothing is proven");
+        }
         if !audit.complete {
             return nothing("the audit was stopped, so it proves nothing");
         }
@@ -224,6 +229,7 @@ mod tests {
             census: Vec::new(),
             elapsed: Duration::ZERO,
             complete: true,
+            cut_off: None,
         }
     }
 

@@ -57,6 +57,12 @@ pub enum Command {
         /// Be one more line to the agent that takes lines at PLACE
         #[arg(long, value_name = "PLACE", hide = true)]
         join: Option<OsString>,
+        /// By what agents of the same run are known
+        #[arg(long, value_name = "TOKEN", hide = true)]
+        run: Option<String>,
+        /// The same, in place of an agent whose line was lost: that one is ended
+        #[arg(long, value_name = "TOKEN", hide = true, conflicts_with = "run")]
+        again: Option<String>,
     },
     /// Carry out shares of runs that are coordinated elsewhere (by sync --queue)
     #[command(after_long_help = exit_codes())]
@@ -318,7 +324,16 @@ pub struct ReachArgs {
         help_heading = "Other hosts"
     )]
     pub compress: Option<i32>,
+    /// Copy this program (or FILE) into the cache directory there if the agent is missing or of another version; it must be statically linked
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Other hosts")]
+    pub deploy: Option<Option<PathBuf>>,
+    /// When a connection is lost, try for so long to connect again and go on; 0 ends the run at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=RECONNECT_SECONDS_MAX), help_heading = "Other hosts")]
+    pub reconnect: u64,
 }
+
+/// A year: more would be as good as for ever, and is not to overflow a clock.
+const RECONNECT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 
 /// How many connections there are to a host; found out if `None`.
 #[derive(Debug, Clone, Copy)]

@@ -2,6 +2,7 @@
 //!
 //! Only this crate prints.
 
+mod again;
 mod audit;
 mod cli;
 mod config;
@@ -14,10 +15,12 @@ mod signals;
 mod sum;
 mod units;
 
+use again::Earlier;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use output::{Output, Task};
+use reach::Lines;
 use signals::Signals;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -47,7 +50,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
-        Command::Agent { join, compress } => join.as_deref().map_or_else(|| agent(*compress), join_agent),
+        Command::Agent { join: Some(place), .. } => join_agent(place),
+        Command::Agent { again, compress, .. } => agent(again.as_deref(), *compress),
         Command::Mover(args) => movers::serve(args),
         Command::Generate { what } => documents::print(*what),
     };
@@ -70,13 +74,19 @@ fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
         return run((config::sync(args, matches), &args.reach), &args.output, task, alone);
     }
     let options = movers::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
-    run((options, &args.reach), &args.output, task, |options, output, signals| movers::sync(args, options, output, signals))
+    let shared = |options: &mut Options, _: &mut Lines, output: &Output, signals: &Signals| {
+        movers::sync(args, options, output, signals).map(|summary| (summary, Earlier::default()))
+    };
+    run((options, &args.reach), &args.output, task, shared)
 }
 
 /// A run that nobody else shares.
-fn alone(options: &Options, output: &Output, signals: &Signals) -> Result<Summary, (u8, String)> {
-    driftless_engine::sync(options, output, &signals.stop).map_err(|error| (refusal_code(&error), error.to_string()))
+fn alone(options: &mut Options, lines: &mut Lines, output: &Output, signals: &Signals) -> Ended {
+    again::sync(options, lines, (output, signals)).map_err(|error| (refusal_code(&error), error.to_string()))
 }
+
+/// What a run did, and what it did before a line was lost; or the exit code and the words for why it did not begin.
+type Ended = Result<(Summary, Earlier), (u8, String)>;
 
 fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
     let task = if args.repair { Task::Sync } else { Task::Verify };
@@ -94,8 +104,9 @@ fn join_agent(place: &OsStr) -> u8 {
     }
 }
 
-/// Serves another host until it hangs up.
-fn agent(squeeze: Option<i32>) -> u8 {
+/// Serves another host until it hangs up, in place of the agents that were started with the token `again`.
+fn agent(again: Option<&str>, squeeze: Option<i32>) -> u8 {
+    again.into_iter().for_each(driftless_remote::end_earlier);
     rustix::process::umask(rustix::fs::Mode::empty());
     let (directories, _) = driftless_engine::descriptors();
     // As files: the standard streams of the library look for lines, and there are none.
@@ -118,7 +129,7 @@ fn run(
     (options, reach): (Result<Options, String>, &ReachArgs),
     output: &OutputArgs,
     task: Task,
-    work: impl FnOnce(&Options, &Output, &Signals) -> Result<Summary, (u8, String)>,
+    work: impl FnOnce(&mut Options, &mut Lines, &Output, &Signals) -> Ended,
 ) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     rustix::process::umask(rustix::fs::Mode::empty());
@@ -136,18 +147,22 @@ fn run(
             return exit::COULD_NOT_RUN;
         }
     };
-    if let Err((code, error)) = reach::connect(&mut options, reach) {
-        output.failed(&error, code);
-        return code;
-    }
+    let mut lines = match reach::connect(&mut options, reach) {
+        Ok(lines) => lines,
+        Err((code, error)) => {
+            output.failed(&error, code);
+            return code;
+        }
+    };
     let signals = signals::watch();
     output.start(&options);
-    match work(&options, &output, &signals) {
-        Ok(summary) => {
+    match work(&mut options, &mut lines, &output, &signals) {
+        Ok((summary, earlier)) => {
             let code = exit_code(&summary, &options, signals.number());
-            output.end(&summary, code);
+            output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
-            options.ledger.iter().filter(|_| summary.end != End::Stopped).for_each(|path| config::forget_database(path));
+            let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
+            options.ledger.iter().filter(|_| !is_interrupted).for_each(|path| config::forget_database(path));
             code
         }
         Err((code, error)) => {

@@ -72,7 +72,7 @@ fn with_queue(args: &SyncArgs, (options, brief): (&Options, &mut Brief), output:
     }
     let summary = run((options, brief), output, signals, (&mut exchange, &mut record))?;
     drop(record);
-    if summary.end != End::Stopped {
+    if !matches!(summary.end, End::Stopped | End::CutOff(_) | End::Lost) {
         // After a run that came to its end there is nothing to go on with.
         config::forget_database(&path);
     }

@@ -2,6 +2,7 @@
 //!
 //! Problems and changes are written as they come; a person gets the list of problems again at the end, up to a bound.
 
+use crate::again::Earlier;
 use crate::cli::OutputArgs;
 use crate::units::{show_bytes, show_count};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
@@ -9,8 +10,10 @@ use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
 use driftless_tree::Endpoint;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
+use std::hash::BuildHasher;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +23,8 @@ use std::time::{Duration, Instant};
 const LISTED_MAX: usize = 100;
 /// Ranges of one file that are printed for a person.
 const SHOWN_RANGES_MAX: usize = 20;
+/// Lines that are known to have been told, at most: 16 bytes each. More are told again when a connection was lost.
+const TOLD_MAX: usize = 1 << 19;
 /// Between two progress objects of `--json`.
 const JSON_PROGRESS: Duration = Duration::from_secs(1);
 
@@ -44,6 +49,30 @@ pub struct Output {
     log: Option<Mutex<BufWriter<File>>>,
     listed: Mutex<(Vec<String>, u64)>,
     reported: Mutex<Instant>,
+    told: Mutex<Option<Told>>,
+}
+
+/// What was told in passes through the trees that a lost connection ended; the next pass finds it again.
+#[derive(Default)]
+struct Told {
+    pass: u64,
+    lines: HashMap<u64, u64>,
+}
+
+impl Told {
+    /// Notes a line; whether an earlier pass told it.
+    fn knows(&mut self, line: &str) -> bool {
+        let key = self.lines.hasher().hash_one(line);
+        match self.lines.get(&key) {
+            Some(pass) => *pass < self.pass,
+            None => {
+                if self.lines.len() < TOLD_MAX {
+                    self.lines.insert(key, self.pass);
+                }
+                false
+            }
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,6 +143,7 @@ impl Output {
             log: args.log.as_deref().map(open_log).transpose()?,
             listed: Mutex::default(),
             reported: Mutex::new(Instant::now()),
+            told: Mutex::default(),
         })
     }
 
@@ -171,8 +201,50 @@ impl Output {
         eprintln!("driftless: {error}");
     }
 
+    /// From now on it is kept in mind what was told, so that it is not told again after a connection was lost.
+    pub fn remember(&self) {
+        *lock(&self.told) = Some(Told::default());
+    }
+
+    fn was_told(&self, line: &str) -> bool {
+        lock(&self.told).as_mut().is_some_and(|told| told.knows(line))
+    }
+
+    /// A message for a person, and for the log.
+    fn say(&self, line: &str) {
+        self.write_log(line);
+        let write = || eprintln!("driftless: {line}");
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// A connection was lost, so long after the beginning, and for so long it is tried to make it again.
+    pub fn line_lost(&self, why: &str, (elapsed, patience): (Duration, Duration)) {
+        if self.json {
+            self.print_json(json!({ "event": "connection_lost", "reason": why, "seconds": elapsed.as_secs_f64() }));
+        }
+        self.say(&format!("the connection was lost: {why}; trying for {} s to connect again", patience.as_secs()));
+    }
+
+    /// The connection to a host was made again after so long; the trees are gone through once more.
+    pub fn line_made(&self, host: &str, after: Duration) {
+        let seconds = after.as_secs_f64();
+        if self.json {
+            self.print_json(json!({ "event": "connected_again", "host": host, "seconds": seconds }));
+        }
+        self.say(&format!("{host}: connected again after {seconds:.1} s; going on"));
+        // Problems hold if they are found again.
+        *lock(&self.listed) = Default::default();
+        if let Some(told) = lock(&self.told).as_mut() {
+            told.pass += 1;
+        }
+    }
+
     /// The run is over.
-    pub fn end(&self, summary: &Summary, code: u8) {
+    pub fn end(&self, summary: &Summary, earlier: &Earlier, code: u8) {
         self.clear_bar();
         if let Some(log) = &self.log {
             let _ = lock(log).flush();
@@ -181,10 +253,13 @@ impl Output {
             let fields = counts_fields(&summary.counts);
             let seconds = summary.elapsed.as_secs_f64();
             let (end, reason) = end_words(&summary.end);
-            let object = json!({ "event": "summary", "exit_code": code, "seconds": seconds, "end": end, "reason": reason });
+            let object = json!({
+                "event": "summary", "exit_code": code, "seconds": seconds, "end": end, "reason": reason,
+                "connections_lost": earlier.lost, "changed_before": earlier.changed,
+            });
             self.print_json(joined(object, fields));
         } else if !self.quiet {
-            self.print_summary(summary);
+            self.print_summary(summary, earlier);
         }
         self.list_problems();
         self.print_end(summary);
@@ -205,7 +280,7 @@ impl Output {
         }
     }
 
-    fn print_summary(&self, summary: &Summary) {
+    fn print_summary(&self, summary: &Summary, earlier: &Earlier) {
         let c = &summary.counts;
         let seconds = summary.elapsed.as_secs_f64();
         let (same, made, gone) = match self.task {
@@ -228,7 +303,7 @@ impl Output {
             let rate = (bytes as f64 / seconds.max(0.001)) as u64;
             line.push_str(&format!("; {done} {} in {seconds:.2} s ({}/s)", show_bytes(bytes), show_bytes(rate)));
         }
-        self.print(&(line + &remarks(c)));
+        self.print(&(line + &remarks(c, earlier)));
     }
 
     /// What is done with content, and with how many bytes of it so far.
@@ -265,13 +340,21 @@ impl Output {
 }
 
 /// What is out of the ordinary.
-fn remarks(c: &Counts) -> String {
+fn remarks(c: &Counts, earlier: &Earlier) -> String {
     let mut remarks = String::new();
+    let [from, by] = if earlier.lost > 0 { ["before"; 2] } else { ["from an interrupted run", "by an interrupted run"] };
     if c.bytes_resumed > 0 {
-        remarks.push_str(&format!("; {} were there from an interrupted run", show_bytes(c.bytes_resumed)));
+        remarks.push_str(&format!("; {} were there {from}", show_bytes(c.bytes_resumed)));
     }
     if c.known_equal > 0 {
-        remarks.push_str(&format!("; the content of {} was compared by an interrupted run", show_count(c.known_equal)));
+        remarks.push_str(&format!("; the content of {} was compared {by}", show_count(c.known_equal)));
+    }
+    if earlier.lost > 0 {
+        let times = if earlier.lost == 1 { "once".into() } else { format!("{} times", show_count(earlier.lost)) };
+        remarks.push_str(&format!("; the connection was lost {times}"));
+    }
+    if earlier.changed > 0 {
+        remarks.push_str(&format!(", and {} were changed before that", show_count(earlier.changed)));
     }
     if c.mismatched > 0 {
         remarks.push_str(&format!("; {} times what was read back was not what had been written", show_count(c.mismatched)));
@@ -372,6 +455,10 @@ impl Monitor for Output {
     fn receipt(&self, receipt: &Receipt) {
         let verifies = self.task == Task::Verify;
         let line = if verifies { difference(receipt) } else { itemised(receipt) };
+        // What is really done is told as often as it is done.
+        if self.task != Task::Sync && self.was_told(&line) {
+            return;
+        }
         self.write_log(&line);
         if self.json {
             let fields = if verifies { difference_fields(receipt) } else { change_fields(receipt) };
@@ -383,8 +470,11 @@ impl Monitor for Output {
 
     fn problem(&self, problem: &Problem) {
         let line = problem.to_string();
-        self.write_log(&format!("problem  {line}"));
-        if self.json {
+        let is_new = !self.was_told(&line);
+        if is_new {
+            self.write_log(&format!("problem  {line}"));
+        }
+        if self.json && is_new {
             let object = json!({
                 "event": "problem", "side": problem.side, "act": problem.act, "cause": problem.cause,
                 "class": problem.class, "follows": problem.class.follows(),

@@ -1,27 +1,46 @@
-//! From what the user typed for a tree to where it is: here, or on another host that is connected to.
+//! From what the user typed for a tree to where it is: here, or on another host that is connected to, and connected to again.
 
 use crate::cli::ReachArgs;
 use crate::exit;
 use driftless_engine::Options;
 use driftless_model::{Keep, Side};
-use driftless_remote::{Reach, Root, SshHost, Target};
+use driftless_remote::{Deploy, Reach, ReachError, Root, SshHost, Target};
 use driftless_tree::{Endpoint, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a tree cannot be reached: the exit code, and what to say.
 pub type Unreached = (u8, String);
 
+/// The lines to the hosts of a run's trees: the source's and the replica's.
+pub struct Lines {
+    hosts: [Option<Arc<SshHost>>; 2],
+    /// How long a line that is lost is tried to be made again, in vain.
+    pub patience: Duration,
+}
+
 /// Connects to the hosts that the run's trees are on.
-pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<(), Unreached> {
+pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreached> {
     let reach = reach(args, options.keep)?;
     if options.carrier.is_some() {
         [&options.source, &options.replica].into_iter().try_for_each(refuse_host)?;
     }
-    options.source = endpoint_of(&options.source, &reach, (Side::Source, None))?;
-    options.replica = endpoint_of(&options.replica, &reach, (Side::Replica, options.link_dest.as_deref()))?;
-    Ok(())
+    let mut lines = Lines { hosts: [None, None], patience: Duration::from_secs(args.reconnect) };
+    let link_dest = options.link_dest.clone();
+    let sides = [(&mut options.source, Side::Source, None), (&mut options.replica, Side::Replica, link_dest.as_deref())];
+    for ((endpoint, side, more), line) in sides.into_iter().zip(&mut lines.hosts) {
+        let target = Target::parse(endpoint.path.as_os_str()).map_err(|error| (exit::USAGE, error.to_string()))?;
+        if let Some(name) = target.host {
+            let root = |path: &Path| Root { path: path.as_os_str().as_bytes().to_vec(), side };
+            let roots = std::iter::once(&*target.path).chain(more).map(root).collect();
+            let host = SshHost::connect(&name, roots, &reach).map_err(|error| (exit::COULD_NOT_RUN, error.to_string()))?;
+            *line = Some(host.clone());
+            *endpoint = Endpoint { host: Some(host), path: target.path };
+        }
+    }
+    Ok(lines)
 }
 
 /// The command that connects to another host, with its arguments.
@@ -42,15 +61,33 @@ fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
 }
 
 fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
-    Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams: args.streams.0, squeeze: args.compress })
+    let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
+    let streams = args.streams.0;
+    Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams, squeeze: args.compress, deploy })
 }
 
-/// Connects, if need be, for what was typed and one more path on the same side.
-fn endpoint_of(typed: &Endpoint, reach: &Reach, (side, more): (Side, Option<&Path>)) -> Result<Endpoint, Unreached> {
-    let target = Target::parse(typed.path.as_os_str()).map_err(|error| (exit::USAGE, error.to_string()))?;
-    let Some(name) = target.host else { return Ok(typed.clone()) };
-    let root = |path: &Path| Root { path: path.as_os_str().as_bytes().to_vec(), side };
-    let roots = std::iter::once(&*target.path).chain(more).map(root).collect();
-    let host: Arc<dyn Host> = SshHost::connect(&name, roots, reach).map_err(|error| (exit::COULD_NOT_RUN, error.to_string()))?;
-    Ok(Endpoint { host: Some(host), path: target.path })
+impl Lines {
+    /// Whether there is a line that can be lost.
+    pub fn are_there(&self) -> bool {
+        self.hosts.iter().any(Option::is_some)
+    }
+
+    /// The name of a host whose line is lost, if there is one.
+    pub fn lost(&self) -> Option<&str> {
+        let lost = self.hosts.iter().flatten().find(|host| host.lost().is_some());
+        lost.map(|host| host.name())
+    }
+
+    /// Tries once to make the first lost line again, until `give_up` says so.
+    pub fn mend(&mut self, options: &mut Options, give_up: &dyn Fn() -> bool) -> Result<(), ReachError> {
+        for (endpoint, line) in [&mut options.source, &mut options.replica].into_iter().zip(&mut self.hosts) {
+            if let Some(lost) = line.as_ref().filter(|host| host.lost().is_some()) {
+                let host = lost.connect_again(give_up)?;
+                *line = Some(host.clone());
+                endpoint.host = Some(host);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
 }

@@ -1,7 +1,7 @@
 //! Lines to other hosts that do not come about, say something else first, or end in the middle of a run.
 //!
-//! What cannot be reached is told in words that help. A line that is lost ends the run soon; nothing on the replica is torn, and
-//! the next run makes it equal.
+//! What cannot be reached is told in words that help. A line that is lost and not made again (`--reconnect=0`; `remote_again.rs` has the
+//! rest) ends the run soon; nothing on the replica is torn, and the next run makes it equal.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -213,7 +213,8 @@ fn lose_in_the_middle(way: Way, lose: impl Fn(&Far, &Relay)) {
     let (_scratch, src, dst) = stage();
     plant(&src);
     put(&dst.join(EXTRA), "only here");
-    let running = slow.sync(way, &src, &dst).args(["--delete", "--durability=none"]).limit(Duration::from_secs(60)).spawn();
+    let running =
+        slow.sync(way, &src, &dst).args(["--delete", "--durability=none", "--reconnect=0"]).limit(Duration::from_secs(60)).spawn();
     wait_until("the replica fills", Duration::from_secs(30), || entries(&dst) > 200);
     lose(&far, &relay);
     assert!(running.ends_within(END_MAX), "{way:?}: it goes on without a line");
@@ -262,7 +263,7 @@ fn a_lost_line_is_told_in_words() {
         let slow = far.via(relay.address());
         let (_scratch, src, dst) = stage();
         plant(&src);
-        let running = slow.sync(way, &src, &dst).arg("--durability=none").limit(Duration::from_secs(60)).spawn();
+        let running = slow.sync(way, &src, &dst).args(["--durability=none", "--reconnect=0"]).limit(Duration::from_secs(60)).spawn();
         wait_until("the replica fills", Duration::from_secs(30), || entries(&dst) > 200);
         relay.cut();
         let outcome = running.wait();
@@ -290,7 +291,7 @@ fn a_lost_line_is_no_reason_to_delete() {
         put(&dst.join("extra/file"), "content");
         let before = snapshot_hash(&dst, true);
         let passed = relay.passed().back;
-        let running = slow.sync(Way::Pull, &src, &dst).args(["--delete", "--dry-run"]).spawn();
+        let running = slow.sync(Way::Pull, &src, &dst).args(["--delete", "--dry-run", "--reconnect=0"]).spawn();
         wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > passed + bytes);
         relay.cut();
         let outcome = running.wait();
@@ -299,7 +300,7 @@ fn a_lost_line_is_no_reason_to_delete() {
         assert!(deletes <= 2, "{bytes}: more than what is extra would be deleted\n{}", outcome.describe());
         assert_eq!(snapshot_hash(&dst, true), before);
         let passed = relay.passed().back;
-        let running = slow.sync(Way::Pull, &src, &dst).arg("--delete").spawn();
+        let running = slow.sync(Way::Pull, &src, &dst).args(["--delete", "--reconnect=0"]).spawn();
         wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > passed + bytes);
         relay.cut();
         let outcome = running.wait();

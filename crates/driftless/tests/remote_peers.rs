@@ -89,7 +89,7 @@ impl Liar {
     }
 
     fn run(&self, command: &str, ends: [OsString; 2], arguments: &[&str]) -> Outcome {
-        let run = driftless().args([command, "--streams=1", "--ssh"]).arg(&self.command).args(ends).args(arguments);
+        let run = driftless().args([command, "--streams=1", "--reconnect=0", "--ssh"]).arg(&self.command).args(ends).args(arguments);
         run.through(["/usr/bin/time", "-q", "-f", "resident %M"]).limit(END_MAX).run()
     }
 }
@@ -493,7 +493,8 @@ fn a_verification_with_a_liar_never_says_equal_of_what_it_could_not_read() {
         matches!(request, Request::Enter { .. })
     }] {
         let liar = Liar::new(answering(|| Reply::Fault(WireFault::new("read", 5)), which));
-        let run = driftless().args(["verify", "--json", "--streams=1", "--ssh"]).arg(&liar.command).args(stage.ends(false));
+        let run =
+            driftless().args(["verify", "--json", "--streams=1", "--reconnect=0", "--ssh"]).arg(&liar.command).args(stage.ends(false));
         let outcome = run.env("XDG_STATE_HOME", &state).limit(END_MAX).run();
         assert!([3, 4].contains(&outcome.code()), "{}", outcome.describe());
     }

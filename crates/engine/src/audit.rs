@@ -64,8 +64,10 @@ pub struct Audit {
     pub census: Vec<Sampled>,
     /// How long it took.
     pub elapsed: Duration,
-    /// It was not asked to stop.
+    /// It was not asked to stop, and no connection was lost.
     pub complete: bool,
+    /// Why a connection was lost, if that ended it.
+    pub cut_off: Option<String>,
 }
 
 /// A drawn entry for the census.
@@ -100,8 +102,18 @@ pub enum AuditStage {
     Looking,
 }
 
-/// Audits the replica.
+/// Audits the replica. A connection that is lost is an end ([`Audit::cut_off`]), however early.
 pub fn audit(options: &AuditOptions, monitor: &dyn AuditMonitor, stop: &AtomicBool) -> Result<Audit, RunError> {
+    match (try_audit(options, monitor, stop), options.run.lost()) {
+        (done, None) => done,
+        (done, Some(loss)) => {
+            let audit = done.unwrap_or_else(|_| Audit::of(&Surveyed::default()));
+            Ok(Audit { complete: false, cut_off: Some(loss.why), ..audit })
+        }
+    }
+}
+
+fn try_audit(options: &AuditOptions, monitor: &dyn AuditMonitor, stop: &AtomicBool) -> Result<Audit, RunError> {
     let began = Instant::now();
     let (directories, threads_max) = descriptors();
     let (source, replica) = open_both(&options.run, &HandlePool::new(directories))?;
@@ -110,7 +122,7 @@ pub fn audit(options: &AuditOptions, monitor: &dyn AuditMonitor, stop: &AtomicBo
     let compared = compare(&options.run, &surveyed, monitor, stop)?;
     let matter = Matter { options, surveyed: &surveyed, compared: &compared, monitor };
     let seen = matter.look_again((&source, &replica), (began, threads_max), stop);
-    let complete = !stop.load(Relaxed);
+    let complete = !stop.load(Relaxed) && options.run.lost().is_none();
     // Of an audit that was stopped, nobody knows which entries were compared.
     let audit = if complete { matter.sum_up(&seen) } else { Audit::of(&surveyed) };
     Ok(Audit { complete, elapsed: began.elapsed(), ..audit })
@@ -145,7 +157,7 @@ fn compare(options: &Options, surveyed: &Surveyed, monitor: &dyn AuditMonitor, s
     let options = Options { selection, dry_run: true, report_only: true, delete: false, ..options.clone() };
     let collector = Collector { works: &works, compared: Mutex::default(), monitor };
     let summary = sync(&options, &collector, stop)?;
-    debug_assert!(matches!(summary.end, End::Complete | End::Stopped), "it changes nothing");
+    debug_assert!(matches!(summary.end, End::Complete | End::Stopped | End::CutOff(_)), "it changes nothing");
     Ok(collector.compared.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -279,6 +291,7 @@ impl Audit {
             census: Vec::new(),
             elapsed: Duration::ZERO,
             complete: false,
+            cut_off: None,
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::job::{Task, descend, lock};
 use crate::run::Run;
+use crate::tally::add;
 use driftless_model::RelPath;
 use driftless_reconcile::{Guard, Refusal};
 use std::ffi::CString;
@@ -25,6 +26,11 @@ pub struct DeletePlan {
 }
 
 impl DeletePlan {
+    /// An empty plan, when so many entries were removed before.
+    pub fn after(deleted: u64) -> Self {
+        DeletePlan { reserved: AtomicU64::new(deleted), ..DeletePlan::default() }
+    }
+
     /// Adds names of one directory.
     pub fn add(&self, path: &RelPath, names: &[CString]) {
         let done = self.write(path, names);
@@ -48,8 +54,10 @@ impl DeletePlan {
     pub fn reserve(&self, entries: u64, run: &Run<'_>) -> bool {
         let guard = Guard { limit: run.options.delete_limit };
         let reserved = self.reserved.fetch_add(entries, Relaxed) + entries;
-        let fits = guard.check(reserved, run.tally.counts().replica_seen.max(entries)).is_ok();
-        if !fits {
+        let fits = guard.check(reserved, all_of_replica(run).max(entries)).is_ok();
+        if fits {
+            add(&run.tally.replaced, entries);
+        } else {
             self.reserved.fetch_sub(entries, Relaxed);
         }
         fits
@@ -76,7 +84,7 @@ impl DeletePlan {
         if guard.limit.is_some() {
             let mut deletes = self.reserved.load(Relaxed);
             records(&file, &mut |path, names| deletes += count(run, &path, &names))?;
-            guard.check(deletes, run.tally.counts().replica_seen.max(deletes))?;
+            guard.check(deletes, all_of_replica(run).max(deletes))?;
         }
         let mut queued = 0;
         records(&file, &mut |path, names| {
@@ -89,6 +97,11 @@ impl DeletePlan {
         work();
         Ok(())
     }
+}
+
+/// Entries of the replica, what was removed before included.
+fn all_of_replica(run: &Run<'_>) -> u64 {
+    run.tally.counts().replica_seen + run.options.deleted_before
 }
 
 /// Calls `each` for every record of a plan.

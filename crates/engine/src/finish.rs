@@ -110,8 +110,11 @@ impl Worker<'_> {
         if job.is_unlisted() {
             return add(&self.run.tally.failed, 1);
         }
-        add(&self.run.tally.changed, 1);
-        self.run.receipt(|| job.path(), intent);
+        // What the other host heard of it before the line was lost, nobody knows.
+        if !faults.iter().any(Fault::is_cut_off) {
+            add(&self.run.tally.changed, 1);
+            self.run.receipt(|| job.path(), intent);
+        }
         faults.into_iter().for_each(|fault| self.run.problem(job.path(), fault, Class::Partly));
     }
 

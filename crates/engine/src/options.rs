@@ -3,7 +3,7 @@
 use driftless_model::{Filter, Keep, Level, Selection};
 use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
-use driftless_tree::{Cache, Endpoint};
+use driftless_tree::{Cache, Endpoint, Loss};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,11 +75,18 @@ pub struct Options {
     pub durability: Durability,
     /// Moves the content of files in the run's place; both trees are on this machine then.
     pub carrier: Option<Arc<dyn Carrier>>,
+    /// Entries that were removed before a connection was lost, by the same run as the user sees it: they count for the limit, too.
+    pub deleted_before: u64,
 }
 
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
         Rules { keep: self.keep, checksum: self.level >= Level::Content }
+    }
+
+    /// Why the connection to a host of the trees is lost, if one is.
+    pub fn lost(&self) -> Option<Loss> {
+        [&self.source, &self.replica].into_iter().find_map(Endpoint::lost)
     }
 }

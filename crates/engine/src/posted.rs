@@ -74,7 +74,7 @@ impl Run<'_> {
 
     /// Why a connection is lost, if one is.
     pub fn cut_off(&self) -> Option<String> {
-        self.hosts().find_map(|host| host.lost().map(|why| format!("{}: {why}", host.name())))
+        self.options.lost().map(|loss| loss.why)
     }
 
     /// Goes on with what is answered, as listener number `index`, until the work is over.

@@ -74,7 +74,7 @@ impl<'r> Run<'r> {
             queue: Queue::new(1),
             tally: Tally::default(),
             links: Links::new(),
-            deletes: DeletePlan::default(),
+            deletes: DeletePlan::after(options.deleted_before),
             ledger: options.ledger.as_deref().map(|path| Mutex::new(Ledger::open(path))),
             ladder: Arc::default(),
             started: Instant::now(),

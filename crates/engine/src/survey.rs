@@ -41,10 +41,11 @@ struct Survey<'r> {
     entries: AtomicU64,
     problems: AtomicU64,
     unread: Mutex<BTreeSet<RelPath>>,
+    cut_off: AtomicBool,
 }
 
 /// What a walk found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Surveyed {
     /// The sample: sorted paths, each with the tree it was met in (the replica only if the source lacks it).
     pub sample: Vec<(RelPath, Side)>,
@@ -91,7 +92,8 @@ pub fn survey(
 ) -> Surveyed {
     let pace = Pace::new(options.requests_per_second_max);
     let (entries, problems) = (AtomicU64::new(0), AtomicU64::new(0));
-    let survey = Survey { options, sampler, monitor, stop, queue: Queue::new(1), pace, entries, problems, unread: Mutex::default() };
+    let (queue, unread, cut_off) = (Queue::new(1), Mutex::default(), AtomicBool::new(false));
+    let survey = Survey { options, sampler, monitor, stop, queue, pace, entries, problems, unread, cut_off };
     let place = Place { path: RelPath::root(), source: Some(source), replica: Some(replica) };
     survey.meet(survey.sampler.number(b""), b"", Side::Source);
     survey.begin(place);
@@ -134,10 +136,14 @@ impl Crew for Survey<'_> {
 
 impl Survey<'_> {
     fn stopped(&self) -> bool {
-        self.stop.load(Relaxed)
+        self.stop.load(Relaxed) || self.cut_off.load(Relaxed)
     }
 
     fn unread(&self, path: RelPath, fault: Fault) {
+        // One lost connection is no problem of a path, and the end of the audit says it.
+        if fault.is_cut_off() {
+            return self.cut_off.store(true, Relaxed);
+        }
         self.problems.fetch_add(1, Relaxed);
         self.monitor.problem(&Problem::new(path.clone(), fault, Class::Skip));
         let mut unread = lock(&self.unread);

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +61,17 @@ pub fn descriptors() -> (usize, usize) {
     (directories as usize, (threads as usize).clamp(1, 4 * THREADS_MAX))
 }
 
-/// Makes the replica equal to the source.
+/// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]), however early.
 pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
+    let began = Instant::now();
+    let done = try_sync(options, monitor, stop);
+    match (done, options.lost()) {
+        (Err(_), Some(loss)) => Ok(Summary { counts: Counts::default(), elapsed: began.elapsed(), end: End::CutOff(loss.why) }),
+        (done, _) => done,
+    }
+}
+
+fn try_sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
     let (directories, mut threads_max) = descriptors();
     if let Some(carrier) = &options.carrier {
         carrier.check().map_err(RunError::NoCarrier)?;
@@ -97,8 +106,10 @@ fn sync_trees(
     add(&run.tally.seen, 1);
     walk(&run, DirJob::begin(begin), threads_max);
     let end = delete(&run, threads_max);
-    try_postponed(&run, threads_max)?;
-    Ok(end_run(&run, end))
+    let tried = try_postponed(&run, threads_max);
+    let summary = end_run(&run, end);
+    // What was done before the line was lost is not forgotten.
+    if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { tried.map(|()| summary) }
 }
 
 /// Whatever keeps others from the replica.
@@ -235,7 +246,10 @@ pub fn delete(run: &Run<'_>, threads_max: usize) -> End {
     }
     match run.deletes.carry_out(run, &mut || drive(run, threads_max)) {
         Ok(()) => End::Complete,
-        Err(PlanError::Refused(refusal)) => End::Refused(refusal.to_string()),
+        Err(PlanError::Refused(refusal)) => match run.options.deleted_before {
+            0 => End::Refused(refusal.to_string()),
+            deleted => End::Refused(format!("{refusal}, but for {deleted} before the connection was lost")),
+        },
         Err(error @ PlanError::Spool(_)) => End::NoPlan(error.to_string()),
     }
 }

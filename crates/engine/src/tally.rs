@@ -79,6 +79,8 @@ counters! {
     mismatched,
     /// Entries removed from the replica.
     deleted,
+    /// Entries below directories that something else took the place of, as far as deletes are limited.
+    replaced,
     /// Entries met on the replica.
     replica_seen,
     /// Bytes of content copied.

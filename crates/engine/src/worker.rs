@@ -108,6 +108,8 @@ impl Worker<'_> {
         }
         match trouble {
             Trouble::Stopped => {}
+            // That says nothing about the entry, and nothing about the disk.
+            Trouble::Failed(fault) | Trouble::Lost(fault) if fault.is_cut_off() => self.run.problem(job.path_of(name), fault, Class::Skip),
             Trouble::Vanished if (job.selection.whole || job.left.is_some()) && !job.borrowed => {
                 job.mark_dirty();
                 self.skip(job, Reason::Vanished);

@@ -12,9 +12,12 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
 pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
+/// The same in time: what a slow line has brought in so long is worth a note, too.
+const CHECKPOINT_TIME: Duration = Duration::from_secs(10);
 
 /// A large file in the course of being copied.
 pub struct Large {
@@ -23,6 +26,7 @@ pub struct Large {
     temp: CString,
     done: Mutex<Ranges>,
     since_checkpoint: AtomicU64,
+    checkpointed: Mutex<Instant>,
     cloned: bool,
     trouble: Mutex<Option<Trouble>>,
     resumed: u64,
@@ -58,7 +62,9 @@ impl Large {
         };
         let mut large = Large { patch, found: is_found, ..Large::over(mover, opened, (replica, temp), done) };
         if let Err(trouble) = large.prepare(mover) {
-            large.discard(spot);
+            if !trouble.is_cut_off() {
+                large.discard(spot);
+            }
             return Err(trouble);
         }
         Ok(large)
@@ -80,6 +86,7 @@ impl Large {
             resumed: done.bytes(),
             done: Mutex::new(done),
             since_checkpoint: AtomicU64::new(0),
+            checkpointed: Mutex::new(Instant::now()),
             cloned: false,
             trouble: Mutex::new(None),
             verify: mover.terms.verify,
@@ -216,11 +223,18 @@ impl Large {
 
     fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Trouble> {
         lock(&self.done).add(range);
-        if self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES {
+        if self.is_checkpoint_due(bytes) { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Whether so many bytes more are reason for a note.
+    fn is_checkpoint_due(&self, bytes: u64) -> bool {
+        let mut last = lock(&self.checkpointed);
+        let is_due = self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES || last.elapsed() >= CHECKPOINT_TIME;
+        if is_due {
             self.since_checkpoint.store(0, Relaxed);
-            self.checkpoint()?;
+            *last = Instant::now();
         }
-        Ok(())
+        is_due
     }
 
     /// Makes what was copied durable, then the note of it: never the other way round.
@@ -253,6 +267,8 @@ impl Large {
         let done = self.try_finish(mover, spot);
         match done {
             Ok(_) | Err(Trouble::Stopped) => {}
+            // What was copied is as good as ever: it is gone on with when the other host is there again.
+            Err(ref trouble) if trouble.is_cut_off() => drop(self.suspend()),
             Err(_) => self.discard(spot),
         }
         done

@@ -83,6 +83,13 @@ pub enum Trouble {
     Stopped,
 }
 
+impl Trouble {
+    /// Whether the connection to the host that a tree is on was lost.
+    pub fn is_cut_off(&self) -> bool {
+        matches!(self, Trouble::Failed(fault) | Trouble::Lost(fault) if fault.is_cut_off())
+    }
+}
+
 impl From<Fault> for Trouble {
     fn from(fault: Fault) -> Self {
         let gone = fault.side == driftless_model::Side::Source && fault.is_missing();

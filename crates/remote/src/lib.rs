@@ -10,7 +10,9 @@ mod acts;
 mod agent;
 mod budget;
 mod confine;
+mod deploy;
 mod dir;
+mod earlier;
 mod file;
 mod gather;
 mod greeting;
@@ -23,6 +25,8 @@ mod target;
 pub mod wire;
 
 pub use agent::serve;
+pub use deploy::Deploy;
+pub use earlier::end_earlier;
 pub use gather::join;
 pub use greeting::{Silence, greeted};
 pub use ssh::{Reach, ReachError, SshHost};

@@ -7,7 +7,7 @@ use crate::budget::Budget;
 use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, Request, WireFault};
 use crossbeam_channel::Sender;
 use driftless_model::{Fault, Side};
-use driftless_tree::Done;
+use driftless_tree::{Done, Loss};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -73,7 +73,7 @@ pub struct Link<A> {
     answers: Mutex<VecDeque<(u64, A)>>,
     answered: Condvar,
     posted: Budget,
-    lost: OnceLock<String>,
+    lost: OnceLock<Loss>,
     /// Directories that were asked for ahead and not used yet.
     pub ahead: AtomicUsize,
 }
@@ -222,15 +222,15 @@ impl<A: Send> Link<A> {
     }
 
     /// The line is lost: whoever waits hears of it.
-    pub fn lose(&self, why: String) {
-        let _the_first_reason_counts = self.lost.set(why);
+    pub fn lose(&self, loss: Loss) {
+        let _the_first_reason_counts = self.lost.set(loss);
         self.outs.write().unwrap_or_else(PoisonError::into_inner).clear();
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         waiting.into_values().for_each(|waiter| self.answer(waiter, Err(())));
     }
 
     /// Why the line is lost, if it is.
-    pub fn lost(&self) -> Option<String> {
+    pub fn lost(&self) -> Option<Loss> {
         self.lost.get().cloned()
     }
 }

@@ -1,6 +1,7 @@
 //! Reaching another host: the system's own `ssh` starts the agent there, so that the user's configuration, keys and jump hosts just work.
 
 use crate::agent::write_all;
+use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
 use crate::greeting::{Silence, greeted};
 use crate::link::{Link, nonsense};
@@ -8,9 +9,9 @@ use crate::squeeze::Squeezer;
 use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Keep, Side, escape};
-use driftless_tree::{Answer, Host, Place, RootError};
+use driftless_tree::{Answer, Host, Loss, Place, RootError};
 use std::ffi::OsStr;
-use std::io::{self, BufReader, BufWriter, Read};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -19,10 +20,14 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
 const LINE_BYTES: usize = 256 * 1024;
+/// What a shell may print before a program speaks, in bytes.
+pub const NOISE_BYTES_MAX: u64 = 64 * 1024;
 /// What is kept of what ssh and the agent say on standard error, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
 const PARTING: Duration = Duration::from_secs(2);
+/// Between two looks at whether to wait on for the agent's greeting.
+const TICK: Duration = Duration::from_millis(20);
 /// A round trip that is worth more than one connection: one carries what fits into its window each time.
 const LONG: Duration = Duration::from_millis(4);
 /// Connections over a long line: one for requests, the others for content.
@@ -48,6 +53,8 @@ pub struct Reach {
     pub streams: Option<usize>,
     /// At which level of zstd content is squeezed on its way, if at all.
     pub squeeze: Option<i32>,
+    /// What is copied there if there is no agent, or one of another version.
+    pub deploy: Option<Deploy>,
 }
 
 /// Why a host cannot be used.
@@ -62,7 +69,9 @@ pub enum ReachError {
         cause: io::Error,
     },
     /// There is no agent there.
-    #[error("{host}: there is no \"{agent}\" there: install driftless on it, or name its place with --agent-path{complaint}")]
+    #[error(
+        "{host}: there is no \"{agent}\" there: install driftless on it, name its place with --agent-path, or have it copied there with --deploy{complaint}"
+    )]
     NoAgent {
         /// The host.
         host: String,
@@ -72,7 +81,7 @@ pub enum ReachError {
         complaint: String,
     },
     /// The agent speaks another protocol.
-    #[error("{host}: the agent there is driftless {version}, which speaks protocol {protocol}; this is {own}, which speaks {PROTOCOL}: install the same version on both", own = env!("CARGO_PKG_VERSION"))]
+    #[error("{host}: the agent there is driftless {version}, which speaks protocol {protocol}; this is {own}, which speaks {PROTOCOL}: install the same version on both, or use --deploy", own = env!("CARGO_PKG_VERSION"))]
     OtherVersion {
         /// The host.
         host: String,
@@ -89,11 +98,47 @@ pub enum ReachError {
         /// What was said about it.
         complaint: String,
     },
+    /// The agent could not be brought there.
+    #[error("{host}: cannot deploy the agent: {why}")]
+    NotDeployed {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// It took longer than whoever asked wanted to wait.
+    #[error("{0}: no answer")]
+    NoAnswer(String),
+}
+
+/// What OpenSSH says (sshconnect.c, sshconnect2.c, readconf.c) when connecting again leads to the same.
+const FOR_GOOD: [&str; 7] = [
+    "Permission denied",
+    "Too many authentication failures",
+    "Host key verification failed",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED",
+    "Unable to negotiate",
+    "Bad owner or permissions",
+    "Bad configuration option",
+];
+
+impl ReachError {
+    /// Whether the host may be reached later: what is wrong is the network or the host, not what was asked for.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            ReachError::NoAnswer(_) => true,
+            ReachError::NoLine { complaint, .. } => !FOR_GOOD.iter().any(|words| complaint.contains(words)),
+            _ => false,
+        }
+    }
 }
 
 /// Another host, reached through ssh.
 pub struct SshHost {
     name: String,
+    reach: Reach,
+    /// By what an agent knows those that were started for the same run.
+    token: String,
     machine: Vec<u8>,
     roots: Vec<Root>,
     line: Arc<Line>,
@@ -104,20 +149,43 @@ pub struct SshHost {
 type Children = Arc<Mutex<Vec<Child>>>;
 
 /// The end of what was said on standard error, and whether all of it is here.
-type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
+pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`. Nothing but these roots can be used there.
     pub fn connect(name: &str, roots: Vec<Root>, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
-        let reach = &tuned(name, reach);
-        let opened = Opened::open(name, reach, &agent_arguments(reach))?;
+        let (mut reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
+        let arguments = agent_arguments(&reach, &format!("--run {token}"));
+        let opened = match (Opened::open(name, &reach, &arguments, &|| false), &reach.deploy) {
+            (Err(ReachError::NoAgent { .. } | ReachError::OtherVersion { .. }), Some(program)) => {
+                reach.agent = bring(name, &reach, program)?;
+                Opened::open(name, &reach, &arguments, &|| false)?
+            }
+            (opened, _) => opened?,
+        };
+        Ok(SshHost::over(opened, (name, roots), (reach, token)))
+    }
+
+    /// Connects in place of this host, whose line was lost. Its agent is ended, if it has not noticed. Nobody is asked for a password,
+    /// since nobody may be there any more. Polls `give_up`, and ends with [`ReachError::NoAnswer`] when that says so.
+    pub fn connect_again(&self, give_up: &dyn Fn() -> bool) -> Result<Arc<SshHost>, ReachError> {
+        let mut silent = self.reach.clone();
+        if is_openssh(&silent) {
+            silent.ssh.extend(["-o", "BatchMode=yes"].map(String::from));
+        }
+        let arguments = agent_arguments(&silent, &format!("--again {}", self.token));
+        let opened = Opened::open(&self.name, &silent, &arguments, give_up)?;
+        Ok(SshHost::over(opened, (&self.name, self.roots.clone()), (self.reach.clone(), self.token.clone())))
+    }
+
+    fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String)) -> Arc<SshHost> {
         let (out, frames) = unbounded();
         out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
         let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
         let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
         let children = Arc::new(Mutex::new(vec![child]));
-        add_lines(name, reach, (&line, &children));
-        Ok(Arc::new(SshHost { name: name.into(), machine, roots, line, children }))
+        add_lines(name, &reach, (&line, &children));
+        Arc::new(SshHost { name: name.into(), reach, token, machine, roots, line, children })
     }
 }
 
@@ -131,15 +199,28 @@ struct Opened {
 }
 
 impl Opened {
-    /// Connects and starts the agent with these arguments.
-    fn open(name: &str, reach: &Reach, arguments: &str) -> Result<Opened, ReachError> {
+    /// Connects and starts the agent with these arguments, unless `give_up` says that it takes too long.
+    fn open(name: &str, reach: &Reach, arguments: &str, give_up: &dyn Fn() -> bool) -> Result<Opened, ReachError> {
         let mut child = spawn(name, reach, arguments)?;
         let complaint = Complaint::default();
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
-        let mut input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
-        match greeted(&mut input) {
-            Ok(hello) => Ok(Opened { child, input, complaint, hello, squeeze: reach.squeeze }),
-            Err(error) => Err(explain(error, name, reach, (&mut child, &complaint))),
+        let input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
+        // What ssh has started may keep the line open when ssh is gone, so nobody waits for this thread.
+        let (tell, told) = unbounded();
+        start("line-hello", input, move |mut input| {
+            let hello = greeted(&mut input);
+            let _nobody_waits_any_more = tell.send((hello, input));
+        });
+        loop {
+            match told.recv_timeout(TICK) {
+                Ok((Ok(hello), input)) => return Ok(Opened { child, input, complaint, hello, squeeze: reach.squeeze }),
+                Ok((Err(error), _)) => return Err(explain(error, name, reach, (&mut child, &complaint))),
+                Err(_) if give_up() => {
+                    end(&mut child);
+                    return Err(ReachError::NoAnswer(name.into()));
+                }
+                Err(_) => {}
+            }
         }
     }
 
@@ -155,8 +236,8 @@ impl Opened {
 }
 
 /// What the first agent is started with; further ones hand their lines over to it. That both sides can squeeze, the protocol's number says.
-fn agent_arguments(reach: &Reach) -> String {
-    reach.squeeze.map_or("agent".into(), |level| format!("agent --compress={level}"))
+fn agent_arguments(reach: &Reach, known_as: &str) -> String {
+    reach.squeeze.map_or(format!("agent {known_as}"), |level| format!("agent --compress={level} {known_as}"))
 }
 
 /// Opens further lines where a round trip takes long, as content begins to flow.
@@ -184,7 +265,7 @@ fn add_line((name, reach, arguments): (&str, &Reach, &str), (line, children): (&
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let Ok(opened) = Opened::open(name, reach, arguments) else { return };
+    let Ok(opened) = Opened::open(name, reach, arguments, &|| line.link.lost().is_some()) else { return };
     let (out, frames) = unbounded();
     let mut child = opened.run(frames, line);
     match children.upgrade() {
@@ -207,10 +288,15 @@ fn further_lines(reach: &Reach, line: &Line) -> usize {
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
+    spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::quote(&reach.agent)))
+}
+
+/// Starts a command line on the host, with pipes to all its ends.
+pub fn spawn_there(name: &str, reach: &Reach, command_line: &str) -> Result<Child, ReachError> {
     let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
     let mut command = Command::new(program);
     command.args(arguments);
-    command.arg("--").arg(name).arg(format!("{} {agent_arguments}", shell_words::quote(&reach.agent)));
+    command.arg("--").arg(name).arg(command_line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
 }
@@ -218,14 +304,19 @@ fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, Reac
 /// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for each line.
 fn tuned(name: &str, reach: &Reach) -> Reach {
     let mut reach = reach.clone();
-    let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
-    if Path::new(program).file_name() == Some(OsStr::new("ssh")) {
+    if is_openssh(&reach) {
+        let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
         // A host that is cut off is noticed within seconds (ssh_config(5)).
         let alive = ["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"].map(String::from);
         let cipher = fast_cipher(program, arguments, name);
         reach.ssh.extend(alive.into_iter().chain(cipher));
     }
     reach
+}
+
+/// Whether the command that connects takes OpenSSH's options.
+fn is_openssh(reach: &Reach) -> bool {
+    reach.ssh.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("ssh")))
 }
 
 /// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois counter mode where the processor has
@@ -252,13 +343,13 @@ fn has_aes() -> bool {
     return false;
 }
 
-fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
+pub fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(end));
     thread.expect("a thread for each direction of the line can be started");
 }
 
 /// Keeps the end of what is said on standard error.
-fn listen(stderr: ChildStderr, complaint: Complaint) {
+pub fn listen(stderr: ChildStderr, complaint: Complaint) {
     start("line-err", stderr, move |mut stderr: ChildStderr| {
         let mut bytes = [0; 1024];
         while let Ok(got @ 1..) = stderr.read(&mut bytes) {
@@ -273,7 +364,7 @@ fn listen(stderr: ChildStderr, complaint: Complaint) {
 
 /// What was said, for a person. The line may end before the last word is heard, so this waits for that; not for ever, since a
 /// process that stays behind may keep standard error open.
-fn words(complaint: &Complaint) -> String {
+pub fn words(complaint: &Complaint) -> String {
     let since = Instant::now();
     while since.elapsed() < PARTING && !complaint.lock().unwrap_or_else(PoisonError::into_inner).1 {
         std::thread::sleep(Duration::from_millis(5));
@@ -311,31 +402,42 @@ fn part(child: &mut Child) -> Option<i32> {
             Err(_) => return None,
         }
     }
+    end(child)
+}
+
+/// Ends ssh.
+fn end(child: &mut Child) -> Option<i32> {
     let _it_may_have_ended = child.kill();
     child.wait().ok().and_then(|status| status.code())
 }
 
 fn read_all(line: &mut BufReader<ChildStdout>, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) {
-    let why = loop {
+    let (why, is_mendable) = loop {
         match Frame::read_agreed(line, squeezed) {
             Ok(Some(frame)) => {
                 if !link.arrived(frame) {
-                    break "the other side answers what nobody asked".into();
+                    break ("the other side answers what nobody asked".into(), false);
                 }
             }
-            Ok(None) => break format!("the connection has ended{}", words(complaint)),
-            Err(error) => break error.to_string(),
+            Ok(None) => break (format!("the connection has ended{}", words(complaint)), true),
+            Err(error) => break (error.to_string(), error.kind() != ErrorKind::InvalidData),
         }
     };
-    link.lose(why);
+    link.lose(Loss { why, is_mendable });
 }
 
 impl Drop for SshHost {
     fn drop(&mut self) {
-        self.line.link.lose("it was given up".into());
+        let was_lost = self.line.link.lost().is_some();
+        self.line.link.lose(Loss { why: "it was given up".into(), is_mendable: false });
         let mut children = std::mem::take(&mut *self.children.lock().unwrap_or_else(PoisonError::into_inner));
         for child in &mut children {
-            part(child);
+            // Over a line that is lost nobody is told anything any more.
+            if was_lost {
+                end(child)
+            } else {
+                part(child)
+            };
         }
     }
 }
@@ -366,7 +468,7 @@ impl Host for SshHost {
         self.line.link.next_answers(wait)
     }
 
-    fn lost(&self) -> Option<String> {
+    fn lost(&self) -> Option<Loss> {
         self.line.link.lost()
     }
 }

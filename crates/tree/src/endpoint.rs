@@ -20,7 +20,16 @@ pub trait Host: Send + Sync {
     /// The next answers to posted orders, with their tokens; none if none comes within `wait`.
     fn answers(&self, wait: Duration) -> Vec<(u64, Answer)>;
     /// Why the connection is lost, if it is.
-    fn lost(&self) -> Option<String>;
+    fn lost(&self) -> Option<Loss>;
+}
+
+/// A connection that was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// Why, for a person.
+    pub why: String,
+    /// Connecting again may help: the line broke, rather than that the other side does not keep to the protocol.
+    pub is_mendable: bool,
 }
 
 /// A root as the user named it.
@@ -50,6 +59,13 @@ impl Endpoint {
     /// Another path on the same machine.
     pub fn at(&self, path: PathBuf) -> Self {
         Endpoint { host: self.host.clone(), path }
+    }
+
+    /// Why the connection to its host is lost, if it is, with the host's name in front.
+    pub fn lost(&self) -> Option<Loss> {
+        let host = self.host.as_ref()?;
+        let loss = host.lost()?;
+        Some(Loss { why: format!("{}: {}", host.name(), loss.why), ..loss })
     }
 
     /// Which running machine it is on.

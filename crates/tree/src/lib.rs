@@ -25,7 +25,7 @@ mod xattr;
 
 pub use attributes::{Attributes, Known};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Ladder, differing_pieces};
-pub use endpoint::{Endpoint, Host, this_machine};
+pub use endpoint::{Endpoint, Host, Loss, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
 pub use lend::Lent;

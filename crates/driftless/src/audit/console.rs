@@ -62,6 +62,14 @@ impl<'a> Console<'a> {
             self.output.print(&proof.sentence);
         }
         self.output.list_problems();
+        if let Some(why) = &audit.cut_off {
+            eprintln!("driftless: the connection was lost: {why}");
+        }
+    }
+
+    /// Where it is written.
+    pub fn output(&self) -> &Output {
+        &self.output
     }
 
     fn mismatch(&self, mismatch: &Mismatch) {
@@ -109,7 +117,8 @@ pub fn counts_line(audit: &Audit, seed: u64) -> String {
 fn summary(audit: &Audit, proof: &Proof, confidence: f64, code: u8) -> Value {
     json!({
         "event": "summary", "exit_code": code, "seconds": audit.elapsed.as_secs_f64(),
-        "end": if audit.complete { "complete" } else { "stopped" },
+        "end": match audit { Audit { cut_off: Some(_), .. } => "cut_off", Audit { complete: true, .. } => "complete", _ => "stopped" },
+        "reason": audit.cut_off,
         "entries": audit.entries, "sampled": audit.sampled, "same": audit.same, "drift": audit.drift,
         "recent": audit.recent, "vanished": audit.vanished, "failed": audit.failed, "problems": audit.problems,
         "confidence": confidence, "bound": proof.bound, "exact": proof.exact, "proof": proof.sentence,

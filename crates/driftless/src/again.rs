@@ -1,0 +1,303 @@
+//! What follows when a connection is lost: it is made again, and the trees are looked at once more.
+//!
+//! Nothing is replayed. A pass that was cut off is over, with its plan of deletes; the next one finds equal what was done, and goes on with
+//! large files from their notes. What the user sees is one run: entries are accounted for by the last pass, which meets all of them,
+//! and what the passes before it changed, deleted and copied is added up beside that.
+
+use crate::output::Output;
+use crate::reach::Lines;
+use crate::signals::Signals;
+use driftless_engine::{Audit, AuditMonitor, AuditOptions, Counts, End, Monitor, Options, Progress, RunError, Summary};
+use driftless_model::{Problem, Receipt};
+use driftless_remote::ReachError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// The pause before the first attempt; each is twice as long as the one before, up to the longest. Half of each is left to chance, so
+/// that many runs that lost the same host do not come back at once.
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// An attempt that takes longer is given up, and another made.
+const ATTEMPT: Duration = Duration::from_secs(60);
+/// Between two looks at whether to stop.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What the passes before the last one did, each of them cut off.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Earlier {
+    /// How often a connection was lost, and the run went on.
+    pub lost: u64,
+    /// Entries made equal; the last pass met them again.
+    pub changed: u64,
+    deleted: u64,
+    mismatched: u64,
+    bytes_copied: u64,
+    bytes_compared: u64,
+    /// Those of the pass that came furthest.
+    furthest: Counts,
+    /// The most that any pass saw, resumed and knew, so that getting further shows.
+    best: [u64; 4],
+}
+
+impl Earlier {
+    /// Adds a pass; `acts` unless it only looked. Tells whether it got anywhere.
+    fn add(&mut self, counts: &Counts, acts: bool) -> bool {
+        self.lost += 1;
+        let reached = [counts.seen, counts.walked, counts.bytes_resumed, counts.known_equal];
+        let is_further = reached.iter().zip(&self.best).any(|(now, best)| now > best);
+        let has_acted = acts && counts.changed + counts.deleted > 0;
+        self.best.iter_mut().zip(reached).for_each(|(best, now)| *best = now.max(*best));
+        if counts.walked >= self.furthest.walked {
+            self.furthest = *counts;
+        }
+        self.bytes_compared += counts.bytes_compared;
+        if acts {
+            self.changed += counts.changed;
+            self.deleted += counts.deleted;
+            self.mismatched += counts.mismatched;
+            self.bytes_copied += counts.bytes_copied;
+        }
+        is_further || has_acted
+    }
+
+    /// The counters of the last pass with what was done before.
+    fn with(&self, last: &Counts) -> Counts {
+        Counts {
+            deleted: last.deleted + self.deleted,
+            mismatched: last.mismatched + self.mismatched,
+            bytes_copied: last.bytes_copied + self.bytes_copied,
+            bytes_compared: last.bytes_compared + self.bytes_compared,
+            ..*last
+        }
+    }
+
+    /// The same of a pass that may not have come as far as one before it: entries are those of the one that came furthest.
+    fn so_far(&self, now: &Counts) -> Counts {
+        let entries = if now.walked >= self.furthest.walked { now } else { &self.furthest };
+        let acts = Counts {
+            deleted: now.deleted,
+            mismatched: now.mismatched,
+            bytes_copied: now.bytes_copied,
+            bytes_compared: now.bytes_compared,
+            ..*entries
+        };
+        self.with(&acts)
+    }
+}
+
+/// What a run has to do with besides its trees: who is told, and who may stop it.
+type Outside<'a> = (&'a Output, &'a Signals);
+
+/// Makes the replica equal, in as many passes as it takes; returns the summary of all, and what those before the last one did.
+pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside<'_>) -> Result<(Summary, Earlier), RunError> {
+    let (mut trouble, mut earlier) = (Trouble::new(lines), Earlier::default());
+    if lines.are_there() && !lines.patience.is_zero() {
+        output.remember();
+    }
+    loop {
+        let pass = Pass { output, earlier: &earlier, began: trouble.began };
+        let mut summary = match driftless_engine::sync(options, &pass, &signals.stop) {
+            // The other host may take a moment to let go of the lock that the lost line held.
+            Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(signals) => continue,
+            Err(RunError::Locked(_)) if signals.stop.load(Relaxed) => {
+                Summary { counts: Counts::default(), elapsed: Duration::ZERO, end: End::Stopped }
+            }
+            done => done?,
+        };
+        summary.elapsed = trouble.began.elapsed();
+        let (counts, acts) = (summary.counts, !options.dry_run);
+        if !matches!(summary.end, End::CutOff(_)) {
+            summary.counts = earlier.with(&counts);
+            return Ok((summary, earlier));
+        }
+        summary.counts = earlier.so_far(&counts);
+        if earlier.add(&counts, acts) {
+            trouble.is_over();
+        }
+        options.deleted_before += if acts { counts.deleted + counts.replaced } else { 0 };
+        if let Err(end) = mend((options, lines), &mut trouble, (output, signals)) {
+            // There is no pass after this one.
+            earlier.lost -= 1;
+            earlier.changed = earlier.changed.saturating_sub(summary.counts.changed);
+            return Ok((Summary { end, ..summary }, earlier));
+        }
+    }
+}
+
+/// Audits, from the beginning whenever a line was lost: the seed draws the same sample. Whoever reads the audit finds in `cut_off` why it
+/// could not go on.
+pub fn audit(
+    options: &mut AuditOptions,
+    lines: &mut Lines,
+    monitor: &dyn AuditMonitor,
+    (output, signals): Outside<'_>,
+) -> Result<Audit, RunError> {
+    let (mut trouble, mut entries) = (Trouble::new(lines), 0);
+    output.remember();
+    loop {
+        let mut audit = driftless_engine::audit(options, monitor, &signals.stop)?;
+        audit.elapsed = trouble.began.elapsed();
+        if audit.cut_off.is_none() {
+            return Ok(audit);
+        }
+        if audit.entries > entries {
+            entries = audit.entries;
+            trouble.is_over();
+        }
+        if let Err(end) = mend((&mut options.run, lines), &mut trouble, (output, signals)) {
+            audit.cut_off = if let End::CutOff(why) = end { Some(why) } else { None };
+            return Ok(audit);
+        }
+    }
+}
+
+/// Makes all lines that are lost again. An error is how the run ends instead.
+fn mend((options, lines): (&mut Options, &mut Lines), trouble: &mut Trouble, (output, signals): Outside<'_>) -> Result<(), End> {
+    let stopped = || signals.stop.load(Relaxed);
+    if stopped() {
+        return Err(End::Stopped);
+    }
+    let Some(loss) = options.lost() else { return Ok(()) };
+    if !loss.is_mendable || lines.patience.is_zero() {
+        return Err(End::CutOff(loss.why));
+    }
+    let lost_at = Instant::now();
+    trouble.lost += 1;
+    output.line_lost(&loss.why, (trouble.began.elapsed(), lines.patience));
+    let mut last = None;
+    while let Some(name) = lines.lost().map(str::to_owned) {
+        if !trouble.wait(signals) {
+            return Err(if stopped() { End::Stopped } else { End::CutOff(trouble.words(&loss.why, last)) });
+        }
+        let until = trouble.deadline().min(Instant::now() + ATTEMPT);
+        match lines.mend(options, &|| stopped() || Instant::now() >= until) {
+            Ok(()) => output.line_made(&name, lost_at.elapsed()),
+            Err(error) if !error.may_pass() => return Err(End::CutOff(format!("{}; {error}", loss.why))),
+            // An attempt that the end of the time cut short says less than the one before.
+            Err(ReachError::NoAnswer(_)) if last.is_some() => {}
+            Err(error) => last = Some(error),
+        }
+    }
+    Ok(())
+}
+
+/// How long it has been going badly: since a line was lost after which no pass got any further.
+struct Trouble {
+    /// When the run began.
+    began: Instant,
+    patience: Duration,
+    since: Option<Instant>,
+    /// Lines that were lost since then.
+    lost: u64,
+    pause: Duration,
+}
+
+impl Trouble {
+    fn new(lines: &Lines) -> Trouble {
+        Trouble { began: Instant::now(), patience: lines.patience, since: None, lost: 0, pause: PAUSE_FIRST }
+    }
+
+    /// The run has got further.
+    fn is_over(&mut self) {
+        (self.since, self.lost, self.pause) = (None, 0, PAUSE_FIRST);
+    }
+
+    fn deadline(&mut self) -> Instant {
+        *self.since.get_or_insert_with(Instant::now) + self.patience
+    }
+
+    /// Lets some time pass, each time more; false if it is over, or the run is to stop.
+    fn wait(&mut self, signals: &Signals) -> bool {
+        let deadline = self.deadline();
+        if Instant::now() >= deadline {
+            return false;
+        }
+        let until = deadline.min(Instant::now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        while Instant::now() < until && !signals.stop.load(Relaxed) {
+            std::thread::sleep(TICK);
+        }
+        !signals.stop.load(Relaxed)
+    }
+
+    /// Why it is given up.
+    fn words(&self, why: &str, last: Option<ReachError>) -> String {
+        let seconds = self.patience.as_secs();
+        match last {
+            Some(error) if self.lost == 1 => format!("{why}; connecting again did not succeed within {seconds} s: {error}"),
+            _ => format!("{why}; it was lost {} times within {seconds} s, and nothing was done in between", self.lost),
+        }
+    }
+}
+
+/// Who watches one pass of a run sees all of the run.
+struct Pass<'a> {
+    output: &'a Output,
+    earlier: &'a Earlier,
+    began: Instant,
+}
+
+impl Monitor for Pass<'_> {
+    fn wants_receipts(&self) -> bool {
+        self.output.wants_receipts()
+    }
+
+    fn wants_values(&self) -> bool {
+        self.output.wants_values()
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        self.output.receipt(receipt);
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.output.problem(problem);
+    }
+
+    fn progress(&self, progress: &Progress) {
+        let counts = self.earlier.so_far(&progress.counts);
+        self.output.progress(&Progress { counts, elapsed: self.began.elapsed(), ..*progress });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_did_adds_up_and_entries_are_those_of_the_last() {
+        let cut = Counts { seen: 10, same: 2, changed: 7, failed: 1, deleted: 3, bytes_copied: 70, walked: 50, ..Counts::default() };
+        let last = Counts { seen: 12, same: 9, changed: 3, deleted: 1, bytes_copied: 30, walked: 100, ..Counts::default() };
+        let mut earlier = Earlier::default();
+        assert!(earlier.add(&cut, true), "the first pass always gets somewhere");
+        let all = earlier.with(&last);
+        assert!(all.adds_up());
+        assert_eq!((all.seen, all.changed, all.deleted, all.bytes_copied, earlier.changed), (12, 3, 4, 100, 7));
+        // A dry run deletes nothing, so nothing is counted twice.
+        let mut looked = Earlier::default();
+        looked.add(&cut, false);
+        assert_eq!((looked.with(&last).deleted, looked.changed), (1, 0));
+    }
+
+    #[test]
+    fn a_new_pass_does_not_fall_behind_the_one_that_was_cut_off() {
+        let cut = Counts { seen: 10, same: 10, bytes_copied: 5, walked: 50, ..Counts::default() };
+        let mut earlier = Earlier::default();
+        earlier.add(&cut, true);
+        let behind = earlier.so_far(&Counts { seen: 2, bytes_copied: 1, walked: 10, ..Counts::default() });
+        assert_eq!((behind.seen, behind.walked, behind.bytes_copied), (10, 50, 6));
+        let before = earlier.so_far(&Counts { seen: 11, walked: 60, ..Counts::default() });
+        assert_eq!((before.seen, before.walked, before.bytes_copied), (11, 60, 5));
+    }
+
+    #[test]
+    fn a_pass_that_neither_acts_nor_comes_further_is_no_progress() {
+        let pass = |seen, changed| Counts { seen, changed, ..Counts::default() };
+        let mut earlier = Earlier::default();
+        let cases =
+            [(10, 0, true, true), (10, 0, true, false), (9, 0, true, false), (11, 0, true, true), (5, 1, true, true), (5, 1, false, false)];
+        for (seen, changed, acts, expected) in cases {
+            assert_eq!(earlier.add(&pass(seen, changed), acts), expected, "{seen} {changed} {acts}");
+        }
+    }
+}
