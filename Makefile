@@ -4,12 +4,11 @@
 # make fuzz: each fuzz target for FUZZ_SECONDS, two at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
-	openssh-server openssh-client iproute2
-BROKER_PACKAGES = rabbitmq-server openssl
+	openssh-server openssh-client iproute2 rabbitmq-server openssl
 
 FUZZ_SECONDS = 60
 
-.PHONY: build static test test-broker fuzz lint bench packages docs
+.PHONY: build static test fuzz lint bench packages docs
 
 build:
 	cargo build --release
@@ -34,12 +33,7 @@ packages:
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
 
 test: packages
-	cargo test --workspace --exclude driftless-queue
-
-# The queues on a real RabbitMQ. No command uses them yet.
-test-broker: PACKAGES += $(BROKER_PACKAGES)
-test-broker: packages
-	cargo test -p driftless-queue
+	cargo test --workspace
 
 fuzz: packages
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run

@@ -536,16 +536,23 @@ impl Victim {
 
     /// An agent for these roots.
     fn letting_in(paths: &[&Path], side: Side) -> Victim {
-        let mut victim = Victim::new();
+        Victim::new().let_in(paths, side)
+    }
+
+    fn let_in(mut self, paths: &[&Path], side: Side) -> Victim {
         let mut bytes = Vec::new();
         Frame::new(0, &roots(paths, side), Vec::new()).write(&mut bytes).expect("memory");
-        victim.say(&bytes);
-        victim
+        self.say(&bytes);
+        self
     }
 
     /// An agent for a replica, whose root has the number 1.
     fn of(replica: &Path) -> Victim {
-        let mut victim = Victim::letting_in(&[replica], Side::Replica);
+        Victim::new().serving(replica)
+    }
+
+    fn serving(self, replica: &Path) -> Victim {
+        let mut victim = self.let_in(&[replica], Side::Replica);
         let located = victim.ask(&Request::Locate { root: 0, at: 1 });
         assert!(matches!(located, Reply::Located(Located::Dir(_))), "{located:?}");
         victim
@@ -1082,8 +1089,7 @@ impl Victim {
 #[test]
 fn squeezed_data_of_a_client_are_refused_unless_they_are_right() {
     let stage = Stage::new();
-    let mut victim = Victim::with(&["agent", "--compress=1"]);
-    victim.locate(&stage.dst, 1);
+    let mut victim = Victim::with(&["agent", "--compress=1"]).serving(&stage.dst);
     assert!(matches!(victim.ask(&Request::Create { dir: 1, name: name("new"), mode: 0o644, at: 2 }), Reply::Meta(_)));
     for (what, data) in wrongly_squeezed() {
         victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, data);
@@ -1102,8 +1108,7 @@ fn squeezed_data_of_a_client_are_refused_unless_they_are_right() {
 #[test]
 fn squeezed_data_that_wait_take_no_more_memory_than_crossed_the_line() {
     let stage = Stage::new();
-    let mut victim = Victim::with(&["agent", "--compress=1"]);
-    victim.locate(&stage.dst, 1);
+    let mut victim = Victim::with(&["agent", "--compress=1"]).serving(&stage.dst);
     // What is to be made in itself is never made, and what is about it waits.
     victim.send(&Request::MakeDir { dir: 10, name: name("x"), at: 10 }, Vec::new());
     let bomb = squeezed(4 << 20, &vec![0; 4 << 20]);
@@ -1120,8 +1125,7 @@ fn squeezed_data_that_wait_take_no_more_memory_than_crossed_the_line() {
 #[test]
 fn squeezed_data_that_nobody_asked_for_end_the_line() {
     let stage = Stage::new();
-    let mut victim = Victim::new();
-    victim.locate(&stage.dst, 1);
+    let mut victim = Victim::of(&stage.dst);
     victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, squeezed(1000, &[5; 1000]));
     let (code, words) = victim.part("squeezed data");
     assert!(code == 1 && words.contains("nobody asked"), "{code}: {words}");
