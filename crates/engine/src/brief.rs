@@ -26,6 +26,7 @@ pub struct Brief {
     size_min: Option<u64>,
     size_max: Option<u64>,
     one_file_system: bool,
+    chosen: bool,
     cache: Cache,
     durability: Durability,
     /// Which files are work of their own class, the largest first.
@@ -55,6 +56,7 @@ impl Brief {
             size_min: options.filter.size_min,
             size_max: options.filter.size_max,
             one_file_system: options.one_file_system,
+            chosen: options.selection.is_some(),
             cache: options.cache,
             durability: options.durability,
             routes,
@@ -114,6 +116,11 @@ impl Brief {
     /// Whether directories that stand in the way are left to the coordinator, who counts what is removed.
     pub fn limited(&self) -> bool {
         self.limited
+    }
+
+    /// Whether the user listed the paths that are looked at.
+    pub fn chosen(&self) -> bool {
+        self.chosen
     }
 
     /// The class of a file's content: the number of its route and one more, 0 without a route.

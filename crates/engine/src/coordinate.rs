@@ -118,6 +118,10 @@ mod fact {
     pub const STAGE: u8 = 7;
 }
 
+/// How far the run has come, as facts whose order is that of their keys: the first shares were made, and those of the links.
+const BEGUN: &[u8] = b"1-begun";
+const LINKS: &[u8] = b"2-links";
+
 /// A large file whose bytes are copied by several movers: what was copied, and how many pieces are open.
 #[derive(Debug, Clone, Serialize, serde::Deserialize)]
 struct Divided {
@@ -210,6 +214,8 @@ type Noted<T> = Result<T, StoreError>;
 
 impl Coordinator<'_> {
     fn begin(&mut self, resumed: bool, single: Option<&CStr>) -> Result<(), RunError> {
+        // One that was killed before it had made the first share has left nothing to go on with.
+        let resumed = resumed && !self.record.facts(fact::STAGE, b"", 1)?.is_empty();
         self.clear(!resumed)?;
         if resumed {
             return self.go_on();
@@ -217,6 +223,7 @@ impl Coordinator<'_> {
         let (pieces, passed) = self.first_pieces(single);
         let shares = pack(pieces, SHARES_PER_MOVER, &Share { walk: WHOLE_WALK, ..Share::default() });
         self.record.batch(|batch| {
+            batch.put(fact::STAGE, BEGUN, b"")?;
             add_shares(batch, &shares)?;
             passed.iter().try_for_each(|(dir, left)| batch.put(fact::DIR, &keyed(dir), &encoded(left)))
         })?;
@@ -322,7 +329,7 @@ impl Coordinator<'_> {
 
     /// When all is walked, one name of each file with several is made; says whether there was anything to do.
     fn next_stage(&mut self) -> Result<bool, RunError> {
-        if !self.record.facts(fact::STAGE, b"", 1)?.is_empty() {
+        if !self.record.facts(fact::STAGE, BEGUN, 1)?.is_empty() {
             return Ok(false);
         }
         let mut shares = Vec::new();
@@ -340,7 +347,7 @@ impl Coordinator<'_> {
         shares.extend(self.lead_shares(all));
         let last = self.record.items(0, 1)?.first().map_or(0, |item| item.id);
         self.record.batch(|batch| {
-            batch.put(fact::STAGE, b"links", b"")?;
+            batch.put(fact::STAGE, LINKS, b"")?;
             add_shares(batch, &shares)
         })?;
         self.send_open(last)?;

@@ -129,6 +129,10 @@ impl Worker<'_> {
         let Some((job, name)) = self.borrow_parent(&path) else { return };
         let spot = job.spot(&name);
         let opened = spot.open().ok().filter(|opened| opened.meta.kind == Kind::File);
+        let range = range.start..range.end.min(opened.as_ref().map_or(0, |opened| opened.meta.size));
+        if range.is_empty() {
+            return;
+        }
         let Some(large) = opened.and_then(|opened| Large::join(&self.mover, &spot, opened, source)) else { return };
         let intent = Intent::new(Action::Content, What::default(), job.source.first_meta());
         let errand = Errand { intent, leads: None, attempt: 0, weight: 0 };

@@ -4,6 +4,7 @@ use crate::brief::Brief;
 use crate::entries::{Met, Verdict};
 use crate::job::{Begin, DirJob, LargeJob, descend, lock};
 use crate::monitor::{Monitor, Progress};
+use crate::options::Options;
 use crate::plan::chosen;
 use crate::run::Run;
 use crate::share::{LinkName, Listed, Outcome, Piece, Share, Unfinished};
@@ -141,6 +142,15 @@ impl Part<'_> {
                 None => job.borrowed = true,
             },
             Part::Whole | Part::End(_) => {}
+        }
+    }
+
+    /// Whether the names below a directory that is only passed through were found in it, and not listed by the user.
+    pub fn found_names(&self, options: &Options) -> bool {
+        match self {
+            Part::Whole => false,
+            Part::Share(sharing) => !sharing.brief.chosen(),
+            Part::End(_) => options.selection.is_none(),
         }
     }
 

@@ -146,3 +146,82 @@ impl Room {
         fits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::{Scope, Work};
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn names(range: std::ops::Range<usize>) -> Vec<EntryName> {
+        range.map(|index| EntryName::try_from(format!("name-{index}").into_bytes()).unwrap()).collect()
+    }
+
+    fn listed(shares: &[Share]) -> Vec<(RelPath, EntryName)> {
+        let entries = |piece: &Piece| match piece {
+            Piece::Entries(dir, names) => names.iter().map(|name| (dir.clone(), name.clone())).collect(),
+            _ => Vec::new(),
+        };
+        shares.iter().flat_map(|share| &share.pieces).flat_map(entries).collect()
+    }
+
+    #[test]
+    fn shares_hold_every_name_once_and_are_alike() {
+        let pieces = vec![(0, Piece::Entries(path("a"), names(0..70))), (0, Piece::Entries(path("b/c"), names(0..30)))];
+        let shares = pack(pieces, 4, &Share { walk: 400, ..Share::default() });
+        assert_eq!(shares.len(), 4);
+        assert!(shares.iter().all(|share| listed(std::slice::from_ref(share)).len() == 25 && share.walk == 100));
+        let mut all = listed(&shares);
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 100);
+    }
+
+    #[test]
+    fn shares_are_bounded_in_names_and_bytes() {
+        let shares = pack(vec![(0, Piece::Entries(path("a"), names(0..3 * NAMES_MAX)))], 1, &Share::default());
+        assert_eq!(shares.len(), 3);
+        let long: Vec<EntryName> = (0..4000).map(|index| EntryName::try_from(format!("{index:0>255}").into_bytes()).unwrap()).collect();
+        let shares = pack(vec![(0, Piece::Entries(path("a"), long))], 1, &Share::default());
+        assert!(shares.iter().all(|share| listed(std::slice::from_ref(share)).len() * 255 <= NAME_BYTES_MAX));
+        assert_eq!(listed(&shares).len(), 4000);
+        // A path longer than the bound gets a share for each name, and none is lost.
+        let deep = RelPath::from_names(std::iter::repeat_n(&b"directory"[..], NAME_BYTES_MAX / 9));
+        let shares = pack(vec![(0, Piece::Entries(deep, names(0..5)))], 1, &Share::default());
+        assert_eq!((shares.len(), listed(&shares).len()), (5, 5));
+    }
+
+    #[test]
+    fn classes_and_ranges_of_large_files_have_shares_of_their_own() {
+        let pieces = vec![(1, Piece::Root), (0, Piece::Entries(path("a"), names(0..2))), (1, Piece::Root)];
+        let shares = pack(pieces, 9, &Share { alone: true, ..Share::default() });
+        assert_eq!(shares.iter().map(|share| share.class).collect::<Vec<_>>(), [0, 0, 1, 1]);
+        assert!(shares.iter().all(|share| share.alone));
+    }
+
+    #[test]
+    fn the_first_name_that_is_there_leads() {
+        let fact = |id: u8, name: &str, there: bool| {
+            ([&[id; 16][..], b"/", name.as_bytes()].concat(), postcard::to_stdvec(&(5u64, there)).unwrap())
+        };
+        let facts = [fact(1, "a", false), fact(1, "b", true), fact(1, "c", true), fact(2, "d", false), fact(2, "e", false)];
+        let paths: Vec<String> = leads(&facts, None).iter().map(|lead| lead.path.to_string()).collect();
+        assert_eq!(paths, ["b", "d"]);
+        assert_eq!(leads(&facts, Some([1; 16])).len(), 1);
+    }
+
+    #[test]
+    fn what_is_chosen_is_all_of_it_with_the_way_there() {
+        let works = ["a/b/x", "a/b/y", "a/z", "q"].map(|text| Work { path: path(text), scope: Scope::Subtree });
+        let (pieces, mut passed) = chosen(RelPath::root(), &Arc::new(Selection::of(&works)));
+        passed.sort();
+        assert_eq!(passed, [RelPath::root(), path("a"), path("a/b")]);
+        let shares = pack(pieces.into_iter().map(|piece| (0, piece)).collect(), 1, &Share::default());
+        let mut all: Vec<String> = listed(&shares).iter().map(|(dir, name)| dir.join(name.as_bytes()).to_string()).collect();
+        all.sort();
+        assert_eq!(all, ["a/b/x", "a/b/y", "a/z", "q"]);
+    }
+}

@@ -110,7 +110,7 @@ impl Worker<'_> {
             Trouble::Stopped => {}
             // That says nothing about the entry, and nothing about the disk.
             Trouble::Failed(fault) | Trouble::Lost(fault) if fault.is_cut_off() => self.run.problem(job.path_of(name), fault, Class::Skip),
-            Trouble::Vanished if (job.selection.whole || job.left.is_some()) && !job.borrowed => {
+            Trouble::Vanished if self.was_found(job) => {
                 job.mark_dirty();
                 self.skip(job, Reason::Vanished);
             }
@@ -155,6 +155,14 @@ impl Worker<'_> {
                 self.run.lose();
             }
         }
+    }
+
+    /// Whether the names of a directory come from a look at it: then one that vanished is no problem.
+    fn was_found(&self, job: &DirJob) -> bool {
+        if job.borrowed {
+            return job.renamed.is_none() && self.run.part.found_names(self.run.options);
+        }
+        job.selection.whole || job.left.is_some()
     }
 
     /// Says that the source at `path` does not come to rest.

@@ -17,10 +17,18 @@ const VERSION: &str = "driftless 1";
 pub struct Ranges(Vec<Range<u64>>);
 
 impl From<Vec<Range<u64>>> for Ranges {
-    fn from(parts: Vec<Range<u64>>) -> Self {
-        let mut ranges = Ranges::default();
-        parts.into_iter().for_each(|part| ranges.add(part));
-        ranges
+    /// In one pass over what is sorted: the parts may come from a peer, in any order and number.
+    fn from(mut parts: Vec<Range<u64>>) -> Self {
+        parts.retain(|part| !part.is_empty());
+        parts.sort_unstable_by_key(|part| part.start);
+        let mut merged: Vec<Range<u64>> = Vec::new();
+        for part in parts {
+            match merged.last_mut().filter(|last| part.start <= last.end) {
+                Some(last) => last.end = last.end.max(part.end),
+                None => merged.push(part),
+            }
+        }
+        Ranges(merged)
     }
 }
 
@@ -175,6 +183,13 @@ mod tests {
         assert_eq!(set.missing(40), vec![12..20]);
         assert_eq!(Ranges::default().missing(0), vec![]);
         assert_eq!(ranges(&[5..6, 0..100]).missing(100), vec![]);
+    }
+
+    #[test]
+    fn a_set_is_the_same_however_its_parts_come() {
+        let parts = [20..30, 0..10, 10..12, 25..40, 7..7, Range { start: 9, end: 3 }, 100..u64::MAX];
+        assert_eq!(Ranges::from(parts.to_vec()), ranges(&parts));
+        assert_eq!(Ranges::from(Vec::new()), Ranges::default());
     }
 
     #[test]

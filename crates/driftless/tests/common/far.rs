@@ -28,6 +28,7 @@ impl Way {
 }
 
 /// A server, and settings of clients that reach it.
+#[derive(Clone)]
 pub struct Far {
     pub server: Arc<Sshd>,
     client: SshClient,
@@ -43,6 +44,22 @@ fn shared() -> Arc<Sshd> {
         *shared = Arc::downgrade(&server);
         server
     })
+}
+
+/// Which way all runs of [`sync`](super::sync) go, if the environment says so.
+pub fn over() -> Option<Way> {
+    let over = std::env::var("DRIFTLESS_TEST_OVER").ok()?;
+    match &*over {
+        "push" => Some(Way::Push),
+        "pull" => Some(Way::Pull),
+        other => panic!("DRIFTLESS_TEST_OVER is push or pull, not {other}"),
+    }
+}
+
+/// The shared server, for as long as this thread lives.
+pub fn kept() -> Far {
+    thread_local!(static KEPT: Far = Far::root());
+    KEPT.with(Far::clone)
 }
 
 /// The binary under test, which is the agent, too.

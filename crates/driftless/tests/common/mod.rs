@@ -22,9 +22,22 @@ pub fn driftless() -> Driftless {
     Driftless::new(env!("CARGO_BIN_EXE_driftless"))
 }
 
-/// `driftless sync --json SRC DST`, ready for more options.
+/// `driftless sync --json SRC DST`, ready for more options. With `DRIFTLESS_TEST_OVER=push` or `pull` in the environment, DST or SRC
+/// is reached through ssh: what holds for two trees here holds for them there.
 pub fn sync(src: &Path, dst: &Path) -> Driftless {
-    driftless().args(["sync", "--json"]).arg(src).arg(dst)
+    match far::over() {
+        None => driftless().args(["sync", "--json"]).arg(src).arg(dst),
+        Some(way) => far::kept().sync(way, src, dst),
+    }
+}
+
+/// Whether runs go over ssh, which is no place for this test; says so and why.
+pub fn is_only_here(why: &str) -> bool {
+    let over = far::over().is_some();
+    if over {
+        eprintln!("not over ssh: {why}");
+    }
+    over
 }
 
 /// Runs a sync that must end with exit code 0 and a summary that adds up.
