@@ -32,8 +32,13 @@ packages:
 	if [ ! -e $$policy ]; then trap "rm -f $$policy" EXIT INT TERM; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; fi; \
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
 
+# What holds for two trees on one machine holds for them over ssh, pushed and pulled.
+OVER_SSH = --test semantics --test selection --test races
+
 test: packages
 	cargo test --workspace
+	DRIFTLESS_TEST_OVER=push cargo test -p driftless $(OVER_SSH)
+	DRIFTLESS_TEST_OVER=pull cargo test -p driftless $(OVER_SSH)
 
 fuzz: packages
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run

@@ -228,6 +228,11 @@ impl DirJob {
         self.left = Some(left);
     }
 
+    /// Whether somebody else began it, who looked at all of its names.
+    pub fn was_listed(&self) -> bool {
+        self.left.is_some_and(|left| left.listed != Listed::InPart)
+    }
+
     /// As it is left to whoever takes it over.
     pub fn leave(&self) -> Unfinished {
         let listed = if self.state.dirty.load(Ordering::Relaxed) { Listed::Changed } else { Listed::As(*lock(&self.listed)) };

@@ -127,7 +127,7 @@ impl Worker<'_> {
     /// Lists a directory that was just begun, and hands out its names.
     pub fn list(&mut self, job: &Arc<DirJob>) {
         let weight = if job.pass() == 0 { job.weight } else { 0 };
-        if !job.selection.whole && (job.left.is_none() || job.pass() == 0) {
+        if !job.selection.whole && (!job.was_listed() || job.pass() == 0) {
             let mut names = Names::default();
             for name in job.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
                 names.push(&name, None);
@@ -284,7 +284,7 @@ fn below(parent: &DirJob, name: &CStr) -> Arc<Selection> {
         return selection.clone();
     }
     let known = selection.children.get(name.to_bytes()).cloned();
-    known.unwrap_or_else(|| Arc::new(if parent.pass() > 0 { Selection::all() } else { Selection::default() }))
+    known.unwrap_or_else(|| Arc::new(if parent.was_listed() { Selection::all() } else { Selection::default() }))
 }
 
 /// A name that was a directory a moment ago and is something else now (ENOTDIR, or ELOOP for a symbolic link) has changed.

@@ -162,7 +162,7 @@ impl Worker<'_> {
         if job.borrowed {
             return job.renamed.is_none() && self.run.part.found_names(self.run.options);
         }
-        job.selection.whole || job.left.is_some()
+        job.selection.whole || job.was_listed()
     }
 
     /// Says that the source at `path` does not come to rest.
