@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from peers import (
-    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, HASHING_PEERS, REPEATING_PEERS, RSYNC, RSYNC_FAR, SUM, UNSYNCED, VERIFIED,
+    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, REPEATING_PEERS, RSYNC, RSYNC_FAR, SUM, UNSYNCED, VERIFIED,
     VERIFY)
-from targets import Ahead, AtMost, Delayed, Growth, MixedBound, OnTheWire, Peak, Within
+from targets import Ahead, AtMost, Delayed, Faster, Growth, MixedBound, OnTheWire, Peak, Within
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,20 @@ def remote_files():
         budget_seconds=150, check=True, targets=(AtMost(RSYNC_FAR, 0.3), OnTheWire(0.02)))
 
 
+def movers():
+    """Runs that movers on several hosts share."""
+    three, two, one = "movers-3", "movers-2", "movers-1"
+    yield Case(
+        "movers-bandwidth", "movers", "each with a link of 200 Mbit/s", "first_copy", "crew", "crew-links",
+        (three, one, two), rounds=3, budget_seconds=160, check=True, targets=(Faster(one, 2.85),))
+    yield Case(
+        "movers-killed", "movers", "the same links, from when one of three is killed half way", "movers_killed", "crew",
+        "crew-links", (three, two), rounds=3, budget_seconds=120, targets=(AtMost(two, 1.1),))
+    yield Case(
+        "movers-slow", "movers", "5 ms per request, 96 requests at a time in all", "first_copy", "latency", "crew-latency",
+        (three, one, FPSYNC_FAR), rounds=3, budget_seconds=240, targets=(AtMost(one, 1.1), AtMost(FPSYNC_FAR, 0.4)))
+
+
 def sums():
     """Hashing: one large file that all threads share, and many small ones."""
     tools_of_all = (SUM, *HASHING_PEERS)
@@ -170,7 +184,7 @@ CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *sums(), *verifications(),
+        *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

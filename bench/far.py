@@ -1,4 +1,4 @@
-"""A host that is reached over ssh: an sshd of our own on the loopback interface, and relays that lie on the way to it.
+"""A host that is reached over ssh: an sshd of our own on the loopback interface, or in a namespace that `words` enter, and relays that lie on the way to it.
 
 Keys, settings and log lie in one folder; the machine's own server, keys and settings are neither used nor changed. The
 server and its sessions are in a process namespace of their own, so that none of them outlives the benchmark, however it
@@ -21,7 +21,7 @@ STARTS_MAX = 10  # between looking for a free port and listening on it, somebody
 READY_SECONDS_MAX = 20
 
 SERVER = """\
-ListenAddress 127.0.0.1
+ListenAddress {address}
 Port {port}
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/login.pub
@@ -38,7 +38,7 @@ PrintMotd no
 """
 CLIENT = """\
 Host {name}
- HostName 127.0.0.1
+ HostName {address}
  Port {port}
  User root
  HostKeyAlias {name}
@@ -58,8 +58,9 @@ Host {name}
 class FarHost:
     """Runs until it is closed. `ssh()` is the command that reaches it."""
 
-    def __init__(self, folder, tools):
+    def __init__(self, folder, tools, name=NAME, words=(), address="127.0.0.1"):
         self.folder, self.relay_program = folder, tools / "relay"
+        self.name, self.words, self.address = name, words, address
         self.server, self.port = None, 0
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
@@ -76,8 +77,13 @@ class FarHost:
         port = port or self.port
         config = self.folder / f"client-{port}"
         if not config.exists():
-            config.write_text(CLIENT.format(name=NAME, port=port, folder=self.folder))
+            config.write_text(self.client(port))
         return f"ssh -F {config}"
+
+    def client(self, port=None):
+        """What a client's configuration says about this host."""
+        values = {"name": self.name, "address": self.address, "port": port or self.port, "folder": self.folder}
+        return CLIENT.format(**values)
 
     @contextmanager
     def relay(self, delay_us=0):
@@ -103,16 +109,16 @@ class FarHost:
         for key in ("host", "login"):
             make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "driftless-bench", "-f", self.folder / key]
             subprocess.run(make, check=True)
-        (self.folder / "known_hosts").write_text(f"{NAME} {(self.folder / 'host.pub').read_text()}")
+        (self.folder / "known_hosts").write_text(f"{self.name} {(self.folder / 'host.pub').read_text()}")
 
     def _start(self):
         for _ in range(STARTS_MAX):
             self.port = free_port()
             config, log = self.folder / "server", self.folder / "log"
-            config.write_text(SERVER.format(port=self.port, folder=self.folder))
+            config.write_text(SERVER.format(address=self.address, port=self.port, folder=self.folder))
             log.unlink(missing_ok=True)
             self.server = subprocess.Popen(
-                [*CAGE, PROGRAM, "-D", "-f", config, "-E", log], start_new_session=True,
+                [*CAGE, *self.words, PROGRAM, "-D", "-f", config, "-E", log], start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             if self._listens(log):
                 return

@@ -18,7 +18,7 @@ PACKAGES = {
     "gcc": "gcc", "pkg-config": "pkg-config", "fusermount3": "fuse3", "rsync": "rsync", "fpsync": "fpart",
     "rclone": "rclone", "tar": "tar", "cp": "coreutils", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
     "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum", "sshd": "openssh-server",
-    "ssh": "openssh-client", "unshare": "util-linux",
+    "ssh": "openssh-client", "unshare": "util-linux", "ip": "iproute2", "rabbitmqctl": "rabbitmq-server",
 }
 # name -> extra arguments for the C compiler
 C_TOOLS = {"copyfloor": ["-pthread"], "gentree": ["-lm"], "measure": [], "relay": [], "latencyfs": None}

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 STDERR_CHARACTERS_MAX = 400
@@ -20,6 +21,7 @@ class Runner:
         self.launcher = tools / "measure"
         self.tmp = tmp
         self.scrub = {}
+        self.ended = 0.0  # when the last command did, by the monotonic clock
         self.environment = os.environ | {"RCLONE_CONFIG": "", "LC_ALL": "C.UTF-8", "TMPDIR": str(tmp)}
 
     def run(self, argv, sync_dir=None):
@@ -31,6 +33,7 @@ class Runner:
             self._wait(subprocess.Popen(
                 launched, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
                 env=self.environment, start_new_session=True))
+            self.ended = time.monotonic()
             errors.seek(0)
             return self._record(result, errors.read())
 

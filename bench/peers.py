@@ -14,9 +14,14 @@ SUM = "driftless-sum"
 VERIFY = "driftless-verify"
 VERIFIED = "driftless-verified"
 FAR = "driftless-ssh"
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR)
+MOVERS = ("movers-1", "movers-2", "movers-3")
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
+FPSYNC_FAR = "fpsync-w"
+SHARED = (
+    "{driftless} sync --queue {queue} --job {job} --queue-credentials {credentials} --ssh {ssh} "
+    "--agent-path {driftless} {src} {dst}")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class Tool:
     label: str
     template: str
     shell: bool = False
+    movers: int = 0  # how many are at work beside it
 
     @property
     def remote(self):
@@ -43,7 +49,7 @@ class Tool:
         """The command as a reader would type it."""
         return self.template.format(
             src="SRC", dst="far:DST" if self.remote else "DST", ssh="'ssh -F CONFIG'", jobs=jobs,
-            driftless="driftless", tools="bench/out/bin", tmp="/tmp")
+            queue="URL", job="NAME", credentials="FILE", hosts="'A B C'", driftless="driftless", tools="bench/out/bin", tmp="/tmp")
 
 
 TOOLS = {
@@ -61,6 +67,12 @@ TOOLS = {
     VERIFIED: Tool("sync --verify", "{driftless} sync --verify=content {src} {dst}"),
     FAR: Tool("driftless over ssh", "{driftless} sync --ssh {ssh} --agent-path {driftless} {src} {dst}"),
     RSYNC_FAR: Tool("rsync -aHAX -e ssh", "rsync -aHAX --numeric-ids -e {ssh} {src}/ {dst}/"),
+    "movers-3": Tool("3 movers", SHARED, movers=3),
+    "movers-2": Tool("2 movers", SHARED, movers=2),
+    "movers-1": Tool("1 mover", SHARED, movers=1),
+    FPSYNC_FAR: Tool(
+        "fpsync -w", "mkdir -p {dst} && fpsync -n {jobs} -f 44 -w {hosts} -d {tmp}/fpsync-shared -t {tmp}/fpsync {src}/ {dst}/",
+        shell=True),
     SUM: Tool("driftless sum", "{driftless} sum {src}"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import far
 
@@ -67,6 +67,10 @@ class Place:
 
     def again(self):
         """Prepares for a run over a replica that exists."""
+
+    def at_work(self, _tool):
+        """Whoever must be at work beside a tool; yields the words that go before its command, and more values for it."""
+        return nullcontext(([], {}))
 
     def close(self):
         """Gives everything back."""
@@ -168,6 +172,7 @@ class Latency(Place):
     """Two mounts of latencyfs over a tmpfs, source and replica, mounted anew before each run."""
 
     jobs = 16
+    latency_us = LATENCY_US
 
     def __init__(self, work, tools):
         super().__init__(work)
@@ -198,7 +203,7 @@ class Latency(Place):
         shutil.rmtree(self.below, ignore_errors=True)
 
     def _mount(self, root, folder):
-        delays = [f"--meta-us={LATENCY_US}", f"--data-us={LATENCY_US}"]
+        delays = [f"--meta-us={self.latency_us}", f"--data-us={self.latency_us}"]
         daemon = subprocess.Popen(
             [self.program, f"--root={root}", *delays, folder, "-f"], start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

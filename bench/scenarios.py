@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 
+from crew import CrewLatency, CrewLinks, Mark
 from peers import DRIFTLESS, FLOOR, RSYNC, TOOLS
 from places import open_place, run
 
@@ -33,11 +34,12 @@ class Scene:
         bench, place = self.bench, self.place
         bench.runner.scrub = {src: "SRC", place.dst: "DST", bench.work: "WORK", bench.disk: "DISK"}
         named_src, named_dst = place.ends(src) if TOOLS[tool].remote else (src, place.dst)
-        argv = TOOLS[tool].argv(
-            src=named_src, dst=named_dst, jobs=place.jobs, ssh=place.ssh, driftless=bench.driftless,
-            tools=bench.tools, tmp=bench.tmp)
         sync_dir = place.dst.parent if place.synced and not self.case.name.startswith("unsynced") else None
-        done = bench.runner.run(argv, sync_dir)
+        with place.at_work(TOOLS[tool]) as (words, values):
+            argv = TOOLS[tool].argv(
+                src=named_src, dst=named_dst, jobs=place.jobs, ssh=place.ssh, driftless=bench.driftless,
+                tools=bench.tools, tmp=bench.tmp, **values)
+            done = bench.runner.run([*words, *argv], sync_dir)
         label = f"{tool} {part}".strip()
         bench.say(f"{self.case.name} round {self.round + 1}: {label:24} {done['wall']:9.3f} s"
                   f"  cpu {done['user'] + done['sys']:8.2f} s  peak {done['peak_kib'] // 1024:5} MiB"
@@ -239,13 +241,42 @@ def memory(scene):
             scene.run(tool, src, f"{size}-same")
 
 
+def movers_killed(scene):
+    """In the middle of a run with movers one is killed. Its time is what passes from then on; beside it, what the movers that
+    are left take from the moment on at which as many bytes have arrived, in a run of their own."""
+    src = scene.bench.trees.get(scene.case.tree)
+    half = scene.bench.trees.facts["bytes"] // 2
+    all_of_them, those_left = scene.case.tools
+    for _ in scene.rounds():
+        arrived = run_from_mark(scene, all_of_them, src, half, lambda: scene.place.movers.kill_one())
+        run_from_mark(scene, those_left, src, arrived, lambda: None)
+
+
+def run_from_mark(scene, tool, src, wanted_bytes, act):
+    """One run that counts from when so many bytes have arrived; returns how many exactly had."""
+    scene.place.fresh()
+    mark = Mark(scene.place.mount, wanted_bytes, act)
+    mark.start()
+    done = scene.run(tool, src)
+    mark.over.set()
+    mark.join()
+    if done["exit"] or mark.at is None:
+        raise Wrong(f"{tool} failed, or ended too soon")
+    scene.check(src)
+    scene.runs[-1] |= {"whole": done["wall"], "wall": scene.bench.runner.ended - mark.at, "left_bytes": mark.arrived}
+    scene.bench.say(f"{scene.case.name}: {scene.runs[-1]['wall']:.3f} s after {mark.arrived / 2**20:.0f} MiB")
+    return mark.arrived
+
+
 KINDS = {kind.__name__: kind for kind in (
-    first_copy, no_change, within, mixed, delayed_first, delayed_same, changed, sums, memory)}
+    first_copy, no_change, within, mixed, delayed_first, delayed_same, changed, sums, memory,
+    movers_killed)}
+CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 
 def play(case, bench):
     """Runs a case and returns its raw result; trouble with one case leaves the others alone."""
-    place = open_place(case.place, bench)
+    place = CREWS[case.place](bench) if case.place in CREWS else open_place(case.place, bench)
     scene = Scene(case, bench, place)
     trouble = None
     try:

@@ -34,6 +34,21 @@ class AtMost:
 
 
 @dataclass(frozen=True)
+class Faster:
+    """At least `factor` times as fast as another form of it."""
+
+    reference: str
+    factor: float
+
+    def judge(self, result):
+        slowness = stats.ratio(result, stats.contender(result), self.reference)
+        text = f"≥ {self.factor:g} × the rate of {TOOLS[self.reference].label}"
+        if slowness is None:
+            return verdict(text, None, 1, "")
+        return Verdict(text, f"{1 / slowness:.3g} ×", self.factor * slowness)
+
+
+@dataclass(frozen=True)
 class Ahead:
     """At most `limit` times the seconds of every peer."""
 

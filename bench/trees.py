@@ -13,6 +13,7 @@ from pathlib import Path
 
 REAL_ENTRIES_WANTED = 120_000
 CHANGED_BLOCK_BYTES = 64 << 10
+CREW_FILE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Sizes:
     big_bytes: int = 4 << 30
     real_wanted: int = REAL_ENTRIES_WANTED
     sum_entries: int = 125_000
+    crew_files: int = 80
 
 
-QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000)
+QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16)
 
 
 def real_folders():
@@ -128,6 +130,14 @@ class Trees:
     def _make_one(self, folder):
         folder.mkdir()
         self._big(folder / "big")
+
+    def _make_crew(self, folder):
+        """Files of 4 MiB in four folders, and one file as large as half of them."""
+        for number in range(self.sizes.crew_files):
+            path = folder / f"folder-{number % 4}" / f"file-{number}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run([self.generator, "file", path, str(CREW_FILE_BYTES)], check=True)
+        subprocess.run([self.generator, "file", folder / "large", str(self.sizes.crew_files * CREW_FILE_BYTES // 2)], check=True)
 
     def _make_mixed(self, folder):
         folder.mkdir()

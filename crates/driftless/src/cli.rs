@@ -23,7 +23,7 @@ pub const EXIT_CODES: [(&str, &str); 11] = [
     ("3", "finished, but some paths have problems"),
     ("4", "differences were found"),
     ("5", "finished, but some paths kept changing or vanished"),
-    ("10", "the queue cannot be reached"),
+    ("10", "the movers, or the queue between them, cannot be reached"),
     ("11", "another run is working on the replica, or on the job"),
     ("13", "the guard refused to delete"),
     ("70", "a bug"),
@@ -254,13 +254,13 @@ pub struct ThrottleArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Movers")]
 pub struct QueueArgs {
-    /// The RabbitMQ broker: amqp://USER@HOST[:PORT]/VHOST, or amqps:// with TLS; without a password
+    /// The RabbitMQ broker that shares go through: amqp://USER@HOST[:PORT]/VHOST, or amqps:// with TLS; without a password
     #[arg(long, value_name = "URL", requires = "job")]
     pub queue: Option<String>,
     /// The name of the job, which its movers and its coordinator have in common
     #[arg(long, value_name = "NAME", requires = "queue")]
     pub job: Option<String>,
-    /// The file whose one line is the broker's password (closed to all others); else it is taken from DRIFTLESS_QUEUE_PASSWORD
+    /// The file whose one line is the broker's password, closed to all others; by default the password is taken from DRIFTLESS_QUEUE_PASSWORD
     #[arg(long, value_name = "FILE", requires = "queue")]
     pub queue_credentials: Option<PathBuf>,
     /// Trust the certificates in FILE (PEM), too, such as those of the site's own authority
@@ -274,7 +274,7 @@ pub struct QueueArgs {
 pub struct MoversArgs {
     #[command(flatten)]
     pub queue: QueueArgs,
-    /// Divide the work among these hosts, which see both trees under the same paths; movers are started there through ssh
+    /// Divide the work among these hosts, which see both trees under the same paths (or reach them as HOST:PATH); movers are started there through ssh
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with_all = ["queue", "route"])]
     pub hosts: Vec<String>,
     /// Files of at least SIZE are work of CLASS, taken by the movers of that class alone (may be given more than once)

@@ -69,7 +69,7 @@ fn options(command: &Command, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n## driftless {name}\n\n{}.\n\n```", about(command))?;
     writeln!(out, "driftless {name} [OPTIONS] {}\n```\n", places.join(" "))?;
     let mut heading = None;
-    for arg in command.get_arguments().filter(|arg| arg.get_id() != "help") {
+    for arg in command.get_arguments().filter(|arg| arg.get_id() != "help" && !arg.is_hide_set()) {
         if arg.get_help_heading() != heading {
             heading = arg.get_help_heading();
             writeln!(out, "\n### {}\n", heading.unwrap_or("Other"))?;

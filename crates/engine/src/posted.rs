@@ -209,6 +209,11 @@ impl Worker<'_> {
         let Place { job, name, weight } = place;
         let opened = match fetched {
             Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole) }),
+            // All files of a directory are asked for at once, and what is too large to come along would all be copied here.
+            Ok(None) if self.run.yields() => {
+                self.give_back(job, name, self.run.part.class());
+                return self.less(job);
+            }
             // Too large, or it did not come to rest: the long way.
             Ok(None) => job.spot(name).open(),
             Err(fault) => Err(fault),

@@ -45,7 +45,10 @@ impl Job {
         for (index, class) in classes.iter().enumerate() {
             check(class, CLASS_BYTES_MAX, "-_")?;
             if [RESULTS, PARKED].contains(class) || classes[..index].contains(class) {
-                return Err(Error::Name { name: (*class).to_owned(), why: "this class is there already" });
+                return Err(Error::Name {
+                    name: (*class).to_owned(),
+                    why: "a class of this name is there already (results and parked always are)",
+                });
             }
         }
         Ok(Job { name: name.to_owned(), classes: classes.iter().map(ToString::to_string).collect() })

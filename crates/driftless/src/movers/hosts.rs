@@ -92,6 +92,8 @@ pub fn remote_command(args: &SyncArgs) -> String {
     let limits = [("--bwlimit", throttle.bwlimit), ("--iops-limit", throttle.iops_limit)];
     words.extend(limits.iter().flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()])).flatten());
     words.extend(["--ssh".into(), reach.ssh.clone(), "--agent-path".into(), reach.agent_path.clone()]);
+    words.extend(reach.compress.map(|level| format!("--compress={level}")));
+    words.extend(reach.streams.0.map(|streams| format!("--streams={streams}")));
     shell_words::join(words)
 }
 
@@ -135,7 +137,9 @@ impl<'a> HostsExchange<'a> {
             let state = lock(&self.shared.state);
             (state.gone.clone(), state.gone.len() == self.hosts.len())
         };
-        gone.iter().skip(self.told).for_each(|why| self.output.note(&format!("{why}; the run goes on without it")));
+        // What ended the last one is said at the end of the run.
+        let noted = gone.len() - usize::from(all);
+        gone[..noted].iter().skip(self.told).for_each(|why| self.output.note(&format!("{why}; the run goes on without it")));
         self.told = gone.len();
         if all { Err(format!("no mover is left: {}", gone.last().map_or("", String::as_str))) } else { Ok(()) }
     }
