@@ -8,12 +8,15 @@ mod common;
 use common::far::Far;
 use common::movers::{Job, end_mover, sync_on_hosts};
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, sync, wait_until};
+use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
+use driftless_model::{Kind, Meta, Stamp};
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Rabbit, Running, Scratch, build_tree, mutate, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
@@ -405,6 +408,77 @@ fn a_mover_without_work_ends_when_it_was_told_to() {
     let job = Job::new(rabbit());
     let outcome = job.mover().args(["--idle", "1"]).run().expect(0);
     assert!(outcome.stderr_text().contains("ready"), "{}", outcome.describe());
+}
+
+/// A mover that was thought dead, and the one that its share was given to, get in each other's way: both make the same entries, and each
+/// takes the other's unfinished files for what an earlier run left.
+#[test]
+fn a_share_in_two_hands_ends_without_a_problem() {
+    for seed in 0..12 {
+        let (_scratch, src, dst) = stage();
+        build_tree(&src, seed, &Profile { large: false, ..Profile::root() });
+        for index in 0..1500 {
+            put(&src.join(format!("more/{}/{}/file-{index}", index % 3, index % 20)), vec![6u8; index * 20]);
+        }
+        if seed % 3 == 0 {
+            put(&src.join("large"), vec![7u8; 80 * MIB]);
+        }
+        fs::create_dir(&dst).expect("make");
+        let options = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
+        let mut brief = Brief::of(&options, &[], false);
+        brief.set_roots(&root_meta(&src), &root_meta(&dst));
+        let share = Share { pieces: vec![Piece::Root], ..Share::default() };
+        let never = AtomicBool::new(false);
+        let carry_out = || {
+            let ends = Ends { stop: &never, yields: &never };
+            work_off(&options, (&brief, &share), &|_| {}, ends).expect("it can be carried out").0
+        };
+        let [one, other] = std::thread::scope(|scope| {
+            let other = scope.spawn(carry_out);
+            [carry_out(), other.join().expect("the other")]
+        });
+        for outcome in [one, other] {
+            assert!(outcome.problems.is_empty() && outcome.counts.failed == 0, "seed {seed}: {:?}", outcome.problems);
+        }
+        let _ = common::sync_ok(&src, &dst, ["--delete"]);
+        check_equal(&src, &dst, &format!("seed {seed}, after whoever sees all of it"));
+        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "seed {seed}");
+    }
+}
+
+/// A mover that slept while another one finished its large file writes once more into what has its name by then.
+#[test]
+fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("large"), vec![8u8; 100 * MIB]);
+    let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    fs::File::options().write(true).open(src.join("large")).expect("open").set_times(long_ago).expect("times");
+    fs::create_dir(&dst).expect("make");
+    let fast = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
+    let slow = Options { bytes_per_second_max: Some(5 * MIB as u64), ..fast.clone() };
+    let mut brief = Brief::of(&fast, &[], false);
+    brief.set_roots(&root_meta(&src), &root_meta(&dst));
+    let share = Share { pieces: vec![Piece::Root], ..Share::default() };
+    let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
+    let ends = |stop| Ends { stop, yields: &never };
+    let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    let limit = Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| work_off(&slow, (&brief, &share), &|_| {}, ends(&stop)).expect("it can be carried out"));
+        wait_until("the copy is begun", limit, || !leftovers(&dst).is_empty());
+        let _ = work_off(&fast, (&brief, &share), &|_| {}, ends(&never)).expect("it can be carried out");
+        assert!(dst.join("large").exists());
+        wait_until("the late one has written again", limit, || modified(&dst.join("large")) != modified(&src.join("large")));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let _dropped = late.join().expect("the late one");
+    });
+    check_equal(&src.join("large"), &dst.join("large"), "after the late one has ended");
+}
+
+/// As much of it as tells which directory it is.
+fn root_meta(root: &Path) -> Meta {
+    let (ino, at) = (fs::metadata(root).expect("stat").ino(), Stamp::default());
+    Meta { kind: Kind::Dir, mode: 0, uid: 0, gid: 0, size: 0, blocks: 0, mtime: at, atime: at, ctime: at, nlink: 0, dev: 0, ino, rdev: 0 }
 }
 
 #[test]

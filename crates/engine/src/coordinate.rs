@@ -241,6 +241,15 @@ impl Coordinator<'_> {
             after = last.id;
             self.sent.extend(items.iter().map(|item| (item.id, Instant::now())));
         }
+        // What was said to the coordinator that was killed proves nothing of now.
+        let listening = Instant::now();
+        while let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
+            self.hear(word)?;
+            if listening.elapsed() >= LISTEN || self.stop.load(Relaxed) {
+                break;
+            }
+        }
+        self.alive.clear();
         let listening = Instant::now();
         while listening.elapsed() < LISTEN && !self.sent.is_empty() && !self.stop.load(Relaxed) {
             if let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {

@@ -108,7 +108,7 @@ impl Worker<'_> {
             self.walked(large, len);
         }
         if self.run.stopped() || self.run.yields() {
-            large.large.suspend();
+            large.large.suspend(&self.mover, &large.job.spot(&large.name));
         }
         if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.finish_large(large);

@@ -8,8 +8,11 @@ use driftless_reconcile::Fingerprint;
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Signs of another mover at work in a directory that are believed.
+const MEETINGS_MAX: u32 = 64;
 
 /// A directory on both sides, from the moment it is entered until everything in it is equal and its own attributes are set.
 pub struct DirJob {
@@ -55,6 +58,7 @@ struct State {
     unlisted: AtomicBool,
     write_protected: AtomicBool,
     unfinished: AtomicBool,
+    meetings: AtomicU32,
     pass: AtomicU8,
 }
 
@@ -210,6 +214,17 @@ impl DirJob {
     /// Says that some of what is in it is left to others.
     pub fn mark_unfinished(&self) {
         self.state.unfinished.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it may be that another mover is at work in it; after too many signs of that, something else is wrong.
+    pub fn may_meet_another(&self) -> bool {
+        self.state.meetings.fetch_add(1, Ordering::Relaxed) < MEETINGS_MAX
+    }
+
+    /// Says that another mover is at work in it: it is private no longer, and whoever sees all of the run finishes it.
+    pub fn share_with_another(&self) {
+        self.state.fresh.store(false, Ordering::Relaxed);
+        self.mark_unfinished();
     }
 
     /// Whether some of what is in it is left to others.

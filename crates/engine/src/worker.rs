@@ -101,6 +101,11 @@ impl Worker<'_> {
 
     /// Counts and reports an entry that was not made equal.
     pub fn account_trouble(&mut self, job: &Arc<DirJob>, name: &CStr, trouble: Trouble) {
+        if matches!(&trouble, Trouble::Failed(fault) if self.meets_another(job, fault)) {
+            job.share_with_another();
+            job.more();
+            return self.run.queue.push(Task::Waiter(job.clone(), name.into()));
+        }
         let tally = &self.run.tally;
         if !matches!(trouble, Trouble::Stopped) && self.run.part.passes(job, name) {
             // What was to be looked at below it cannot be counted, so it is.
@@ -163,6 +168,16 @@ impl Worker<'_> {
             return job.renamed.is_none() && self.run.part.found_names(self.run.options);
         }
         job.selection.whole || job.was_listed()
+    }
+
+    /// Whether it looks as if another mover were at work on the same share, having been thought dead, or thinking so: something was
+    /// made or removed on the replica under our hands. What it did counts, and the rest is tried again.
+    fn meets_another(&self, job: &DirJob, fault: &Fault) -> bool {
+        const ENOENT: i32 = 2;
+        const EEXIST: i32 = 17;
+        const ESTALE: i32 = 116;
+        let is_sign = fault.side == Side::Replica && matches!(fault.errno, ENOENT | EEXIST | ESTALE);
+        is_sign && self.run.part.is_share() && !self.run.stopped() && job.pass() == 0 && job.may_meet_another()
     }
 
     /// Says that the source at `path` does not come to rest.

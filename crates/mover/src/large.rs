@@ -5,9 +5,9 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Fault, Kind, Level};
+use driftless_model::{Fault, Keep, Kind, Level};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
-use driftless_tree::{Copier, HASHED_BYTES, ReadFile, WriteFile, differing_pieces, stable_temp_name};
+use driftless_tree::{Attributes, Copier, HASHED_BYTES, Known, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -268,16 +268,40 @@ impl Large {
         match done {
             Ok(_) | Err(Trouble::Stopped) => {}
             // What was copied is as good as ever: it is gone on with when the other host is there again.
-            Err(ref trouble) if trouble.is_cut_off() => drop(self.suspend()),
+            Err(ref trouble) if trouble.is_cut_off() => drop(self.suspend(mover, spot)),
             Err(_) => self.discard(spot),
         }
         done
     }
 
     /// Ends early, so that the next run can go on.
-    pub fn suspend(&self) -> Trouble {
-        let _or_the_older_note_counts = self.checkpoint();
+    pub fn suspend(&self, mover: &Mover, spot: &Spot) -> Trouble {
+        if self.was_finished_by_another(spot) {
+            self.hide_traces(mover);
+        } else {
+            let _or_the_older_note_counts = self.checkpoint();
+        }
         Trouble::Stopped
+    }
+
+    /// Whether the copy does not have its temporary name any more: another mover, which took over, has finished it.
+    fn was_finished_by_another(&self, spot: &Spot) -> bool {
+        let id = self.replica.meta().map(|meta| meta.id());
+        match spot.replica.look(&self.temp) {
+            Ok(there) => id.is_ok_and(|id| there.id() != id),
+            Err(fault) => fault.is_missing(),
+        }
+    }
+
+    /// What was written last was there already, but for the time of the writing and a note of progress.
+    fn hide_traces(&self, mover: &Mover) {
+        if !self.opened.file.meta().is_ok_and(|now| self.opened.meta.unchanged(&now)) {
+            return;
+        }
+        let _as_well_as_it_can_be_done = self.replica.settle();
+        let _nor_this = self.replica.save_progress(None);
+        let keep = Keep { xattrs: false, acls: false, ..mover.terms.rules.keep };
+        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.meta, Vec::new(), &keep));
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
@@ -285,7 +309,7 @@ impl Large {
             return Err(trouble);
         }
         if (mover.stopped)() && !self.missing().is_empty() {
-            return Err(self.suspend());
+            return Err(self.suspend(mover, spot));
         }
         let keep = mover.terms.rules.keep;
         let xattrs = self.opened.file.xattrs(&keep)?;
@@ -297,7 +321,7 @@ impl Large {
             self.replica.sync().map_err(Trouble::Lost)?;
         }
         self.replica.save_progress(None)?;
-        let known = driftless_tree::Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
+        let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
         let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.

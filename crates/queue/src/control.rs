@@ -8,6 +8,8 @@ use lapin::Channel;
 use lapin::message::BasicGetMessage;
 use lapin::options::{BasicGetOptions, BasicNackOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions};
 use lapin::types::FieldTable;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// Most parked messages that one listing returns; all are held in memory, and by the broker for us, meanwhile.
 pub const LISTED_MAX: usize = 1000;
@@ -15,6 +17,7 @@ pub const LISTED_MAX: usize = 1000;
 /// A connection for the management of one job.
 pub struct Control {
     link: Link,
+    limit: Option<Duration>,
 }
 
 /// How full a queue is.
@@ -49,7 +52,14 @@ impl Control {
     pub fn open(broker: &Broker, job: &Job) -> Result<Control, Error> {
         let mut link = Link::new(broker, job, Role::Control);
         broker.runtime.block_on(async { link.session().await.map(drop) })?;
-        Ok(Control { link })
+        Ok(Control { link, limit: None })
+    }
+
+    /// Gives every call an end: while the broker is away, it fails after `limit` instead of waiting for as long as the broker may be away.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Control {
+        self.limit = Some(limit);
+        self
     }
 
     /// Declares the job's queues; it makes no difference if they are there.
@@ -137,10 +147,21 @@ impl Control {
     }
 
     fn on_session<T>(&mut self, call: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>) -> Result<T, Error> {
-        let runtime = self.link.broker().runtime.clone();
+        let (runtime, limit) = (self.link.broker().runtime.clone(), self.limit.unwrap_or(Duration::MAX));
         runtime.block_on(async {
-            let outcome = call(self.link.session().await?).await;
-            outcome.map_err(|failure| failure.error)
+            let link = &mut self.link;
+            let answered = timeout(limit, async {
+                let outcome = call(link.session().await?).await;
+                outcome.map_err(|failure| failure.error)
+            });
+            match answered.await {
+                Ok(outcome) => outcome,
+                Err(_) => {
+                    // One that does not answer in time may be half dead.
+                    self.link.lose();
+                    Err(self.link.broker().lost(format!("no answer within {} s", limit.as_secs())))
+                }
+            }
         })
     }
 }

@@ -374,6 +374,25 @@ fn queues_are_counted_emptied_and_deleted() {
 }
 
 #[test]
+fn a_question_with_a_limit_does_not_wait_for_a_broker_that_is_away() {
+    let (mut rabbit, job) = (alone(), job("limited"));
+    let mut control = Control::open(&broker(&rabbit), &job).expect("control").with_limit(Duration::from_secs(1));
+    control.declare().expect("declared");
+    rabbit.settle_declarations();
+    rabbit.stop();
+    // Without the limit it would wait for as long as the broker may be away, and say that it cannot be reached.
+    let error = control.counts().expect_err("nobody answers");
+    assert!(matches!(error, Error::Lost { .. } | Error::Queue { .. }), "{error}");
+    let error = control.counts().expect_err("nobody answers");
+    assert!(matches!(&error, Error::Lost { why, .. } if why.contains("within 1 s")), "{error}");
+    rabbit.restart();
+    let end = Instant::now() + LIMIT;
+    while control.counts().is_err() {
+        assert!(Instant::now() < end, "it is there again");
+    }
+}
+
+#[test]
 fn a_queue_that_is_declared_otherwise_is_an_error_at_once() {
     let rabbit = calm();
     let broker = broker(&rabbit);

@@ -20,6 +20,10 @@ const PASSWORD: &str = "DRIFTLESS_QUEUE_PASSWORD";
 const CALL: Duration = Duration::from_secs(1);
 /// How long the broker may take no messages, or be out of reach, before the run ends; it goes on when it is run again.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a question about the queues may take; what it is asked for does not depend on the answer.
+const QUESTION: Duration = Duration::from_secs(5);
+/// The same while a share is worked off, which may be lost meanwhile.
+const QUESTION_AT_WORK: Duration = Duration::from_secs(1);
 /// Messages of movers that are handed out and not noted yet.
 const PREFETCH: u16 = 64;
 /// Tries after which a share is parked.
@@ -78,7 +82,7 @@ impl<'a> BrokerExchange<'a> {
         Ok(BrokerExchange {
             publisher: Publisher::open(broker, &job)?,
             results: Consumer::open(broker, &job, &job.results(), PREFETCH)?,
-            control: Control::open(broker, &job)?,
+            control: Control::open(broker, &job)?.with_limit(QUESTION),
             job,
             classes,
             tickets: HashMap::new(),
@@ -271,7 +275,7 @@ impl Server<'_> {
         Ok(Lines {
             publisher: Publisher::open(broker, &job)?,
             consumer: Consumer::open(broker, &job, &queue, 1)?,
-            control: Control::open(broker, &job)?,
+            control: Control::open(broker, &job)?.with_limit(QUESTION_AT_WORK),
             job,
             queue,
         })

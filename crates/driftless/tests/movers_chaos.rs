@@ -1,0 +1,172 @@
+//! Runs that several movers share go on to their end whatever happens to a mover, its link, the broker or the coordinator.
+//!
+//! Each kind of accident has a broker and hosts of its own, which its cases use one after the other. A failure names the seed.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::chaos::{Case, run_cases};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// What a broker needs to miss the heartbeats of a mover (twice ten seconds), and some.
+const MISSED: Duration = Duration::from_secs(45);
+
+fn stop_and_continue(case: &mut Case<'_>, milliseconds: std::ops::Range<u64>) {
+    let mover = case.any_mover();
+    case.signal_mover(mover, Signal::STOP);
+    case.pass_some(milliseconds);
+    case.signal_mover(mover, Signal::CONT);
+}
+
+#[test]
+fn movers_are_killed() {
+    run_cases("movers_are_killed", 12, |case| {
+        let (mover, starts_another) = (case.any_mover(), case.rng.bool());
+        case.kill_mover(mover);
+        if case.rng.u8(0..3) == 0 {
+            let other = (mover + 1) % 3;
+            case.pass_some(0..800);
+            case.kill_mover(other);
+        }
+        if starts_another {
+            case.pass_some(0..500);
+            case.start_mover(mover);
+        }
+    });
+}
+
+#[test]
+fn movers_are_stopped_for_a_while() {
+    run_cases("movers_are_stopped_for_a_while", 8, |case| stop_and_continue(case, 50..2500));
+}
+
+/// The broker gives the share of a mover that is silent to another one, and then the first goes on.
+#[test]
+fn movers_are_stopped_for_long() {
+    run_cases("movers_are_stopped_for_long", 3, |case| {
+        case.twice = true;
+        let mover = case.any_mover();
+        case.signal_mover(mover, Signal::STOP);
+        case.pass_silence(MISSED);
+        // Else it sleeps until all is done without it.
+        if case.rng.bool() {
+            case.pass_some(0..1500);
+            case.signal_mover(mover, Signal::CONT);
+        }
+    });
+}
+
+#[test]
+fn connections_are_closed_while_a_mover_is_stopped() {
+    run_cases("connections_are_closed_while_a_mover_is_stopped", 8, |case| {
+        case.twice = true;
+        let mover = case.any_mover();
+        case.signal_mover(mover, Signal::STOP);
+        case.site.rabbit().close_connections();
+        if case.rng.bool() {
+            case.pass_some(0..1500);
+            case.signal_mover(mover, Signal::CONT);
+        }
+    });
+}
+
+#[test]
+fn links_are_down_for_a_while() {
+    run_cases("links_are_down_for_a_while", 8, |case| {
+        let mover = case.any_mover();
+        case.site.host(mover).link_down();
+        case.pass_some(100..3000);
+        case.site.host(mover).link_up();
+    });
+}
+
+#[test]
+fn links_are_down_for_long() {
+    run_cases("links_are_down_for_long", 2, |case| {
+        case.twice = true;
+        let mover = case.any_mover();
+        case.site.host(mover).link_down();
+        case.pass_silence(MISSED);
+        case.pass_some(0..1500);
+        case.site.host(mover).link_up();
+    });
+}
+
+#[test]
+fn coordinators_are_killed() {
+    run_cases("coordinators_are_killed", 10, |case| {
+        for _ in 0..case.rng.u8(1..3) {
+            case.kill_coordinator();
+            std::thread::sleep(Duration::from_millis(case.rng.u64(0..1500)));
+            case.start_coordinator();
+            case.pass_some(0..4000);
+        }
+    });
+}
+
+#[test]
+fn brokers_are_restarted() {
+    run_cases("brokers_are_restarted", 5, |case| {
+        let mut rabbit = case.site.rabbit();
+        if case.rng.bool() {
+            rabbit.restart();
+        } else {
+            rabbit.settle_declarations();
+            rabbit.crash();
+        }
+    });
+}
+
+#[test]
+fn brokers_run_out_of_memory() {
+    run_cases("brokers_run_out_of_memory", 5, |case| {
+        case.site.rabbit().memory_alarm(true);
+        std::thread::sleep(Duration::from_millis(case.rng.u64(0..4000)));
+        case.site.rabbit().memory_alarm(false);
+    });
+}
+
+#[test]
+fn two_things_happen() {
+    run_cases("two_things_happen", 10, |case| {
+        let mover = case.any_mover();
+        match case.rng.u8(0..6) {
+            0 => {
+                case.kill_mover(mover);
+                case.kill_coordinator();
+                case.start_coordinator();
+            }
+            1 => {
+                case.signal_mover(mover, Signal::STOP);
+                case.kill_coordinator();
+                case.start_coordinator();
+                case.pass_some(0..4500);
+                case.signal_mover(mover, Signal::CONT);
+            }
+            2 => {
+                case.site.host(mover).link_down();
+                case.kill_mover((mover + 1) % 3);
+                case.pass_some(0..3000);
+                case.site.host(mover).link_up();
+            }
+            3 => {
+                case.site.rabbit().memory_alarm(true);
+                case.kill_mover(mover);
+                case.start_mover(mover);
+                case.site.rabbit().memory_alarm(false);
+            }
+            4 => {
+                case.site.rabbit().memory_alarm(true);
+                case.kill_coordinator();
+                case.site.rabbit().memory_alarm(false);
+                case.start_coordinator();
+            }
+            _ => {
+                case.kill_mover(mover);
+                case.site.rabbit().restart();
+                case.start_mover(mover);
+            }
+        }
+    });
+}
