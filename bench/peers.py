@@ -48,7 +48,7 @@ class Tool:
     def shown(self, jobs):
         """The command as a reader would type it."""
         return self.template.format(
-            src="SRC", dst="far:DST" if self.remote else "DST", ssh="'ssh -F CONFIG'", jobs=jobs,
+            src="SRC", dst="far:DST" if self.remote and not self.movers else "DST", ssh="'ssh -F CONFIG'", jobs=jobs,
             queue="URL", job="NAME", credentials="FILE", hosts="'A B C'", driftless="driftless", tools="bench/out/bin", tmp="/tmp")
 
 

@@ -150,6 +150,12 @@ def trouble_lines(measured):
     return "\nNot finished:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
+def note_lines(measured):
+    """What whoever measured wanted to be known."""
+    notes = dict.fromkeys(result.get("note") for _, result in measured)
+    return "".join(f"\n**{note}**\n" for note in notes if note)
+
+
 def section(name, measured, folder):
     """One group: what it is, its table and its plot."""
     group = GROUPS[name]
@@ -162,7 +168,7 @@ def section(name, measured, folder):
         parts += [times_table(measured), mixed_line(measured), delay_line(measured)]
         parts += [cpu_table(measured), wire_table(measured)]
         plots.times(measured, folder / f"{name}.svg")
-    parts.append(trouble_lines(measured))
+    parts += [trouble_lines(measured), note_lines(measured)]
     parts.append(f"![{group.title}](bench/{name}.svg)\n")
     return "\n".join(part for part in parts if part)
 

@@ -68,6 +68,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, help="rounds of every case instead of its own number")
     parser.add_argument("--minutes", type=int, default=55, help="about how long all may take")
     parser.add_argument("--entries", type=int, default=Sizes.entries, help="size of the generated tree")
+    parser.add_argument("--note", default="", help="what a reader must know of these figures, shown beside them")
     parser.add_argument("--driftless", type=Path, help="binary to measure instead of building one")
     parser.add_argument("--disk", type=Path, default=machine.ROOT / "target" / "bench-disk",
                         help="folder on a disk, for an image file")
@@ -109,7 +110,7 @@ def measure_all(options, bench):
     results |= {"machine": machine.describe(bench.driftless), "quick": bench.quick}
     good = True
     for case in (case for name, case in CASES.items() if name in options.cases):
-        result = play(case, bench)
+        result = play(case, bench) | {"note": options.note}
         results["cases"][case.name] = result
         good = good and not result["trouble"] and not failures(result, contender(result))
         save(path, results)

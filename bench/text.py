@@ -97,6 +97,9 @@ HOW = """## How it is measured
   each round driftless runs once more without it. Before each run over a changed file, 64 KiB blocks at random places
   are overwritten, the same for everyone who repeats it. Bytes on the wire are counted, those of ssh itself included, by
   such a relay without delay, in a further run that is not timed.
+- **Movers** wait for work before a command begins; the command that is timed is the coordinator's. Of the run in which a
+  mover is killed, and of the one of two movers beside it, the time counts from the moment on at which the same number of bytes
+  had arrived on the replica's file system: half of the tree, so that both have the same amount left.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
