@@ -32,6 +32,9 @@ const ATTEMPTS_MAX: u32 = 8;
 const FAILURES_MAX: u32 = 5;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A share is worked on for so long before an empty queue is a reason to leave some of it: others may well be at work, too. Not so the
+/// first, which is a good part of the whole.
+const EMPTY: Duration = Duration::from_millis(1500);
 /// Between two looks at whether anybody takes the work.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -231,6 +234,8 @@ struct Server<'a> {
 
 /// What a mover works with.
 struct Lines {
+    /// From when on an empty queue means that others have nothing to do.
+    empty_counts: Instant,
     job: Job,
     queue: String,
     publisher: Publisher,
@@ -273,6 +278,7 @@ impl Server<'_> {
         let job = Job::new(self.job_name(), &[&self.args.class])?;
         let queue = job.work(&self.args.class)?;
         Ok(Lines {
+            empty_counts: Instant::now(),
             publisher: Publisher::open(broker, &job)?,
             consumer: Consumer::open(broker, &job, &queue, 1)?,
             control: Control::open(broker, &job)?.with_limit(QUESTION_AT_WORK),
@@ -308,6 +314,7 @@ impl Server<'_> {
         if delivery.attempts() >= ATTEMPTS_MAX {
             return self.park(delivery, "the movers that tried it ended or lost their connection", lines);
         }
+        lines.empty_counts = Instant::now() + if share.is_much() { Duration::ZERO } else { EMPTY };
         match self.crew.work_off((run, id), (&brief, &share), lines, &self.signals.stop) {
             Ok(outcome) => {
                 self.report((run, id), outcome, lines)?;
@@ -346,6 +353,9 @@ impl Line for Lines {
     }
 
     fn is_hungry(&mut self) -> bool {
+        if Instant::now() < self.empty_counts {
+            return false;
+        }
         let counts = self.control.counts().unwrap_or_default();
         counts.iter().any(|count| count.queue == self.queue && count.ready == 0 && count.consumers > 1)
     }
