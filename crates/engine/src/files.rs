@@ -109,6 +109,9 @@ impl Worker<'_> {
         }
         if self.run.stopped() || self.run.yields() {
             large.large.suspend(&self.mover, &large.job.spot(&large.name));
+        } else if self.run.part.is_share() {
+            // Whoever was asleep while the file was finished may have ended his range before he hears of it.
+            large.large.gives_way(&self.mover, &large.job.spot(&large.name));
         }
         if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.finish_large(large);

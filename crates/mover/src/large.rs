@@ -276,12 +276,19 @@ impl Large {
 
     /// Ends early, so that the next run can go on.
     pub fn suspend(&self, mover: &Mover, spot: &Spot) -> Trouble {
-        if self.was_finished_by_another(spot) {
-            self.hide_traces(mover);
-        } else {
+        if !self.gives_way(mover, spot) {
             let _or_the_older_note_counts = self.checkpoint();
         }
         Trouble::Stopped
+    }
+
+    /// Whether another mover has finished the copy; then what was written here since is made to leave no trace.
+    pub fn gives_way(&self, mover: &Mover, spot: &Spot) -> bool {
+        let gives_way = self.was_finished_by_another(spot);
+        if gives_way {
+            self.hide_traces(mover);
+        }
+        gives_way
     }
 
     /// Whether the copy does not have its temporary name any more: another mover, which took over, has finished it.
