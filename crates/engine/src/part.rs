@@ -154,6 +154,12 @@ impl Part<'_> {
         }
     }
 
+    /// Whether shares have passed through this directory, and said so if it was not there.
+    pub fn was_passed(&self, job: &DirJob, name: &CStr) -> bool {
+        let Part::End(left) = self else { return false };
+        left.get(&job.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
+    }
+
     /// How many of `count` names that are handed out are counted as seen: directories that are only passed through are not.
     pub fn counted(&self, job: &DirJob, count: u64) -> u64 {
         if matches!(self, Part::Whole) || job.selection.whole || job.pass() > 0 {

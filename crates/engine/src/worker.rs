@@ -115,6 +115,7 @@ impl Worker<'_> {
             Trouble::Stopped => {}
             // That says nothing about the entry, and nothing about the disk.
             Trouble::Failed(fault) | Trouble::Lost(fault) if fault.is_cut_off() => self.run.problem(job.path_of(name), fault, Class::Skip),
+            Trouble::Vanished if self.run.part.was_passed(job, name) => self.skip(job, Reason::Vanished),
             Trouble::Vanished if self.was_found(job) => {
                 job.mark_dirty();
                 self.skip(job, Reason::Vanished);
