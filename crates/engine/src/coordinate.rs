@@ -20,8 +20,8 @@ use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side
 use driftless_reconcile::{Fingerprint, Ranges};
 use driftless_state::{Batch, Fact, Record, StoreError};
 use driftless_tree::{DirRef, HandlePool};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -73,37 +73,43 @@ pub trait Exchange {
     fn clear(&mut self, words: bool) -> Result<(), String>;
 }
 
+/// A sign of life: a mover is at work on a share, and has done so much of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Alive {
+    /// The run.
+    pub run: u64,
+    /// The share.
+    pub id: u64,
+    /// Who.
+    pub mover: String,
+    /// What was counted so far.
+    pub counts: Counts,
+}
+
+/// A part of what came of a share.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PartOfOutcome {
+    /// The run.
+    pub run: u64,
+    /// The share.
+    pub id: u64,
+    /// The try: parts belong together only if this agrees.
+    pub attempt: u64,
+    /// Its place among the parts.
+    pub number: u32,
+    /// There are no more.
+    pub last: bool,
+    /// The part, as [`Outcome`] in postcard.
+    pub outcome: Vec<u8>,
+}
+
 /// What a mover says.
 #[derive(Debug, Clone)]
 pub enum Word {
-    /// It is at work on a share, and has done so much of it.
-    Alive {
-        /// The run.
-        run: u64,
-        /// The share.
-        id: u64,
-        /// Who.
-        mover: String,
-        /// What was counted so far.
-        counts: Box<Counts>,
-    },
-    /// A part of what came of a share.
-    Part {
-        /// The run.
-        run: u64,
-        /// The share.
-        id: u64,
-        /// The try: parts belong together only if this agrees.
-        attempt: u64,
-        /// Its place among the parts.
-        number: u32,
-        /// There are no more.
-        last: bool,
-        /// The part, as [`Outcome`] in postcard.
-        outcome: Vec<u8>,
-        /// For [`Exchange::accept`].
-        ticket: u64,
-    },
+    /// It is at work.
+    Alive(Box<Alive>),
+    /// What came of a share, with a ticket for [`Exchange::accept`].
+    Part(PartOfOutcome, u64),
 }
 
 /// What stands in the record beside the open shares.
@@ -123,7 +129,7 @@ const BEGUN: &[u8] = b"1-begun";
 const LINKS: &[u8] = b"2-links";
 
 /// A large file whose bytes are copied by several movers: what was copied, and how many pieces are open.
-#[derive(Debug, Clone, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Divided {
     path: RelPath,
     source: Fingerprint,
@@ -376,16 +382,16 @@ impl Coordinator<'_> {
 
     fn hear(&mut self, word: Word) -> Result<(), RunError> {
         match word {
-            Word::Alive { run, id, mover, counts } => {
-                self.movers.insert(mover, Instant::now());
-                if run == self.record.run() && self.sent.contains_key(&id) {
-                    self.alive.insert(id, (Instant::now(), *counts));
+            Word::Alive(sign) => {
+                self.movers.insert(sign.mover, Instant::now());
+                if sign.run == self.record.run() && self.sent.contains_key(&sign.id) {
+                    self.alive.insert(sign.id, (Instant::now(), sign.counts));
                 }
                 Ok(())
             }
-            Word::Part { run, id, attempt, number, last, outcome, ticket } => {
-                if run == self.record.run() {
-                    self.note((id, attempt, number), last, &outcome)?;
+            Word::Part(part, ticket) => {
+                if part.run == self.record.run() {
+                    self.note(&part)?;
                 }
                 self.exchange.accept(ticket);
                 Ok(())
@@ -394,7 +400,8 @@ impl Coordinator<'_> {
     }
 
     /// Notes a part of what came of a share, and if it is the last, all of it.
-    fn note(&mut self, (id, attempt, number): (u64, u64, u32), last: bool, body: &[u8]) -> Result<(), RunError> {
+    fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
+        let PartOfOutcome { id, attempt, number, last, outcome: ref body, .. } = *part;
         let (wanted, mut total, monitor) = (self.wanted(), self.total, self.monitor);
         let try_key = [id.to_be_bytes(), attempt.to_be_bytes()].concat();
         let walked_before = total.walked;
@@ -411,7 +418,7 @@ impl Coordinator<'_> {
             let parts = batch.take(fact::PART, &try_key)?;
             batch.take(fact::PART, &id.to_be_bytes())?;
             let mut rest = Vec::new();
-            for outcome in parts.iter().map(Vec::as_slice).chain([body]).filter_map(decoded::<Outcome>) {
+            for outcome in parts.iter().map(Vec::as_slice).chain([&**body]).filter_map(decoded::<Outcome>) {
                 lost |= outcome.problems.iter().any(|problem| problem.class == Class::Stop);
                 total.add(&outcome.counts);
                 note_outcome(batch, outcome, monitor, &mut rest)?;

@@ -42,7 +42,7 @@ mod worker;
 pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled, Standing, audit};
 pub use brief::Brief;
 pub use comparisons::ledger_name;
-pub use coordinate::{Exchange, Word, coordinate};
+pub use coordinate::{Alive, Exchange, PartOfOutcome, Word, coordinate};
 pub use driftless_mover::{Carrier, Undone};
 pub use monitor::{Monitor, Progress};
 pub use options::{Durability, Jobs, Options};

@@ -120,15 +120,15 @@ impl<'a> BrokerExchange<'a> {
 
     fn word(&mut self, delivery: Delivery) -> Option<Word> {
         match decode(delivery.body()) {
-            Ok(Report::Alive { run, id, mover, counts }) => {
+            Ok(Report::Alive(sign)) => {
                 let _it_makes_no_difference = delivery.ack();
-                Some(Word::Alive { run, id, mover, counts: Box::new(counts) })
+                Some(Word::Alive(Box::new(sign)))
             }
-            Ok(Report::Part { run, id, attempt, number, last, outcome }) => {
+            Ok(Report::Part(part)) => {
                 let ticket = self.next_ticket;
                 self.next_ticket += 1;
                 self.tickets.insert(ticket, delivery);
-                Some(Word::Part { run, id, attempt, number, last, outcome, ticket })
+                Some(Word::Part(part, ticket))
             }
             Ok(Report::Failed { .. }) => delivery.ack().ok().and(None),
             Err(unclear) => {

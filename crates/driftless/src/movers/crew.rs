@@ -3,10 +3,11 @@
 
 use super::message::Report;
 use crate::cli::{ReachArgs, ThrottleArgs};
+use crate::output::lock;
 use crate::reach;
-use driftless_engine::{Brief, Counts, End, Ends, Options, Outcome, Progress, Share, work_off};
+use driftless_engine::{Alive, Brief, Counts, End, Ends, Options, Outcome, Progress, Share, work_off};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two looks at what is going on besides.
@@ -70,9 +71,9 @@ impl Crew {
         let options = self.options(brief).map_err(Failure::Here)?.clone();
         let (stop, yields, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let counts = Mutex::new(Counts::default());
-        let watch = |progress: &Progress| *counts.lock().unwrap_or_else(PoisonError::into_inner) = progress.counts;
+        let watch = |progress: &Progress| *lock(&counts) = progress.counts;
         let mover = self.name.clone();
-        let pulse = || Report::Alive { run, id, mover: mover.clone(), counts: *counts.lock().unwrap_or_else(PoisonError::into_inner) };
+        let pulse = || Alive { run, id, mover: mover.clone(), counts: *lock(&counts) };
         let done = std::thread::scope(|scope| {
             let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over };
             scope.spawn(|| watcher.watch(&pulse));
@@ -120,19 +121,19 @@ struct Watcher<'a> {
 }
 
 impl Watcher<'_> {
-    fn watch(self, pulse: &dyn Fn() -> Report) {
+    fn watch(self, pulse: &dyn Fn() -> Alive) {
         let began = Instant::now();
         let (mut pulsed, mut asked) = (began - PULSE, began);
         let mut pause = HUNGER;
         while !self.over.load(Relaxed) {
             if pulsed.elapsed() >= PULSE {
-                self.line.alive(pulse());
+                self.line.alive(Report::Alive(pulse()));
                 pulsed = Instant::now();
             }
             if self.line.is_lost() {
                 self.stop.store(true, Relaxed);
             }
-            let begun = began.elapsed() >= SHARE_MIN && matches!(pulse(), Report::Alive { counts, .. } if has_begun(&counts));
+            let begun = began.elapsed() >= SHARE_MIN && has_begun(&pulse().counts);
             if begun && asked.elapsed() >= pause {
                 self.yields.fetch_or(self.line.is_hungry(), Relaxed);
                 (asked, pause) = (Instant::now(), HUNGER.mul_f64(1.0 + fastrand::f64()));

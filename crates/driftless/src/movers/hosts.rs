@@ -7,16 +7,16 @@ use super::crew::{Crew, Failure, Line};
 use super::message::{Order, Report, decode, encode, reports};
 use crate::cli::SyncArgs;
 use crate::exit;
-use crate::output::Output;
+use crate::output::{Output, lock};
 use crate::signals::Signals;
-use driftless_engine::{Brief, Exchange, Jobs, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Jobs, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a mover prints before its first message.
@@ -34,9 +34,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// A mover that says nothing for so long has hung or lost its host: it says that it is alive each second.
 const SILENCE: Duration = Duration::from_secs(15);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// What comes over these lines is not acknowledged: a share whose line is lost is put back.
+const NO_TICKET: u64 = 0;
 
 /// A share on its way to a mover.
 struct Waiting {
@@ -250,14 +249,15 @@ impl HostLine {
         loop {
             let message = read_message(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
-                Report::Alive { run, id, mover: _, counts } => {
-                    let _the_run_may_be_over = say.send(Word::Alive { run, id, mover: self.host.clone(), counts: Box::new(counts) });
+                Report::Alive(sign) => {
+                    let _the_run_may_be_over = say.send(Word::Alive(Box::new(Alive { mover: self.host.clone(), ..sign })));
                 }
-                Report::Part { run, id, attempt, number, last, outcome } => {
+                Report::Part(part) => {
+                    let last = part.last;
                     if last {
                         lock(&shared.state).busy.remove(&self.index);
                     }
-                    let _the_run_may_be_over = say.send(Word::Part { run, id, attempt, number, last, outcome, ticket: 0 });
+                    let _the_run_may_be_over = say.send(Word::Part(part, NO_TICKET));
                     if last {
                         return Ok(Carried::Done);
                     }

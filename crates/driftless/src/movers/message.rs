@@ -2,7 +2,7 @@
 //!
 //! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard (postcard.jamesmunns.com/wire-format).
 
-use driftless_engine::{Brief, Counts, Outcome, Share};
+use driftless_engine::{Alive, Brief, Outcome, PartOfOutcome, Share};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -33,31 +33,9 @@ pub enum Order {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Report {
     /// It is at work.
-    Alive {
-        /// The number of the run.
-        run: u64,
-        /// The number of the share.
-        id: u64,
-        /// Who.
-        mover: String,
-        /// What was counted so far.
-        counts: Counts,
-    },
+    Alive(Alive),
     /// A part of what came of a share.
-    Part {
-        /// The number of the run.
-        run: u64,
-        /// The number of the share.
-        id: u64,
-        /// The try that it belongs to.
-        attempt: u64,
-        /// Its place.
-        number: u32,
-        /// There are no more.
-        last: bool,
-        /// An [`Outcome`] in postcard.
-        outcome: Vec<u8>,
-    },
+    Part(PartOfOutcome),
     /// A share could not be carried out here, and why.
     Failed {
         /// The number of the share.
@@ -108,13 +86,9 @@ pub fn reports((run, id): (u64, u64), outcome: Outcome) -> Vec<Report> {
     let attempt = fastrand::u64(..);
     let parts = outcome.split(PART_BYTES_MAX);
     let count = parts.len();
-    let report = |(number, part): (usize, Outcome)| Report::Part {
-        run,
-        id,
-        attempt,
-        number: number as u32,
-        last: number + 1 == count,
-        outcome: postcard::to_stdvec(&part).expect("plain values can be encoded"),
+    let report = |(number, part): (usize, Outcome)| {
+        let outcome = postcard::to_stdvec(&part).expect("plain values can be encoded");
+        Report::Part(PartOfOutcome { run, id, attempt, number: number as u32, last: number + 1 == count, outcome })
     };
     parts.into_iter().enumerate().map(report).collect()
 }
