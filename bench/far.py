@@ -2,7 +2,8 @@
 
 Keys, settings and log lie in one folder; the machine's own server, keys and settings are neither used nor changed. The
 server and its sessions are in a process namespace of their own, so that none of them outlives the benchmark, however it
-ends; a relay ends with its standard input.
+ends; a relay ends with its standard input. Sessions have an empty home, so that no tool pays for what the owner of this
+machine lets a shell do at its start.
 """
 
 import shutil
@@ -35,6 +36,7 @@ KbdInteractiveAuthentication no
 MaxStartups 1000
 MaxSessions 1000
 PrintMotd no
+SetEnv HOME={folder}/home
 """
 CLIENT = """\
 Host {name}
@@ -64,6 +66,7 @@ class FarHost:
         self.server, self.port = None, 0
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
+        (folder / "home").mkdir()
         try:
             prepare_machine()
             self._make_keys()
