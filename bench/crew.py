@@ -1,7 +1,8 @@
 """Hosts on which movers work: network namespaces with links of a known rate, an sshd on each, and a broker of our own.
 
 Everything is reached from inside a namespace only, so nothing of the machine's network, its servers or its own broker is used.
-All hosts have one set of files, like hosts that mount the same file systems. What runs in a namespace is ended with it.
+All hosts have one set of files, like hosts that mount the same file systems; a place may have each of them mount a file system by
+itself, with a kernel's caches and locks of its own. What runs in a namespace is ended with it.
 """
 
 import os
@@ -45,7 +46,7 @@ class Lab:
     """A switch and hosts around it. `words(host)` goes before a command that runs there."""
 
     def __init__(self, links):
-        self.names, self.addresses = [], {}
+        self.names, self.addresses, self.keepers = [], {}, {}
         remove_abandoned()
         try:
             self._add("switch")
@@ -59,13 +60,28 @@ class Lab:
 
     def words(self, host):
         """What is put before a command."""
-        return ["nsenter", f"--net={NAMESPACES / self._name(host)}", "--"]
+        keeper = self.keepers.get(host)
+        mounts = [f"--mount=/proc/{keeper.pid}/ns/mnt"] if keeper else []
+        return ["nsenter", f"--net={NAMESPACES / self._name(host)}", *mounts, "--"]
+
+    def own_mounts(self, host):
+        """From now on what is mounted on the host is seen there alone."""
+        keep = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep infinity"]
+        keeper = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *self.words(host), *keep], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            start_new_session=True)
+        keeper.stdout.readline()
+        self.keepers[host] = keeper
 
     def close(self):
         """Ends what runs on the hosts and takes them down."""
         for name in reversed(self.names):
             remove(name)
+        for keeper in self.keepers.values():
+            keeper.wait()
+            keeper.stdout.close()
         self.names.clear()
+        self.keepers.clear()
 
     def _name(self, host):
         return f"{PREFIX}{os.getpid()}-{host}"
@@ -184,7 +200,7 @@ class Broker:
 class Movers:
     """The lab, the broker and a way to have a number of movers at work; made part of a place below."""
 
-    def __init__(self, bench, bits, jobs_total):
+    def __init__(self, bench, bits, jobs_total, own_mounts):
         self.bench, self.folder, self.closing = bench, bench.work / "crew", ExitStack()
         self.folder.mkdir(exist_ok=True)
         self.closing.callback(shutil.rmtree, self.folder, True)
@@ -192,6 +208,8 @@ class Movers:
         try:
             self.lab = Lab({"store": None, "lead": None} | {host: bits for host in self.hosts})
             self.closing.callback(self.lab.close)
+            for host in ("lead", *self.hosts) if own_mounts else ():
+                self.lab.own_mounts(host)
             self.broker = Broker(self.lab, "lead", self.folder / "broker")
             self.closing.callback(self.broker.close)
             self.sshds = {host: self._sshd(host) for host in ("store", *self.hosts)}
@@ -261,11 +279,12 @@ class WithMovers:
 
     link_bits = None
     jobs_total = None
+    own_mounts = False
     movers = None
 
     def fresh(self):
         if not self.movers:
-            self.movers = Movers(self.bench, self.link_bits, self.jobs_total)
+            self.movers = Movers(self.bench, self.link_bits, self.jobs_total, self.own_mounts)
             self.ssh = self.movers.ssh
         super().fresh()
 
@@ -292,10 +311,11 @@ class CrewLinks(WithMovers, Tmpfs):
 
 
 class CrewLatency(WithMovers, Latency):
-    """Slow requests, and as many of them at a time with one mover as with several."""
+    """Slow requests, and as many of them at a time with one mover as with several; each host has mounts of its own."""
 
     latency_us = CREW_LATENCY_US
     jobs = jobs_total = JOBS_TOTAL
+    own_mounts = True
 
     def __init__(self, bench):
         super().__init__(bench.work, bench.tools)
@@ -303,6 +323,10 @@ class CrewLatency(WithMovers, Latency):
 
     def ends(self, src):
         return src, self.dst
+
+    def _hosts(self):
+        """What goes before a command on each host that mounts the file systems."""
+        return [self.movers.lab.words(host) for host in self.movers.lab.keepers] if self.movers else []
 
 
 class Mark(threading.Thread):

@@ -29,14 +29,21 @@ def run(*argv):
     subprocess.run([str(word) for word in argv], check=True, stdout=subprocess.DEVNULL)
 
 
-def unmount(folder):
+def is_mount(folder, words=()):
+    """Whether something is mounted there, on the host that `words` before a command stand for."""
+    if not words:
+        return os.path.ismount(folder)
+    return subprocess.run([*words, "mountpoint", "-q", folder], check=False).returncode == 0
+
+
+def unmount(folder, words=()):
     """Unmounts a folder if something is mounted there; waits for the last user to let go."""
     for _ in range(50):
-        if not os.path.ismount(folder):
+        if not is_mount(folder, words):
             return
-        if subprocess.run(["umount", str(folder)], check=False, capture_output=True).returncode != 0:
+        if subprocess.run([*words, "umount", str(folder)], check=False, capture_output=True).returncode != 0:
             time.sleep(0.1)
-    subprocess.run(["umount", "-l", str(folder)], check=False)
+    subprocess.run([*words, "umount", "-l", str(folder)], check=False)
 
 
 def mount_tmpfs(folder):
@@ -202,21 +209,27 @@ class Latency(Place):
         self._unmount()
         shutil.rmtree(self.below, ignore_errors=True)
 
+    def _hosts(self):
+        """What goes before a command on each host that mounts the file systems."""
+        return [[]]
+
     def _mount(self, root, folder):
         delays = [f"--meta-us={self.latency_us}", f"--data-us={self.latency_us}"]
-        daemon = subprocess.Popen(
-            [self.program, f"--root={root}", *delays, folder, "-f"], start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        self.daemons.append(daemon)
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while not os.path.ismount(folder):
-            if daemon.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("latencyfs did not start")
-            time.sleep(0.01)
+        for words in self._hosts():
+            daemon = subprocess.Popen(
+                [*words, self.program, f"--root={root}", *delays, folder, "-f"], start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            self.daemons.append(daemon)
+            deadline = time.monotonic() + READY_SECONDS_MAX
+            while not is_mount(folder, words):
+                if daemon.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError("latencyfs did not start")
+                time.sleep(0.01)
 
     def _unmount(self):
-        for folder in self.sides.values():
-            unmount(folder)
+        for words in self._hosts():
+            for folder in self.sides.values():
+                unmount(folder, words)
         for daemon in self.daemons:
             try:
                 daemon.wait(READY_SECONDS_MAX)

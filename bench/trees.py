@@ -28,7 +28,7 @@ class Sizes:
     big_bytes: int = 4 << 30
     real_wanted: int = REAL_ENTRIES_WANTED
     sum_entries: int = 125_000
-    crew_files: int = 80
+    crew_files: int = 160
 
 
 QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16)

@@ -4,6 +4,7 @@
 use crate::entries::{Met, Pair, Verdict};
 use crate::files::{LARGE_BYTES, next_step};
 use crate::job::{CompareJob, Task, lock};
+use crate::pace::Stride;
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Meta, What};
@@ -54,7 +55,7 @@ impl Worker<'_> {
                 break;
             }
             self.share(&compare.pending, &mut range, |given| Task::Compare(compare.clone(), given));
-            let step = next_step(&mut range, data_end);
+            let step = next_step(&mut range, data_end, Stride::MAX);
             let (run, len) = (self.run, step.end - step.start);
             let piece = format!("{}-{}", step.start, step.end);
             if self.is_noted(&compare.pair, &piece) {

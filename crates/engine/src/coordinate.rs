@@ -16,6 +16,7 @@ use crate::run::Run;
 use crate::share::{Listed, Outcome, Piece, Share, Unfinished};
 use crate::sync::{End, Locks, Summary, begin_root, delete, descriptors, end_run, lock_name, prepare_replica, try_postponed, walk};
 use crate::tally::{Counts, WHOLE_WALK};
+use crate::work_off::{Ends, work_off};
 use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
 use driftless_reconcile::{Fingerprint, Ranges};
 use driftless_state::{Batch, Fact, Record, StoreError};
@@ -61,6 +62,8 @@ pub trait Exchange {
     /// # Errors
     /// As with [`Exchange::send`].
     fn waits(&mut self) -> Result<bool, String>;
+    /// How many movers have nothing to do, as far as is known.
+    fn idle(&mut self) -> usize;
     /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
     ///
     /// # Errors
@@ -227,13 +230,30 @@ impl Coordinator<'_> {
             return self.go_on();
         }
         let (pieces, passed) = self.first_pieces(single);
-        let shares = pack(pieces, SHARES_PER_MOVER, &Share { walk: WHOLE_WALK, ..Share::default() });
+        let shares = pack(pieces, self.wanted(), &Share { walk: WHOLE_WALK, ..Share::default() });
         self.record.batch(|batch| {
             batch.put(fact::STAGE, BEGUN, b"")?;
             add_shares(batch, &shares)?;
             passed.iter().try_for_each(|(dir, left)| batch.put(fact::DIR, &keyed(dir), &encoded(left)))
         })?;
-        self.send_open(0)
+        match &shares[..] {
+            [share] if share.pieces == [Piece::Root] && self.exchange.idle() > 1 => self.divide_root(share),
+            _ => self.send_open(0),
+        }
+    }
+
+    /// Looks into the root and leaves everything in it to movers, so that all of them have work at once.
+    fn divide_root(&mut self, share: &Share) -> Result<(), RunError> {
+        let Some(id) = self.record.items(0, 1)?.first().map(|item| item.id) else { return Ok(()) };
+        let at_once = AtomicBool::new(true);
+        match work_off(self.options, (self.brief, share), &|_| {}, Ends { stop: self.stop, yields: &at_once }) {
+            Ok((outcome, End::Complete | End::Lost)) => {
+                let outcome = encoded(&outcome);
+                self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, outcome })
+            }
+            // Whatever it was, the mover that takes the share meets it again, and can say so.
+            Ok(_) | Err(_) => self.send_open(0),
+        }
     }
 
     /// Goes on with a run whose coordinator was killed: shares that movers have in hand are not handed out again.
@@ -369,15 +389,15 @@ impl Coordinator<'_> {
         Ok(!shares.is_empty())
     }
 
-    fn lead_shares(&self, leads: Vec<Lead>) -> Vec<Share> {
+    fn lead_shares(&mut self, leads: Vec<Lead>) -> Vec<Share> {
         let pieces = leads.into_iter().map(|lead| (self.brief.class_of(lead.size), lead.piece()));
         pack(pieces.collect(), self.wanted(), &Share { alone: true, ..Share::default() })
     }
 
     /// How many shares are wanted when some are made.
-    fn wanted(&self) -> usize {
-        let there = self.movers.values().filter(|heard| heard.elapsed() < AWAY).count();
-        SHARES_PER_MOVER * there.max(1)
+    fn wanted(&mut self) -> usize {
+        let at_work = self.alive.values().filter(|(heard, _)| heard.elapsed() < AWAY).count();
+        SHARES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
     }
 
     fn hear(&mut self, word: Word) -> Result<(), RunError> {

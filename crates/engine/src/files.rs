@@ -2,6 +2,7 @@
 
 use crate::entries::{Intent, Met, Verdict};
 use crate::job::{DirJob, Errand, LargeJob, Task};
+use crate::pace::Stride;
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Action, Kind, RelPath, What};
@@ -11,13 +12,12 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// From this size on a file is copied under a name that the next run finds again, in pieces.
 pub const LARGE_BYTES: u64 = 64 * 1024 * 1024;
 /// From this size on a file on another host is compared by hashes before it is copied again.
 const RANGES_BYTES_MIN: u64 = 1024 * 1024;
-/// Bytes between two looks at whether somebody is idle or the run was stopped. Pieces are cut at multiples of it.
-const STEP_BYTES: u64 = 8 * 1024 * 1024;
 /// How often a large file is begun again because its source changed.
 const ATTEMPTS_MAX: u8 = 2;
 
@@ -101,9 +101,10 @@ impl Worker<'_> {
                 break;
             }
             self.share(&large.pending, &mut range, |given| Task::Chunk(large.clone(), given));
-            let step = next_step(&mut range, data_end);
-            let (run, len) = (self.run, step.end - step.start);
+            let step = next_step(&mut range, data_end, self.run.stride.bytes());
+            let (run, len, began) = (self.run, step.end - step.start, Instant::now());
             let copied = large.large.copy(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes));
+            run.stride.learn(len, began.elapsed());
             add(&run.tally.bytes_copied, copied);
             self.walked(large, len);
         }
@@ -121,7 +122,7 @@ impl Worker<'_> {
     /// Gives half of a range away, if somebody is idle.
     pub fn share(&self, pending: &AtomicUsize, range: &mut Range<u64>, task: impl FnOnce(Range<u64>) -> Task) {
         let wanted = self.run.queue.hungry() && pending.load(Ordering::Relaxed) < self.sharers_max();
-        if let Some(given) = wanted.then(|| split_half(range, STEP_BYTES)).flatten() {
+        if let Some(given) = wanted.then(|| split_half(range, Stride::MAX)).flatten() {
             pending.fetch_add(1, Ordering::Relaxed);
             self.run.queue.push_first(task(given));
         }
@@ -190,9 +191,9 @@ impl Worker<'_> {
     }
 }
 
-/// Takes the next step off a range: up to the end of the data or a multiple of [`STEP_BYTES`].
-pub fn next_step(range: &mut Range<u64>, data_end: u64) -> Range<u64> {
-    let step = range.start..range.end.min(data_end).min((range.start / STEP_BYTES + 1) * STEP_BYTES);
+/// Takes the next step off a range: up to the end of the data or a multiple of `stride`.
+pub fn next_step(range: &mut Range<u64>, data_end: u64, stride: u64) -> Range<u64> {
+    let step = range.start..range.end.min(data_end).min((range.start / stride + 1) * stride);
     range.start = step.end;
     step
 }

@@ -1,6 +1,7 @@
-//! Keeping within limits on bytes and requests a second.
+//! Keeping within limits on bytes and requests a second, and the length of the steps in which large files are copied.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How much of a second's allowance may be spent at once.
@@ -40,9 +41,58 @@ impl Pace {
     }
 }
 
+/// How much of a large file is copied between two looks at whether somebody is idle or the run is to end: a power of two, and not more
+/// than a fraction of a second's work, however slow the line is.
+#[derive(Debug)]
+pub struct Stride(AtomicU64);
+
+impl Stride {
+    /// Bytes of the shortest and of the longest step.
+    pub const MIN: u64 = 1 << 20;
+    /// Pieces of files are cut at multiples of it.
+    pub const MAX: u64 = 8 << 20;
+    /// Bytes of the first.
+    const FIRST: u64 = 2 << 20;
+    /// A step that takes less is lengthened, and one that takes more is shortened.
+    const BRISK: Duration = Duration::from_millis(100);
+    const SLOW: Duration = Duration::from_millis(250);
+
+    /// Nothing is known yet.
+    pub fn new() -> Self {
+        Stride(AtomicU64::new(Stride::FIRST))
+    }
+
+    /// Bytes of the next step.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Learns that `bytes` took so long.
+    pub fn learn(&self, bytes: u64, took: Duration) {
+        let stride = self.bytes();
+        if took > Stride::SLOW && stride > Stride::MIN {
+            self.0.store(stride / 2, Relaxed);
+        } else if took < Stride::BRISK && bytes >= stride && stride < Stride::MAX {
+            self.0.store(stride * 2, Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_are_as_long_as_the_line_is_fast() {
+        let stride = Stride::new();
+        (0..9).for_each(|_| stride.learn(stride.bytes(), Duration::from_millis(5)));
+        assert_eq!(stride.bytes(), Stride::MAX);
+        (0..9).for_each(|_| stride.learn(stride.bytes(), Duration::from_secs(1)));
+        assert_eq!(stride.bytes(), Stride::MIN);
+        // The end of a file says nothing of a whole step.
+        stride.learn(Stride::MIN - 1, Duration::ZERO);
+        assert_eq!(stride.bytes(), Stride::MIN);
+    }
 
     #[test]
     fn what_was_overdrawn_is_owed() {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 /// Weight of an outcome, in bytes, above which a mover comes to an end and leaves the rest.
 const OUTCOME_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a large file that are worth a piece of their own.
-const PIECE_BYTES_MIN: u64 = 16 << 20;
+const PIECE_BYTES_MIN: u64 = 8 << 20;
 /// Pieces that what is missing of a large file is cut into.
 const PIECES: u64 = 8;
 
@@ -378,7 +378,7 @@ fn cut(missing: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut pieces = Vec::new();
     let mut left = missing;
     while let Some(mut range) = left.pop() {
-        if range.end - range.start > 2 * piece
+        if range.end - range.start > piece + piece / 2
             && let Some(second) = split_half(&mut range, PIECE_BYTES_MIN)
         {
             left.extend([second, range]);

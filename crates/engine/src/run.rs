@@ -6,7 +6,7 @@ use crate::job::{DirJob, Task, lock};
 use crate::links::Links;
 use crate::monitor::{Monitor, Progress};
 use crate::options::{Durability, Options};
-use crate::pace::Pace;
+use crate::pace::{Pace, Stride};
 use crate::part::Part;
 use crate::posted::Orders;
 use crate::queue::Queue;
@@ -56,6 +56,8 @@ pub struct Run<'r> {
     cut_off: AtomicBool,
     /// Orders to other hosts that are not answered.
     pub orders: Orders,
+    /// In which steps large files are copied.
+    pub stride: Stride,
     bytes_pace: Option<Pace>,
     request_pace: Option<Pace>,
     /// Which part of a run it is.
@@ -84,6 +86,7 @@ impl<'r> Run<'r> {
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             orders: Orders::default(),
+            stride: Stride::new(),
             bytes_pace: Pace::new(options.bytes_per_second_max),
             request_pace: Pace::new(options.requests_per_second_max),
             part: Part::Whole,

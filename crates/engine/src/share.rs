@@ -4,7 +4,7 @@
 //! links, directories whose entries are divided among several movers. These go back to whoever coordinates the run, as does
 //! what the mover does not get to when it is asked to leave some for others.
 
-use crate::tally::{Counts, WHOLE_WALK};
+use crate::tally::Counts;
 use driftless_model::{Action, EntryName, Kind, Meta, Problem, Receipt, RelPath, What};
 use driftless_reconcile::{Fingerprint, Ranges};
 use serde::{Deserialize, Serialize};
@@ -34,13 +34,6 @@ pub struct Share {
     pub alone: bool,
     /// How much of the whole walk it is, in the unit of [`Counts::walked`].
     pub walk: u64,
-}
-
-impl Share {
-    /// Whether it is a good part of the whole run.
-    pub fn is_much(&self) -> bool {
-        self.walk > WHOLE_WALK / 4
-    }
 }
 
 /// Files of at least so many bytes are work of a class of its own.

@@ -4,10 +4,10 @@ use crate::headers::Headers;
 use crate::link::Link;
 use crate::session::{Failure, Role, Session, Why, answer};
 use crate::{Broker, Error, Job};
-use lapin::Channel;
 use lapin::message::BasicGetMessage;
-use lapin::options::{BasicGetOptions, BasicNackOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions};
+use lapin::options::{BasicConsumeOptions, BasicGetOptions, BasicNackOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions};
 use lapin::types::FieldTable;
+use lapin::{Channel, Consumer};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -18,6 +18,8 @@ pub const LISTED_MAX: usize = 1000;
 pub struct Control {
     link: Link,
     limit: Option<Duration>,
+    /// As what this connection counts as a consumer; it no longer does when this is dropped.
+    enlisted: Option<(Channel, Consumer)>,
 }
 
 /// How full a queue is.
@@ -52,7 +54,7 @@ impl Control {
     pub fn open(broker: &Broker, job: &Job) -> Result<Control, Error> {
         let mut link = Link::new(broker, job, Role::Control);
         broker.runtime.block_on(async { link.session().await.map(drop) })?;
-        Ok(Control { link, limit: None })
+        Ok(Control { link, limit: None, enlisted: None })
     }
 
     /// Gives every call an end: while the broker is away, it fails after `limit` instead of waiting for as long as the broker may be away.
@@ -76,10 +78,44 @@ impl Control {
     /// # Errors
     /// A queue is not there; or the broker does not answer.
     pub fn counts(&mut self) -> Result<Vec<Count>, Error> {
-        self.each_queue(async |channel, queue| {
-            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-            let found = answer(channel.queue_declare(queue.as_str().into(), options, FieldTable::default())).await?;
-            Ok(Count { queue, ready: found.message_count(), consumers: found.consumer_count() })
+        self.each_queue(async |channel, queue| count(channel, queue).await)
+    }
+
+    /// How full one queue is, in one round trip.
+    ///
+    /// # Errors
+    /// The queue is not there; or the broker does not answer.
+    pub fn count(&mut self, queue: &str) -> Result<Count, Error> {
+        self.on_session(async |session| count(&session.channel, queue.to_owned()).await.map_err(|why| why.at(queue)))
+    }
+
+    /// Counts as a consumer of a queue to which nobody publishes, until [`Control::withdraw`] or the end of the connection.
+    ///
+    /// # Errors
+    /// The queue is not there; or the broker does not answer.
+    pub fn enlist(&mut self, queue: &str) -> Result<(), Error> {
+        if self.enlisted.as_ref().is_some_and(|(channel, _)| channel.status().connected()) {
+            return Ok(());
+        }
+        let enlisted = self.on_session(async |session| {
+            let channel = answer(session.connection.create_channel()).await.map_err(|why| why.at(queue))?;
+            let consumed = channel.basic_consume(queue.into(), "".into(), BasicConsumeOptions::default(), FieldTable::default());
+            let consumer = answer(consumed).await.map_err(|why| why.at(queue))?;
+            Ok((channel, consumer))
+        });
+        self.enlisted = Some(enlisted?);
+        Ok(())
+    }
+
+    /// No longer counts as a consumer.
+    ///
+    /// # Errors
+    /// The broker does not answer; then it counts until the connection is lost.
+    pub fn withdraw(&mut self) -> Result<(), Error> {
+        let Some((channel, _consumer)) = self.enlisted.take().filter(|(channel, _)| channel.status().connected()) else { return Ok(()) };
+        self.on_session(async |_| {
+            let _gone_with_its_connection = answer(channel.close(200, "done".into())).await;
+            Ok(())
         })
     }
 
@@ -164,6 +200,12 @@ impl Control {
             }
         })
     }
+}
+
+async fn count(channel: &Channel, queue: String) -> Result<Count, Why> {
+    let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found = answer(channel.queue_declare(queue.as_str().into(), options, FieldTable::default())).await?;
+    Ok(Count { queue, ready: found.message_count(), consumers: found.consumer_count() })
 }
 
 /// Takes messages and puts all of them back at the end; whatever happens in between, the broker puts them back itself.

@@ -1,6 +1,7 @@
 //! The queues of a job: their names and how they are declared. No input or output here.
 //!
-//! A queue is called `driftless.NAME.CLASS`. A class has no dot, so no two jobs share a queue, whatever their names are.
+//! A queue is called `driftless.NAME.CLASS`. A class has no dot, so no two jobs share a queue, whatever their names are. Beside each
+//! queue of work stands one called `driftless.NAME.CLASS.idle`, to which nobody publishes: its consumers are those who wait for work.
 //! All are quorum queues, and every way on which the broker could drop a message ends in the parked queue instead
 //! (<https://www.rabbitmq.com/docs/quorum-queues>, "dead lettering").
 
@@ -23,6 +24,7 @@ const LISTINGS_MAX: i64 = i32::MAX as i64;
 
 const RESULTS: &str = "results";
 const PARKED: &str = "parked";
+const IDLE: &str = "idle";
 
 /// The names of a job's queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Job {
     ///
     /// # Errors
     /// Names have 1 to 100 letters, digits, `.`, `-` and `_`; classes 1 to 40 letters, digits, `-` and `_`, are not called
-    /// `results` or `parked`, are not named twice, and are at least one and at most 16.
+    /// `results`, `parked` or `idle`, are not named twice, and are at least one and at most 16.
     pub fn new(name: &str, classes: &[&str]) -> Result<Job, Error> {
         check(name, NAME_BYTES_MAX, ".-_")?;
         if classes.is_empty() || classes.len() > CLASSES_MAX {
@@ -44,10 +46,10 @@ impl Job {
         }
         for (index, class) in classes.iter().enumerate() {
             check(class, CLASS_BYTES_MAX, "-_")?;
-            if [RESULTS, PARKED].contains(class) || classes[..index].contains(class) {
+            if [RESULTS, PARKED, IDLE].contains(class) || classes[..index].contains(class) {
                 return Err(Error::Name {
                     name: (*class).to_owned(),
-                    why: "a class of this name is there already (results and parked always are)",
+                    why: "a class of this name is there already (results, parked and idle always are)",
                 });
             }
         }
@@ -70,6 +72,14 @@ impl Job {
         }
     }
 
+    /// The queue whose consumers wait for work of a class.
+    ///
+    /// # Errors
+    /// The job has no such class.
+    pub fn idle(&self, class: &str) -> Result<String, Error> {
+        self.work(class).map(|queue| format!("{queue}.{IDLE}"))
+    }
+
     /// The queue of what was done.
     pub fn results(&self) -> String {
         self.queue(RESULTS)
@@ -82,7 +92,7 @@ impl Job {
 
     /// All queues; the parked one first, because the others point to it.
     pub fn queues(&self) -> Vec<String> {
-        let classes = self.classes.iter().map(|class| self.queue(class));
+        let classes = self.classes.iter().map(|class| self.queue(class)).flat_map(|queue| [format!("{queue}.{IDLE}"), queue]);
         [self.parked(), self.results()].into_iter().chain(classes).collect()
     }
 
@@ -130,9 +140,9 @@ mod tests {
     #[test]
     fn queues_are_named_after_job_and_class() {
         let job = Job::new("night.1", &["small", "big"]).expect("a job");
-        let names = ["driftless.night.1.parked", "driftless.night.1.results", "driftless.night.1.small", "driftless.night.1.big"];
+        let names = ["parked", "results", "small.idle", "small", "big.idle", "big"].map(|name| format!("driftless.night.1.{name}"));
         assert_eq!(job.queues(), names);
-        assert_eq!(job.work("big").expect("known"), names[3]);
+        assert_eq!((job.idle("big").expect("known"), job.work("big").expect("known")), (names[4].clone(), names[5].clone()));
         assert!(job.work("huge").is_err());
     }
 
@@ -142,7 +152,7 @@ mod tests {
         for name in ["", "a b", "a/b", "ä", "a#", "a*", "a\n", long.as_str()] {
             assert!(Job::new(name, &["w"]).is_err(), "{name:?}");
         }
-        for classes in [&[] as &[&str], &["a.b"], &["results"], &["parked"], &["a", "a"], &[""]] {
+        for classes in [&[] as &[&str], &["a.b"], &["results"], &["parked"], &["idle"], &["a", "a"], &[""]] {
             assert!(Job::new("j", classes).is_err(), "{classes:?}");
         }
     }

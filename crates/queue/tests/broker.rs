@@ -364,13 +364,36 @@ fn queues_are_counted_emptied_and_deleted() {
     wait_for_ready(&mut control, 2);
     let consumer = Consumer::open(&broker, &job, &job.results(), 1).expect("a consumer");
     let consumers: Vec<u32> = control.counts().expect("counts").iter().map(|count| count.consumers).collect();
-    assert_eq!(consumers, [0, 1, 0]);
+    assert_eq!(consumers, [0, 1, 0, 0]);
     drop(consumer);
     assert_eq!(control.purge().expect("purged"), 2);
     wait_for_ready(&mut control, 0);
     control.delete().expect("deleted");
     control.delete().expect("deleting what is gone is no error");
     assert!(matches!(control.counts(), Err(Error::Queue { .. })));
+}
+
+#[test]
+fn who_waits_for_work_is_counted_while_he_waits() {
+    let (rabbit, job) = (calm(), job("idle"));
+    let (broker, idle) = (broker(&rabbit), job.idle("small").expect("a class"));
+    let (mut waits, mut asks) = (Control::open(&broker, &job).expect("control"), Control::open(&broker, &job).expect("control"));
+    waits.declare().expect("declared");
+    let mut count = || asks.count(&idle).expect("a count").consumers;
+    assert_eq!(count(), 0);
+    waits.enlist(&idle).expect("enlisted");
+    waits.enlist(&idle).expect("enlisting twice is no error");
+    assert_eq!(count(), 1);
+    waits.withdraw().expect("withdrawn");
+    assert_eq!(count(), 0);
+    waits.enlist(&idle).expect("enlisted again");
+    drop(waits);
+    let end = Instant::now() + LIMIT;
+    while count() > 0 {
+        assert!(Instant::now() < end, "who has gone no longer waits");
+    }
+    assert!(matches!(asks.count("driftless.idle.nothing"), Err(Error::Queue { .. })));
+    assert_eq!(asks.count(&idle).expect("a count on the next connection").consumers, 0);
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl Names {
         self.items = items;
     }
 
+    /// Puts those of directories before all others, which otherwise stay in their order. The list is no longer sorted then.
+    pub fn put_directories_first(&mut self) {
+        self.items.sort_by_key(|(_, kind)| *kind != Some(Kind::Dir));
+    }
+
     /// Whether a sorted list has `name`.
     pub fn contains(&self, name: &CStr) -> bool {
         self.items.binary_search_by(|item| self.at(item.0).cmp(name)).is_ok()

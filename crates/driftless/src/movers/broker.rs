@@ -32,9 +32,8 @@ const ATTEMPTS_MAX: u32 = 8;
 const FAILURES_MAX: u32 = 5;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A share is worked on for so long before an empty queue is a reason to leave some of it: others may well be at work, too. Not so the
-/// first, which is a good part of the whole.
-const EMPTY: Duration = Duration::from_millis(1500);
+/// A mover that got nothing for so long waits for work, and says so; between two shares of a full queue passes less.
+const WAITS: Duration = Duration::from_millis(20);
 /// Between two looks at whether anybody takes the work.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -185,6 +184,11 @@ impl Exchange for BrokerExchange<'_> {
         Ok(self.control.counts().map_or(true, |counts| counts.iter().any(|count| count.ready > 0 && work.contains(&count.queue))))
     }
 
+    fn idle(&mut self) -> usize {
+        let queues: Vec<String> = self.classes.iter().filter_map(|class| self.job.idle(class).ok()).collect();
+        queues.iter().filter_map(|queue| self.control.count(queue).ok()).map(|count| count.consumers as usize).sum()
+    }
+
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let parked = self.control.parked(driftless_queue::LISTED_MAX).unwrap_or_default();
         let ours = parked.into_iter().filter_map(|parked| match decode(&parked.body) {
@@ -234,10 +238,10 @@ struct Server<'a> {
 
 /// What a mover works with.
 struct Lines {
-    /// From when on an empty queue means that others have nothing to do.
-    empty_counts: Instant,
     job: Job,
     queue: String,
+    /// The queue of those who have nothing to do.
+    idle: String,
     publisher: Publisher,
     consumer: Consumer,
     control: Control,
@@ -250,7 +254,7 @@ impl Server<'_> {
         eprintln!("driftless mover: ready for \"{}\" of job \"{}\" at {}", self.args.class, self.job_name(), broker.url());
         let (mut idle, mut failures) = (Instant::now(), 0);
         while !self.signals.stop.load(Relaxed) {
-            let next = lines.consumer.next(CALL).map_err(|error| queue_error(&error))?;
+            let next = lines.next().map_err(|error| queue_error(&error))?;
             let Some(delivery) = next else {
                 if self.args.idle.is_some_and(|limit| idle.elapsed() >= limit) {
                     return Ok(());
@@ -276,14 +280,14 @@ impl Server<'_> {
 
     fn open(&self, broker: &Broker) -> Result<Lines, Error> {
         let job = Job::new(self.job_name(), &[&self.args.class])?;
-        let queue = job.work(&self.args.class)?;
+        let (queue, idle) = (job.work(&self.args.class)?, job.idle(&self.args.class)?);
         Ok(Lines {
-            empty_counts: Instant::now(),
             publisher: Publisher::open(broker, &job)?,
             consumer: Consumer::open(broker, &job, &queue, 1)?,
             control: Control::open(broker, &job)?.with_limit(QUESTION_AT_WORK),
             job,
             queue,
+            idle,
         })
     }
 
@@ -314,7 +318,6 @@ impl Server<'_> {
         if delivery.attempts() >= ATTEMPTS_MAX {
             return self.park(delivery, "the movers that tried it ended or lost their connection", lines);
         }
-        lines.empty_counts = Instant::now() + if share.is_much() { Duration::ZERO } else { EMPTY };
         match self.crew.work_off((run, id), (&brief, &share), lines, &self.signals.stop) {
             Ok(outcome) => {
                 self.report((run, id), outcome, lines)?;
@@ -345,6 +348,21 @@ impl Server<'_> {
     }
 }
 
+impl Lines {
+    /// The next share; while there is none, others can see that one is waited for.
+    fn next(&mut self) -> Result<Option<Delivery>, Error> {
+        let mut next = self.consumer.next(WAITS)?;
+        if next.is_none() {
+            let _they_see_it_later = self.control.enlist(&self.idle);
+            next = self.consumer.next(CALL)?;
+        }
+        if next.is_some() {
+            let _they_yield_in_vain = self.control.withdraw();
+        }
+        Ok(next)
+    }
+}
+
 impl Line for Lines {
     fn alive(&mut self, report: Report) {
         if self.publisher.blocked().is_none() {
@@ -353,11 +371,8 @@ impl Line for Lines {
     }
 
     fn is_hungry(&mut self) -> bool {
-        if Instant::now() < self.empty_counts {
-            return false;
-        }
-        let counts = self.control.counts().unwrap_or_default();
-        counts.iter().any(|count| count.queue == self.queue && count.ready == 0 && count.consumers > 1)
+        self.control.count(&self.idle).is_ok_and(|idle| idle.consumers > 0)
+            && self.control.count(&self.queue).is_ok_and(|work| work.ready == 0)
     }
 
     fn is_lost(&mut self) -> bool {

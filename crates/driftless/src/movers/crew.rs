@@ -18,6 +18,9 @@ const PULSE: Duration = Duration::from_secs(1);
 const HUNGER: Duration = Duration::from_millis(250);
 /// A share is worked on for so long before any of it is left to others.
 const SHARE_MIN: Duration = Duration::from_millis(300);
+/// What is left to others costs them about so many times what opening the trees does: the way to the entries, and the ends of two shares
+/// in which few of the threads have anything to do.
+const WAYS: u32 = 20;
 /// A share is worked on for so long at most: a broker waits 30 minutes for an acknowledgement, unless it is told otherwise
 /// (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
 const SHARE_MAX: Duration = Duration::from_secs(300);
@@ -70,15 +73,19 @@ impl Crew {
     ) -> Result<Outcome, Failure> {
         let options = self.options(brief).map_err(Failure::Here)?.clone();
         let (stop, yields, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        let counts = Mutex::new(Counts::default());
-        let watch = |progress: &Progress| *lock(&counts) = progress.counts;
+        let (begins, seen) = (Instant::now(), Mutex::new(Seen::default()));
+        let watch = |progress: &Progress| {
+            let opening = begins.elapsed().saturating_sub(progress.elapsed);
+            *lock(&seen) = Seen { counts: progress.counts, opening };
+        };
         let mover = self.name.clone();
-        let pulse = || Alive { run, id, mover: mover.clone(), counts: *lock(&counts) };
+        let pulse = |seen: &Seen| Alive { run, id, mover: mover.clone(), counts: seen.counts };
         let done = std::thread::scope(|scope| {
-            let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over };
-            scope.spawn(|| watcher.watch(&pulse));
+            let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over, walk: share.walk };
+            let watching = scope.spawn(|| watcher.watch(&seen, &pulse));
             let done = work_off(&options, (brief, share), &watch, Ends { stop: &stop, yields: &yields });
             over.store(true, Relaxed);
+            watching.thread().unpark();
             done
         });
         match done {
@@ -111,6 +118,37 @@ impl Crew {
     }
 }
 
+/// What is known of a share while it is worked off.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    counts: Counts,
+    /// How long it took to open its trees.
+    opening: Duration,
+}
+
+impl Seen {
+    fn entries(&self) -> u64 {
+        self.counts.same + self.counts.changed + self.counts.failed + self.counts.skipped()
+    }
+
+    /// Whether anything was done, so that leaving the rest is no step on the spot.
+    fn has_begun(&self) -> bool {
+        self.entries() + self.counts.bytes_copied + self.counts.bytes_compared > 0
+    }
+
+    /// Whether what is left, of a share of the size `walk`, is worth the way to somebody else, as far as can be told from what `took` so
+    /// long.
+    fn is_worth_leaving(&self, walk: u64, took: Duration) -> bool {
+        if self.counts.walked == 0 || walk == 0 {
+            return true;
+        }
+        let left = |of: u64, done: u64| of.saturating_sub(done) as f64 / done.max(1) as f64;
+        // Where directories are listed long before their entries are done, the walk alone says too little.
+        let left = left(walk, self.counts.walked).max(left(self.counts.seen, self.entries()));
+        took.as_secs_f64() * left > (self.opening * WAYS).as_secs_f64()
+    }
+}
+
 /// Looks after a share that another thread works off.
 struct Watcher<'a> {
     line: &'a mut dyn Line,
@@ -118,35 +156,33 @@ struct Watcher<'a> {
     stop: &'a AtomicBool,
     yields: &'a AtomicBool,
     over: &'a AtomicBool,
+    /// How much it is, in the unit of [`Counts::walked`].
+    walk: u64,
 }
 
 impl Watcher<'_> {
-    fn watch(self, pulse: &dyn Fn() -> Alive) {
+    fn watch(self, seen: &Mutex<Seen>, pulse: &dyn Fn(&Seen) -> Alive) {
         let began = Instant::now();
         let (mut pulsed, mut asked) = (began - PULSE, began);
         let mut pause = HUNGER;
         while !self.over.load(Relaxed) {
+            let seen = *lock(seen);
             if pulsed.elapsed() >= PULSE {
-                self.line.alive(Report::Alive(pulse()));
+                self.line.alive(Report::Alive(pulse(&seen)));
                 pulsed = Instant::now();
             }
             if self.line.is_lost() {
                 self.stop.store(true, Relaxed);
             }
-            let begun = began.elapsed() >= SHARE_MIN && has_begun(&pulse().counts);
-            if begun && asked.elapsed() >= pause {
+            let may_yield = began.elapsed() >= SHARE_MIN && seen.has_begun() && seen.is_worth_leaving(self.walk, began.elapsed());
+            if may_yield && asked.elapsed() >= pause {
                 self.yields.fetch_or(self.line.is_hungry(), Relaxed);
                 (asked, pause) = (Instant::now(), HUNGER.mul_f64(1.0 + fastrand::f64()));
             }
             if self.leave.load(Relaxed) || began.elapsed() >= SHARE_MAX {
                 self.yields.store(true, Relaxed);
             }
-            std::thread::sleep(TICK);
+            std::thread::park_timeout(TICK);
         }
     }
-}
-
-/// Whether anything of a share was done, so that leaving the rest is no step on the spot.
-fn has_begun(counts: &Counts) -> bool {
-    counts.same + counts.changed + counts.failed + counts.skipped() + counts.bytes_copied + counts.bytes_compared > 0
 }

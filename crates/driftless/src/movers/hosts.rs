@@ -167,6 +167,11 @@ impl Exchange for HostsExchange<'_> {
         Ok(true)
     }
 
+    fn idle(&mut self) -> usize {
+        let state = lock(&self.shared.state);
+        self.hosts.len() - state.busy.len() - state.gone.len()
+    }
+
     fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
         Ok(std::mem::take(&mut lock(&self.shared.state).given_up))
     }
