@@ -58,6 +58,10 @@ pub trait Crew: Sync {
     }
     /// Goes on with what is answered, as listener number `index`, until the work is over.
     fn listen(&self, _index: usize) {}
+    /// How many threads wait for what no further thread would make faster.
+    fn held_up(&self) -> usize {
+        0
+    }
     /// Tells whoever watches how far it is, with `jobs` threads at work.
     fn tell(&self, jobs: usize);
 }
@@ -202,7 +206,8 @@ impl<'r, C: Crew> Pool<'r, C> {
         if busy && self.admitted > self.least {
             return Some(self.step_back(now, (self.admitted / STEP).max(self.least)));
         }
-        if hungry || busy || self.admitted >= self.threads_max || now.at < self.quiet_until {
+        let held_up = self.crew.held_up() > self.admitted / 2;
+        if hungry || busy || held_up || self.admitted >= self.threads_max || now.at < self.quiet_until {
             return None;
         }
         self.trial = Some(Trial { from: self.admitted, rate: now.rate_since(since), cost: now.cost_since(since), began: *now, ticks: 0 });

@@ -14,7 +14,7 @@ use driftless_mover::{Moved, Opened, Trouble};
 use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ impl Place {
 pub struct Orders {
     next: AtomicU64,
     open: Mutex<HashMap<u64, Order>>,
+    /// Threads that are handing an order to a line: they wait if that is full.
+    posting: AtomicUsize,
 }
 
 impl Run<'_> {
@@ -60,7 +62,14 @@ impl Run<'_> {
         let token = self.orders.next.fetch_add(1, Relaxed);
         lock(&self.orders.open).insert(token, order);
         self.queue.hold();
+        self.orders.posting.fetch_add(1, Relaxed);
         dir.post(token, ask);
+        self.orders.posting.fetch_sub(1, Relaxed);
+    }
+
+    /// How many threads wait for a line that is full, or are about to.
+    pub fn posting(&self) -> usize {
+        self.orders.posting.load(Relaxed)
     }
 
     /// How many listeners there are.

@@ -60,6 +60,10 @@ impl Crew for Run<'_> {
         self.listen(index);
     }
 
+    fn held_up(&self) -> usize {
+        self.posting()
+    }
+
     fn tell(&self, jobs: usize) {
         self.monitor.progress(&self.progress(jobs));
     }

@@ -7,6 +7,7 @@ use crate::budget::Budget;
 use crate::confine::confine;
 use crate::gather::Gathering;
 use crate::greeting::greet;
+use crate::jobs::{Handful, Jobs};
 use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::squeeze::Squeezer;
@@ -27,6 +28,10 @@ use std::time::{Duration, Instant};
 const OPEN_MAX: usize = 32 * 1024;
 /// Bytes of replies that are being made or wait to be written, at most.
 const REPLY_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of replies that wait for others to be sent together with them, at most.
+const SAID_BYTES_MAX: u64 = 64 << 10;
+/// Requests that wait for others to be handed out together with them, at most.
+const READY_MAX: usize = 64;
 /// Bytes that are read or written at once.
 const LINE_BYTES: usize = 256 * 1024;
 /// Threads at most, however slow the file system is.
@@ -46,8 +51,8 @@ struct Agent {
     table: Table,
     pool: Arc<HandlePool>,
     ladder: Arc<Ladder>,
-    /// What is to be carried out; `None` ends a thread.
-    jobs: (Sender<Option<Job>>, Receiver<Option<Job>>),
+    /// What is to be carried out.
+    jobs: Jobs,
     /// Requests that were read and not answered.
     open: AtomicUsize,
     over: AtomicBool,
@@ -76,7 +81,7 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
         table: Table::default(),
         pool,
         ladder: Arc::default(),
-        jobs: unbounded(),
+        jobs: Jobs::default(),
         open: AtomicUsize::new(0),
         over: AtomicBool::new(false),
         replies: Budget::new(REPLY_BYTES_MAX),
@@ -88,8 +93,8 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
         let read = agent.serve_line(scope, &mut input, output);
         agent.over.store(true, Relaxed);
         agent.close_others();
-        let threads = watcher.join().expect("the watcher does not panic");
-        (0..threads).for_each(|_| agent.jobs.0.send(None).expect("this very agent receives it"));
+        watcher.join().expect("the watcher does not panic");
+        agent.jobs.end();
         read
     })
 }
@@ -99,7 +104,7 @@ impl Agent {
     fn serve_line<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        input: &mut impl Read,
+        input: &mut BufReader<impl Read>,
         mut output: impl Write + Send + 'scope,
     ) -> io::Result<()> {
         let (replies, written) = unbounded();
@@ -112,14 +117,21 @@ impl Agent {
     fn read_all<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        input: &mut impl Read,
+        input: &mut BufReader<impl Read>,
         line: &Arc<Sender<Frame>>,
     ) -> io::Result<()> {
-        while let Some(frame) = Frame::read_agreed(input, self.squeeze.is_some())? {
+        let mut ready = Vec::new();
+        loop {
+            // What has arrived together is handed out together, before this thread waits for more.
+            if input.buffer().is_empty() || ready.len() >= READY_MAX {
+                self.jobs.push(ready.drain(..));
+            }
+            let Some(frame) = Frame::read_agreed(input, self.squeeze.is_some())? else { return Ok(()) };
             let job = Job::of(frame, line)?;
             if let Request::Gather = job.request {
                 self.open.fetch_add(1, Relaxed);
-                self.reply((job.number, &Arc::downgrade(line)), (self.gather(scope), Vec::new()));
+                let frame = self.frame(job.number, (self.gather(scope), Vec::new()));
+                self.reply(&Arc::downgrade(line), frame);
                 continue;
             }
             if !self.table.announce(&job) {
@@ -134,9 +146,8 @@ impl Agent {
             if job.is_answered() {
                 self.open.fetch_add(1, Relaxed);
             }
-            self.dispatch(job);
+            ready.extend(self.admit(job));
         }
-        Ok(())
     }
 
     /// Begins to take further lines of this client.
@@ -175,33 +186,36 @@ impl Agent {
         lock(&self.gathering).take();
     }
 
-    fn dispatch(&self, job: Job) {
-        match self.table.admit(job) {
-            Some(Job { request: Request::Forget { at }, .. }) => self.table.forget(at),
-            Some(job) => self.jobs.0.send(Some(job)).expect("this very agent receives it"),
-            None => {}
+    /// The request, if it can be carried out now.
+    fn admit(&self, job: Job) -> Option<Job> {
+        match self.table.admit(job)? {
+            Job { request: Request::Forget { at }, .. } => {
+                self.table.forget(at);
+                None
+            }
+            job => Some(job),
         }
     }
 
-    /// Starts threads, and more of them while work waits and the processors do not; returns how many when the line has ended.
-    fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> usize {
+    /// Starts threads, and more of them while requests wait for them and the processors do not, until the line has ended.
+    fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut threads = 0;
         let mut wanted = THREADS_PER_CORE * self.cores;
         let mut last = (Instant::now(), cpu_seconds());
         while !self.over.load(Relaxed) {
             while threads < wanted {
                 scope.spawn(|| self.work());
+                self.jobs.join();
                 threads += 1;
             }
             std::thread::sleep(TICK);
             let now = (Instant::now(), cpu_seconds());
             let busy = (now.1 - last.1) / now.0.duration_since(last.0).as_secs_f64().max(1e-6) / self.cores as f64;
-            if !self.jobs.1.is_empty() && busy < BUSY_SHARE {
+            if self.jobs.is_short_of_threads() && busy < BUSY_SHARE {
                 wanted = (threads * 2).min(THREADS_MAX);
             }
             last = now;
         }
-        threads
     }
 
     fn work(&self) {
@@ -213,29 +227,69 @@ impl Agent {
             stopped: &|| self.over.load(Relaxed),
         };
         let mut server = Server { roots: &self.roots, table: &self.table, pool: &self.pool, mover };
-        while let Ok(Some(job)) = self.jobs.1.recv() {
-            let (number, line) = (job.number, job.line.clone());
-            // A client that does not listen gets no more of this host's memory than that.
-            let expected = job.request.reply_bytes();
-            self.replies.take(expected);
-            let outcome = server.carry_out(job);
-            self.replies.give(expected);
-            // What waited for this goes on before the client hears of it, and may let go of it.
-            let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
-            waiting.into_iter().for_each(|job| self.dispatch(job));
-            self.reply((number, &line), outcome.replied);
+        let (mut handful, mut said) = (Handful::default(), Said::default());
+        while self.jobs.take(&mut handful) {
+            while let Some(job) = handful.next(&self.jobs) {
+                self.carry_out(&mut server, job, &mut said);
+            }
+            said.send(self);
         }
     }
 
-    fn reply(&self, (number, line): (u64, &Weak<Sender<Frame>>), (reply, data): Replied) {
+    fn carry_out(&self, server: &mut Server<'_>, job: Job, said: &mut Said) {
+        let (number, line) = (job.number, job.line.clone());
+        let expected = job.request.reply_bytes();
+        if expected > SAID_BYTES_MAX {
+            // Whoever waits for room must not hold back what makes room.
+            said.send(self);
+        }
+        // A client that does not listen gets no more of this host's memory than that.
+        self.replies.take(expected);
+        let outcome = server.carry_out(job);
+        self.replies.give(expected);
+        // What waited for this goes on before the client hears of it, and may let go of it.
+        let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
+        if !waiting.is_empty() {
+            self.jobs.push(waiting.into_iter().filter_map(|job| self.admit(job)));
+        }
+        said.add(self, line, self.frame(number, outcome.replied));
+    }
+
+    /// A reply that is to be sent; until it is, its bytes count as memory.
+    fn frame(&self, number: u64, (reply, data): Replied) -> Frame {
         self.open.fetch_sub(1, Relaxed);
-        let Some(line) = line.upgrade() else { return };
         let frame = Frame::new(number, &reply, data).or_too_long("tell all about");
+        self.replies.overdraw(frame.bytes());
+        frame
+    }
+
+    fn reply(&self, line: &Weak<Sender<Frame>>, frame: Frame) {
         let bytes = frame.bytes();
-        self.replies.overdraw(bytes);
-        if line.send(frame).is_err() {
+        if line.upgrade().is_none_or(|line| line.send(frame).is_err()) {
             self.replies.give(bytes);
         }
+    }
+}
+
+/// Replies that are sent together: the thread that writes them is woken once for all.
+#[derive(Default)]
+struct Said {
+    frames: Vec<(Weak<Sender<Frame>>, Frame)>,
+    bytes: u64,
+}
+
+impl Said {
+    fn add(&mut self, agent: &Agent, line: Weak<Sender<Frame>>, frame: Frame) {
+        self.bytes += frame.bytes();
+        self.frames.push((line, frame));
+        if self.bytes > SAID_BYTES_MAX {
+            self.send(agent);
+        }
+    }
+
+    fn send(&mut self, agent: &Agent) {
+        self.bytes = 0;
+        self.frames.drain(..).for_each(|(line, frame)| agent.reply(&line, frame));
     }
 }
 

@@ -4,44 +4,56 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are taken and given back.
 pub struct Budget {
-    used: Mutex<u64>,
+    used: Mutex<Used>,
     room: Condvar,
     bytes_max: u64,
+}
+
+/// Bytes that are taken, and how many threads wait for room.
+#[derive(Default)]
+struct Used {
+    bytes: u64,
+    waiting: usize,
 }
 
 impl Budget {
     /// Nothing of `bytes_max` is taken.
     pub fn new(bytes_max: u64) -> Self {
-        Budget { used: Mutex::new(0), room: Condvar::new(), bytes_max }
+        Budget { used: Mutex::default(), room: Condvar::new(), bytes_max }
     }
 
-    fn used(&self) -> MutexGuard<'_, u64> {
+    fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits until nothing is taken.
     pub fn take(&self, bytes: u64) {
         let mut used = self.used();
-        while *used > 0 && *used + bytes > self.bytes_max {
+        while used.bytes > 0 && used.bytes + bytes > self.bytes_max {
+            used.waiting += 1;
             used = self.room.wait(used).unwrap_or_else(PoisonError::into_inner);
+            used.waiting -= 1;
         }
-        *used += bytes;
-        if *used < self.bytes_max {
-            // Who was woken wakes the next, as long as there is room.
-            self.room.notify_one();
-        }
+        used.bytes += bytes;
+        // Who was woken wakes the next, as long as there is room.
+        self.tell(&used, self.bytes_max);
     }
 
     /// Takes bytes without waiting.
     pub fn overdraw(&self, bytes: u64) {
-        *self.used() += bytes;
+        self.used().bytes += bytes;
     }
 
     /// Gives bytes back. Whoever waits sleeps until there is plenty of room: to wake him for each byte costs more than it gains.
     pub fn give(&self, bytes: u64) {
         let mut used = self.used();
-        *used -= bytes;
-        if *used < self.bytes_max / 2 {
+        used.bytes -= bytes;
+        self.tell(&used, self.bytes_max / 2);
+    }
+
+    /// Wakes one of those who wait, if less than so many bytes are taken. To wake nobody costs a system call, too.
+    fn tell(&self, used: &Used, below: u64) {
+        if used.waiting > 0 && used.bytes < below {
             self.room.notify_one();
         }
     }

@@ -16,6 +16,7 @@ mod earlier;
 mod file;
 mod gather;
 mod greeting;
+mod jobs;
 mod link;
 mod serve;
 mod squeeze;

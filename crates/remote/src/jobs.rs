@@ -1,0 +1,174 @@
+//! What an agent is to carry out, and the threads that wait for it.
+//!
+//! To wake a thread costs as much as a short request, so threads take several of these at a time, and no more of them are woken than are
+//! needed for that. Where requests take long, each wakes a thread of its own.
+
+use crate::link::lock;
+use crate::table::Job;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Requests that a thread takes at a time, at most.
+const HANDFUL_MAX: usize = 16;
+/// How long a thread may have to do with what it takes.
+const HANDFUL_TIME: Duration = Duration::from_micros(250);
+/// Weight of the last handful in what is known of a request's time.
+const LAST: f64 = 0.2;
+
+/// Waiting requests.
+#[derive(Default)]
+pub struct Jobs {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    threads: usize,
+    asleep: usize,
+    /// Seconds that a request takes.
+    each: f64,
+    over: bool,
+}
+
+/// Requests that one thread carries out one after the other.
+#[derive(Default)]
+pub struct Handful {
+    jobs: VecDeque<Job>,
+    taken: Option<(Instant, usize)>,
+}
+
+impl Jobs {
+    /// Adds requests.
+    pub fn push(&self, jobs: impl IntoIterator<Item = Job>) {
+        let mut state = lock(&self.state);
+        state.waiting.extend(jobs);
+        self.wake(state.wanted());
+    }
+
+    fn wake(&self, threads: usize) {
+        (0..threads).for_each(|_| self.more.notify_one());
+    }
+
+    /// A thread that will take requests has been started.
+    pub fn join(&self) {
+        lock(&self.state).threads += 1;
+    }
+
+    /// Whether requests wait although all threads are at work. If some sleep, one is woken: those that are awake have more to do than was
+    /// thought.
+    pub fn is_short_of_threads(&self) -> bool {
+        let state = lock(&self.state);
+        if !state.waiting.is_empty() && state.asleep > 0 {
+            self.more.notify_one();
+        }
+        !state.waiting.is_empty() && state.asleep == 0
+    }
+
+    /// Fills the handful, waiting for requests; false when there will be none.
+    pub fn take(&self, handful: &mut Handful) -> bool {
+        let mut state = lock(&self.state);
+        if let Some((since, count)) = handful.taken.take() {
+            let last = since.elapsed().as_secs_f64() / count.max(1) as f64;
+            state.each += LAST * (last - state.each);
+        }
+        while state.waiting.is_empty() && !state.over {
+            state.asleep += 1;
+            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
+        }
+        let count = state.handful().min(state.waiting.len());
+        handful.jobs.extend(state.waiting.drain(..count));
+        handful.taken = Some((Instant::now(), count));
+        !handful.jobs.is_empty()
+    }
+
+    /// Ends all threads, once nothing waits.
+    pub fn end(&self) {
+        lock(&self.state).over = true;
+        self.more.notify_all();
+    }
+}
+
+impl State {
+    /// Requests that a thread takes at a time.
+    fn handful(&self) -> usize {
+        ((HANDFUL_TIME.as_secs_f64() / self.each.max(1e-9)) as usize).clamp(1, HANDFUL_MAX)
+    }
+
+    /// How many threads are to be woken for what waits. Those that are awake come back soon, unless requests take long.
+    fn wanted(&self) -> usize {
+        let handful = self.handful();
+        let awake = if handful > 1 { self.threads - self.asleep } else { 0 };
+        self.waiting.len().div_ceil(handful).saturating_sub(awake).min(self.asleep)
+    }
+}
+
+impl Handful {
+    /// The next request. If those before it took longer than was thought, the others go back to `jobs`.
+    pub fn next(&mut self, jobs: &Jobs) -> Option<Job> {
+        let next = self.jobs.pop_front()?;
+        if let Some((since, count)) = &mut self.taken
+            && !self.jobs.is_empty()
+            && since.elapsed() > 2 * HANDFUL_TIME
+        {
+            *count -= self.jobs.len();
+            let mut state = lock(&jobs.state);
+            self.jobs.drain(..).rev().for_each(|job| state.waiting.push_front(job));
+            jobs.wake(state.waiting.len().min(state.asleep));
+        }
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Request;
+    use std::sync::Weak;
+
+    fn jobs(numbers: std::ops::Range<u64>) -> impl Iterator<Item = Job> {
+        numbers.map(|number| Job { number, request: Request::Meta { at: 0 }, data: Vec::new(), squeezed: false, line: Weak::new() })
+    }
+
+    fn all(handful: &mut Handful, from: &Jobs) -> Vec<u64> {
+        std::iter::from_fn(|| handful.next(from)).map(|job| job.number).collect()
+    }
+
+    #[test]
+    fn short_requests_are_taken_several_at_a_time_and_long_ones_one_by_one() {
+        let (waiting, mut handful) = (Jobs::default(), Handful::default());
+        waiting.push(jobs(0..40));
+        assert!(waiting.take(&mut handful));
+        assert_eq!(all(&mut handful, &waiting), (0..16).collect::<Vec<_>>());
+        handful.taken = Some((Instant::now() - Duration::from_secs(1), 16));
+        assert!(waiting.take(&mut handful));
+        assert_eq!(all(&mut handful, &waiting), [16]);
+    }
+
+    #[test]
+    fn what_a_slow_request_holds_up_goes_back_in_its_order() {
+        let (waiting, mut handful) = (Jobs::default(), Handful::default());
+        waiting.push(jobs(0..4));
+        assert!(waiting.take(&mut handful));
+        assert_eq!(handful.next(&waiting).map(|job| job.number), Some(0));
+        handful.taken = Some((Instant::now() - Duration::from_secs(1), 4));
+        assert_eq!(handful.next(&waiting).map(|job| job.number), Some(1));
+        assert!(handful.next(&waiting).is_none());
+        let mut other = Handful::default();
+        assert!(waiting.take(&mut other));
+        assert_eq!(all(&mut other, &waiting), [2, 3]);
+    }
+
+    #[test]
+    fn threads_end_when_nothing_waits_any_more() {
+        let (waiting, mut handful) = (Jobs::default(), Handful::default());
+        waiting.push(jobs(0..1));
+        waiting.end();
+        assert!(waiting.take(&mut handful));
+        assert_eq!(all(&mut handful, &waiting), [0]);
+        assert!(!waiting.take(&mut handful));
+    }
+}
