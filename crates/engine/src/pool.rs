@@ -35,6 +35,8 @@ const TRIAL_TICKS: u32 = 5;
 const WARM_UP_TICKS: u32 = 2;
 /// How long nothing is tried after a step that was taken back; doubles each time.
 const HOLD_OFF: Duration = Duration::from_millis(100);
+/// Processor time of a request, about: as many threads as fit into the delay of a far host keep its line busy.
+const REQUEST: Duration = Duration::from_micros(150);
 /// Bytes of content that count as much as one entry.
 pub const BYTES_PER_ENTRY: u64 = 64 * 1024;
 /// Stack of a thread. Nothing here recurses.
@@ -58,6 +60,10 @@ pub trait Crew: Sync {
     }
     /// Goes on with what is answered, as listener number `index`, until the work is over.
     fn listen(&self, _index: usize) {}
+    /// How long each request takes at least, of which the pool need not find out first.
+    fn delay(&self) -> Duration {
+        Duration::ZERO
+    }
     /// How many threads wait for what no further thread would make faster.
     fn held_up(&self) -> usize {
         0
@@ -84,6 +90,8 @@ struct Pool<'r, C> {
     hold_off: Duration,
     quiet_until: Instant,
     last: Sample,
+    /// Ticks that a request takes at least.
+    delay_ticks: u32,
 }
 
 /// A step up that has to prove itself.
@@ -111,15 +119,19 @@ pub fn cores() -> usize {
 
 impl<'r, C: Crew> Pool<'r, C> {
     fn new(crew: &'r C, threads_max: usize) -> Self {
-        let (adaptive, wanted) = match crew.jobs() {
+        let (adaptive, least) = match crew.jobs() {
             Jobs::Auto => (true, cores() * THREADS_PER_CORE),
             Jobs::Fixed(threads) => (false, threads),
         };
         let threads_max = if adaptive { threads_max.min(THREADS_MAX) } else { threads_max };
-        let admitted = wanted.clamp(1, threads_max);
+        let least = least.clamp(1, threads_max);
+        let delay = crew.delay();
+        let at_once = (delay.as_micros() / REQUEST.as_micros()) as usize;
+        let admitted = if adaptive { at_once.clamp(least, threads_max) } else { least };
         let last = Sample::take(crew);
         let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
-        Pool { crew, adaptive, threads_max, spawned: 0, admitted, least: admitted, trial, hold_off, quiet_until, last }
+        let delay_ticks = (delay.as_secs_f64() / TICK.as_secs_f64()).ceil() as u32;
+        Pool { crew, adaptive, threads_max, spawned: 0, admitted, least, trial, hold_off, quiet_until, last, delay_ticks }
     }
 
     fn watch<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
@@ -179,10 +191,10 @@ impl<'r, C: Crew> Pool<'r, C> {
     /// Keeps a step that raised the rate, takes back one that did not.
     fn judge(&mut self, mut trial: Trial, now: &Sample) -> Option<usize> {
         trial.ticks += 1;
-        if trial.ticks == WARM_UP_TICKS {
+        if trial.ticks == WARM_UP_TICKS + self.delay_ticks {
             trial.began = *now;
         }
-        if trial.ticks < TRIAL_TICKS {
+        if trial.ticks < TRIAL_TICKS + 2 * self.delay_ticks {
             self.trial = Some(trial);
             return None;
         }

@@ -12,6 +12,7 @@ use driftless_tree::{Copier, NameIndex};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// A thread's hands and what it shares with the others.
 pub struct Worker<'a> {
@@ -58,6 +59,11 @@ impl Crew for Run<'_> {
 
     fn listen(&self, index: usize) {
         self.listen(index);
+    }
+
+    fn delay(&self) -> Duration {
+        let hosts = [&self.options.source.host, &self.options.replica.host];
+        hosts.into_iter().flatten().map(|host| host.round_trip()).max().unwrap_or_default()
     }
 
     fn held_up(&self) -> usize {

@@ -282,9 +282,11 @@ fn add_line((name, reach, arguments): (&str, &Reach, &str), (line, children): (&
 
 /// How many lines there shall be.
 fn further_lines(reach: &Reach, line: &Line) -> usize {
-    // Asking about no object costs a round trip and nothing else.
-    let round_trip = || (0..3).map(|_| line.link.round_trip(&Request::Meta { at: 0 })).min().unwrap_or_default();
-    reach.streams.unwrap_or_else(|| if round_trip() < LONG { 1 } else { STREAMS })
+    reach.streams.unwrap_or_else(|| {
+        // Asking about no object costs a round trip and nothing else.
+        (0..3).for_each(|_| drop(line.link.call(&Request::Meta { at: 0 }, Vec::new())));
+        if line.link.round_trip() < LONG { 1 } else { STREAMS }
+    })
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
@@ -466,6 +468,10 @@ impl Host for SshHost {
 
     fn answers(&self, wait: Duration) -> Vec<(u64, Answer)> {
         self.line.link.next_answers(wait)
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.line.link.round_trip()
     }
 
     fn lost(&self) -> Option<Loss> {

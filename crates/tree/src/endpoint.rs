@@ -19,6 +19,8 @@ pub trait Host: Send + Sync {
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
     /// The next answers to posted orders, with their tokens; none if none comes within `wait`.
     fn answers(&self, wait: Duration) -> Vec<(u64, Answer)>;
+    /// How long it takes at least until a question is answered, as far as is known.
+    fn round_trip(&self) -> Duration;
     /// Why the connection is lost, if it is.
     fn lost(&self) -> Option<Loss>;
 }

@@ -105,6 +105,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn directories_come_first_and_all_else_stays_in_its_order() {
+        let mut names = Names::default();
+        let kinds = [None, Some(Kind::Dir), Some(Kind::File), Some(Kind::Dir), None];
+        [c"a", c"b", c"c", c"d", c"e"].into_iter().zip(kinds).for_each(|(name, kind)| names.push(name, kind));
+        names.put_directories_first();
+        let order: Vec<&CStr> = (0..5).map(|index| names.get(index).0).collect();
+        assert_eq!(order, [c"b", c"d", c"a", c"c", c"e"]);
+    }
+
+    #[test]
     fn sorted_names_are_found() {
         let mut names = Names::default();
         [c"b", c"a\n", c"\xff", c"a"].iter().for_each(|name| names.push(name, None));
