@@ -94,18 +94,50 @@ class Tmpfs(Place):
         mount_tmpfs(self.mount)
 
 
-class Remote(Tmpfs):
-    """A new tmpfs for each run; one of the two trees is reached over ssh, on request through a line with delay."""
+class Image(Place):
+    """A new file system in a sparse image file, loop-mounted: in memory, or with direct I/O on the disk.
 
-    def __init__(self, work, tools, pull=False, delay_us=0):
+    On the disk too each run gets a new file system: removing a large tree there can take longer than all copies,
+    and what has just been removed slows down what is created next.
+    """
+
+    def __init__(self, work, kind, folder, direct=False):
         super().__init__(work)
+        self.kind, self.direct = kind, direct
+        self.image = folder / f"{kind}.img"
+
+    def fresh(self):
+        self.close()
+        self.image.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.image, "wb") as image:
+            image.truncate(IMAGE_BYTES)
+        run(*MKFS[self.kind], self.image)
+        if self.direct:
+            run("sync", "-f", self.image)
+        attach = ["losetup", "--find", "--show", f"--direct-io={'on' if self.direct else 'off'}", str(self.image)]
+        device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
+        try:
+            run("mount", device, self.mount)
+        finally:
+            run("losetup", "-d", device)  # while it is mounted: the kernel detaches it after the unmount
+
+    def close(self):
+        super().close()
+        self.image.unlink(missing_ok=True)
+
+
+class OverSsh:
+    """What is added to a place whose replica, or on request whose source, is reached over ssh, on request through a line with delay."""
+
+    def __init__(self, *here, work, tools, pull=False, delay_us=0):
+        super().__init__(*here)
         self.folder, self.tools, self.pull, self.delay_us = work / "far", tools, pull, delay_us
         self.host, self.opened = None, ExitStack()
 
     def fresh(self):
+        super().fresh()
         if not self.host:
             self._start()
-        super().fresh()
 
     def _start(self):
         self.host = far.FarHost(self.folder, self.tools)
@@ -140,39 +172,16 @@ class Remote(Tmpfs):
 
     def close(self):
         self.opened.close()
+        self.host = None
         super().close()
 
 
-class Image(Place):
-    """A new file system in a sparse image file, loop-mounted: in memory, or with direct I/O on the disk.
+class RemoteTmpfs(OverSsh, Tmpfs):
+    """A new tmpfs for each run."""
 
-    On the disk too each run gets a new file system: removing a large tree there can take longer than all copies,
-    and what has just been removed slows down what is created next.
-    """
 
-    def __init__(self, work, kind, folder, direct=False):
-        super().__init__(work)
-        self.kind, self.direct = kind, direct
-        self.image = folder / f"{kind}.img"
-
-    def fresh(self):
-        self.close()
-        self.image.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.image, "wb") as image:
-            image.truncate(IMAGE_BYTES)
-        run(*MKFS[self.kind], self.image)
-        if self.direct:
-            run("sync", "-f", self.image)
-        attach = ["losetup", "--find", "--show", f"--direct-io={'on' if self.direct else 'off'}", str(self.image)]
-        device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
-        try:
-            run("mount", device, self.mount)
-        finally:
-            run("losetup", "-d", device)  # while it is mounted: the kernel detaches it after the unmount
-
-    def close(self):
-        super().close()
-        self.image.unlink(missing_ok=True)
+class RemoteXfs(OverSsh, Image):
+    """A new xfs in memory, which can share blocks between files."""
 
 
 class Latency(Place):
@@ -240,6 +249,7 @@ class Latency(Place):
 
 
 REMOTE = {"ssh": {}, "ssh-pull": {"pull": True}, "ssh-delay": {"delay_us": LINE_DELAY_US}}
+REMOTE_XFS = "ssh-xfs"
 
 
 def open_place(name, bench):
@@ -251,5 +261,7 @@ def open_place(name, bench):
     if name == "latencyfs":
         return Latency(bench.work, bench.tools)
     if name in REMOTE:
-        return Remote(bench.work, bench.tools, **REMOTE[name])
+        return RemoteTmpfs(bench.work, work=bench.work, tools=bench.tools, **REMOTE[name])
+    if name == REMOTE_XFS:
+        return RemoteXfs(bench.work, "xfs", bench.work / "mem", work=bench.work, tools=bench.tools)
     return Image(bench.work, name, bench.work / "mem")

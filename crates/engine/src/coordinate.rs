@@ -7,9 +7,11 @@
 //! that comes; a second one, of a mover that was thought dead, is passed over.
 
 use crate::brief::Brief;
+use crate::exchange::{Exchange, PartOfOutcome, Word};
+use crate::facts::{BEGUN, Facts, LINKS, add_shares, decoded, encoded, fact, keyed, note_outcome, path_in, settle_pieces};
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
-use crate::part::{Part, joined};
+use crate::part::Part;
 use crate::plan::{LINK_NAMES_MAX, Lead, chosen, leads, pack};
 use crate::roots::{Roots, RunError, open};
 use crate::run::Run;
@@ -18,12 +20,9 @@ use crate::sync::{End, Locks, Summary, begin_root, delete, descriptors, end_run,
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::work_off::{Ends, work_off};
 use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
-use driftless_reconcile::{Fingerprint, Ranges};
-use driftless_state::{Batch, Fact, Record, StoreError};
+use driftless_state::Record;
 use driftless_tree::{DirRef, HandlePool};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -40,107 +39,8 @@ const SHARES_PER_MOVER: usize = 3;
 const LISTEN: Duration = Duration::from_secs(3);
 /// A mover that has not been heard of for so long does not count.
 const AWAY: Duration = Duration::from_secs(15);
-/// Facts that are read at a time.
-const FACTS: usize = 1000;
-
-/// The way to the movers.
-pub trait Exchange {
-    /// Hands a share of the run out, to whoever takes its class first. It may be handed out again if a mover is lost.
-    ///
-    /// # Errors
-    /// The movers cannot be reached for longer than they may be away.
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String>;
-    /// The next word of a mover; none if there is none within `limit`.
-    ///
-    /// # Errors
-    /// As with [`Exchange::send`].
-    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String>;
-    /// The word with this ticket was noted and need not come again.
-    fn accept(&mut self, ticket: u64);
-    /// Whether shares wait for a mover to take them.
-    ///
-    /// # Errors
-    /// As with [`Exchange::send`].
-    fn waits(&mut self) -> Result<bool, String>;
-    /// How many movers have nothing to do, as far as is known.
-    fn idle(&mut self) -> usize;
-    /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
-    ///
-    /// # Errors
-    /// As with [`Exchange::send`].
-    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String>;
-    /// Forgets all shares that wait for movers, and with `words`, all that was said of earlier runs.
-    ///
-    /// # Errors
-    /// As with [`Exchange::send`].
-    fn clear(&mut self, words: bool) -> Result<(), String>;
-}
-
-/// A sign of life: a mover is at work on a share, and has done so much of it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Alive {
-    /// The run.
-    pub run: u64,
-    /// The share.
-    pub id: u64,
-    /// Who.
-    pub mover: String,
-    /// What was counted so far.
-    pub counts: Counts,
-}
-
-/// A part of what came of a share.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PartOfOutcome {
-    /// The run.
-    pub run: u64,
-    /// The share.
-    pub id: u64,
-    /// The try: parts belong together only if this agrees.
-    pub attempt: u64,
-    /// Its place among the parts.
-    pub number: u32,
-    /// There are no more.
-    pub last: bool,
-    /// The part, as [`Outcome`] in postcard.
-    pub outcome: Vec<u8>,
-}
-
-/// What a mover says.
-#[derive(Debug, Clone)]
-pub enum Word {
-    /// It is at work.
-    Alive(Box<Alive>),
-    /// What came of a share, with a ticket for [`Exchange::accept`].
-    Part(PartOfOutcome, u64),
-}
-
-/// What stands in the record beside the open shares.
-mod fact {
-    pub const TOTAL: u8 = 0;
-    pub const PART: u8 = 1;
-    pub const LINK: u8 = 2;
-    pub const DIR: u8 = 3;
-    pub const EXTRA: u8 = 4;
-    pub const NO_ROOM: u8 = 5;
-    pub const FILE: u8 = 6;
-    pub const STAGE: u8 = 7;
-}
-
-/// How far the run has come, as facts whose order is that of their keys: the first shares were made, and those of the links.
-const BEGUN: &[u8] = b"1-begun";
-const LINKS: &[u8] = b"2-links";
-
-/// A large file whose bytes are copied by several movers: what was copied, and how many pieces are open.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Divided {
-    path: RelPath,
-    source: Fingerprint,
-    copied: Ranges,
-    pieces: u64,
-    class: u8,
-    alone: bool,
-}
+/// Open shares that are read at a time.
+const SHARES: usize = 1000;
 
 /// Makes the replica equal to the source, with the help of movers.
 ///
@@ -219,8 +119,6 @@ struct Coordinator<'a> {
     lost: bool,
 }
 
-type Noted<T> = Result<T, StoreError>;
-
 impl Coordinator<'_> {
     fn begin(&mut self, resumed: bool, single: Option<&CStr>) -> Result<(), RunError> {
         // One that was killed before it had made the first share has left nothing to go on with.
@@ -262,7 +160,7 @@ impl Coordinator<'_> {
         self.total = total.iter().find_map(|(_, value)| decoded(value)).unwrap_or_default();
         let mut after = 0;
         loop {
-            let items = self.record.items(after, FACTS)?;
+            let items = self.record.items(after, SHARES)?;
             let Some(last) = items.last() else { break };
             after = last.id;
             self.sent.extend(items.iter().map(|item| (item.id, Instant::now())));
@@ -314,7 +212,7 @@ impl Coordinator<'_> {
     fn send_open(&mut self, after: u64) -> Result<(), RunError> {
         let mut after = after;
         loop {
-            let items = self.record.items(after, FACTS)?;
+            let items = self.record.items(after, SHARES)?;
             let Some(last) = items.last() else { return Ok(()) };
             after = last.id;
             for item in items {
@@ -575,125 +473,8 @@ impl Coordinator<'_> {
     }
 
     fn all(&self, kind: u8) -> Facts<'_> {
-        Facts { record: self.record, kind, read: VecDeque::new(), after: Vec::new() }
+        Facts::of(self.record, kind)
     }
-}
-
-/// All facts of a kind, read as they are wanted.
-struct Facts<'a> {
-    record: &'a Record,
-    kind: u8,
-    read: VecDeque<Fact>,
-    after: Vec<u8>,
-}
-
-impl Facts<'_> {
-    fn next(&mut self) -> Noted<Option<Fact>> {
-        self.peek()?;
-        Ok(self.read.pop_front())
-    }
-
-    fn peek(&mut self) -> Noted<Option<&Fact>> {
-        if self.read.is_empty() {
-            self.read = self.record.facts(self.kind, &self.after, FACTS)?.into();
-            self.read.back().into_iter().for_each(|(key, _)| self.after.clone_from(key));
-        }
-        Ok(self.read.front())
-    }
-}
-
-fn encoded(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("plain values can be encoded")
-}
-
-fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    postcard::from_bytes(bytes).ok()
-}
-
-/// Keys are not empty, so that they come after "nothing"; the root's path is.
-fn keyed(path: &RelPath) -> Vec<u8> {
-    [b"/", path.as_bytes()].concat()
-}
-
-fn path_in(key: &[u8]) -> Option<RelPath> {
-    RelPath::parse(key.strip_prefix(b"/")?).ok()
-}
-
-fn add_shares(batch: &Batch<'_>, shares: &[Share]) -> Noted<()> {
-    shares.iter().try_for_each(|share| batch.add_item(&encoded(share)).map(drop))
-}
-
-fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
-    outcome.done.into_iter().for_each(|done| monitor.receipt(&done.into()));
-    outcome.problems.iter().for_each(|problem| monitor.problem(problem));
-    for link in outcome.links {
-        let key = [&link.id.0.to_be_bytes()[..], &link.id.1.to_be_bytes(), &keyed(&link.path)].concat();
-        batch.put(fact::LINK, &key, &encoded(&(link.size, link.there)))?;
-    }
-    for extra in outcome.extras {
-        let first = extra.1.first().map_or(&b""[..], EntryName::as_bytes);
-        batch.put(fact::EXTRA, &[&keyed(&extra.0), &b"\0"[..], first].concat(), &encoded(&extra))?;
-    }
-    for path in outcome.no_room {
-        batch.put(fact::NO_ROOM, &keyed(&path), &encoded(&path))?;
-    }
-    for (path, left) in outcome.unfinished {
-        let held = batch.get(fact::DIR, &keyed(&path))?.and_then(|held| decoded(&held));
-        batch.put(fact::DIR, &keyed(&path), &encoded(&held.map_or(left, |held| joined(held, left))))?;
-    }
-    for (path, source, copied) in outcome.copied {
-        change_divided(batch, &path, &source, |file| copied.iter().for_each(|range| file.copied.add(range.clone())))?;
-    }
-    rest.extend(outcome.rest);
-    Ok(())
-}
-
-/// Counts the pieces of large files: those that are settled, and those that are new. A file none of whose pieces is open any more is a
-/// piece of its own again.
-fn settle_pieces(batch: &Batch<'_>, share: &Share, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
-    for (class, piece) in rest.iter() {
-        if let Piece::Bytes(path, source, _) = piece {
-            let new = Divided {
-                path: path.clone(),
-                source: source.clone(),
-                copied: Ranges::default(),
-                pieces: 0,
-                class: *class,
-                alone: share.alone,
-            };
-            let held = batch.get(fact::FILE, &file_key(path, source))?.and_then(|held| decoded::<Divided>(&held)).unwrap_or(new);
-            batch.put(fact::FILE, &file_key(path, source), &encoded(&Divided { pieces: held.pieces + 1, ..held }))?;
-        }
-    }
-    let settled: Vec<(RelPath, Fingerprint)> = share
-        .pieces
-        .iter()
-        .filter_map(|piece| match piece {
-            Piece::Bytes(path, source, _) => Some((path.clone(), source.clone())),
-            _ => None,
-        })
-        .collect();
-    for (path, source) in settled {
-        change_divided(batch, &path, &source, |file| file.pieces = file.pieces.saturating_sub(1))?;
-        let key = file_key(&path, &source);
-        let held = batch.get(fact::FILE, &key)?.and_then(|held| decoded::<Divided>(&held));
-        if let Some(file) = held.filter(|file| file.pieces == 0) {
-            batch.take(fact::FILE, &key)?;
-            rest.push((file.class, Piece::Rest(file.path, file.source, file.copied)));
-        }
-    }
-    Ok(())
-}
-
-fn file_key(path: &RelPath, source: &Fingerprint) -> Vec<u8> {
-    [keyed(path), vec![0], encoded(source)].concat()
-}
-
-fn change_divided(batch: &Batch<'_>, path: &RelPath, source: &Fingerprint, change: impl FnOnce(&mut Divided)) -> Noted<()> {
-    let key = file_key(path, source);
-    let Some(mut file) = batch.get(fact::FILE, &key)?.and_then(|held| decoded::<Divided>(&held)) else { return Ok(()) };
-    change(&mut file);
-    batch.put(fact::FILE, &key, &encoded(&file))
 }
 
 /// The paths that a share is about, as problems name them.
