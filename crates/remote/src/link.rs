@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// Bytes of posted orders that were not answered, at most.
+/// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most.
 const POSTED_BYTES_MAX: u64 = 32 << 20;
 /// What an order costs besides its data, for that bound: a reply may carry a file of this size.
 const ORDER_BYTES: u64 = 32 << 10;
@@ -62,6 +62,14 @@ enum Waiter<A> {
     Posted { token: u64, bytes: u64, finish: Finish<A> },
 }
 
+/// The answer to a posted order that nobody has taken yet.
+struct Answered<A> {
+    token: u64,
+    answer: A,
+    /// What it counts of what may be posted.
+    bytes: u64,
+}
+
 /// A line. `A` is what posted orders are answered with.
 pub struct Link<A> {
     /// The lines; the first is the one that the others depend on. Empty when all is lost.
@@ -70,7 +78,7 @@ pub struct Link<A> {
     content_bytes: AtomicU64,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiter<A>>>,
-    answers: Mutex<VecDeque<(u64, A)>>,
+    answers: Mutex<VecDeque<Answered<A>>>,
     answered: Condvar,
     posted: Budget,
     lost: OnceLock<Loss>,
@@ -197,10 +205,12 @@ impl<A: Send> Link<A> {
         match waiter {
             Waiter::Promise(promise) => promise.keep(frame),
             Waiter::Posted { token, bytes, finish } => {
+                // What came with the answer takes memory until a listener takes it.
+                let came = frame.as_ref().map_or(0, |frame| frame.data.len() as u64);
+                self.posted.overdraw(came);
                 let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
-                self.posted.give(bytes);
                 let mut answers = lock(&self.answers);
-                answers.push_back((token, answer));
+                answers.push_back(Answered { token, answer, bytes: bytes + came });
                 // More than one answer is worth one listener's waking.
                 if answers.len() == 1 || answers.len().is_multiple_of(ANSWERS_MAX) {
                     self.answered.notify_one();
@@ -223,7 +233,12 @@ impl<A: Send> Link<A> {
             answers = self.answered.wait_timeout(answers, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
         let some = answers.len().min(ANSWERS_MAX);
-        answers.drain(..some).collect()
+        let taken: Vec<Answered<A>> = answers.drain(..some).collect();
+        drop(answers);
+        if !taken.is_empty() {
+            self.posted.give(taken.iter().map(|answered| answered.bytes).sum());
+        }
+        taken.into_iter().map(|Answered { token, answer, .. }| (token, answer)).collect()
     }
 
     /// The line is lost: whoever waits hears of it.
