@@ -44,15 +44,16 @@ GROUPS = {
         "compare xattrs and ACLs too; the others look at size and time only.", RSYNC),
     "ssh": Group(
         "Over ssh", "over ssh",
-        "The real tree and one file of 4 GiB, from a tmpfs to another; one of the two is on a host reached over ssh: "
+        "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the two is on a host reached over ssh: "
         "this machine, through its loopback interface, so that both ends share its processors. Trees are pushed unless "
-        "the row says otherwise. Processor seconds are those of the near end, with its ssh.", RSYNC_FAR),
+        "the row says otherwise. Sessions on that host have an empty home. Processor seconds are those of the near end, with its ssh.", RSYNC_FAR),
     "movers": Group(
         "Movers", "movers",
         "A run that movers on three hosts share, fed by RabbitMQ. The hosts are network namespaces on this machine, so that they "
         "share its processors; the coordinator and the broker have one of their own, with a link that is not limited. In the rows "
         "about links, the source is reached over ssh on a further host, by each mover through its own link. "
-        "With slow requests, movers divide the jobs among them, and `fpsync -w` runs as many on the same hosts, over ssh.", MOVERS[0]),
+        "With slow requests, each host mounts `latencyfs` by itself, as it would a parallel file system; movers divide the jobs among "
+        "them, and `fpsync -w` runs as many on the same hosts, over ssh.", MOVERS[0]),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by 500 µs and "

@@ -204,8 +204,8 @@ impl Agent {
         let mut last = (Instant::now(), cpu_seconds());
         while !self.over.load(Relaxed) {
             while threads < wanted {
-                scope.spawn(|| self.work());
                 self.jobs.join();
+                scope.spawn(|| self.work());
                 threads += 1;
             }
             std::thread::sleep(TICK);

@@ -52,7 +52,7 @@ impl Jobs {
         (0..threads).for_each(|_| self.more.notify_one());
     }
 
-    /// A thread that will take requests has been started.
+    /// A thread that will take requests is about to be started.
     pub fn join(&self) {
         lock(&self.state).threads += 1;
     }
