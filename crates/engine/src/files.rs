@@ -101,10 +101,14 @@ impl Worker<'_> {
                 break;
             }
             self.share(&large.pending, &mut range, |given| Task::Chunk(large.clone(), given));
-            let step = next_step(&mut range, data_end, self.run.stride.bytes());
+            // What mostly stays where it is says nothing of the line, and short steps would cost a round trip each.
+            let stride = if large.large.patches() { Stride::MAX } else { self.run.stride.bytes() };
+            let step = next_step(&mut range, data_end, stride);
             let (run, len, began) = (self.run, step.end - step.start, Instant::now());
             let copied = large.large.copy(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes));
-            run.stride.learn(len, began.elapsed());
+            if !large.large.patches() {
+                run.stride.learn(len, began.elapsed());
+            }
             add(&run.tally.bytes_copied, copied);
             self.walked(large, len);
         }
