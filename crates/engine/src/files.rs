@@ -101,12 +101,13 @@ impl Worker<'_> {
                 break;
             }
             self.share(&large.pending, &mut range, |given| Task::Chunk(large.clone(), given));
-            // What mostly stays where it is says nothing of the line, and short steps would cost a round trip each.
-            let stride = if large.large.patches() { Stride::MAX } else { self.run.stride.bytes() };
+            // Only a share has to end soon. What mostly stays where it is says nothing of the line, and each step costs a round trip.
+            let measured = self.run.part.is_share() && !large.large.patches();
+            let stride = if measured { self.run.stride.bytes() } else { Stride::MAX };
             let step = next_step(&mut range, data_end, stride);
             let (run, len, began) = (self.run, step.end - step.start, Instant::now());
             let copied = large.large.copy(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes));
-            if !large.large.patches() {
+            if measured {
                 run.stride.learn(len, began.elapsed());
             }
             add(&run.tally.bytes_copied, copied);

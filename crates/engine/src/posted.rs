@@ -77,7 +77,8 @@ impl Run<'_> {
         LISTENERS * self.hosts().count()
     }
 
-    fn hosts(&self) -> impl Iterator<Item = &Arc<dyn driftless_tree::Host>> {
+    /// The other machines that the trees are on.
+    pub fn hosts(&self) -> impl Iterator<Item = &Arc<dyn driftless_tree::Host>> {
         [&self.options.source.host, &self.options.replica.host].into_iter().flatten()
     }
 

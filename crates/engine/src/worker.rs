@@ -62,8 +62,7 @@ impl Crew for Run<'_> {
     }
 
     fn delay(&self) -> Duration {
-        let hosts = [&self.options.source.host, &self.options.replica.host];
-        hosts.into_iter().flatten().map(|host| host.round_trip()).max().unwrap_or_default()
+        self.hosts().map(|host| host.round_trip()).max().unwrap_or_default()
     }
 
     fn held_up(&self) -> usize {

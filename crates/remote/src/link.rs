@@ -277,3 +277,25 @@ pub fn nonsense() -> WireFault {
 pub fn on<T>(side: Side, result: Result<T, WireFault>) -> Done<T> {
     result.map_err(|fault| -> Fault { fault.on(side) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_channel::unbounded;
+
+    #[test]
+    fn no_more_is_posted_while_what_came_takes_all_the_room() {
+        let (out, frames) = unbounded();
+        let link: Link<()> = Link::new(out);
+        let post = |token| link.post(token, (&Request::Meta { at: 1 }, Vec::new()), false, Box::new(|_| ()));
+        post(1);
+        let number = frames.recv().expect("it was posted").number();
+        assert!(link.arrived(Frame::new(number, &Reply::Done, vec![0; POSTED_BYTES_MAX as usize])));
+        std::thread::scope(|scope| {
+            scope.spawn(|| post(2));
+            assert!(frames.recv_timeout(Duration::from_millis(200)).is_err(), "nobody has taken the first answer");
+            assert_eq!(link.next_answers(Duration::ZERO).len(), 1);
+            assert!(frames.recv().is_ok(), "there is room again");
+        });
+    }
+}
