@@ -7,6 +7,7 @@ use crate::dir::{Line, not_set};
 use crate::link::{Promise, lock, nonsense, on};
 use crate::wire::{Handle, Reply, Request, WireFault};
 use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
+use driftless_reconcile::Ranges;
 use driftless_tree::{Attributes, Done, Known, ReadFile, WriteFile};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,6 +21,8 @@ const WRITES_MAX: usize = 16;
 const AHEAD_BLOCKS: u64 = 8;
 /// Blocks that are kept for all readers of a file, at most.
 const KEPT_BLOCKS_MAX: usize = 64;
+/// Ranges of a file that are remembered as asked for, at most.
+const ASKED_RANGES_MAX: usize = 256;
 
 /// An open file of another host.
 pub struct RemoteFile {
@@ -30,8 +33,30 @@ pub struct RemoteFile {
     first: Mutex<Option<Meta>>,
     size: u64,
     writes: Mutex<Writes>,
+    ahead: Mutex<Ahead>,
+}
+
+/// What was read ahead.
+#[derive(Default)]
+struct Ahead {
     /// Blocks that are on their way, by offset, with their lengths.
-    ahead: Mutex<BTreeMap<u64, (usize, Arc<Promise>)>>,
+    blocks: BTreeMap<u64, (usize, Arc<Promise>)>,
+    /// What was asked for, ahead or not: where one reader's range meets another's, nothing has to cross twice.
+    asked: Ranges,
+}
+
+impl Ahead {
+    fn note(&mut self, range: Range<u64>) {
+        if self.asked.len() >= ASKED_RANGES_MAX {
+            self.asked = Ranges::default();
+        }
+        self.asked.add(range);
+    }
+
+    /// Whether a block is worth asking for.
+    fn is_new(&self, range: &Range<u64>) -> bool {
+        self.blocks.len() < KEPT_BLOCKS_MAX && self.asked.cut(range.clone()).iter().all(|(_, asked)| !asked)
+    }
 }
 
 #[derive(Default)]
@@ -90,16 +115,21 @@ impl RemoteFile {
     /// The block at an offset, as it was asked for ahead, or asked for now; and asks for those that follow.
     fn block(&self, offset: u64, len: usize) -> Arc<Promise> {
         let mut ahead = lock(&self.ahead);
-        let kept = ahead.remove(&offset);
+        let kept = ahead.blocks.remove(&offset);
         let sequential = kept.is_some() || offset == 0;
         let promise = kept.filter(|(kept, _)| *kept == len).map_or_else(|| self.request(offset, len), |(_, promise)| promise);
-        if ahead.len() >= KEPT_BLOCKS_MAX {
-            ahead.retain(|at, _| *at > offset);
-        }
         let mut next = offset + len as u64;
+        ahead.note(offset..next);
+        if ahead.blocks.len() >= KEPT_BLOCKS_MAX {
+            ahead.blocks.retain(|at, _| *at > offset);
+        }
         let end = if sequential { self.size.min(next + AHEAD_BLOCKS * len as u64) } else { 0 };
-        while next < end && ahead.len() < KEPT_BLOCKS_MAX {
-            ahead.entry(next).or_insert_with(|| (len, self.request(next, len)));
+        while next < end {
+            let block = next..next + len as u64;
+            if ahead.is_new(&block) {
+                ahead.note(block);
+                ahead.blocks.insert(next, (len, self.request(next, len)));
+            }
             next += len as u64;
         }
         promise
