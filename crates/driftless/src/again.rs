@@ -61,7 +61,7 @@ impl Earlier {
     }
 
     /// The counters of the last pass with what was done before.
-    fn with(&self, last: &Counts) -> Counts {
+    pub fn with(&self, last: &Counts) -> Counts {
         Counts {
             deleted: last.deleted + self.deleted,
             mismatched: last.mismatched + self.mismatched,
@@ -88,6 +88,75 @@ impl Earlier {
 /// What a run has to do with besides its trees: who is told, and who may stop it.
 type Outside<'a> = (&'a Output, &'a Signals);
 
+/// Who hears of lines that are lost and made again, and says when nobody wants them any more.
+pub trait Witness {
+    fn is_stopped(&self) -> bool;
+    /// A line was lost, so long after the beginning, and for so long it is tried to make it again.
+    fn line_lost(&self, why: &str, times: (Duration, Duration));
+    /// The line to a host was made again after so long.
+    fn line_made(&self, host: &str, after: Duration);
+}
+
+impl Witness for Outside<'_> {
+    fn is_stopped(&self) -> bool {
+        self.1.stop.load(Relaxed)
+    }
+
+    fn line_lost(&self, why: &str, times: (Duration, Duration)) {
+        self.0.line_lost(why, times);
+    }
+
+    fn line_made(&self, host: &str, after: Duration) {
+        self.0.line_made(host, after);
+    }
+}
+
+/// The words for a line that was lost and is to be made again.
+pub fn lost_words(why: &str, patience: Duration) -> String {
+    format!("the connection was lost: {why}; trying for {} s to connect again", patience.as_secs())
+}
+
+/// The words for one that was made again.
+pub fn made_words(host: &str, after: Duration) -> String {
+    format!("{host}: connected again after {:.1} s; going on", after.as_secs_f64())
+}
+
+/// What may have to be done more than once: the lines are there again, and what was done counts.
+pub struct Passed<T> {
+    pub result: T,
+    pub counts: Counts,
+    pub end: End,
+}
+
+/// Has `pass` carried out until its lines hold, or for as long as is tried to make them again. Of passes that were cut off, only what
+/// [`Earlier`] tells is left; `acts` if that is to be added up.
+pub fn repeat<T>(
+    (options, lines): (&mut Options, &mut Lines),
+    witness: &dyn Witness,
+    acts: bool,
+    mut pass: impl FnMut(&Options) -> Result<Passed<T>, RunError>,
+) -> Result<(Passed<T>, Earlier), RunError> {
+    let (mut trouble, mut earlier) = (Trouble::new(lines), Earlier::default());
+    loop {
+        let passed = match pass(options) {
+            // The other host may take a moment to let go of the lock that the lost line held.
+            Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(witness) => continue,
+            done => done?,
+        };
+        if !matches!(passed.end, End::CutOff(_)) {
+            return Ok((passed, earlier));
+        }
+        if earlier.add(&passed.counts, acts) {
+            trouble.is_over();
+        }
+        if let Err(end) = mend((options, lines), &mut trouble, witness) {
+            // There is no pass after this one.
+            earlier.lost -= 1;
+            return Ok((Passed { end, ..passed }, earlier));
+        }
+    }
+}
+
 /// Makes the replica equal, in as many passes as it takes; returns the summary of all, and what those before the last one did.
 pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside<'_>) -> Result<(Summary, Earlier), RunError> {
     let (mut trouble, mut earlier) = (Trouble::new(lines), Earlier::default());
@@ -98,7 +167,7 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
         let pass = Pass { output, earlier: &earlier, began: trouble.began };
         let mut summary = match driftless_engine::sync(options, &pass, &signals.stop) {
             // The other host may take a moment to let go of the lock that the lost line held.
-            Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(signals) => continue,
+            Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(&(output, signals)) => continue,
             Err(RunError::Locked(_)) if signals.stop.load(Relaxed) => {
                 Summary { counts: Counts::default(), elapsed: Duration::ZERO, end: End::Stopped }
             }
@@ -115,7 +184,7 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
             trouble.is_over();
         }
         options.deleted_before += if acts { counts.deleted + counts.replaced } else { 0 };
-        if let Err(end) = mend((options, lines), &mut trouble, (output, signals)) {
+        if let Err(end) = mend((options, lines), &mut trouble, &(output, signals)) {
             // There is no pass after this one.
             earlier.lost -= 1;
             earlier.changed = earlier.changed.saturating_sub(summary.counts.changed);
@@ -144,7 +213,7 @@ pub fn audit(
             entries = audit.entries;
             trouble.is_over();
         }
-        if let Err(end) = mend((&mut options.run, lines), &mut trouble, (output, signals)) {
+        if let Err(end) = mend((&mut options.run, lines), &mut trouble, &(output, signals)) {
             audit.cut_off = if let End::CutOff(why) = end { Some(why) } else { None };
             return Ok(audit);
         }
@@ -152,8 +221,8 @@ pub fn audit(
 }
 
 /// Makes all lines that are lost again. An error is how the run ends instead.
-fn mend((options, lines): (&mut Options, &mut Lines), trouble: &mut Trouble, (output, signals): Outside<'_>) -> Result<(), End> {
-    let stopped = || signals.stop.load(Relaxed);
+fn mend((options, lines): (&mut Options, &mut Lines), trouble: &mut Trouble, witness: &dyn Witness) -> Result<(), End> {
+    let stopped = || witness.is_stopped();
     if stopped() {
         return Err(End::Stopped);
     }
@@ -163,15 +232,15 @@ fn mend((options, lines): (&mut Options, &mut Lines), trouble: &mut Trouble, (ou
     }
     let lost_at = Instant::now();
     trouble.lost += 1;
-    output.line_lost(&loss.why, (trouble.began.elapsed(), lines.patience));
+    witness.line_lost(&loss.why, (trouble.began.elapsed(), lines.patience));
     let mut last = None;
     while let Some(name) = lines.lost().map(str::to_owned) {
-        if !trouble.wait(signals) {
+        if !trouble.wait(witness) {
             return Err(if stopped() { End::Stopped } else { End::CutOff(trouble.words(&loss.why, last)) });
         }
         let until = trouble.deadline().min(Instant::now() + ATTEMPT);
         match lines.mend(options, &|| stopped() || Instant::now() >= until) {
-            Ok(()) => output.line_made(&name, lost_at.elapsed()),
+            Ok(()) => witness.line_made(&name, lost_at.elapsed()),
             Err(error) if !error.may_pass() => return Err(End::CutOff(format!("{}; {error}", loss.why))),
             // An attempt that the end of the time cut short says less than the one before.
             Err(ReachError::NoAnswer(_)) if last.is_some() => {}
@@ -207,17 +276,17 @@ impl Trouble {
     }
 
     /// Lets some time pass, each time more; false if it is over, or the run is to stop.
-    fn wait(&mut self, signals: &Signals) -> bool {
+    fn wait(&mut self, witness: &dyn Witness) -> bool {
         let deadline = self.deadline();
         if Instant::now() >= deadline {
             return false;
         }
         let until = deadline.min(Instant::now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
         self.pause = (self.pause * 2).min(PAUSE_MAX);
-        while Instant::now() < until && !signals.stop.load(Relaxed) {
+        while Instant::now() < until && !witness.is_stopped() {
             std::thread::sleep(TICK);
         }
-        !signals.stop.load(Relaxed)
+        !witness.is_stopped()
     }
 
     /// Why it is given up.

@@ -74,8 +74,8 @@ fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
         return run((config::sync(args, matches), &args.reach), &args.output, task, alone);
     }
     let options = movers::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
-    let shared = |options: &mut Options, _: &mut Lines, output: &Output, signals: &Signals| {
-        movers::sync(args, options, output, signals).map(|summary| (summary, Earlier::default()))
+    let shared = |options: &mut Options, lines: &mut Lines, output: &Output, signals: &Signals| {
+        movers::sync(args, (options, lines), output, signals)
     };
     run((options, &args.reach), &args.output, task, shared)
 }

@@ -5,22 +5,22 @@ mod crew;
 mod hosts;
 mod message;
 
+use crate::again::{self, Passed};
 use crate::cli::{MoverArgs, MoversArgs, SyncArgs};
 use crate::output::Output;
+use crate::reach::Lines;
 use crate::signals::{self, Signals};
-use crate::{config, exit, reach};
+use crate::{Ended, config, exit};
 use broker::BrokerExchange;
 use crew::Crew;
 use driftless_engine::{Brief, End, Exchange, Options, Summary, coordinate};
 use driftless_state::Record;
 use driftless_tree::Endpoint;
-use hosts::HostsExchange;
+use hosts::{HostsExchange, Starting};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-
-/// A run that ended, or the exit code and the words for why it did not begin.
-pub type Ended = Result<Summary, (u8, String)>;
+use std::time::Instant;
 
 /// Whether others share the work.
 pub fn are_wanted(args: &MoversArgs) -> bool {
@@ -37,16 +37,20 @@ pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
     asked.into_iter().find(|(asked, _)| *asked).map(|(_, why)| why)
 }
 
+/// What is coordinated: the run, the lines to its trees, and what each mover is told of it.
+struct Shared<'a> {
+    options: &'a mut Options,
+    lines: &'a mut Lines,
+    brief: Brief,
+}
+
 /// Coordinates a run that others share.
-pub fn sync(args: &SyncArgs, options: &Options, output: &Output, signals: &Signals) -> Ended {
-    let options = Options { source: absolute(&options.source), replica: absolute(&options.replica), ..options.clone() };
+pub fn sync(args: &SyncArgs, (options, lines): (&mut Options, &mut Lines), output: &Output, signals: &Signals) -> Ended {
+    (options.source, options.replica) = (absolute(&options.source), absolute(&options.replica));
     let wants_receipts = driftless_engine::Monitor::wants_receipts(output);
-    let mut brief = Brief::of(&options, &args.movers.route, wants_receipts);
-    if args.movers.hosts.is_empty() {
-        with_queue(args, (&options, &mut brief), output, signals)
-    } else {
-        with_hosts(args, (&options, &mut brief), output, signals)
-    }
+    let brief = Brief::of(options, &args.movers.route, wants_receipts);
+    let shared = Shared { options, lines, brief };
+    if args.movers.hosts.is_empty() { with_queue(args, shared, output, signals) } else { with_hosts(args, shared, output, signals) }
 }
 
 /// Movers know nothing of the folder that this was typed in.
@@ -57,7 +61,8 @@ fn absolute(root: &Endpoint) -> Endpoint {
     }
 }
 
-fn with_queue(args: &SyncArgs, (options, brief): (&Options, &mut Brief), output: &Output, signals: &Signals) -> Ended {
+fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
+    let (options, brief) = (&shared.options, &shared.brief);
     let name = args.movers.queue.job.as_deref().unwrap_or_default();
     let broker = broker::broker(&args.movers.queue).map_err(|error| broker::queue_error(&error))?;
     let classes: Vec<String> = brief.routes.iter().map(|route| route.class.clone()).collect();
@@ -70,13 +75,13 @@ fn with_queue(args: &SyncArgs, (options, brief): (&Options, &mut Brief), output:
     if record.is_resumed() {
         output.note(&format!("going on with the interrupted run of job \"{name}\""));
     }
-    let summary = run((options, brief), output, signals, (&mut exchange, &mut record))?;
+    let (summary, earlier) = shared.run(output, signals, (&mut exchange, &mut record))?;
     drop(record);
     if !matches!(summary.end, End::Stopped | End::CutOff(_) | End::Lost) {
         // After a run that came to its end there is nothing to go on with.
         config::forget_database(&path);
     }
-    Ok(summary)
+    Ok((summary, earlier))
 }
 
 const NO_STATE: &str = "there is no folder for the record of the run: set HOME or XDG_STATE_HOME";
@@ -99,21 +104,29 @@ fn lock(path: &Path, name: &str) -> Result<File, (u8, String)> {
     }
 }
 
-fn with_hosts(args: &SyncArgs, (options, brief): (&Options, &mut Brief), output: &Output, signals: &Signals) -> Ended {
-    let ssh = reach::ssh_words(&args.reach)?;
+fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
+    let starting = Starting::of(args, shared.options)?;
     let folder = tempfile::tempdir().map_err(|error| (exit::COULD_NOT_RUN, format!("cannot make a temporary folder: {error}")))?;
     let path = folder.path().join("record");
     let mut record = Record::open(&path, b"").map_err(|error| unusable(&path, &error))?;
-    let mut exchange = HostsExchange::start(&args.movers.hosts, &ssh, &hosts::remote_command(args), output);
-    run((options, brief), output, signals, (&mut exchange, &mut record))
+    let mut exchange = HostsExchange::start(&args.movers.hosts, starting, output);
+    shared.run(output, signals, (&mut exchange, &mut record))
 }
 
-fn run(of: (&Options, &mut Brief), output: &Output, signals: &Signals, by: (&mut dyn Exchange, &mut Record)) -> Ended {
-    match coordinate(of, output, &signals.stop, by) {
-        Ok(summary) => Ok(summary),
-        // What was waited for when the signal came no longer matters.
-        Err(_) if signals.number() > 0 => Err((128 + signals.number(), "stopped; run it again to go on".into())),
-        Err(error) => Err((crate::refusal_code(&error), error.to_string())),
+impl Shared<'_> {
+    /// Coordinates it, in as many passes as the lines to the trees take. What movers did stands in the record, however often they are lost.
+    fn run(mut self, output: &Output, signals: &Signals, (exchange, record): (&mut dyn Exchange, &mut Record)) -> Ended {
+        let began = Instant::now();
+        let pass = |options: &Options| {
+            let summary = coordinate((options, &mut self.brief), output, &signals.stop, (exchange, record))?;
+            Ok(Passed { counts: summary.counts, end: summary.end.clone(), result: summary })
+        };
+        match again::repeat((self.options, self.lines), &(output, signals), false, pass) {
+            Ok((passed, earlier)) => Ok((Summary { end: passed.end, elapsed: began.elapsed(), ..passed.result }, earlier)),
+            // What was waited for when the signal came no longer matters.
+            Err(_) if signals.number() > 0 => Err((128 + signals.number(), "stopped; run it again to go on".into())),
+            Err(error) => Err((crate::refusal_code(&error), error.to_string())),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Problems and changes are written as they come; a person gets the list of problems again at the end, up to a bound.
 
-use crate::again::Earlier;
+use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
 use crate::units::{show_bytes, show_count};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
@@ -227,7 +227,7 @@ impl Output {
         if self.json {
             self.print_json(json!({ "event": "connection_lost", "reason": why, "seconds": elapsed.as_secs_f64() }));
         }
-        self.say(&format!("the connection was lost: {why}; trying for {} s to connect again", patience.as_secs()));
+        self.say(&again::lost_words(why, patience));
     }
 
     /// The connection to a host was made again after so long; the trees are gone through once more.
@@ -236,7 +236,7 @@ impl Output {
         if self.json {
             self.print_json(json!({ "event": "connected_again", "host": host, "seconds": seconds }));
         }
-        self.say(&format!("{host}: connected again after {seconds:.1} s; going on"));
+        self.say(&again::made_words(host, after));
         // Problems hold if they are found again.
         *lock(&self.listed) = Default::default();
         if let Some(told) = lock(&self.told).as_mut() {

@@ -44,7 +44,7 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
 }
 
 /// The command that connects to another host, with its arguments.
-pub fn ssh_words(args: &ReachArgs) -> Result<Vec<String>, Unreached> {
+fn ssh_words(args: &ReachArgs) -> Result<Vec<String>, Unreached> {
     let words = shell_words::split(&args.ssh).map_err(|error| (exit::USAGE, format!("--ssh \"{}\": {error}", args.ssh)))?;
     if words.is_empty() {
         return Err((exit::USAGE, "--ssh names no command".into()));
@@ -60,7 +60,8 @@ fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
     host.map_or(Ok(()), |host| Err((exit::USAGE, refusal(host))))
 }
 
-fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
+/// How hosts are reached.
+pub fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
     let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
     let streams = args.streams.0;
     Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams, squeeze: args.compress, deploy })

@@ -5,12 +5,12 @@
 
 mod common;
 
-use common::far::Far;
+use common::far::{Far, Way, agent};
 use common::movers::{Job, end_mover, sync_on_hosts};
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, sync, wait_until};
 use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
 use driftless_model::{Kind, Meta, Stamp};
-use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Rabbit, Running, Scratch, build_tree, mutate, snapshot_hash};
+use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Rabbit, Relay, Running, Scratch, Weather, build_tree, mutate, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -503,4 +503,51 @@ fn movers_come_and_go_while_it_runs() {
     assert_eq!(outcome.count("bytes_copied"), 3000 * 40_000, "what a mover left was copied once\n{}", outcome.describe());
     check_equal_twice(&src, &dst, "by movers that came and went");
     end_mover(last);
+}
+
+/// Cuts all lines through the relay each time that so many bytes more have passed; ends with the run.
+fn cut_after(relay: &Relay, running: Running, marks: &[u64]) -> Outcome {
+    let passed = || {
+        let passed = relay.passed();
+        passed.there + passed.back
+    };
+    for mark in marks {
+        let until = passed() + mark;
+        wait_until("enough has passed", common::movers::LIMIT, || passed() > until || running.ends_within(Duration::ZERO));
+        relay.cut();
+    }
+    running.wait()
+}
+
+/// A tree on a host that all movers, and the coordinator, reach through one relay.
+fn lines_are_made_again(command: impl FnOnce(&Far, Driftless) -> (Driftless, Vec<Running>)) {
+    let (_scratch, src, dst) = stage();
+    for index in 0..400 {
+        put(&src.join(format!("dir-{}/file-{index}", index % 20)), vec![9u8; 50_000]);
+    }
+    put(&src.join("large"), vec![10u8; 80 * MIB]);
+    let far = Far::own();
+    let relay = Relay::with(far.server.address(), Weather { bytes_per_second_max: Some(24 * MIB as u64), ..Weather::default() });
+    let near = far.via(relay.address());
+    let (run, movers) = command(&near, near.sync(Way::Push, &src, &dst).arg("--delete").limit(common::movers::LIMIT));
+    let outcome = cut_after(&relay, run.spawn(), &[5 * MIB as u64, 20 * MIB as u64, 20 * MIB as u64]).expect(0);
+    check_accounts(&outcome);
+    assert!(outcome.count("connections_lost") >= 1, "the coordinator's\n{}", outcome.describe());
+    check_equal_twice(&src, &dst, &outcome.describe());
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    movers.into_iter().for_each(end_mover);
+}
+
+#[test]
+fn lines_to_the_trees_of_movers_on_a_queue_are_made_again() {
+    let job = Job::new(rabbit());
+    lines_are_made_again(|near, run| {
+        let mover = || job.mover().args(["--ssh", &near.words(), "--agent-path", agent()]).spawn();
+        (job.coordinate(run), (0..2).map(|_| mover()).collect())
+    });
+}
+
+#[test]
+fn lines_to_hosts_and_from_there_to_the_trees_are_made_again() {
+    lines_are_made_again(|_, run| (run.args(["--hosts", "far,far"]), Vec::new()));
 }

@@ -105,6 +105,27 @@ impl Stage {
 }
 
 #[test]
+fn movers_are_brought_along_and_bring_agents() {
+    let stage = Stage::new();
+    let on_hosts = ["--hosts", "far,far", "--agent-path", "nothing-of-this-name"];
+    let outcome = stage.run_of(program(), Way::Pull, &on_hosts).arg("--deploy").run().expect(0);
+    check_equal(&stage.src, &stage.dst, &outcome.describe());
+    // The coordinator, which reaches the source itself, has brought it before the movers are started.
+    assert_eq!(stage.sent(), 1, "{}", outcome.describe());
+    assert_eq!(fs::read(stage.cached()).expect("read"), fs::read(program()).expect("read"));
+    let near = |arguments: &[&str]| {
+        let run = Driftless::new(program()).args(["sync", "--json", "--ssh"]).arg(stage.ssh()).args(on_hosts);
+        run.args(arguments).arg(&stage.src).arg(stage.scratch.path().join("other"))
+    };
+    let outcome = near(&[]).run().expect(10);
+    assert!(outcome.stderr_text().contains("--deploy"), "{}", outcome.describe());
+    fs::remove_dir_all(stage.home.join(".cache")).expect("remove");
+    let outcome = near(&["--deploy"]).run().expect(0);
+    check_equal(&stage.src, &stage.scratch.path().join("other"), &outcome.describe());
+    assert!((2..=3).contains(&stage.sent()), "once, or by both movers at once\n{}", outcome.describe());
+}
+
+#[test]
 fn an_agent_that_is_missing_is_brought_along_once() {
     for way in Way::ALL {
         let stage = Stage::new();

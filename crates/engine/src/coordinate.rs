@@ -16,7 +16,9 @@ use crate::plan::{LINK_NAMES_MAX, Lead, chosen, leads, pack};
 use crate::roots::{Roots, RunError, open};
 use crate::run::Run;
 use crate::share::{Listed, Outcome, Piece, Share, Unfinished};
-use crate::sync::{End, Locks, Summary, begin_root, delete, descriptors, end_run, lock_name, prepare_replica, try_postponed, walk};
+use crate::sync::{
+    End, Locks, Summary, begin_root, delete, descriptors, end_run, lock_name, or_cut_off, prepare_replica, try_postponed, walk,
+};
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::work_off::{Ends, work_off};
 use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
@@ -42,11 +44,25 @@ const AWAY: Duration = Duration::from_secs(15);
 /// Open shares that are read at a time.
 const SHARES: usize = 1000;
 
-/// Makes the replica equal to the source, with the help of movers.
+/// Makes the replica equal to the source, with the help of movers. A connection that is lost is an end ([`End::CutOff`]).
 ///
 /// # Errors
 /// The run did not begin; or the movers, or the record, were lost. Running again goes on.
 pub fn coordinate(
+    (options, brief): (&Options, &mut Brief),
+    monitor: &dyn Monitor,
+    stop: &AtomicBool,
+    by: (&mut dyn Exchange, &mut Record),
+) -> Result<Summary, RunError> {
+    let began = Instant::now();
+    or_cut_off(try_coordinate((options, brief), monitor, stop, by), options, |end| Summary {
+        counts: Counts::default(),
+        elapsed: began.elapsed(),
+        end,
+    })
+}
+
+fn try_coordinate(
     (options, brief): (&Options, &mut Brief),
     monitor: &dyn Monitor,
     stop: &AtomicBool,
@@ -58,7 +74,6 @@ pub fn coordinate(
         brief.set_roots(source.first_meta(), replica.first_meta());
     }
     let started = Instant::now();
-    let (resumed, last_look) = (record.is_resumed(), Instant::now());
     let mut coordinator = Coordinator {
         options,
         brief,
@@ -71,10 +86,10 @@ pub fn coordinate(
         alive: HashMap::new(),
         sent: HashMap::new(),
         movers: HashMap::new(),
-        last_look,
+        last_look: started,
         lost: false,
     };
-    coordinator.begin(resumed, single.as_ref().map(|(name, _)| &**name))?;
+    coordinator.begin(single.as_ref().map(|(name, _)| &**name))?;
     let end = coordinator.walk_and_link()?;
     if end != End::Complete {
         return Ok(Summary { counts: coordinator.total, elapsed: started.elapsed(), end });
@@ -120,9 +135,9 @@ struct Coordinator<'a> {
 }
 
 impl Coordinator<'_> {
-    fn begin(&mut self, resumed: bool, single: Option<&CStr>) -> Result<(), RunError> {
+    fn begin(&mut self, single: Option<&CStr>) -> Result<(), RunError> {
         // One that was killed before it had made the first share has left nothing to go on with.
-        let resumed = resumed && !self.record.facts(fact::STAGE, b"", 1)?.is_empty();
+        let resumed = !self.record.facts(fact::STAGE, b"", 1)?.is_empty();
         self.clear(!resumed)?;
         if resumed {
             return self.go_on();

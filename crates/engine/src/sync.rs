@@ -64,9 +64,13 @@ pub fn descriptors() -> (usize, usize) {
 /// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]), however early.
 pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
     let began = Instant::now();
-    let done = try_sync(options, monitor, stop);
+    or_cut_off(try_sync(options, monitor, stop), options, |end| Summary { counts: Counts::default(), elapsed: began.elapsed(), end })
+}
+
+/// Whatever could not be done because a line was lost, the loss is why it ended.
+pub fn or_cut_off<T>(done: Result<T, RunError>, options: &Options, ended: impl FnOnce(End) -> T) -> Result<T, RunError> {
     match (done, options.lost()) {
-        (Err(_), Some(loss)) => Ok(Summary { counts: Counts::default(), elapsed: began.elapsed(), end: End::CutOff(loss.why) }),
+        (Err(_), Some(loss)) => Ok(ended(End::CutOff(loss.why))),
         (done, _) => done,
     }
 }

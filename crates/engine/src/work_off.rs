@@ -9,7 +9,7 @@ use crate::pool::drive;
 use crate::roots::{Replica, Roots, RunError, open};
 use crate::run::Run;
 use crate::share::{Outcome, Piece, Share};
-use crate::sync::{End, begin_root, descriptors, end_run};
+use crate::sync::{End, begin_root, descriptors, end_run, or_cut_off};
 use crate::tally::add;
 use driftless_model::{Scope, Selection, Side, Work};
 use driftless_tree::{DirRef, HandlePool};
@@ -32,6 +32,15 @@ pub struct Ends<'a> {
 /// # Errors
 /// The trees cannot be used, or what came of it could not be kept.
 pub fn work_off(
+    options: &Options,
+    (brief, share): (&Brief, &Share),
+    watch: &(dyn Fn(&Progress) + Sync),
+    ends: Ends<'_>,
+) -> Result<(Outcome, End), RunError> {
+    or_cut_off(try_work_off(options, (brief, share), watch, ends), options, |end| (Outcome::default(), end))
+}
+
+fn try_work_off(
     options: &Options,
     (brief, share): (&Brief, &Share),
     watch: &(dyn Fn(&Progress) + Sync),

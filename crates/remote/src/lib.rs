@@ -26,10 +26,10 @@ mod target;
 pub mod wire;
 
 pub use agent::serve;
-pub use deploy::Deploy;
+pub use deploy::{Deploy, bring};
 pub use earlier::end_earlier;
 pub use gather::join;
 pub use greeting::{Silence, greeted};
-pub use ssh::{Reach, ReachError, SshHost};
+pub use ssh::{Reach, ReachError, SshHost, spawn_there};
 pub use target::{Target, TargetError};
 pub use wire::Root;

@@ -2,9 +2,10 @@
 //! to an end early.
 
 use super::message::Report;
+use crate::again::{self, Passed, Witness};
 use crate::cli::{ReachArgs, ThrottleArgs};
 use crate::output::lock;
-use crate::reach;
+use crate::reach::{self, Lines};
 use driftless_engine::{Alive, Brief, Counts, End, Ends, Options, Outcome, Progress, Share, work_off};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,7 +52,14 @@ pub struct Crew {
     reach: ReachArgs,
     throttle: ThrottleArgs,
     /// The trees of the last share's run.
-    open: Option<(Brief, Options)>,
+    open: Option<Open>,
+}
+
+/// The trees of a run, and the lines to them.
+struct Open {
+    brief: Brief,
+    options: Options,
+    lines: Lines,
 }
 
 impl Crew {
@@ -71,23 +79,29 @@ impl Crew {
         line: &mut dyn Line,
         leave: &AtomicBool,
     ) -> Result<Outcome, Failure> {
-        let options = self.options(brief).map_err(Failure::Here)?.clone();
+        let mover = self.name.clone();
+        let open = self.open(brief).map_err(Failure::Here)?;
         let (stop, yields, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        let (begins, seen) = (Instant::now(), Mutex::new(Seen::default()));
+        let (begins, seen) = (Mutex::new(Instant::now()), Mutex::new(Seen::default()));
         let watch = |progress: &Progress| {
-            let opening = begins.elapsed().saturating_sub(progress.elapsed);
+            let opening = lock(&begins).elapsed().saturating_sub(progress.elapsed);
             *lock(&seen) = Seen { counts: progress.counts, opening };
         };
-        let mover = self.name.clone();
         let pulse = |seen: &Seen| Alive { run, id, mover: mover.clone(), counts: seen.counts };
+        let pass = |options: &Options| {
+            *lock(&begins) = Instant::now();
+            let (outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields })?;
+            Ok(Passed { counts: outcome.counts, end, result: outcome })
+        };
         let done = std::thread::scope(|scope| {
             let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over, walk: share.walk };
             let watching = scope.spawn(|| watcher.watch(&seen, &pulse));
-            let done = work_off(&options, (brief, share), &watch, Ends { stop: &stop, yields: &yields });
+            let done = again::repeat((&mut open.options, &mut open.lines), &Told { stop: &stop, leave }, true, pass);
             over.store(true, Relaxed);
             watching.thread().unpark();
             done
         });
+        let done = done.map(|(passed, earlier)| (Outcome { counts: earlier.with(&passed.counts), ..passed.result }, passed.end));
         match done {
             Ok((outcome, End::Complete | End::Lost)) => Ok(outcome),
             Ok((_, End::CutOff(why))) => {
@@ -103,18 +117,38 @@ impl Crew {
     }
 
     /// The trees of a run, opened once as long as shares of the same run follow each other.
-    fn options(&mut self, brief: &Brief) -> Result<&Options, String> {
-        if self.open.as_ref().is_none_or(|(open, _)| open != brief) {
+    fn open(&mut self, brief: &Brief) -> Result<&mut Open, String> {
+        if self.open.as_ref().is_none_or(|open| open.brief != *brief) {
             self.open = None;
             let (source, replica) = brief.trees();
             let mut options = brief.options(source.into(), replica.into()).map_err(|error| error.to_string())?;
             options.jobs = self.throttle.jobs;
             options.bytes_per_second_max = self.throttle.bwlimit;
             options.requests_per_second_max = self.throttle.iops_limit;
-            reach::connect(&mut options, &self.reach).map_err(|(_, error)| error)?;
-            self.open = Some((brief.clone(), options));
+            let lines = reach::connect(&mut options, &self.reach).map_err(|(_, error)| error)?;
+            self.open = Some(Open { brief: brief.clone(), options, lines });
         }
-        Ok(&self.open.as_ref().expect("it was opened above").1)
+        Ok(self.open.as_mut().expect("it was opened above"))
+    }
+}
+
+/// Whoever reads the log of a mover is told of its lines.
+struct Told<'a> {
+    stop: &'a AtomicBool,
+    leave: &'a AtomicBool,
+}
+
+impl Witness for Told<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed) || self.leave.load(Relaxed)
+    }
+
+    fn line_lost(&self, why: &str, (_, patience): (Duration, Duration)) {
+        eprintln!("driftless mover: {}", again::lost_words(why, patience));
+    }
+
+    fn line_made(&self, host: &str, after: Duration) {
+        eprintln!("driftless mover: {}", again::made_words(host, after));
     }
 }
 

@@ -4,31 +4,37 @@
 //! shell may print something before.
 
 use super::crew::{Crew, Failure, Line};
-use super::message::{Order, Report, decode, encode, reports};
+use super::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use crate::cli::SyncArgs;
 use crate::exit;
 use crate::output::{Output, lock};
+use crate::reach::{self, Unreached};
 use crate::signals::Signals;
-use driftless_engine::{Alive, Brief, Exchange, Jobs, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Jobs, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
+use driftless_remote::{Reach, ReachError, bring, spawn_there};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a mover prints before its first message.
-const GREETING: &str = "driftless mover ready";
+/// What a mover prints before its first message, followed by the number of its protocol.
+const GREETING: &str = "driftless mover ready, protocol ";
 /// What a shell may print before that, in bytes.
 const NOISE_BYTES_MAX: u64 = 64 * 1024;
 /// Tries after which a share is given up.
 const ATTEMPTS_MAX: u32 = 5;
-/// A host that could not be reached so many times in a row is left alone.
+/// A host that failed so many times in a row is left alone, unless it was reached before and may come back in time.
 const FAILURES_MAX: u32 = 6;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Exit code of ssh when it could not connect (ssh(1), "EXIT STATUS").
+const SSH_FAILED: i32 = 255;
+/// How long it has to end when its output has.
+const PARTING: Duration = Duration::from_secs(2);
 /// Between two looks at whether the run is over.
 const TICK: Duration = Duration::from_millis(50);
 /// A mover that says nothing for so long has hung or lost its host: it says that it is alive each second.
@@ -76,34 +82,57 @@ pub struct HostsExchange<'a> {
 struct HostLine {
     index: usize,
     host: String,
-    command: Vec<String>,
+    starting: Arc<Starting>,
+    /// The program there.
+    program: Mutex<String>,
     child: Mutex<Option<Child>>,
     orders: Mutex<Option<ChildStdin>>,
 }
 
-/// The command that starts a mover on a host, without the host's name.
-pub fn remote_command(args: &SyncArgs) -> String {
-    let (throttle, reach) = (&args.running.throttle, &args.reach);
-    let mut words = vec![reach.agent_path.clone(), "mover".into(), "--stdio".into()];
-    if let Jobs::Fixed(jobs) = throttle.jobs {
-        words.extend(["--jobs".into(), jobs.to_string()]);
+/// How movers are started.
+pub struct Starting {
+    reach: Reach,
+    /// What the program is started with.
+    arguments: Vec<String>,
+    /// How long a connection that is lost is tried to be made again.
+    patience: Duration,
+}
+
+impl Starting {
+    /// As the arguments of `sync` say.
+    pub fn of(args: &SyncArgs, options: &Options) -> Result<Starting, Unreached> {
+        let (throttle, reach) = (&args.running.throttle, &args.reach);
+        let mut words = vec!["mover".to_owned(), "--stdio".into()];
+        if let Jobs::Fixed(jobs) = throttle.jobs {
+            words.extend(["--jobs".into(), jobs.to_string()]);
+        }
+        let limits = [("--bwlimit", throttle.bwlimit), ("--iops-limit", throttle.iops_limit)];
+        words.extend(limits.iter().flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()])).flatten());
+        words.extend(["--ssh".into(), reach.ssh.clone(), "--agent-path".into(), reach.agent_path.clone()]);
+        words.extend(["--reconnect".into(), reach.reconnect.to_string()]);
+        words.extend(reach.compress.map(|level| format!("--compress={level}")));
+        words.extend(reach.streams.0.map(|streams| format!("--streams={streams}")));
+        // A program that was brought to a host can bring itself to the next. A file of this host is none of that one's.
+        words.extend(reach.deploy.as_ref().map(|_| "--deploy".into()));
+        let patience = Duration::from_secs(reach.reconnect);
+        Ok(Starting { reach: reach::reach(reach, options.keep)?, arguments: words, patience })
     }
-    let limits = [("--bwlimit", throttle.bwlimit), ("--iops-limit", throttle.iops_limit)];
-    words.extend(limits.iter().flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()])).flatten());
-    words.extend(["--ssh".into(), reach.ssh.clone(), "--agent-path".into(), reach.agent_path.clone()]);
-    words.extend(reach.compress.map(|level| format!("--compress={level}")));
-    words.extend(reach.streams.0.map(|streams| format!("--streams={streams}")));
-    shell_words::join(words)
+
+    /// What ssh is told to run on the host.
+    fn command_line(&self, program: &str) -> String {
+        shell_words::join(std::iter::once(program).chain(self.arguments.iter().map(String::as_str)))
+    }
 }
 
 impl<'a> HostsExchange<'a> {
-    /// Starts a mover on each host. `ssh` is the command that connects, with its arguments.
-    pub fn start(hosts: &[String], ssh: &[String], remote: &str, output: &'a Output) -> Self {
+    /// Starts a mover on each host.
+    pub fn start(hosts: &[String], starting: Starting, output: &'a Output) -> Self {
+        let starting = Arc::new(starting);
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
         let (say, words) = channel();
         let line = |(index, host): (usize, &String)| {
-            let command = ssh.iter().cloned().chain(["--".into(), host.clone(), remote.to_owned()]).collect();
-            Arc::new(HostLine { index, host: host.clone(), command, child: Mutex::new(None), orders: Mutex::new(None) })
+            let (starting, program) = (starting.clone(), Mutex::new(starting.reach.agent.clone()));
+            Arc::new(HostLine { index, host: host.clone(), starting, program, child: Mutex::new(None), orders: Mutex::new(None) })
         };
         let hosts: Vec<Arc<HostLine>> = hosts.iter().enumerate().map(line).collect();
         let serve = |host: &Arc<HostLine>| {
@@ -194,24 +223,26 @@ impl Drop for HostsExchange<'_> {
 impl HostLine {
     /// Keeps a mover at work until the run is over.
     fn serve(&self, shared: &Shared, say: &Sender<Word>) {
-        let mut failures = 0;
-        while !lock(&shared.state).over {
-            match self.session(shared, say) {
-                Ok(()) => return,
-                Err((worked, why)) => {
-                    failures = if worked { 1 } else { failures + 1 };
-                    if failures >= FAILURES_MAX {
-                        return lock(&shared.state).gone.push(format!("{}: {why}", self.host));
-                    }
-                    pause(shared, PAUSE * 2u32.pow(failures - 1));
-                }
+        let (mut failures, mut stood) = (0, None);
+        while let Err(failed) = self.session(shared, say) {
+            failures = if failed.worked { 1 } else { failures + 1 };
+            if failed.connected {
+                stood = Some(Instant::now());
+            }
+            let may_come_back = !failed.connected && stood.is_some_and(|at| at.elapsed() < self.starting.patience);
+            if failures >= FAILURES_MAX && !may_come_back {
+                return lock(&shared.state).gone.push(format!("{}: {}", self.host, failed.why));
+            }
+            pause(shared, PAUSE * 2u32.pow(failures.min(FAILURES_MAX) - 1));
+            if lock(&shared.state).over {
+                return;
             }
         }
     }
 
-    /// One connection. An error says whether any work was done on it, and why it ended.
-    fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), (bool, String)> {
-        let (mut input, complaint) = self.connect().map_err(|why| (false, why))?;
+    /// One connection; it ends well when the run is over.
+    fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), Failed> {
+        let (mut input, complaint) = self.connect().map_err(|why| Failed { connected: false, worked: false, why })?;
         let mut worked = false;
         let ended = loop {
             let Some(share) = take(shared, self.index) else { break Ok(()) };
@@ -229,23 +260,59 @@ impl HostLine {
         };
         lock(&shared.state).busy.remove(&self.index);
         self.hang_up();
-        ended.map_err(|why| (worked, complained(&complaint, why)))
+        ended.map_err(|why| Failed { connected: true, worked, why: complained(&complaint, why) })
     }
 
+    /// Starts a mover there, and before that brings the program along if it is wanted and there is none.
     fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), String> {
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("\"{}\": cannot start: {error}", self.command[0]))?;
+        let program = lock(&self.program).clone();
+        match (self.start(&program), &self.starting.reach.deploy) {
+            (Err(Unstarted { is_missing: true, .. }), Some(deploy)) => {
+                let brought = bring(&self.host, &self.starting.reach, deploy).map_err(|error| match error {
+                    ReachError::NotDeployed { why, .. } => format!("cannot deploy driftless: {why}"),
+                    error => error.to_string(),
+                })?;
+                lock(&self.program).clone_from(&brought);
+                self.start(&brought).map_err(|unstarted| unstarted.why)
+            }
+            (started, _) => started.map_err(|unstarted| unstarted.why),
+        }
+    }
+
+    fn start(&self, program: &str) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
+        let mut child = spawn_there(&self.host, &self.starting.reach, &self.starting.command_line(program))
+            .map_err(|error| Unstarted { is_missing: false, why: error.to_string() })?;
         let complaint = listen(child.stderr.take().expect("it is piped"));
         *lock(&self.orders) = child.stdin.take();
-        let output = child.stdout.take().expect("it is piped");
+        let mut input = BufReader::new(Pipe { output: child.stdout.take().expect("it is piped") });
         *lock(&self.child) = Some(child);
-        let mut input = BufReader::new(Pipe { output });
-        greeted(&mut input).map_err(|why| {
-            self.hang_up();
-            complained(&complaint, format!("no mover answers ({why}); is driftless of this version installed there (--agent-path)?"))
-        })?;
-        Ok((input, complaint))
+        match greeted(&mut input) {
+            Ok(VERSION) => Ok((input, complaint)),
+            Ok(theirs) => Err(self.not_started(true, Unclear::Version(theirs).to_string(), &complaint)),
+            Err(why) => {
+                let why = format!("no mover answers ({why}); is driftless of this version installed there (--agent-path, --deploy)?");
+                Err(self.not_started(self.is_missing(), why, &complaint))
+            }
+        }
+    }
+
+    fn not_started(&self, is_missing: bool, why: String, complaint: &Complaint) -> Unstarted {
+        self.hang_up();
+        Unstarted { is_missing, why: complained(complaint, why) }
+    }
+
+    /// Whether the line stood and has ended, so that it is the program that is not there.
+    fn is_missing(&self) -> bool {
+        let mut child = lock(&self.child);
+        let Some(child) = child.as_mut() else { return false };
+        let until = Instant::now() + PARTING;
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return status.code().is_some_and(|code| code != SSH_FAILED),
+                Ok(None) if Instant::now() < until => std::thread::sleep(TICK),
+                _ => return false,
+            }
+        }
     }
 
     /// Has a share carried out, and passes on what is said of it.
@@ -284,6 +351,21 @@ impl HostLine {
             let _it_was_started_here = child.wait();
         }
     }
+}
+
+/// Why a connection did not last until the end of the run.
+struct Failed {
+    connected: bool,
+    /// A share was carried out on it.
+    worked: bool,
+    why: String,
+}
+
+/// Why there is no mover on a host.
+struct Unstarted {
+    /// The host was reached, and has no driftless, or one of another version.
+    is_missing: bool,
+    why: String,
 }
 
 /// What became of a share on a line that stands.
@@ -373,7 +455,8 @@ fn complained(complaint: &Complaint, why: String) -> String {
     if said.is_empty() { why } else { format!("{why}: {said}") }
 }
 
-fn greeted(input: &mut BufReader<Pipe>) -> io::Result<()> {
+/// The protocol that the mover speaks.
+fn greeted(input: &mut BufReader<Pipe>) -> io::Result<u16> {
     let mut noise = input.take(NOISE_BYTES_MAX);
     let mut line = Vec::new();
     loop {
@@ -381,8 +464,9 @@ fn greeted(input: &mut BufReader<Pipe>) -> io::Result<()> {
         if noise.read_until(b'\n', &mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if line.trim_ascii_end() == GREETING.as_bytes() {
-            return Ok(());
+        let protocol = line.strip_prefix(GREETING.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok()?.trim().parse().ok());
+        if let Some(protocol) = protocol {
+            return Ok(protocol);
         }
     }
 }
@@ -415,7 +499,7 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
     let reports_out = Arc::new(Mutex::new(io::stdout()));
     {
         let mut out = lock(&reports_out);
-        let greeted = writeln!(out, "{GREETING}").and_then(|()| out.flush());
+        let greeted = writeln!(out, "{GREETING}{VERSION}").and_then(|()| out.flush());
         if greeted.is_err() {
             return exit::COULD_NOT_RUN;
         }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Changes with every change of what is said.
-const VERSION: u16 = 1;
+pub const VERSION: u16 = 1;
 /// Bytes of a part of an outcome, far below the longest message.
 pub const PART_BYTES_MAX: usize = 512 << 10;
 

@@ -36,7 +36,12 @@ impl Job {
 
     /// `driftless sync --queue`, ready for more options.
     pub fn sync(&self, src: &Path, dst: &Path) -> Driftless {
-        self.with(sync(src, dst)).env("XDG_STATE_HOME", self.state.path())
+        self.coordinate(sync(src, dst))
+    }
+
+    /// The same command of `sync`, which coordinates the job.
+    pub fn coordinate(&self, run: Driftless) -> Driftless {
+        self.with(run).env("XDG_STATE_HOME", self.state.path())
     }
 
     /// `driftless mover`, ready for more options.
