@@ -1,7 +1,10 @@
-//! What the fuzz targets share: a bound on memory, and seeds.
+//! What the fuzz targets share: a bound on memory, what is said again, and seeds.
 #![allow(clippy::disallowed_methods, reason = "seeds are files of our own")]
 
 use cap::Cap;
+use driftless_remote::wire::Frame;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::alloc::System;
 use std::path::PathBuf;
 
@@ -21,6 +24,13 @@ pub fn bounded<T>(input_bytes: usize, read: impl FnOnce() -> T) -> T {
     let found = read();
     MEMORY.set_limit(usize::MAX).expect("it is more");
     found
+}
+
+/// What was understood is understood again as the same. Messages cannot be compared, but their only encoding can.
+pub fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
+    let once = Frame::new(1, message, Vec::new());
+    let understood: T = once.message().expect("what is said is understood");
+    assert_eq!(Frame::new(1, &understood, Vec::new()).head, once.head);
 }
 
 /// Begins a target: what is said of a finding may take any memory. Where `FUZZ_SEEDS` names a folder, writes inputs to begin with

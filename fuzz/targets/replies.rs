@@ -1,13 +1,11 @@
 //! What a client hears: the greeting, then replies, with whole files. The input is taken as a line and as one head.
 #![no_main]
 
-use driftless_fuzz::{begin, bounded};
+use driftless_fuzz::{begin, bounded, said_again};
 use driftless_model::{Entry, Kind, Meta, Side, Stamp, check_name};
 use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, whole};
 use libfuzzer_sys::fuzz_target;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// What the kernel returns as error numbers ends here (`MAX_ERRNO` of linux/err.h).
 const ERRNO_MAX: i32 = 4095;
@@ -28,13 +26,6 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
         }
     });
 });
-
-/// What was understood is understood again as the same. Messages cannot be compared, but their only encoding can.
-fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
-    let once = Frame::new(1, message, Vec::new());
-    let understood: T = once.message().expect("what is said is understood");
-    assert_eq!(Frame::new(1, &understood, Vec::new()).head, once.head);
-}
 
 fn heard(frame: Frame) {
     let Ok(reply) = frame.message::<Reply>() else { return };

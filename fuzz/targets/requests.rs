@@ -1,14 +1,12 @@
 //! What an agent hears: the roots that a client names, then requests, with parcels. The input is taken as a line and as one head.
 #![no_main]
 
-use driftless_fuzz::{begin, bounded};
+use driftless_fuzz::{begin, bounded, said_again};
 use driftless_model::{Entry, Keep, Kind, Level, Meta, Side, Stamp, check_name};
 use driftless_remote::Root;
 use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, Survey};
 use driftless_tree::{Attributes, Known, Parcel, Whole};
 use libfuzzer_sys::fuzz_target;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
     bounded(bytes.len(), || {
@@ -27,13 +25,6 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
         }
     });
 });
-
-/// What was understood is understood again as the same. Messages cannot be compared, but their only encoding can.
-fn said_again<T: Serialize + DeserializeOwned>(message: &T) {
-    let once = Frame::new(1, message, Vec::new());
-    let understood: T = once.message().expect("what is said is understood");
-    assert_eq!(Frame::new(1, &understood, Vec::new()).head, once.head);
-}
 
 fn framed_again(frame: &Frame) {
     assert!(frame.head.len() <= HEAD_BYTES_MAX && frame.data.len() <= DATA_BYTES_MAX);

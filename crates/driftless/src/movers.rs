@@ -3,7 +3,6 @@
 mod broker;
 mod crew;
 mod hosts;
-mod message;
 
 use crate::again::{self, Passed};
 use crate::cli::{MoverArgs, MoversArgs, SyncArgs};

@@ -334,7 +334,7 @@ impl Coordinator<'_> {
 
     /// Notes a part of what came of a share, and if it is the last, all of it.
     fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
-        let PartOfOutcome { id, attempt, number, last, outcome: ref body, .. } = *part;
+        let PartOfOutcome { id, attempt, number, last, .. } = *part;
         let (wanted, mut total, monitor) = (self.wanted(), self.total, self.monitor);
         let try_key = [id.to_be_bytes(), attempt.to_be_bytes()].concat();
         let walked_before = total.walked;
@@ -344,14 +344,14 @@ impl Coordinator<'_> {
                 return Ok(false);
             }
             if !last {
-                batch.put(fact::PART, &[&try_key[..], &number.to_be_bytes()].concat(), body)?;
+                batch.put(fact::PART, &[&try_key[..], &number.to_be_bytes()].concat(), &part.outcome)?;
                 return Ok(false);
             }
             let share: Share = batch.settle(id)?.and_then(|body| decoded(&body)).unwrap_or_default();
             let parts = batch.take(fact::PART, &try_key)?;
             batch.take(fact::PART, &id.to_be_bytes())?;
             let mut rest = Vec::new();
-            for outcome in parts.iter().map(Vec::as_slice).chain([&**body]).filter_map(decoded::<Outcome>) {
+            for outcome in parts.iter().filter_map(|part| decoded::<Outcome>(part)).chain(part.read()) {
                 lost |= outcome.problems.iter().any(|problem| problem.class == Class::Stop);
                 total.add(&outcome.counts);
                 note_outcome(batch, outcome, monitor, &mut rest)?;

@@ -1,7 +1,8 @@
-//! What the coordinator of a run and its movers say to each other, whatever carries it.
+//! The way between the coordinator of a run and its movers, whatever carries it.
 
 use crate::brief::Brief;
-use crate::share::Share;
+use crate::facts::decoded;
+use crate::share::{Outcome, Share};
 use crate::tally::Counts;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -67,6 +68,13 @@ pub struct PartOfOutcome {
     pub last: bool,
     /// The part, as [`Outcome`] in postcard.
     pub outcome: Vec<u8>,
+}
+
+impl PartOfOutcome {
+    /// What the part says; none if it is no such part.
+    pub fn read(&self) -> Option<Outcome> {
+        decoded(&self.outcome)
+    }
 }
 
 /// What a mover says.

@@ -19,6 +19,7 @@ mod finish;
 mod inspect;
 mod job;
 mod links;
+pub mod message;
 mod monitor;
 mod options;
 mod order;

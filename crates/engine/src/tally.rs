@@ -126,20 +126,25 @@ impl Tally {
     }
 }
 
+/// What others counted may be anything.
+fn sum<const N: usize>(counts: [u64; N]) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 impl Counts {
     /// Entries left out, for whatever reason.
     pub fn skipped(&self) -> u64 {
-        self.skipped_filtered + self.skipped_kind + self.skipped_other_fs + self.skipped_vanished
+        sum([self.skipped_filtered, self.skipped_kind, self.skipped_other_fs, self.skipped_vanished])
     }
 
     /// Problems of all kinds.
     pub fn problems(&self) -> u64 {
-        self.problems_changing + self.problems_partly + self.problems_skip
+        sum([self.problems_changing, self.problems_partly, self.problems_skip])
     }
 
     /// Whether every entry that was seen is accounted for.
     pub fn adds_up(&self) -> bool {
-        self.seen == self.same + self.changed + self.skipped() + self.failed
+        self.seen == sum([self.same, self.changed, self.skipped(), self.failed])
     }
 
     /// The share of the walk that is over, 0 to 1.

@@ -1,11 +1,11 @@
 //! Movers that take their work from RabbitMQ: the coordinator's side and the mover's.
 
 use super::crew::{Crew, Failure, Line};
-use super::message::{Order, Report, Unclear, decode, encode, reports};
 use crate::cli::{MoverArgs, QueueArgs};
 use crate::exit;
 use crate::output::Output;
 use crate::signals::Signals;
+use driftless_engine::message::{Order, Report, Unclear, decode, encode, reports};
 use driftless_engine::{Brief, Exchange, Outcome, Share, Word};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Url};
 use std::collections::HashMap;
@@ -340,7 +340,7 @@ impl Server<'_> {
 
     fn report(&self, share: (u64, u64), outcome: Outcome, lines: &Lines) -> Result<(), String> {
         let never = AtomicBool::new(false);
-        for report in reports(share, outcome) {
+        for report in reports(share, fastrand::u64(..), outcome) {
             let body = encode(&report);
             patiently(&never, || lines.publisher.publish(&lines.job.results(), &body, CALL)).map_err(|error| error.to_string())?;
         }

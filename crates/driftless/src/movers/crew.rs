@@ -1,11 +1,11 @@
 //! Carrying out shares on this host: opens the trees of a run, watches over each share while it is worked off, and knows when to come
 //! to an end early.
 
-use super::message::Report;
 use crate::again::{self, Passed, Witness};
 use crate::cli::{ReachArgs, ThrottleArgs};
 use crate::output::lock;
 use crate::reach::{self, Lines};
+use driftless_engine::message::Report;
 use driftless_engine::{Alive, Brief, Counts, End, Ends, Options, Outcome, Progress, Share, work_off};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -4,12 +4,12 @@
 //! shell may print something before.
 
 use super::crew::{Crew, Failure, Line};
-use super::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use crate::cli::SyncArgs;
 use crate::exit;
 use crate::output::{Output, lock};
 use crate::reach::{self, Unreached};
 use crate::signals::Signals;
+use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Exchange, Jobs, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
 use driftless_remote::{Reach, ReachError, bring, spawn_there};
@@ -521,7 +521,7 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
         yields.store(false, Relaxed);
         let mut line = StdioLine { out: reports_out.clone(), yields: yields.clone(), gone: gone.clone() };
         let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
-            Ok(outcome) => reports((run, id), outcome),
+            Ok(outcome) => reports((run, id), fastrand::u64(..), outcome),
             Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
             Err(Failure::Here(reason)) => vec![Report::Failed { id, reason }],
         };

@@ -2,14 +2,17 @@
 //!
 //! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard (postcard.jamesmunns.com/wire-format).
 
-use driftless_engine::{Alive, Brief, Outcome, PartOfOutcome, Share};
+use crate::brief::Brief;
+use crate::exchange::{Alive, PartOfOutcome};
+use crate::facts::{decoded, encoded};
+use crate::share::{Outcome, Share};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Changes with every change of what is said.
 pub const VERSION: u16 = 1;
 /// Bytes of a part of an outcome, far below the longest message.
-pub const PART_BYTES_MAX: usize = 512 << 10;
+const PART_BYTES_MAX: usize = 512 << 10;
 
 /// To a mover.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,27 +71,29 @@ impl std::fmt::Display for Unclear {
 /// A value as a message.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = VERSION.to_le_bytes().to_vec();
-    bytes.extend(postcard::to_stdvec(value).expect("plain values can be encoded"));
+    bytes.extend(encoded(value));
     bytes
 }
 
 /// A message as a value.
+///
+/// # Errors
+/// It is of another version, or none of ours.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unclear> {
     let (version, body) = bytes.split_first_chunk().ok_or(Unclear::Malformed)?;
     match u16::from_le_bytes(*version) {
-        VERSION => postcard::from_bytes(body).map_err(|_| Unclear::Malformed),
+        VERSION => decoded(body).ok_or(Unclear::Malformed),
         other => Err(Unclear::Version(other)),
     }
 }
 
-/// What came of a share, as reports in order.
-pub fn reports((run, id): (u64, u64), outcome: Outcome) -> Vec<Report> {
-    let attempt = fastrand::u64(..);
+/// What came of a share of a run, as reports in order. Those of one try have the same number for it, and no others.
+pub fn reports((run, id): (u64, u64), attempt: u64, outcome: Outcome) -> Vec<Report> {
     let parts = outcome.split(PART_BYTES_MAX);
     let count = parts.len();
     let report = |(number, part): (usize, Outcome)| {
-        let outcome = postcard::to_stdvec(&part).expect("plain values can be encoded");
-        Report::Part(PartOfOutcome { run, id, attempt, number: number as u32, last: number + 1 == count, outcome })
+        let (number, last) = (number as u32, number + 1 == count);
+        Report::Part(PartOfOutcome { run, id, attempt, number, last, outcome: encoded(&part) })
     };
     parts.into_iter().enumerate().map(report).collect()
 }

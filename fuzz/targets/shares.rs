@@ -1,0 +1,185 @@
+//! What the coordinator of a run and its movers hear of each other: orders with shares, reports with what came of them.
+#![no_main]
+
+use driftless_engine::message::{Order, Report, decode, encode, reports};
+use driftless_engine::{Alive, Brief, Counts, Options, Outcome, PartOfOutcome, Piece, Route, Share};
+use driftless_fuzz::{begin, bounded, said_again};
+use driftless_model::{EntryName, Kind, Meta, RelPath, Rule, Stamp, check_name};
+use driftless_reconcile::{Fingerprint, Ranges};
+use driftless_tree::Endpoint;
+use libfuzzer_sys::fuzz_target;
+use std::path::PathBuf;
+
+fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
+    let order = bounded(bytes.len(), || decode::<Order>(bytes));
+    if let Ok(order) = order {
+        said_again(&order);
+        ordered(order);
+    }
+    let report = bounded(bytes.len(), || decode::<Report>(bytes));
+    if let Ok(report) = report {
+        said_again(&report);
+        reported(report);
+    }
+    if let Some(outcome) = bounded(bytes.len(), || part(bytes).read()) {
+        said_again(&outcome);
+        check_outcome(&outcome);
+        in_parts(outcome);
+    }
+});
+
+fn ordered(order: Order) {
+    let Order::Share { brief, share, .. } = order else { return };
+    share.pieces.iter().for_each(check_piece);
+    // A rule may be none; that is said, and the share goes back.
+    let (source, replica) = brief.trees();
+    if let Ok(options) = brief.options(Endpoint::from(source), Endpoint::from(replica)) {
+        let again = Brief::of(&options, &brief.routes, brief.receipts);
+        assert!(brief.routes.len() == again.routes.len());
+    }
+    let _whatever_routes_there_are = brief.class_of(1 << 30);
+}
+
+fn check_piece(piece: &Piece) {
+    let (path, names): (&RelPath, &[EntryName]) = match piece {
+        Piece::Root => return,
+        Piece::Entries(dir, names) => (dir, names),
+        Piece::Bytes(path, ..) | Piece::Rest(path, ..) => (path, &[]),
+    };
+    check_path(path);
+    names.iter().for_each(|name| assert!(check_name(name.as_bytes()).is_ok()));
+    if let Piece::Rest(_, _, copied) = piece {
+        check_ranges(copied);
+    }
+}
+
+/// No path leads out of its tree.
+fn check_path(path: &RelPath) {
+    let names = path.as_bytes().split(|byte| *byte == b'/');
+    names.filter(|_| !path.as_bytes().is_empty()).for_each(|name| assert!(check_name(name).is_ok()));
+}
+
+fn check_ranges(ranges: &Ranges) {
+    let mut after = None;
+    for range in ranges.iter() {
+        assert!(range.start < range.end && after.is_none_or(|end| end < range.start), "sorted and merged");
+        after = Some(range.end);
+    }
+}
+
+fn reported(report: Report) {
+    match report {
+        Report::Alive(sign) => count(&sign.counts),
+        Report::Part(part) => part.read().iter().for_each(check_outcome),
+        Report::Failed { .. } => {}
+    }
+}
+
+fn count(counts: &Counts) {
+    let mut total = *counts;
+    total.add(counts);
+    let _numbers = (total.skipped(), total.problems(), total.adds_up(), total.walked_share());
+}
+
+fn check_outcome(outcome: &Outcome) {
+    count(&outcome.counts);
+    outcome.problems.iter().for_each(|problem| check_path(&problem.path));
+    outcome.rest.iter().for_each(|(_, piece)| check_piece(piece));
+    outcome.links.iter().for_each(|link| check_path(&link.path));
+    outcome.extras.iter().for_each(|(dir, names)| check_piece(&Piece::Entries(dir.clone(), names.clone())));
+    outcome.no_room.iter().for_each(check_path);
+    outcome.unfinished.iter().for_each(|(dir, _)| check_path(dir));
+    outcome.copied.iter().for_each(|(path, _, copied)| {
+        check_path(path);
+        check_ranges(copied);
+    });
+}
+
+/// However an outcome is cut, its parts say what it said.
+fn in_parts(outcome: Outcome) {
+    for bytes_max in [1, 300, usize::MAX] {
+        let mut together = Outcome::default();
+        for part in outcome.clone().split(bytes_max) {
+            together.counts.add(&part.counts);
+            together.done.extend(part.done);
+            together.problems.extend(part.problems);
+            together.links.extend(part.links);
+            together.no_room.extend(part.no_room);
+            together.unfinished.extend(part.unfinished);
+            together.copied.extend(part.copied);
+            together.rest.extend(part.rest);
+            together.extras.extend(part.extras);
+        }
+        let names = |outcome: &Outcome| {
+            let of = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 1 };
+            let rest: usize = outcome.rest.iter().map(|(_, piece)| of(piece)).sum();
+            (rest, outcome.extras.iter().map(|(_, names)| names.len()).sum::<usize>())
+        };
+        assert_eq!(names(&together), names(&outcome));
+        let rest = |outcome: Outcome| Outcome { rest: Vec::new(), extras: Vec::new(), ..outcome };
+        assert_eq!(rest(together), rest(outcome.clone()));
+    }
+}
+
+fn part(outcome: &[u8]) -> PartOfOutcome {
+    PartOfOutcome { run: 1, id: 2, attempt: 3, number: 0, last: true, outcome: outcome.to_vec() }
+}
+
+fn fingerprint() -> Fingerprint {
+    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
+    let (kind, size) = (Kind::File, 1 << 30);
+    Fingerprint::of(&Meta {
+        kind,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        size,
+        blocks: 8,
+        mtime: stamp,
+        atime: stamp,
+        ctime: stamp,
+        nlink: 1,
+        dev: 1,
+        ino: 2,
+        rdev: 0,
+    })
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let path = || RelPath::parse(b"dir/file").expect("a path");
+    let names = || vec![EntryName::try_from(b"one".to_vec()).expect("a name"), EntryName::try_from(b"two".to_vec()).expect("a name")];
+    let ranges = || Ranges::from(vec![0..10, 20..30]);
+    let pieces = vec![
+        Piece::Root,
+        Piece::Entries(path(), names()),
+        Piece::Bytes(path(), fingerprint(), 5..99),
+        Piece::Rest(path(), fingerprint(), ranges()),
+    ];
+    let tree = |path: &str| Endpoint::from(PathBuf::from(path));
+    let mut options = Options { source: tree("/source"), replica: tree("host:/replica"), ..Options::default() };
+    options.filter.rules = vec![Rule::new(true, "*.c").expect("a rule"), Rule::new(false, "/scratch/").expect("a rule")];
+    let routes = [Route { size_min: 1 << 20, class: "big".into() }];
+    let brief = || Box::new(Brief::of(&options, &routes, true));
+    let share = Share { pieces: pieces.clone(), class: 1, alone: false, walk: 1 << 20 };
+    let outcome = Outcome {
+        rest: pieces.into_iter().map(|piece| (0, piece)).collect(),
+        extras: vec![(path(), names())],
+        no_room: vec![path()],
+        copied: vec![(path(), fingerprint(), ranges())],
+        ..Outcome::default()
+    };
+    let alive = Alive { run: 1, id: 2, mover: "host:1".into(), counts: Counts { seen: 3, ..Counts::default() } };
+    let mut all = vec![
+        encode(&Order::Share { brief: brief(), run: 1, id: 2, share }),
+        encode(&Order::Yield),
+        encode(&Report::Alive(alive)),
+        encode(&Report::Failed { id: 7, reason: "why".into() }),
+    ];
+    for report in reports((1, 2), 3, outcome) {
+        all.push(encode(&report));
+        if let Report::Part(part) = report {
+            all.push(part.outcome);
+        }
+    }
+    all
+}
