@@ -32,14 +32,14 @@ packages:
 	if [ ! -e $$policy ]; then trap "rm -f $$policy" EXIT INT TERM; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; fi; \
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
 
-# What holds for two trees on one machine holds for them over ssh, pushed and pulled.
+# What holds for two trees on one machine holds for them over ssh, pushed and pulled, by root and by an ordinary user.
 OVER_SSH = --test semantics --test selection
+WAYS = push pull push-user pull-user
 
 test: packages
 	cargo test --workspace --exclude driftless-queue
 	cargo test -p driftless --test movers_chaos -- --ignored --test-threads=5
-	DRIFTLESS_TEST_OVER=push cargo test -p driftless $(OVER_SSH)
-	DRIFTLESS_TEST_OVER=pull cargo test -p driftless $(OVER_SSH)
+	for way in $(WAYS); do DRIFTLESS_TEST_OVER=$$way cargo test -p driftless $(OVER_SSH) || exit; done
 
 # What the queues promise, on a broker that is restarted under load, which it does not always survive in time.
 test-broker: packages

@@ -3,9 +3,11 @@
 //! The server is shared by all tests of a program that run at the same time; the last of them ends it.
 
 use super::{USER, check_accounts};
-use driftless_testkit::{Driftless, Outcome, SshClient, Sshd};
+use driftless_testkit::mutate::list_all;
+use driftless_testkit::{Driftless, Outcome, SshClient, Sshd, attrs};
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The ordinary user's names: whom the near side runs as, and whom it logs in as.
@@ -46,20 +48,33 @@ fn shared() -> Arc<Sshd> {
     })
 }
 
-/// Which way all runs of [`sync`](super::sync) go, if the environment says so.
-pub fn over() -> Option<Way> {
+/// Which way all runs of [`sync`](super::sync) go, and as whom, if the environment says so.
+pub fn over() -> Option<(Way, Who)> {
     let over = std::env::var("DRIFTLESS_TEST_OVER").ok()?;
     match &*over {
-        "push" => Some(Way::Push),
-        "pull" => Some(Way::Pull),
-        other => panic!("DRIFTLESS_TEST_OVER is push or pull, not {other}"),
+        "push" => Some((Way::Push, Who::Root)),
+        "pull" => Some((Way::Pull, Who::Root)),
+        "push-user" => Some((Way::Push, Who::User)),
+        "pull-user" => Some((Way::Pull, Who::User)),
+        other => panic!("DRIFTLESS_TEST_OVER is push, pull, push-user or pull-user, not {other}"),
     }
 }
 
 /// The shared server, for as long as this thread lives.
-pub fn kept() -> Far {
+pub fn kept(who: Who) -> Far {
     thread_local!(static KEPT: Far = Far::root());
-    KEPT.with(Far::clone)
+    Far::at(KEPT.with(|far| far.server.clone()), who)
+}
+
+/// Gives a tree to the ordinary user, who runs as if he had made it.
+pub fn hand_over(root: &Path) {
+    let all = list_all(root).unwrap_or_default();
+    for path in all.iter().map(PathBuf::as_path).chain([root]) {
+        let owner = std::fs::symlink_metadata(path).ok().map(|meta| (meta.uid(), meta.gid()));
+        if owner.is_some_and(|owner| owner != (USER, USER)) {
+            attrs::set_owner(path, USER, USER).expect("chown");
+        }
+    }
 }
 
 /// The binary under test, which is the agent, too.

@@ -7,7 +7,8 @@ pub mod chaos;
 pub mod far;
 pub mod movers;
 
-use driftless_testkit::{Driftless, Options, Outcome, assert_equal, escape, rsync_oracle, snapshot_hash};
+use driftless_testkit::{Driftless, Options, Outcome, Profile, assert_equal, attrs, escape, rsync_oracle, snapshot_hash};
+use far::Who;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,17 +29,24 @@ pub fn driftless() -> Driftless {
 pub fn sync(src: &Path, dst: &Path) -> Driftless {
     match far::over() {
         None => driftless().args(["sync", "--json"]).arg(src).arg(dst),
-        Some(way) => far::kept().sync(way, src, dst),
+        Some((way, who)) => {
+            if who == Who::User {
+                dst.parent().into_iter().for_each(|parent| attrs::set_owner(parent, USER, USER).expect("chown"));
+                [src, dst].into_iter().for_each(far::hand_over);
+            }
+            far::kept(who).sync(way, src, dst)
+        }
     }
 }
 
-/// Whether runs go over ssh, which is no place for this test; says so and why.
-pub fn is_only_here(why: &str) -> bool {
-    let over = far::over().is_some();
-    if over {
-        eprintln!("not over ssh: {why}");
-    }
-    over
+/// Whether an ordinary user runs it, who can make no devices and no files of others.
+pub fn is_user() -> bool {
+    far::over().is_some_and(|(_, who)| who == Who::User)
+}
+
+/// A tree that whoever runs it can copy.
+pub fn profile() -> Profile {
+    if is_user() { Profile::user(USER, USER) } else { Profile::root() }
 }
 
 /// Runs a sync that must end with exit code 0 and a summary that adds up.
@@ -99,10 +107,15 @@ pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) 
     }
 }
 
-/// Makes a file with its parents.
+/// Makes a file with its parents, of whoever runs it.
 pub fn put(path: &Path, content: impl AsRef<[u8]>) {
+    let parents = path.ancestors().skip(1).take_while(|parent| !parent.exists());
+    let made: Vec<&Path> = std::iter::once(path).chain(parents).collect();
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("parents");
     std::fs::write(path, content).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+    if is_user() {
+        made.into_iter().for_each(|path| attrs::set_owner(path, USER, USER).expect("chown"));
+    }
 }
 
 /// All paths below a root, relative and escaped, sorted.
