@@ -2,7 +2,7 @@
 //! a run that is interrupted need not read it again.
 
 use crate::entries::{Met, Pair, Verdict};
-use crate::files::{LARGE_BYTES, next_step};
+use crate::files::{LARGE_BYTES, is_far, next_step};
 use crate::job::{CompareJob, Task, lock};
 use crate::pace::Stride;
 use crate::tally::add;
@@ -54,7 +54,8 @@ impl Worker<'_> {
             if range.is_empty() {
                 break;
             }
-            self.share(&compare.pending, &mut range, |given| Task::Compare(compare.clone(), given));
+            let waits = is_far(&compare.job.spot(&compare.name));
+            self.share((&compare.pending, waits), &mut range, |given| Task::Compare(compare.clone(), given));
             let step = next_step(&mut range, data_end, Stride::MAX);
             let (run, len) = (self.run, step.end - step.start);
             let piece = format!("{}-{}", step.start, step.end);

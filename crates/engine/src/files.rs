@@ -18,6 +18,8 @@ use std::time::Instant;
 pub const LARGE_BYTES: u64 = 64 * 1024 * 1024;
 /// From this size on a file on another host is compared by hashes before it is copied again.
 const RANGES_BYTES_MIN: u64 = 1024 * 1024;
+/// Threads for each core that work on one file when they mostly wait for another host.
+const WAITERS_PER_CORE: usize = 8;
 /// How often a large file is begun again because its source changed.
 const ATTEMPTS_MAX: u8 = 2;
 
@@ -62,8 +64,7 @@ impl Worker<'_> {
 
     /// Over a line, a file whose content differs is compared with the replica's by hashes, and only what differs crosses.
     fn old_content(&self, spot: &Spot<'_>, opened: &Opened, action: Action) -> Option<Patch> {
-        let far = spot.source.posts() || spot.replica.posts();
-        if !far || action != Action::Content || opened.meta.size < RANGES_BYTES_MIN {
+        if !is_far(spot) || action != Action::Content || opened.meta.size < RANGES_BYTES_MIN {
             return None;
         }
         let replica = spot.replica.open_file(spot.name).ok()?;
@@ -100,7 +101,8 @@ impl Worker<'_> {
             if range.is_empty() {
                 break;
             }
-            self.share(&large.pending, &mut range, |given| Task::Chunk(large.clone(), given));
+            let waits = large.large.patches() && is_far(&large.job.spot(&large.name));
+            self.share((&large.pending, waits), &mut range, |given| Task::Chunk(large.clone(), given));
             // Only a share has to end soon. What mostly stays where it is says nothing of the line, and each step costs a round trip.
             let measured = self.run.part.is_share() && !large.large.patches();
             let stride = if measured { self.run.stride.bytes() } else { Stride::MAX };
@@ -124,9 +126,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives half of a range away, if somebody is idle.
-    pub fn share(&self, pending: &AtomicUsize, range: &mut Range<u64>, task: impl FnOnce(Range<u64>) -> Task) {
-        let wanted = self.run.queue.hungry() && pending.load(Ordering::Relaxed) < self.sharers_max();
+    /// Gives half of a range away, if somebody is idle. `waits` if whoever works on the file mostly waits for another host.
+    pub fn share(&self, (pending, waits): (&AtomicUsize, bool), range: &mut Range<u64>, task: impl FnOnce(Range<u64>) -> Task) {
+        let most = if waits { crate::pool::cores() * WAITERS_PER_CORE } else { self.sharers_max() };
+        let wanted = self.run.queue.hungry() && pending.load(Ordering::Relaxed) < most;
         if let Some(given) = wanted.then(|| split_half(range, Stride::MAX)).flatten() {
             pending.fetch_add(1, Ordering::Relaxed);
             self.run.queue.push_first(task(given));
@@ -194,6 +197,11 @@ impl Worker<'_> {
         self.begin_large(&large.job, &large.name, again, errand);
         true
     }
+}
+
+/// Whether one of the trees is on another host.
+pub fn is_far(spot: &Spot<'_>) -> bool {
+    spot.source.posts() || spot.replica.posts()
 }
 
 /// Takes the next step off a range: up to the end of the data or a multiple of `stride`.

@@ -5,7 +5,7 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Fault, Keep, Kind, Level};
+use driftless_model::{Fault, Keep, Kind, Level, Side};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
 use driftless_tree::{Attributes, Copier, HASHED_BYTES, Known, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
@@ -19,12 +19,17 @@ pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 /// The same in time: what a slow line has brought in so long is worth a note, too.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(10);
 
+/// `ENODATA` of errno(3).
+const ENODATA: i32 = 61;
+
 /// A large file in the course of being copied.
 pub struct Large {
     opened: Opened,
     replica: Box<dyn WriteFile>,
     temp: CString,
     done: Mutex<Ranges>,
+    /// The data of the source that was found last.
+    data: Mutex<Range<u64>>,
     since_checkpoint: AtomicU64,
     checkpointed: Mutex<Instant>,
     cloned: bool,
@@ -85,6 +90,7 @@ impl Large {
             temp,
             resumed: done.bytes(),
             done: Mutex::new(done),
+            data: Mutex::new(0..0),
             since_checkpoint: AtomicU64::new(0),
             checkpointed: Mutex::new(Instant::now()),
             cloned: false,
@@ -153,8 +159,15 @@ impl Large {
     }
 
     /// Moves the start of `range` to the next data and returns where that ends; a hole needs no copying. Looking for the end of data
-    /// may cost as much as walking all its pages, so do it once, not for every step.
+    /// may cost as much as walking all its pages, so it is remembered, and others need not look again.
     pub fn next_data(&self, range: &mut Range<u64>) -> u64 {
+        if range.is_empty() {
+            return range.end;
+        }
+        let known = lock(&self.data).clone();
+        if known.contains(&range.start) {
+            return known.end.min(range.end);
+        }
         let data = match self.opened.file.next_data(range.clone()) {
             Ok(data) => data.unwrap_or(range.end..range.end),
             Err(fault) => {
@@ -163,6 +176,7 @@ impl Large {
             }
         };
         lock(&self.done).add(range.start..data.start);
+        *lock(&self.data) = data.clone();
         range.start = data.start;
         data.end
     }
@@ -188,14 +202,17 @@ impl Large {
     }
 
     fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Trouble> {
-        self.replica.allocate(range.clone())?;
-        let Some(patch) = &self.patch else { return self.copy_from(&*self.opened.file, copier, range, pace) };
+        let Some(patch) = &self.patch else {
+            self.replica.allocate(range.clone())?;
+            return self.copy_from(&*self.opened.file, copier, range, pace);
+        };
         let mut copied = 0;
         for (piece, differs) in self.pieces(patch, range)? {
             if differs {
                 copied += self.copy_from(&*self.opened.file, copier, piece, pace)?;
-            } else {
-                self.copy_from(&*patch.replica, copier, piece, pace)?;
+            } else if self.copy_from(&*patch.replica, copier, piece.clone(), pace)? < piece.end - piece.start {
+                // Somebody has shortened it since it was compared.
+                return Err(Fault { side: Side::Replica, act: "copy the old content of", errno: ENODATA }.into());
             }
         }
         Ok(copied)

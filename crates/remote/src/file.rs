@@ -15,8 +15,10 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes of one block on the line.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Blocks of a file that were written and not answered, at most.
+/// Blocks of a file that were written, or ranges that the other host is to copy, and that were not answered, at most.
 const WRITES_MAX: usize = 16;
+/// `ENODATA` of errno(3).
+const ENODATA: i32 = 61;
 /// Blocks that are read ahead of a reader.
 const AHEAD_BLOCKS: u64 = 8;
 /// Blocks that are kept for all readers of a file, at most.
@@ -61,7 +63,8 @@ impl Ahead {
 
 #[derive(Default)]
 struct Writes {
-    pending: VecDeque<Arc<Promise>>,
+    /// Each with the bytes that are to be copied, if it is about copying.
+    pending: VecDeque<(Arc<Promise>, Option<u64>)>,
     fault: Option<WireFault>,
 }
 
@@ -100,12 +103,25 @@ impl RemoteFile {
     fn settle_writes(&self, left: usize) -> Done {
         let mut writes = lock(&self.writes);
         while writes.pending.len() > left {
-            let promise = writes.pending.pop_front().expect("it is not empty");
-            if let Err(fault) = self.line.link.wait(&promise) {
+            let (promise, bytes) = writes.pending.pop_front().expect("it is not empty");
+            let done = self.line.link.wait(&promise).and_then(|(reply, _)| match (reply, bytes) {
+                (Reply::Count(copied, None), Some(bytes)) if copied < bytes => Err(WireFault::new("copy the old content of", ENODATA)),
+                (Reply::Count(..), Some(_)) | (_, None) => Ok(()),
+                _ => Err(nonsense()),
+            });
+            if let Err(fault) = done {
                 writes.fault.get_or_insert(fault);
             }
         }
         writes.fault.as_ref().map_or(Ok(()), |fault| Err(fault.on(self.side)))
+    }
+
+    /// Asks for something to be written, and does not wait for it; `bytes` is how much is to be copied there.
+    fn write(&self, request: &Request, data: Vec<u8>, bytes: Option<u64>) -> Done {
+        self.settle_writes(WRITES_MAX - 1)?;
+        let promise = self.line.link.ask(request, data);
+        lock(&self.writes).pending.push_back((promise, bytes));
+        Ok(())
     }
 
     fn request(&self, offset: u64, len: usize) -> Arc<Promise> {
@@ -208,9 +224,7 @@ impl WriteFile for RemoteFile {
     fn write_at(&self, data: &[u8], offset: u64) -> Done {
         let mut at = offset;
         for block in data.chunks(BLOCK_BYTES) {
-            self.settle_writes(WRITES_MAX - 1)?;
-            let promise = self.line.link.ask(&Request::Write { file: self.at, offset: at }, block.to_vec());
-            lock(&self.writes).pending.push_back(promise);
+            self.write(&Request::Write { file: self.at, offset: at }, block.to_vec(), None)?;
             at += block.len() as u64;
         }
         Ok(())
@@ -221,11 +235,8 @@ impl WriteFile for RemoteFile {
         if line != Arc::as_ptr(&self.line) as usize {
             return None;
         }
-        let copied = on(self.side, self.line.link.call(&Request::CopyRange { from, file: self.at, range }, Vec::new()));
-        Some(copied.and_then(|reply| match reply {
-            (Reply::Count(bytes, None), _) => Ok(bytes),
-            _ => self.confused(),
-        }))
+        let bytes = range.end - range.start;
+        Some(self.write(&Request::CopyRange { from, file: self.at, range }, Vec::new(), Some(bytes)).map(|()| bytes))
     }
 
     fn settle(&self) -> Done {

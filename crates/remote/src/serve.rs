@@ -80,8 +80,8 @@ impl Server<'_> {
             }
             R::List { dir, survey, restart } => Reply::Listing(self.list(dir, survey, restart)?).into(),
             R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
-            R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::Write)?)?,
-            R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::Write)?)?,
+            R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::written)?)?,
+            R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::written)?)?,
             R::Lock { dir, at } => held(at, self.dir(dir)?.lock()?),
             R::LockName { dir, name, at } => held(at, self.dir(dir)?.lock_name(&name.0)?),
             R::Make { dir, parcel } => self.make(dir, parcel.with(data))?.into(),
@@ -96,8 +96,7 @@ impl Server<'_> {
             R::Digests { file, range, piece } => Reply::Digests(digests(self.file(file)?.reader(), range, piece)?).into(),
             R::CopyRange { from, file, range } => {
                 let (from, to) = (self.file(from)?, self.file(file)?);
-                let copied = self.mover.copier.copy((from.reader(), to.writer()?), range, false, &mut |_| ());
-                told(copied, |bytes| Reply::Count(bytes, None)).into()
+                told(self.copy_within(&from, &to, range)?, |bytes| Reply::Count(bytes, None)).into()
             }
             R::Meta { at } => self.meta(at)?.into(),
             R::Xattrs { at, keep } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
@@ -223,6 +222,12 @@ impl Server<'_> {
         }
     }
 
+    fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: std::ops::Range<u64>) -> Result<Done<u64>, WireFault> {
+        let writer = to.writer()?;
+        let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock().unwrap_or_else(PoisonError::into_inner)) } else { None };
+        Ok(self.mover.copier.copy((from.reader(), writer), range, false, &mut |_| ()))
+    }
+
     fn make(&mut self, dir: Handle, parcel: Option<driftless_tree::Parcel>) -> Result<Reply, WireFault> {
         let parcel = parcel.ok_or_else(|| WireFault::new("understand what to make in", EINVAL))?;
         let dir = self.dir(dir)?;
@@ -260,16 +265,20 @@ fn held(at: Handle, hold: Option<driftless_tree::Hold>) -> Outcome {
 }
 
 impl OpenFile {
+    fn written(file: Box<dyn WriteFile>) -> OpenFile {
+        OpenFile::Write(file, Mutex::new(()))
+    }
+
     fn reader(&self) -> &dyn ReadFile {
         match self {
             OpenFile::Read(file) => &**file,
-            OpenFile::Write(file) => &**file,
+            OpenFile::Write(file, _) => &**file,
         }
     }
 
     fn writer(&self) -> Result<&dyn WriteFile, WireFault> {
         match self {
-            OpenFile::Write(file) => Ok(&**file),
+            OpenFile::Write(file, _) => Ok(&**file),
             OpenFile::Read(_) => Err(WireFault::new("write to", EBADF)),
         }
     }

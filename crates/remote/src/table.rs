@@ -54,8 +54,9 @@ pub struct Cursor {
 pub enum OpenFile {
     /// It is read.
     Read(Box<dyn driftless_tree::ReadFile>),
-    /// It is written.
-    Write(Box<dyn WriteFile>),
+    /// It is written. Whoever copies within this host holds the lock: the kernel lets one thread at a time write to a file, and the
+    /// others would burn a core while they wait.
+    Write(Box<dyn WriteFile>, Mutex<()>),
 }
 
 /// Something that a client holds.

@@ -1,4 +1,4 @@
-//! The copy ladder: reflink, server-side copy, read and write; hole by hole, with the page cache kept, dropped or passed by.
+//! The copy ladder: reflink, copy within the kernel or on the server, read and write; hole by hole, with the page cache kept, dropped or passed by.
 //!
 //! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is learned by trying once
 //! and shared by all threads ([`Ladder`]).
@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Bytes a read or write; larger ones leave the processor's cache.
 const BLOCK_BYTES: usize = 256 * 1024;
+/// Bytes that the kernel is asked to copy by itself at a time.
+const OFFLOAD_BYTES: u64 = 1024 * 1024;
 /// Bytes a read or write past the page cache, where each is a request to the device.
 const DIRECT_BYTES: usize = 1024 * 1024;
 /// Alignment of addresses, offsets and lengths of direct I/O: a page, which is enough for every device in use.
@@ -44,7 +46,8 @@ pub enum Cache {
 pub struct Ladder {
     /// Hash of the last pair of devices that refused to share extents.
     no_clone: AtomicU64,
-    no_offload: AtomicBool,
+    /// Hash of the last pair of devices between which the kernel does not copy by itself.
+    no_offload: AtomicU64,
     no_dontcache: AtomicBool,
     no_direct: AtomicBool,
 }
@@ -67,14 +70,6 @@ pub const DIFFERENCE_BYTES: u64 = 4096;
 
 fn pair_hash(devices: (u64, u64)) -> u64 {
     devices.0.rotate_left(32) ^ devices.1 ^ 0x9e37_79b9_7f4a_7c15
-}
-
-fn step_down<T>(flag: &AtomicBool, done: &Result<T, Errno>) -> bool {
-    let refused = matches!(done, Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::XDEV));
-    if refused {
-        flag.store(true, Relaxed);
-    }
-    refused
 }
 
 impl Copier {
@@ -148,13 +143,17 @@ impl Copier {
         {
             return done;
         }
+        let locals = from.as_local().zip(to.as_local());
         let mut at = extent.start;
+        if let Some((from, to)) = locals {
+            at += self.offload(from, to, &extent, pace);
+        }
         while at < extent.end {
             let len = self.block_len(at, extent.end);
             pace(len as u64);
-            let done = match (from.as_local(), to.as_local()) {
-                (Some(from), Some(to)) => self.move_local(from, to, at, len)?,
-                _ => self.move_any(from, to, at, len)?,
+            let done = match locals {
+                Some((from, to)) => self.move_local(from, to, at, len)?,
+                None => self.move_any(from, to, at, len)?,
             };
             at += done as u64;
             if done < len {
@@ -193,9 +192,6 @@ impl Copier {
     }
 
     fn move_local(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
-        if let Some(done) = self.offload(from, to, at, len) {
-            return Ok(done);
-        }
         match self.cache {
             Cache::Keep => self.move_any(from, to, at, len),
             Cache::Direct if at.is_multiple_of(ALIGN as u64) && len >= ALIGN => self.move_direct(from, to, at, len / ALIGN * ALIGN, len),
@@ -203,19 +199,44 @@ impl Copier {
         }
     }
 
-    /// Lets the server copy (copy_file_range(2)) where both files are on a network file system that can.
-    fn offload(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Option<usize> {
-        if self.digest.is_some() || self.ladder.no_offload.load(Relaxed) {
+    /// Has the kernel copy as much of an extent as it does by itself (copy_file_range(2)), and returns how much that is.
+    fn offload(&self, from: &LocalFile, to: &LocalFile, extent: &Range<u64>, pace: &mut dyn FnMut(u64)) -> u64 {
+        let Some(pair) = self.offloads(from, to) else { return 0 };
+        let mut at = extent.start;
+        while at < extent.end {
+            let len = (extent.end - at).min(OFFLOAD_BYTES - at % OFFLOAD_BYTES);
+            pace(len);
+            let (mut offset_in, mut offset_out) = (at, at);
+            match fs::copy_file_range(&from.fd, Some(&mut offset_in), &to.fd, Some(&mut offset_out), len as usize) {
+                Ok(done) if done > 0 => at += done as u64,
+                refused => {
+                    if matches!(refused, Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::XDEV)) {
+                        self.ladder.no_offload.store(pair, Relaxed);
+                    }
+                    break;
+                }
+            }
+        }
+        at - extent.start
+    }
+
+    /// Whether the kernel is asked to: within one file system it may share blocks, and no byte passes through this program; a network
+    /// file system's server may copy by itself. What is to be hashed has to be read. Returns the pair of devices.
+    fn offloads(&self, from: &LocalFile, to: &LocalFile) -> Option<u64> {
+        if self.digest.is_some() {
             return None;
         }
-        if !on_server(&from.fd) || !on_server(&to.fd) {
-            self.ladder.no_offload.store(true, Relaxed);
+        let devices = (fs::fstat(&from.fd).ok()?.st_dev, fs::fstat(&to.fd).ok()?.st_dev);
+        let pair = pair_hash(devices);
+        if self.ladder.no_offload.load(Relaxed) == pair {
             return None;
         }
-        let (mut offset_in, mut offset_out) = (at, at);
-        let done = fs::copy_file_range(&from.fd, Some(&mut offset_in), &to.fd, Some(&mut offset_out), len);
-        step_down(&self.ladder.no_offload, &done);
-        done.ok().filter(|n| *n > 0)
+        let within = devices.0 == devices.1 && self.cache == Cache::Keep;
+        if within || (on_server(&from.fd) && on_server(&to.fd)) {
+            return Some(pair);
+        }
+        self.ladder.no_offload.store(pair, Relaxed);
+        None
     }
 
     fn move_dropping(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {

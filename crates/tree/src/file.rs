@@ -4,7 +4,7 @@ use crate::attributes::{Attributes, Known, Setter};
 use crate::local::{fault, meta_of};
 use crate::sys::Mapping;
 use crate::xattr::Target;
-use crate::{Done, ReadFile, WriteFile};
+use crate::{Done, ReadFile, WriteFile, digests};
 use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
@@ -123,6 +123,11 @@ impl ReadFile for LocalFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
         self.fail("read", read_full(&self.fd, buffer, offset))
+    }
+
+    fn digests(&self, range: Range<u64>, piece: u64) -> Done<Vec<[u8; 32]>> {
+        let cached = digests::of_cached(self, range.clone(), piece);
+        cached.map_or_else(|| digests::by_reading(self, range, piece), Ok)
     }
 
     /// Dirty pages stay when they are only advised away, hence the flush before (posix_fadvise(2)).

@@ -9,6 +9,7 @@
 
 mod attributes;
 mod copy;
+mod digests;
 mod endpoint;
 mod file;
 mod handles;
@@ -155,18 +156,7 @@ pub trait ReadFile: Send + Sync {
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>>;
     /// BLAKE3 hashes of a range, piece by piece, each of `piece` bytes but the last. What lies beyond the end of the file has none.
     fn digests(&self, range: Range<u64>, piece: u64) -> Done<Vec<[u8; 32]>> {
-        let mut buffer = vec![0; piece.min(range.end.saturating_sub(range.start)) as usize];
-        let (mut found, mut at) = (Vec::new(), range.start);
-        while at < range.end {
-            let len = (range.end - at).min(piece) as usize;
-            let got = self.read_at(&mut buffer[..len], at)?;
-            if got == 0 {
-                break;
-            }
-            found.push(*blake3::hash(&buffer[..got]).as_bytes());
-            at += len as u64;
-        }
-        Ok(found)
+        digests::by_reading(self, range, piece)
     }
     /// All its bytes, if they are in memory.
     fn bytes(&self) -> Option<&[u8]> {
@@ -190,7 +180,8 @@ pub trait WriteFile: ReadFile {
     fn settle(&self) -> Done {
         Ok(())
     }
-    /// Has the host on which both files are copy a range, and returns the bytes copied; `None` if they are not on one other host.
+    /// Has the host on which both files are copy a range, and returns the bytes that it is asked for; `None` if they are not on one
+    /// other host. That all of it was there and has been copied is known when the file is [settled](WriteFile::settle).
     fn copy_from(&self, _from: &dyn ReadFile, _range: Range<u64>) -> Option<Done<u64>> {
         None
     }

@@ -96,6 +96,9 @@ thread_local! {
     static WAS_CUT: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Pages that are asked about at a time.
+const MINCORE_PAGES: usize = 4096;
+
 static CATCH_SIGBUS: Once = Once::new();
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
@@ -118,15 +121,15 @@ impl Mapping {
         Ok(Mapping { base, length, skip: skip as usize })
     }
 
-    /// Whether its first and its last page are in the page cache (mincore(2)), and so most likely all of it. What is missing is
-    /// read when it is used, only more slowly.
+    /// Whether all of it is in the page cache (mincore(2)). In a file system that is the page cache itself, such as tmpfs, holes are not,
+    /// and must not be touched: to read one through a mapping fills it.
     pub fn is_cached(&self) -> bool {
-        let last = (self.length - 1) / page_bytes() * page_bytes();
-        [0, last].into_iter().all(|offset| {
-            let mut page = 0u8;
-            // SAFETY: the page belongs to the mapping, and there is one byte for one page.
-            let done = unsafe { libc::mincore(self.base.cast::<u8>().add(offset).cast(), 1, &mut page) };
-            done == 0 && page & 1 == 1
+        let mut pages = [0u8; MINCORE_PAGES];
+        (0..self.length).step_by(MINCORE_PAGES * page_bytes()).all(|offset| {
+            let length = (self.length - offset).min(MINCORE_PAGES * page_bytes());
+            // SAFETY: the pages belong to the mapping, and there is one byte for each.
+            let done = unsafe { libc::mincore(self.base.cast::<u8>().add(offset).cast(), length, pages.as_mut_ptr()) };
+            done == 0 && pages[..length.div_ceil(page_bytes())].iter().all(|page| page & 1 == 1)
         })
     }
 
