@@ -37,6 +37,8 @@ const WARM_UP_TICKS: u32 = 2;
 const HOLD_OFF: Duration = Duration::from_millis(100);
 /// Processor time of a request, about: as many threads as fit into the delay of a far host keep its line busy.
 const REQUEST: Duration = Duration::from_micros(150);
+/// Directories that are asked for ahead of whoever enters them when the host is far away.
+const YOUNG: usize = 1024;
 /// Bytes of content that count as much as one entry.
 pub const BYTES_PER_ENTRY: u64 = 64 * 1024;
 /// Stack of a thread. Nothing here recurses.
@@ -130,6 +132,7 @@ impl<'r, C: Crew> Pool<'r, C> {
         let admitted = if adaptive { at_once.clamp(least, threads_max) } else { least };
         let last = Sample::take(crew);
         let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
+        crew.queue().leave_young(if delay > TICK { YOUNG } else { 0 });
         let delay_ticks = (delay.as_secs_f64() / TICK.as_secs_f64()).ceil() as u32;
         Pool { crew, adaptive, threads_max, spawned: 0, admitted, least, trial, hold_off, quiet_until, last, delay_ticks }
     }

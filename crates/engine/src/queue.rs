@@ -3,7 +3,8 @@
 //! Pieces of large files go before everything else, and shares of directories that others are busy with after everything
 //! else: many threads in one directory get in each other's way. In between, as long as little waits the oldest item is
 //! taken first, so that wide directories and large files are found early; when much waits the newest is, so that the walk
-//! goes down before it goes on and what waits stays bounded. The queue knows how many threads are idle; whoever holds much work asks
+//! goes down before it goes on and what waits stays bounded. Where it takes a while until an item can be worked on, because another host
+//! is asked for it when it is added, younger ones are left aside. The queue knows how many threads are idle; whoever holds much work asks
 //! [`hungry`](Queue::hungry) and gives half of it away.
 
 use std::collections::VecDeque;
@@ -20,6 +21,8 @@ struct State<T> {
     /// Threads that may take items; the others sleep.
     admitted: usize,
     stopped: bool,
+    /// Items that were added last and are left for a while, since what they need is on its way.
+    young: usize,
 }
 
 /// Up to this many waiting items the oldest is taken first.
@@ -31,8 +34,16 @@ impl<T> State<T> {
     }
 
     fn next(&mut self) -> Option<T> {
-        let main = if self.main.len() <= OLDEST_FIRST_MAX { VecDeque::pop_front } else { VecDeque::pop_back };
-        self.first.pop_front().or_else(|| main(&mut self.main)).or_else(|| self.last.pop_front())
+        self.first.pop_front().or_else(|| self.next_main()).or_else(|| self.last.pop_front())
+    }
+
+    fn next_main(&mut self) -> Option<T> {
+        let waiting = self.main.len();
+        if waiting <= OLDEST_FIRST_MAX + self.young {
+            return self.main.pop_front();
+        }
+        // About the newest that is not young: the last takes its place.
+        self.main.swap_remove_back(waiting - 1 - self.young)
     }
 }
 
@@ -49,7 +60,8 @@ pub struct Queue<T> {
 impl<T> Queue<T> {
     /// An empty queue that admits `admitted` threads.
     pub fn new(admitted: usize) -> Self {
-        let state = State { first: VecDeque::new(), main: VecDeque::new(), last: VecDeque::new(), active: 0, admitted, stopped: false };
+        let state =
+            State { first: VecDeque::new(), main: VecDeque::new(), last: VecDeque::new(), active: 0, admitted, stopped: false, young: 0 };
         Queue {
             state: Mutex::new(state),
             for_items: Condvar::new(),
@@ -104,6 +116,11 @@ impl<T> Queue<T> {
     /// Whether threads are idle that find nothing to take.
     pub fn hungry(&self) -> bool {
         self.idle.load(Relaxed) > self.waiting.load(Relaxed)
+    }
+
+    /// Leaves the `young` items that were added last for a while, as long as there are others.
+    pub fn leave_young(&self, young: usize) {
+        self.lock().young = young;
     }
 
     /// How many threads may take items.
@@ -197,6 +214,24 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn what_was_added_last_is_left_for_a_while() {
+        let queue = Queue::new(1);
+        queue.leave_young(100);
+        let many = OLDEST_FIRST_MAX as u64 + 101;
+        (0..many).for_each(|item| queue.push(item));
+        let take = || {
+            let item = queue.take(0);
+            queue.done();
+            item
+        };
+        assert_eq!(take(), Some(many - 101), "the newest that is not young");
+        assert_eq!((take(), take()), (Some(0), Some(1)), "the oldest when little waits");
+        let mut rest: Vec<u64> = (3..many).filter_map(|_| take()).collect();
+        rest.sort_unstable();
+        assert_eq!(rest, (2..many).filter(|item| *item != many - 101).collect::<Vec<_>>(), "and all in the end");
+    }
 
     #[test]
     fn the_work_is_over_when_nothing_waits_and_nobody_works() {

@@ -19,7 +19,7 @@ const EXPECTED_ENTRIES: u32 = 128;
 /// Entries of a further listing.
 const LISTED_ENTRIES: u32 = 4096;
 /// Directories that are expected at once, at most.
-const AHEAD_MAX: usize = 2048;
+const AHEAD_MAX: usize = 4096;
 const ENOENT: i32 = 2;
 
 /// The line to a host, and what was agreed with it.
@@ -239,8 +239,8 @@ impl Dir for RemoteDir {
             link.ahead.fetch_sub(1, Relaxed);
             return self.entered(at, files, link.wait(&promise));
         }
-        let at = link.handle();
-        self.entered(at, true, link.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey: None }, Vec::new()))
+        let (at, survey) = (link.handle(), Some(self.survey(EXPECTED_ENTRIES, true)));
+        self.entered(at, true, link.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new()))
     }
 
     fn expect(&self, name: &CStr, look: bool) {
