@@ -218,7 +218,7 @@ def changed(scene):
 
 def change_and_run(scene, tool, src, part=""):
     """One change, and one run that makes up for it."""
-    scene.bench.trees.change(src / "big", seed=len(scene.runs))
+    scene.bench.trees.change(src / "big")
     if scene.run(tool, src, part)["exit"]:
         raise Wrong(f"{tool} failed, so the next run would have more to do")
 

@@ -75,6 +75,7 @@ class Trees:
         self.sizes = sizes
         self.name = None
         self.facts = None
+        self.chance = random.Random(1)
 
     def get(self, name):
         """The folder of a tree; removes the tree before."""
@@ -87,9 +88,9 @@ class Trees:
             self.name, self.facts = name, count(folder)
         return folder
 
-    def change(self, path, seed):
+    def change(self, path):
         """Overwrites one block in a hundred of a file, each time others and with other bytes."""
-        chance = random.Random(seed)
+        chance = self.chance
         blocks = path.stat().st_size // CHANGED_BLOCK_BYTES
         with open(path, "r+b", buffering=0) as file:
             for block in chance.sample(range(blocks), blocks // 100):

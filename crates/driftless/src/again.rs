@@ -108,6 +108,7 @@ impl Witness for Outside<'_> {
 
     fn line_made(&self, host: &str, after: Duration) {
         self.0.line_made(host, after);
+        self.0.begin_again();
     }
 }
 

@@ -230,14 +230,17 @@ impl Output {
         self.say(&again::lost_words(why, patience));
     }
 
-    /// The connection to a host was made again after so long; the trees are gone through once more.
+    /// The connection to a host was made again after so long.
     pub fn line_made(&self, host: &str, after: Duration) {
         let seconds = after.as_secs_f64();
         if self.json {
             self.print_json(json!({ "event": "connected_again", "host": host, "seconds": seconds }));
         }
         self.say(&again::made_words(host, after));
-        // Problems hold if they are found again.
+    }
+
+    /// The trees are gone through once more: problems hold if they are found again.
+    pub fn begin_again(&self) {
         *lock(&self.listed) = Default::default();
         if let Some(told) = lock(&self.told).as_mut() {
             told.pass += 1;
