@@ -1,7 +1,7 @@
 //! Carrying out shares on this host: opens the trees of a run, watches over each share while it is worked off, and knows when to come
 //! to an end early.
 
-use crate::again::{self, Passed, Witness};
+use crate::again::{self, Earlier, Passed, Witness};
 use crate::cli::{ReachArgs, ThrottleArgs};
 use crate::output::lock;
 use crate::reach::{self, Lines};
@@ -88,9 +88,11 @@ impl Crew {
             *lock(&seen) = Seen { counts: progress.counts, opening };
         };
         let pulse = |seen: &Seen| Alive { run, id, mover: mover.clone(), counts: seen.counts };
+        let mut receipts = Vec::new();
         let pass = |options: &Options| {
             *lock(&begins) = Instant::now();
-            let (outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields })?;
+            let (mut outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields })?;
+            receipts.append(&mut outcome.done);
             Ok(Passed { counts: outcome.counts, end, result: outcome })
         };
         let done = std::thread::scope(|scope| {
@@ -101,19 +103,20 @@ impl Crew {
             watching.thread().unpark();
             done
         });
-        let done = done.map(|(passed, earlier)| (Outcome { counts: earlier.with(&passed.counts), ..passed.result }, passed.end));
-        match done {
-            Ok((outcome, End::Complete | End::Lost)) => Ok(outcome),
-            Ok((_, End::CutOff(why))) => {
-                self.open = None;
-                Err(Failure::Here(format!("the connection was lost: {why}")))
-            }
+        let outcome =
+            |passed: Passed<Outcome>, earlier: &Earlier| Outcome { counts: earlier.with(&passed.counts), done: receipts, ..passed.result };
+        match done.map(|(passed, earlier)| (passed.end.clone(), outcome(passed, &earlier))) {
+            Ok((End::Complete | End::Lost, outcome)) => Ok(outcome),
+            Ok((End::CutOff(why), _)) => self.failed(format!("the connection was lost: {why}")),
             Ok(_) => Err(Failure::Dropped),
-            Err(error) => {
-                self.open = None;
-                Err(Failure::Here(error.to_string()))
-            }
+            Err(error) => self.failed(error.to_string()),
         }
+    }
+
+    /// The next share opens the trees anew.
+    fn failed(&mut self, why: String) -> Result<Outcome, Failure> {
+        self.open = None;
+        Err(Failure::Here(why))
     }
 
     /// The trees of a run, opened once as long as shares of the same run follow each other.
