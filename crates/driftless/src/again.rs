@@ -108,7 +108,6 @@ impl Witness for Outside<'_> {
 
     fn line_made(&self, host: &str, after: Duration) {
         self.0.line_made(host, after);
-        self.0.begin_again();
     }
 }
 
@@ -191,6 +190,7 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
             earlier.changed = earlier.changed.saturating_sub(summary.counts.changed);
             return Ok((Summary { end, ..summary }, earlier));
         }
+        output.begin_again();
     }
 }
 
@@ -218,6 +218,7 @@ pub fn audit(
             audit.cut_off = if let End::CutOff(why) = end { Some(why) } else { None };
             return Ok(audit);
         }
+        output.begin_again();
     }
 }
 

@@ -4,7 +4,7 @@ mod broker;
 mod crew;
 mod hosts;
 
-use crate::again::{self, Passed, Witness};
+use crate::again::{self, Passed};
 use crate::cli::{MoverArgs, MoversArgs, SyncArgs};
 use crate::output::Output;
 use crate::reach::Lines;
@@ -19,8 +19,7 @@ use hosts::{HostsExchange, Starting};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Whether others share the work.
 pub fn are_wanted(args: &MoversArgs) -> bool {
@@ -121,29 +120,12 @@ impl Shared<'_> {
             let summary = coordinate((options, &mut self.brief), output, &signals.stop, (exchange, record))?;
             Ok(Passed { counts: summary.counts, end: summary.end.clone(), result: summary })
         };
-        match again::repeat((self.options, self.lines), &Coordinating(output, signals), false, pass) {
+        match again::repeat((self.options, self.lines), &(output, signals), false, pass) {
             Ok((passed, earlier)) => Ok((Summary { end: passed.end, elapsed: began.elapsed(), ..passed.result }, earlier)),
             // What was waited for when the signal came no longer matters.
             Err(_) if signals.number() > 0 => Err((128 + signals.number(), "stopped; run it again to go on".into())),
             Err(error) => Err((crate::refusal_code(&error), error.to_string())),
         }
-    }
-}
-
-/// What movers have told holds, whatever becomes of the coordinator's lines.
-struct Coordinating<'a>(&'a Output, &'a Signals);
-
-impl Witness for Coordinating<'_> {
-    fn is_stopped(&self) -> bool {
-        self.1.stop.load(Relaxed)
-    }
-
-    fn line_lost(&self, why: &str, times: (Duration, Duration)) {
-        self.0.line_lost(why, times);
-    }
-
-    fn line_made(&self, host: &str, after: Duration) {
-        self.0.line_made(host, after);
     }
 }
 
