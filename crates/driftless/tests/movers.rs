@@ -6,10 +6,11 @@
 mod common;
 
 use common::far::{Far, Way, agent};
-use common::movers::{Job, end_mover, sync_on_hosts};
+use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, sync, wait_until};
 use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
 use driftless_model::{Kind, Meta, Stamp};
+use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Rabbit, Relay, Running, Scratch, Weather, build_tree, mutate, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
@@ -473,6 +474,34 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
         let _dropped = late.join().expect("the late one");
     });
     check_equal(&src.join("large"), &dst.join("large"), "after the late one has ended");
+}
+
+/// The share of a mover whose connection is lost is given to another one, and the first may be late to hear of it.
+#[test]
+fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_share() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("large"), vec![9u8; 200 * MIB]);
+    let job = Job::new(rabbit());
+    let broker = Broker::new(job.url.parse().expect("a URL"), Credentials::from_value(Rabbit::PASSWORD)).expect("a broker");
+    let names = QueueNames::new(&job.name, &["work"]).expect("a job");
+    let work = names.work("work").expect("a queue");
+    let mut consumer = Consumer::open(&broker, &names, &work, 1).expect("a consumer");
+    let mut control = Control::open(&broker, &names).expect("a connection");
+    let running = job.sync(&src, &dst).spawn();
+    let share = consumer.next(LIMIT).expect("the broker").expect("a share");
+    let publisher = Publisher::open(&broker, &names).expect("a publisher");
+    let publish = || publisher.publish(&work, share.body(), LIMIT).and_then(|_| publisher.flush(LIMIT)).expect("published");
+    publish();
+    share.give_back().expect("the broker");
+    drop(consumer);
+    let late = job.mover().arg("--bwlimit=20M").spawn();
+    wait_until("the late one has begun", LIMIT, || !leftovers(&dst).is_empty());
+    let fast = job.start_mover();
+    let outcome = running.wait().expect(0);
+    let idle = control.count(&names.idle("work").expect("a queue")).expect("the broker").consumers;
+    assert_eq!(idle, 2, "movers that have nothing to do when the run has ended\n{}", outcome.describe());
+    check_equal(&src, &dst, "when the run has ended");
+    [late, fast].into_iter().for_each(end_mover);
 }
 
 /// As much of it as tells which directory it is.

@@ -4,7 +4,7 @@
 //! First everything below the root is walked, by the movers; then files with several names are made, one name of each; then, here, their
 //! other names are linked, what the source lacks is removed, and the directories that several movers shared are finished. What
 //! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A share is settled by the first outcome
-//! that comes; a second one, of a mover that was thought dead, is passed over.
+//! that comes; a second one, of a mover that was thought dead, is passed over, but waited for.
 
 use crate::brief::Brief;
 use crate::exchange::{Exchange, PartOfOutcome, Word};
@@ -41,6 +41,12 @@ const SHARES_PER_MOVER: usize = 3;
 const LISTEN: Duration = Duration::from_secs(3);
 /// A mover that has not been heard of for so long does not count.
 const AWAY: Duration = Duration::from_secs(15);
+/// A mover that is at work on what another one has done is waited for as long as it says so with no longer pauses than this, and not for
+/// longer than a share takes.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
+const LATE_MAX: Duration = Duration::from_secs(330);
+/// Between two looks whether one is at work.
+const REST: Duration = Duration::from_millis(10);
 /// Open shares that are read at a time.
 const SHARES: usize = 1000;
 
@@ -94,6 +100,7 @@ fn try_coordinate(
     if end != End::Complete {
         return Ok(Summary { counts: coordinator.total, elapsed: started.elapsed(), end });
     }
+    coordinator.wait_for_late_movers()?;
     coordinator.end_here(roots, single.map(|(_, renamed)| renamed), threads_max)
 }
 
@@ -273,6 +280,20 @@ impl Coordinator<'_> {
             }
         }
         Ok(if self.lost { End::Lost } else { End::Complete })
+    }
+
+    /// A share may have been in two hands, when the connection of one was lost: whoever still carries it out touches what is finished.
+    fn wait_for_late_movers(&mut self) -> Result<(), RunError> {
+        self.clear(false)?;
+        let began = Instant::now();
+        let mut heard = began;
+        while heard.elapsed() < PAUSE_MAX && began.elapsed() < LATE_MAX && !self.stop.load(Relaxed) && self.exchange.at_work() > 0 {
+            if let Some(word) = self.exchange.next(REST).map_err(RunError::NoMovers)? {
+                heard = Instant::now();
+                self.hear(word)?;
+            }
+        }
+        Ok(())
     }
 
     /// When all is walked, one name of each file with several is made; says whether there was anything to do.

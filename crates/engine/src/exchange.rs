@@ -28,6 +28,8 @@ pub trait Exchange {
     fn waits(&mut self) -> Result<bool, String>;
     /// How many movers have nothing to do, as far as is known.
     fn idle(&mut self) -> usize;
+    /// How many movers are at work, or about to say that they are not, as far as is known.
+    fn at_work(&mut self) -> usize;
     /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::bytes::{escape, shorten};
 use crate::hash::Hash;
 use crate::scan::{Depth, Node, Scan};
 use rustix::fs::FileType;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 
@@ -105,22 +105,43 @@ pub fn assert_equal(a: &Path, b: &Path, options: &Options, context: &str) {
 
 /// A digest over everything [`compare`] looks at, for proofs that a tree was never touched; `ctime` adds inode change times.
 pub fn snapshot_hash(root: &Path, ctime: bool) -> u128 {
-    let depth = Depth { content: true, holes: true };
-    let scan = Scan::of(root, depth).unwrap_or_else(|e| panic!("cannot scan {}: {e}", root.display()));
     let mut hash = Hash::new();
-    for (index, node) in scan.nodes.iter().enumerate() {
-        hash.bytes(&scan.path(index));
-        for (kind, value) in properties(node).into_iter().filter(|(kind, _)| *kind != "atime") {
+    for (path, properties) in snapshot(root, ctime) {
+        hash.bytes(&path);
+        for (kind, value) in properties {
             hash.bytes(kind.as_bytes());
             hash.bytes(value.as_bytes());
         }
-        hash.word(node.stat.st_ino);
-        if ctime {
-            hash.word(node.stat.st_ctime as u64);
-            hash.word(node.stat.st_ctime_nsec);
-        }
     }
     hash.finish()
+}
+
+/// Properties by the path of each entry, relative to the root.
+pub type Snapshot = BTreeMap<Vec<u8>, Vec<(&'static str, String)>>;
+
+/// Everything [`compare`] looks at, with the inode of each entry; `ctime` adds inode change times.
+pub fn snapshot(root: &Path, ctime: bool) -> Snapshot {
+    let depth = Depth { content: true, holes: true };
+    let scan = Scan::of(root, depth).unwrap_or_else(|e| panic!("cannot scan {}: {e}", root.display()));
+    let entry = |(index, node): (usize, &Node)| {
+        let mut all: Vec<_> = properties(node).into_iter().filter(|(kind, _)| *kind != "atime").collect();
+        all.push(("inode", node.stat.st_ino.to_string()));
+        if ctime {
+            all.push(("ctime", format!("{}.{:09}", node.stat.st_ctime, node.stat.st_ctime_nsec)));
+        }
+        (scan.path(index), all)
+    };
+    scan.nodes.iter().enumerate().map(entry).collect()
+}
+
+/// What became of a tree between two snapshots: a line for each entry, none if it was not touched.
+pub fn touched(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let gone = before.keys().filter(|path| !after.contains_key(*path)).map(|path| format!("\"{}\" is gone", escape(path)));
+    let now = after.iter().filter_map(|(path, now)| {
+        let Some(was) = before.get(path) else { return Some(format!("\"{}\" is new: {now:?}", escape(path))) };
+        (was != now).then(|| format!("\"{}\": {:?} is now {:?}", escape(path), differing(was, now), differing(now, was)))
+    });
+    gone.chain(now).collect()
 }
 
 /// Delayed allocation shows as data where there will be none, so hole maps are only asked for after a flush.

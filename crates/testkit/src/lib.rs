@@ -28,7 +28,7 @@ pub mod sshd;
 
 pub use build::{Profile, build_tree};
 pub use bytes::escape;
-pub use compare::{Difference, Options, assert_equal, compare, snapshot_hash};
+pub use compare::{Difference, Options, assert_equal, compare, snapshot, snapshot_hash, touched};
 pub use deep::{deep_path, remove_deep};
 pub use hosts::{Host, Lab};
 pub use mutate::mutate;

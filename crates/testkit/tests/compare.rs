@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_testkit::attrs;
-use driftless_testkit::{FsKind, Options, Scratch, compare, rsync_oracle, snapshot_hash};
+use driftless_testkit::{FsKind, Options, Scratch, compare, rsync_oracle, snapshot, snapshot_hash, touched};
 use rustix::fs::{FallocateFlags, FileType};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -158,6 +158,22 @@ fn a_metadata_change_that_is_undone_shows_in_the_change_time() {
     attrs::set_mode(&root.join("file"), 0o644).expect("chmod");
     assert_eq!(snapshot_hash(&root, false), plain);
     assert_ne!(snapshot_hash(&root, true), timed);
+}
+
+#[test]
+fn what_was_touched_between_two_snapshots_is_named() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let root = scratch.dir("a");
+    plant(&root);
+    let before = snapshot(&root, true);
+    assert_eq!(touched(&before, &snapshot(&root, true)), Vec::<String>::new());
+    std::fs::rename(root.join("file"), root.join("moved")).expect("rename");
+    attrs::set_mode(&root.join("dir"), 0o700).expect("chmod");
+    let lines = touched(&before, &snapshot(&root, true));
+    let line = |words: &str| lines.iter().find(|line| line.starts_with(words)).unwrap_or_else(|| panic!("{words}: {lines:?}"));
+    line("\"file\" is gone");
+    line("\"moved\" is new");
+    assert!(line("\"dir\": ").contains("0700"), "{lines:?}");
 }
 
 #[test]

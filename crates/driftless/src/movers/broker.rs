@@ -100,6 +100,12 @@ impl<'a> BrokerExchange<'a> {
         self.job.work(class).map_err(|error| error.to_string())
     }
 
+    /// Movers that listen to a queue of each class; where the broker does not say, none.
+    fn consumers(&mut self, queue: impl Fn(&Job, &str) -> Result<String, Error>) -> usize {
+        let queues: Vec<String> = self.classes.iter().filter_map(|class| queue(&self.job, class).ok()).collect();
+        queues.iter().filter_map(|queue| self.control.count(queue).ok()).map(|count| count.consumers as usize).sum()
+    }
+
     /// Says so if work waits that nobody takes.
     fn look(&mut self) {
         if self.looked.elapsed() < LOOK {
@@ -185,8 +191,13 @@ impl Exchange for BrokerExchange<'_> {
     }
 
     fn idle(&mut self) -> usize {
-        let queues: Vec<String> = self.classes.iter().filter_map(|class| self.job.idle(class).ok()).collect();
-        queues.iter().filter_map(|queue| self.control.count(queue).ok()).map(|count| count.consumers as usize).sum()
+        self.consumers(Job::idle)
+    }
+
+    fn at_work(&mut self) -> usize {
+        // In this order: one that takes a share meanwhile counts.
+        let idle = self.idle();
+        self.consumers(Job::work).saturating_sub(idle)
     }
 
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {

@@ -201,6 +201,10 @@ impl Exchange for HostsExchange<'_> {
         self.hosts.len() - state.busy.len() - state.gone.len()
     }
 
+    fn at_work(&mut self) -> usize {
+        lock(&self.shared.state).busy.len()
+    }
+
     fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
         Ok(std::mem::take(&mut lock(&self.shared.state).given_up))
     }
