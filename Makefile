@@ -36,10 +36,13 @@ packages:
 OVER_SSH = --test semantics --test selection
 WAYS = push pull push-user pull-user
 
+# All in one set of packages: for another one cargo would build the libraries anew, with other features.
+TEST = cargo test --workspace --exclude driftless-queue
+
 test: packages
-	cargo test --workspace --exclude driftless-queue
-	cargo test -p driftless --test movers_chaos -- --ignored --test-threads=5
-	for way in $(WAYS); do DRIFTLESS_TEST_OVER=$$way cargo test -p driftless $(OVER_SSH) || exit; done
+	$(TEST)
+	$(TEST) --test movers_chaos -- --ignored --test-threads=5
+	for way in $(WAYS); do DRIFTLESS_TEST_OVER=$$way $(TEST) $(OVER_SSH) || exit; done
 
 # What the queues promise, on a broker that is restarted under load, which it does not always survive in time.
 test-broker: packages

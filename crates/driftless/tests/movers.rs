@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::far::{Far, Way, agent};
+use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, sync, wait_until};
 use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
@@ -532,20 +532,6 @@ fn movers_come_and_go_while_it_runs() {
     assert_eq!(outcome.count("bytes_copied"), 3000 * 40_000, "what a mover left was copied once\n{}", outcome.describe());
     check_equal_twice(&src, &dst, "by movers that came and went");
     end_mover(last);
-}
-
-/// Cuts all lines through the relay each time that so many bytes more have passed; ends with the run.
-fn cut_after(relay: &Relay, running: Running, marks: &[u64]) -> Outcome {
-    let passed = || {
-        let passed = relay.passed();
-        passed.there + passed.back
-    };
-    for mark in marks {
-        let until = passed() + mark;
-        wait_until("enough has passed", common::movers::LIMIT, || passed() > until || running.ends_within(Duration::ZERO));
-        relay.cut();
-    }
-    running.wait()
 }
 
 /// A tree on a host that all movers, and the coordinator, reach through one relay.

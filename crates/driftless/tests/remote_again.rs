@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::far::{self, Far, Way};
+use common::far::{self, Far, Way, cut_after};
 use common::{check_accounts, check_equal, check_equal_twice, leftovers, put, wait_until};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Relay, Running, Scratch, Weather, build_tree, mutate, snapshot_hash};
@@ -53,21 +53,6 @@ impl Stage {
         self.near.sync(way, &self.src, &self.dst).limit(RUN_MAX)
     }
 
-    fn passed(&self) -> u64 {
-        let passed = self.relay.passed();
-        passed.there + passed.back
-    }
-
-    /// Cuts the line each time that so many bytes more have passed; ends with the run.
-    fn cut_after(&self, running: Running, marks: &[u64]) -> Outcome {
-        for mark in marks {
-            let until = self.passed() + mark;
-            wait_until("enough has passed", RUN_MAX, || self.passed() > until || running.ends_within(Duration::ZERO));
-            self.relay.cut();
-        }
-        running.wait()
-    }
-
     /// Without a relay, nothing is left to do.
     fn check_settled(&self, way: Way) {
         let before = snapshot_hash(&self.dst, true);
@@ -113,7 +98,7 @@ fn go_on(way: Way) {
     put(&stage.src.join("large"), noise(1, 40 * MIB));
     put(&stage.dst.join("extra/file"), "only here");
     let running = stage.sync(way).args(["--delete", UNSYNCED]).spawn();
-    let outcome = stage.cut_after(running, &[2 * MIB, 8 * MIB, 10 * MIB]).expect(0);
+    let outcome = cut_after(&stage.relay, running, &[2 * MIB, 8 * MIB, 10 * MIB]).expect(0);
     check_told(&outcome, Some(3));
     check_equal_twice(&stage.src, &stage.dst, &outcome.describe());
     let entries = common::count_entries(&stage.src);
@@ -148,11 +133,11 @@ fn a_large_file_goes_on_where_it_was() {
     for way in [Way::Push, Way::Pull] {
         let stage = Stage::with_rate(60 * MIB);
         put(&stage.src.join("large"), noise(7, FILE));
-        let outcome = stage.cut_after(stage.sync(way).arg(UNSYNCED).spawn(), &[CUT]).expect(0);
+        let outcome = cut_after(&stage.relay, stage.sync(way).arg(UNSYNCED).spawn(), &[CUT]).expect(0);
         check_told(&outcome, Some(1));
         check_equal(&stage.src, &stage.dst, &outcome.describe());
         assert!(outcome.count("bytes_resumed") > 0, "{way:?}\n{}", outcome.describe());
-        let passed = stage.passed();
+        let passed = stage.relay.passed().both();
         assert!(passed < CUT + FILE - 30 * MIB, "{way:?}: {passed} bytes: it was copied from its beginning\n{}", outcome.describe());
     }
 }
@@ -327,7 +312,7 @@ fn end_after_cut(later: &str, arguments: &[&str], words: &[&str]) {
     put(&stage.src.join("large"), noise(1, 24 * MIB));
     let ends = stage.near.ends(Way::Push, &stage.src, &stage.dst);
     let running = stage.near.command_with("sync", agent, ends).args(["--json", "--streams=1"]).args(arguments).limit(RUN_MAX).spawn();
-    let outcome = stage.cut_after(running, &[8 * MIB]).expect(1);
+    let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(1);
     let text = outcome.stderr_text();
     for word in words {
         assert!(text.contains(word), "no word of \"{word}\"\n{}", outcome.describe());
@@ -399,8 +384,8 @@ fn report_the_same(command: &[&str], code: i32) {
         run.env("XDG_STATE_HOME", stage.scratch.path().join("state")).limit(RUN_MAX)
     };
     let expected = run().run().expect(code);
-    let share = stage.passed() / 4;
-    let outcome = stage.cut_after(run().spawn(), &[share, share]).expect(code);
+    let share = stage.relay.passed().both() / 4;
+    let outcome = cut_after(&stage.relay, run().spawn(), &[share, share]).expect(code);
     assert!(outcome.stderr_text().contains("connected again"), "the test has lost its grip\n{}", outcome.describe());
     let (told, wanted) = (outcome.stdout_text(), expected.stdout_text());
     assert_eq!(sorted(&told), sorted(&wanted), "{}", outcome.describe());
@@ -430,14 +415,14 @@ fn an_audit_that_lost_its_line_proves_the_same() {
         run.args(["--samples=300"]).args(arguments).limit(RUN_MAX)
     };
     let expected = run(&[]).run().expect(4);
-    let share = stage.passed() / 3;
-    let outcome = stage.cut_after(run(&[]).spawn(), &[share, share]).expect(4);
+    let share = stage.relay.passed().both() / 3;
+    let outcome = cut_after(&stage.relay, run(&[]).spawn(), &[share, share]).expect(4);
     assert_eq!(outcome.events_named("connected_again").len(), 2, "{}", outcome.describe());
     for field in ["entries", "sampled", "same", "drift", "failed", "problems"] {
         assert_eq!(outcome.count(field), expected.count(field), "{field}\n{}", outcome.describe());
     }
     assert_eq!(outcome.events_named("difference").len(), expected.events_named("difference").len());
-    let outcome = stage.cut_after(run(&["--reconnect=0"]).spawn(), &[share]).expect(1);
+    let outcome = cut_after(&stage.relay, run(&["--reconnect=0"]).spawn(), &[share]).expect(1);
     let summary = outcome.summary();
     assert_eq!((summary["end"].as_str(), &summary["bound"]), (Some("cut_off"), &Value::Null), "{}", outcome.describe());
     assert_eq!(outcome.events_named("problem").len(), 0, "{}", outcome.describe());
@@ -458,7 +443,7 @@ fn random_trees_converge_whenever_the_line_is_cut() {
             }
             // A greeting alone takes some thousand bytes, so that now and then nothing is done between two cuts.
             let marks: Vec<u64> = (0..3).map(|_| rng.u64(5_000..300_000)).collect();
-            let outcome = stage.cut_after(stage.sync(way).args(["--delete", UNSYNCED]).spawn(), &marks);
+            let outcome = cut_after(&stage.relay, stage.sync(way).args(["--delete", UNSYNCED]).spawn(), &marks);
             assert_eq!(outcome.code(), 0, "{context}\n{}", outcome.describe());
             check_accounts(&outcome);
             check_equal(&stage.src, &stage.dst, &context);

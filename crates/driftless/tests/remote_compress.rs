@@ -50,8 +50,7 @@ fn crossed(way: Way, src: &Path, dst: &Path, arguments: &[&str]) -> u64 {
     let outcome = far.via(relay.address()).sync_ok(way, src, dst, arguments.iter().chain(&["--streams=2"]));
     check_equal(src, dst, &outcome.describe());
     driftless_testkit::remove_deep(dst).expect("remove");
-    let passed = relay.passed();
-    passed.there + passed.back
+    relay.passed().both()
 }
 
 #[test]

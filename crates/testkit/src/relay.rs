@@ -37,6 +37,13 @@ pub struct Passed {
     pub back: u64,
 }
 
+impl Passed {
+    /// In both directions.
+    pub fn both(&self) -> u64 {
+        self.there + self.back
+    }
+}
+
 /// A relay that runs until it is dropped, and its connections with it.
 #[derive(Debug)]
 pub struct Relay {

@@ -2,13 +2,14 @@
 //!
 //! The server is shared by all tests of a program that run at the same time; the last of them ends it.
 
-use super::{USER, check_accounts};
+use super::{USER, check_accounts, wait_until};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{Driftless, Outcome, SshClient, Sshd, attrs};
+use driftless_testkit::{Driftless, Outcome, Relay, Running, SshClient, Sshd, attrs};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// The ordinary user's names: whom the near side runs as, and whom it logs in as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,19 @@ pub struct Far {
     pub server: Arc<Sshd>,
     client: SshClient,
     who: Who,
+}
+
+/// What a run may take on a busy machine until it has sent a part of what it has to send.
+const PART_MAX: Duration = Duration::from_secs(300);
+
+/// Cuts all lines through the relay each time that so many bytes more have passed; ends with the run.
+pub fn cut_after(relay: &Relay, running: Running, marks: &[u64]) -> Outcome {
+    for mark in marks {
+        let until = relay.passed().both() + mark;
+        wait_until("enough has passed", PART_MAX, || relay.passed().both() > until || running.ends_within(Duration::ZERO));
+        relay.cut();
+    }
+    running.wait()
 }
 
 static SHARED: Mutex<Weak<Sshd>> = Mutex::new(Weak::new());
