@@ -130,6 +130,8 @@ impl<'r, C: Crew> Pool<'r, C> {
         let delay = crew.delay();
         let at_once = (delay.as_micros() / REQUEST.as_micros()) as usize;
         let admitted = if adaptive { at_once.clamp(least, threads_max) } else { least };
+        // From a far host answers come in bursts, in which the processors are busy for a tick; too few threads would wait in between.
+        let least = least.max(admitted / STEP);
         let last = Sample::take(crew);
         let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
         crew.queue().leave_young(if delay > TICK { YOUNG } else { 0 });
