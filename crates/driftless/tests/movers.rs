@@ -490,8 +490,7 @@ fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_share() {
     let running = job.sync(&src, &dst).spawn();
     let share = consumer.next(LIMIT).expect("the broker").expect("a share");
     let publisher = Publisher::open(&broker, &names).expect("a publisher");
-    let publish = || publisher.publish(&work, share.body(), LIMIT).and_then(|_| publisher.flush(LIMIT)).expect("published");
-    publish();
+    publisher.publish(&work, share.body(), LIMIT).and_then(|_| publisher.flush(LIMIT)).expect("published");
     share.give_back().expect("the broker");
     drop(consumer);
     let late = job.mover().arg("--bwlimit=20M").spawn();

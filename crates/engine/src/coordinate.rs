@@ -41,9 +41,9 @@ const SHARES_PER_MOVER: usize = 3;
 const LISTEN: Duration = Duration::from_secs(3);
 /// A mover that has not been heard of for so long does not count.
 const AWAY: Duration = Duration::from_secs(15);
-/// A mover that is at work on what another one has done is waited for as long as it says so with no longer pauses than this, and not for
-/// longer than a share takes.
+/// A mover that is at work on what another one has done is waited for as long as it says so with no longer pauses than this.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// And not for longer than this: a share takes five minutes at most, and some time to come to its end.
 const LATE_MAX: Duration = Duration::from_secs(330);
 /// Between two looks whether one is at work.
 const REST: Duration = Duration::from_millis(10);
