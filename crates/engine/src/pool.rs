@@ -257,3 +257,58 @@ impl Sample {
         (self.cpu_seconds - since.cpu_seconds) / self.seconds_since(since) / cores() as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers after `delay`, and never does anything.
+    struct Still {
+        queue: Queue<()>,
+        delay: Duration,
+    }
+
+    impl Crew for Still {
+        type Item = ();
+
+        fn queue(&self) -> &Queue<()> {
+            &self.queue
+        }
+
+        fn jobs(&self) -> Jobs {
+            Jobs::Auto
+        }
+
+        fn work_done(&self) -> u64 {
+            0
+        }
+
+        fn work(&self, _index: usize) {}
+
+        fn delay(&self) -> Duration {
+            self.delay
+        }
+
+        fn tell(&self, _jobs: usize) {}
+    }
+
+    /// Threads to begin with, and those that are left when the processors are busy for many ticks.
+    fn at_first_and_when_busy(delay: Duration) -> (usize, usize) {
+        let crew = Still { queue: Queue::new(1), delay };
+        let mut pool = Pool::new(&crew, THREADS_MAX);
+        let first = pool.admitted;
+        for _ in 0..10 {
+            let since = Sample::take(&crew);
+            let now = Sample { at: since.at + TICK, cpu_seconds: since.cpu_seconds + TICK.as_secs_f64() * cores() as f64, ..since };
+            pool.admitted = pool.try_more(&since, &now).unwrap_or(pool.admitted);
+        }
+        (first, pool.admitted)
+    }
+
+    #[test]
+    fn bursts_of_answers_leave_a_far_host_a_quarter_of_its_threads() {
+        let few = cores() * THREADS_PER_CORE;
+        assert_eq!(at_first_and_when_busy(Duration::ZERO), (few.min(THREADS_MAX), few.min(THREADS_MAX)));
+        assert_eq!(at_first_and_when_busy(Duration::from_millis(200)), (THREADS_MAX, (THREADS_MAX / STEP).max(few).min(THREADS_MAX)));
+    }
+}
