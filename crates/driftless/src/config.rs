@@ -170,7 +170,12 @@ fn rules_of(path: &Path) -> Result<Vec<Rule>, String> {
         Ok(rule) => rule.map(Ok),
         Err(error) => Some(Err(format!("\"{}\" line {}: {error}", shown(path), number + 1))),
     };
-    text.lines().enumerate().filter_map(rule).collect()
+    text.split('\n').map(without_return).enumerate().filter_map(rule).collect()
+}
+
+/// A line without the carriage return that ends it in some files; one behind a backslash belongs to the pattern.
+fn without_return(line: &str) -> &str {
+    line.strip_suffix('\r').filter(|rest| !rest.ends_with('\\')).unwrap_or(line)
 }
 
 fn selection(path: &Path, nul: bool) -> Result<Arc<Selection>, String> {

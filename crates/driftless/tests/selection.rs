@@ -218,3 +218,39 @@ fn other_file_systems_are_left_out_when_asked_for() {
     let _ = sync_ok(&src, &other, ["-x", "--delete"]);
     assert_eq!(names_below(&other), before, "what was not looked at is not deleted");
 }
+
+#[test]
+fn names_beyond_ascii_are_left_out_by_their_letters_and_not_by_their_bytes() {
+    let (_scratch, src, dst) = stage();
+    for name in ["über", "ärzte", "é.c", "a.c"] {
+        put(&src.join(name), name);
+    }
+    let _ = sync_ok(&src, &dst, ["--exclude", "[äÄ]*", "--exclude", "?.c"]);
+    assert_eq!(names_below(&dst), [r"\xc3\xbcber"]);
+    let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude", "[ä]*"]);
+    assert_eq!(names_below(&dst), ["a.c", r"\xc3\xa9.c", r"\xc3\xbcber"]);
+}
+
+#[test]
+fn a_rule_that_can_never_match_is_a_usage_error_and_deletes_nothing() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("x"), "x");
+    put(&dst.join("scratch/precious"), "p");
+    for rule in ["./scratch/", "scratch//", "//scratch", "[[:alpha:]]*"] {
+        let outcome = sync(&src, &dst).args(["--delete", "--exclude", rule]).run().expect(2);
+        assert!(outcome.stderr_text().contains("filter rule"), "{}", outcome.describe());
+    }
+    assert_eq!(names_below(&dst), ["scratch", "scratch/precious"]);
+}
+
+#[test]
+fn a_carriage_return_behind_a_backslash_belongs_to_the_rule() {
+    let (_scratch, src, dst) = stage();
+    for name in ["plain", "odd\r", "kept"] {
+        put(&src.join(name), name);
+    }
+    let rules = src.with_file_name("rules");
+    put(&rules, "- plain\r\n- odd\\\r\n");
+    let _ = sync_ok(&src, &dst, ["--filter-from", rules.to_str().expect("text")]);
+    assert_eq!(names_below(&dst), ["kept"]);
+}

@@ -3,13 +3,11 @@
 //! A pattern with a `/` inside (or at its start) is matched against the whole path below the root; one without is matched
 //! against the last name. A `/` at the end restricts it to directories. `*` and `?` stop at `/`, `**` does not; `[a-z]`,
 //! `{a,b}` and `\` work as in glob(7). What no rule matches is included. What is excluded is neither copied nor deleted.
+//! What each sign means is the matter of [`Pattern`].
 
 use crate::escape;
-use globset::{GlobBuilder, GlobMatcher};
-use std::ffi::OsStr;
+use crate::pattern::{Pattern, text};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// A rule that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,31 +28,19 @@ impl std::error::Error for FilterError {}
 #[derive(Debug, Clone)]
 pub struct Rule {
     include: bool,
-    pattern: String,
-    whole_path: bool,
-    only_dirs: bool,
-    glob: GlobMatcher,
+    written: String,
+    pattern: Pattern,
 }
 
 impl Rule {
     /// A rule from a pattern.
     pub fn new(include: bool, pattern: &str) -> Result<Self, FilterError> {
-        let fail = |why: String| FilterError { text: escape(pattern.as_bytes()), why };
-        let only_dirs = pattern.len() > 1 && pattern.ends_with('/');
-        let body = if only_dirs { &pattern[..pattern.len() - 1] } else { pattern };
-        let whole_path = body.contains('/');
-        let body = body.strip_prefix('/').unwrap_or(body);
-        if body.is_empty() {
-            return Err(fail("the pattern is empty".into()));
-        }
-        let glob = GlobBuilder::new(body).literal_separator(true).backslash_escape(true).build();
-        let glob = glob.map_err(|e| fail(e.kind().to_string()))?;
-        Ok(Rule { include, pattern: pattern.to_owned(), whole_path, only_dirs, glob: glob.compile_matcher() })
+        let fail = |why| FilterError { text: escape(pattern.as_bytes()), why };
+        Ok(Rule { include, written: pattern.to_owned(), pattern: Pattern::new(pattern).map_err(fail)? })
     }
 
-    /// A rule from a line of a filter file: `+ PATTERN` or `- PATTERN`; `None` for blank lines and `#` comments.
+    /// A rule from a line of a filter file, without its end: `+ PATTERN` or `- PATTERN`; `None` for blank lines and `#` comments.
     pub fn from_line(line: &str) -> Result<Option<Self>, FilterError> {
-        let line = line.trim_end_matches(['\r', '\n']);
         if line.trim().is_empty() || line.starts_with('#') {
             return Ok(None);
         }
@@ -72,16 +58,7 @@ impl Rule {
 
     /// The pattern as it was given.
     pub fn pattern(&self) -> &str {
-        &self.pattern
-    }
-
-    fn matches(&self, path: &[u8], is_dir: bool) -> bool {
-        if self.only_dirs && !is_dir {
-            return false;
-        }
-        let last = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-        let text = if self.whole_path { path } else { last };
-        self.glob.is_match(Path::new(OsStr::from_bytes(text)))
+        &self.written
     }
 }
 
@@ -104,7 +81,11 @@ impl Filter {
 
     /// Whether the entry at `path` (bytes below the root) is taken.
     pub fn takes(&self, path: &[u8], is_dir: bool) -> bool {
-        self.rules.iter().find(|rule| rule.matches(path, is_dir)).is_none_or(|rule| rule.include)
+        if !self.has_rules() {
+            return true;
+        }
+        let path = text(path);
+        self.rules.iter().find(|rule| rule.pattern.matches(&path, is_dir)).is_none_or(|rule| rule.include)
     }
 
     /// Whether a regular file of `size` bytes is taken.

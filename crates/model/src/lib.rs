@@ -8,6 +8,7 @@ mod fault;
 mod filter;
 mod keep;
 mod path;
+mod pattern;
 mod selection;
 mod work;
 
