@@ -4,28 +4,40 @@
 mod common;
 
 use common::{USER, check_accounts, check_equal, check_equal_twice, check_settled, leftovers, sync, sync_ok};
-use driftless_testkit::{FsKind, Options, Profile, Scratch, attrs, build_tree, compare, escape, mutate, rsync_oracle, snapshot_hash};
-use std::path::PathBuf;
+use driftless_testkit::{
+    FsKind, Fuse, Mood, Options, Profile, Scratch, attrs, build_tree, compare, escape, mutate, rsync_oracle, snapshot_hash,
+};
+use std::path::{Path, PathBuf};
 
 const NONE: [&str; 0] = [];
 const SIZE_MIB: u64 = 600;
 
 fn root_round_trip(kind: FsKind) {
     let scratch = Scratch::new(kind, SIZE_MIB);
-    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    root_round_trip_in(scratch.path(), &format!("{kind:?}"));
+}
+
+fn root_round_trip_in(mount: &Path, kind: &str) {
+    let (src, dst) = (mount.join("src"), mount.join("dst"));
+    std::fs::create_dir(&src).expect("source");
     build_tree(&src, 11, &Profile::root());
     let _ = sync_ok(&src, &dst, NONE);
-    check_equal_twice(&src, &dst, &format!("first copy on {kind:?}"));
+    check_equal_twice(&src, &dst, &format!("first copy on {kind}"));
     mutate(&src, 12, 150);
     let _ = sync_ok(&src, &dst, ["--delete"]);
-    check_equal_twice(&src, &dst, &format!("after mutations on {kind:?}"));
+    check_equal_twice(&src, &dst, &format!("after mutations on {kind}"));
     check_settled(&src, &dst, ["--delete"]);
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
 
 fn user_round_trip(kind: FsKind) {
     let scratch = Scratch::new(kind, SIZE_MIB);
-    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    user_round_trip_in(scratch.path(), &format!("{kind:?}"));
+}
+
+fn user_round_trip_in(mount: &Path, kind: &str) {
+    let (src, dst) = (mount.join("src"), mount.join("dst"));
+    [&src, &dst].into_iter().for_each(|root| std::fs::create_dir(root).expect("root"));
     build_tree(&src, 13, &Profile::user(USER, USER));
     attrs::set_owner(&dst, USER, USER).expect("chown");
     let run = || {
@@ -34,7 +46,7 @@ fn user_round_trip(kind: FsKind) {
         outcome
     };
     let _ = run();
-    check_equal_twice(&src, &dst, &format!("copy by an ordinary user on {kind:?}"));
+    check_equal_twice(&src, &dst, &format!("copy by an ordinary user on {kind}"));
     let before = snapshot_hash(&dst, true);
     assert_eq!(run().count("changed"), 0);
     assert_eq!(snapshot_hash(&dst, true), before);
@@ -62,6 +74,16 @@ fn root_copies_the_hostile_tree_on_xfs() {
 #[test]
 fn root_copies_the_hostile_tree_on_btrfs() {
     root_round_trip(FsKind::Btrfs);
+}
+
+#[test]
+fn root_copies_the_hostile_tree_on_fuse() {
+    root_round_trip_in(Fuse::mount(Mood::healthy()).path(), "a healthy FUSE file system");
+}
+
+#[test]
+fn an_ordinary_user_copies_what_belongs_to_him_on_fuse() {
+    user_round_trip_in(Fuse::mount(Mood::healthy()).path(), "a healthy FUSE file system");
 }
 
 #[test]
