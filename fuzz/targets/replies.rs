@@ -2,7 +2,7 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Entry, Kind, Meta, Side, Stamp, check_name};
+use driftless_model::{Entry, EntryName, Kind, Meta, Side, Stamp, check_name};
 use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, whole};
 use libfuzzer_sys::fuzz_target;
@@ -96,7 +96,10 @@ fn replies() -> Vec<Reply> {
         Reply::Entered(own(), Some(listing())),
         Reply::Listing(listing()),
         Reply::Whole(None),
-        Reply::Lineage(vec![(1, 2), (1, 3)]),
+        Reply::Lineage(vec![
+            driftless_tree::Ancestor { id: (1, 2), name: EntryName::try_from(b"a".to_vec()).ok() },
+            driftless_tree::Ancestor { id: (1, 3), name: None },
+        ]),
         Reply::Note(Some(b"note".to_vec())),
     ]
 }

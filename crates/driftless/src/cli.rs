@@ -17,7 +17,7 @@ pub struct Cli {
 
 /// What the exit codes mean. Any other code means failure.
 pub const EXIT_CODES: [(&str, &str); 11] = [
-    ("0", "equal and durable"),
+    ("0", "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal"),
     ("1", "could not run, or had to end"),
     ("2", "wrong usage"),
     ("3", "finished, but some paths have problems"),
@@ -25,7 +25,7 @@ pub const EXIT_CODES: [(&str, &str); 11] = [
     ("5", "finished, but some paths kept changing or vanished"),
     ("10", "the movers, or the queue between them, cannot be reached"),
     ("11", "another run is working on the replica, or on the job"),
-    ("13", "the guard refused to delete"),
+    ("13", "a guard refused to begin, or to delete"),
     ("70", "a bug"),
     ("128+N", "ended by signal N, after a clean stop"),
 ];
@@ -119,6 +119,12 @@ pub struct SyncArgs {
     #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, help_heading = "Deleting")]
     pub max_delete: Option<driftless_reconcile::DeleteLimit>,
 
+    /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree looks like that
+    #[arg(long, requires = "delete", help_heading = "Deleting")]
+    pub delete_unlike: bool,
+
+    #[command(flatten)]
+    pub guard: GuardArgs,
     #[command(flatten)]
     pub choose: ChooseArgs,
 
@@ -178,10 +184,15 @@ pub struct VerifyArgs {
     /// With --repair, remove from the replica what the source lacks
     #[arg(long, requires = "repair", help_heading = "Comparing")]
     pub delete: bool,
+    /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree looks like that
+    #[arg(long, requires = "delete", help_heading = "Comparing")]
+    pub delete_unlike: bool,
     /// Forget what an interrupted verification has found equal, and begin anew
     #[arg(long, help_heading = "Comparing")]
     pub fresh: bool,
 
+    #[command(flatten)]
+    pub guard: GuardArgs,
     #[command(flatten)]
     pub choose: ChooseArgs,
     #[command(flatten)]
@@ -192,6 +203,14 @@ pub struct VerifyArgs {
     pub reach: ReachArgs,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// What is asked of both trees before a run begins.
+#[derive(Debug, Args)]
+pub struct GuardArgs {
+    /// Begin only if PATH is there below SRC and below DST (may be given more than once)
+    #[arg(long, value_name = "PATH", help_heading = "Safety")]
+    pub require: Vec<PathBuf>,
 }
 
 /// What of the trees is looked at.

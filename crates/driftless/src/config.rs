@@ -1,7 +1,7 @@
 //! From arguments to what the engine is asked to do.
 
 use crate::audit::AuditArgs;
-use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
+use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
 use crate::program::Program;
 use clap::ArgMatches;
 use driftless_engine::{Carrier, Durability, Options};
@@ -24,6 +24,8 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
         level: if args.checksum { Level::Content } else { Level::Meta },
         delete: args.delete,
         delete_excluded: args.delete_excluded,
+        delete_unlike: args.delete_unlike,
+        required: required(&args.guard)?,
         delete_limit: args.max_delete,
         dry_run: args.dry_run,
         durability: match args.durability {
@@ -51,6 +53,8 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
         report_only: !args.repair,
         dry_run: !args.repair,
         delete: !args.repair || args.delete,
+        delete_unlike: args.delete_unlike,
+        required: required(&args.guard)?,
         ledger: if level == Level::Meta { None } else { ledger(args)? },
         ..common(&args.choose, &args.running, matches)?
     })
@@ -123,6 +127,11 @@ pub fn forget_database(path: &Path) {
         file.push(suffix);
         let _it_may_never_have_been_made = std::fs::remove_file(file);
     }
+}
+
+fn required(args: &GuardArgs) -> Result<Vec<RelPath>, String> {
+    let path = |path: &PathBuf| RelPath::parse(path.as_os_str().as_bytes()).map_err(|error| format!("--require: {error}"));
+    args.require.iter().map(path).collect()
 }
 
 fn keep(args: &KeepArgs) -> Keep {

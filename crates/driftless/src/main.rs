@@ -19,12 +19,14 @@ use again::Earlier;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
+use driftless_reconcile::Refusal;
 use output::{Output, Task};
 use reach::Lines;
 use signals::Signals;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 /// Exit codes, the same for all commands (see `EXIT_CODES`).
@@ -82,7 +84,7 @@ fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
 
 /// A run that nobody else shares.
 fn alone(options: &mut Options, lines: &mut Lines, output: &Output, signals: &Signals) -> Ended {
-    again::sync(options, lines, (output, signals)).map_err(|error| (refusal_code(&error), error.to_string()))
+    again::sync(options, lines, (output, signals)).map_err(|error| refusal(&error, options))
 }
 
 /// What a run did, and what it did before a line was lost; or the exit code and the words for why it did not begin.
@@ -170,6 +172,25 @@ fn run(
             code
         }
     }
+}
+
+/// The exit code and the words for why a run did not begin.
+fn refusal(error: &RunError, options: &Options) -> (u8, String) {
+    let meant = match error {
+        RunError::Refused(Refusal::Unlike { meant, .. }) => meant.as_deref().and_then(|meant| instead(options, meant)),
+        _ => None,
+    };
+    let hint = meant.map(|command| format!("; was this meant? {command}")).unwrap_or_default();
+    (refusal_code(error), format!("{error}{hint}"))
+}
+
+/// The command that was given, with another replica.
+fn instead(options: &Options, replica: &[u8]) -> Option<String> {
+    let typed = options.replica.to_bytes();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let word = words.iter_mut().rev().find(|word| word.as_bytes() == typed)?;
+    *word = OsStr::from_bytes(replica).to_owned();
+    Some(output::command_line(words))
 }
 
 fn refusal_code(error: &RunError) -> u8 {

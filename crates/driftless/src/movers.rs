@@ -124,7 +124,7 @@ impl Shared<'_> {
             Ok((passed, earlier)) => Ok((Summary { end: passed.end, elapsed: began.elapsed(), ..passed.result }, earlier)),
             // What was waited for when the signal came no longer matters.
             Err(_) if signals.number() > 0 => Err((128 + signals.number(), "stopped; run it again to go on".into())),
-            Err(error) => Err((crate::refusal_code(&error), error.to_string())),
+            Err(error) => Err(crate::refusal(&error, self.options)),
         }
     }
 }

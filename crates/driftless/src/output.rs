@@ -11,7 +11,7 @@ use driftless_tree::Endpoint;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -334,7 +334,7 @@ impl Output {
             End::Complete => {}
             End::Stopped => eprintln!(
                 "driftless: stopped; what was finished is kept, of large files up to their last checkpoint. To go on, run again: {}",
-                std::env::args_os().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+                command_line(std::env::args_os())
             ),
             End::CutOff(why) => eprintln!("driftless: the connection was lost: {why}; what was finished is kept, run again to go on"),
             End::Lost => eprintln!("driftless: the replica's disk did not keep what was written; check it, then run again"),
@@ -364,6 +364,11 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
         remarks.push_str(&format!("; {} times what was read back was not what had been written", show_count(c.mismatched)));
     }
     remarks
+}
+
+/// A command as a shell takes it.
+pub fn command_line(words: impl IntoIterator<Item = OsString>) -> String {
+    words.into_iter().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
 /// A word as a shell takes it; bytes that are no text in the form `$'\377'` of bash, zsh and ksh.

@@ -609,7 +609,7 @@ fn deletion_from_an_empty_source_is_refused() {
         let before = snapshot_hash(&dst, true);
         let outcome = far.sync(way, &src, &dst).arg("--delete").run().expect(13);
         assert_eq!(snapshot_hash(&dst, true), before, "{way:?}\n{}", outcome.describe());
-        put(&src.join("new"), "content");
+        put(&src.join("kept"), "content");
         for index in 0..9 {
             put(&dst.join(format!("extra/{index}")), "content");
         }

@@ -1,6 +1,6 @@
 //! What a user asks of a run.
 
-use driftless_model::{Filter, Keep, Level, Selection};
+use driftless_model::{Filter, Keep, Level, RelPath, Selection};
 use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint, Loss};
@@ -53,6 +53,10 @@ pub struct Options {
     pub delete: bool,
     /// Excluded entries are removed too.
     pub delete_excluded: bool,
+    /// Entries are removed from a replica that looks like another tree, too.
+    pub delete_unlike: bool,
+    /// What must be there on both sides, or nothing is begun.
+    pub required: Vec<RelPath>,
     /// How many entries may be removed.
     pub delete_limit: Option<DeleteLimit>,
     /// Which entries are taken.
@@ -83,6 +87,13 @@ impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
         Rules { keep: self.keep, checksum: self.level >= Level::Content }
+    }
+
+    /// Whether both trees are on the same machine, where a device and an inode mean one directory. Two hosts may well be one machine,
+    /// which then says so.
+    pub fn is_one_machine(&self) -> bool {
+        let both_here = self.source.host.is_none() && self.replica.host.is_none();
+        both_here || self.source.machine() == self.replica.machine()
     }
 
     /// Why the connection to a host of the trees is lost, if one is.

@@ -1,9 +1,11 @@
 //! Opening the two roots, and refusing what would go wrong before anything is touched.
 
 use crate::options::Options;
-use driftless_model::{Fault, Kind, Meta, Side};
+use crate::overlap::refuse_overlap;
+use crate::precautions::{require, require_nothing};
+use driftless_model::{Kind, Meta, Side};
 use driftless_reconcile::Refusal;
-use driftless_tree::{DirRef, Endpoint, HandlePool, Names, Place, RootError};
+use driftless_tree::{DirRef, HandlePool, Place, RootError};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ pub enum RunError {
     #[error("source and replica are the same: \"{0}\"")]
     Same(String),
     /// One within the other.
-    #[error("the {inner} \"{path}\" lies inside the {outer}: the run would copy into itself")]
+    #[error("the {inner} \"{path}\" lies inside the {outer}: the run would copy into itself{hint}")]
     Inside {
         /// Which one lies inside.
         inner: &'static str,
@@ -32,6 +34,8 @@ pub enum RunError {
         outer: &'static str,
         /// Its path.
         path: String,
+        /// What can be done about it.
+        hint: String,
     },
     /// The replica is of another type.
     #[error("the source is {source_kind}, the replica \"{path}\" is {replica_kind}: remove it or name another{hint}")]
@@ -113,8 +117,8 @@ fn open_trees(options: &Options, source: DirRef, replica: Place) -> Result<Roots
         Place::Missing { parent, name } => Replica::Missing(parent, name),
         Place::Entry { meta, .. } => return Err(other_type(options, Kind::Dir, meta.kind, String::new())),
     };
-    let (Replica::There(near) | Replica::Missing(near, _)) = &replica;
-    refuse_overlap(options, &source, near, matches!(replica, Replica::There(_)))?;
+    refuse_overlap(options, &source, &replica)?;
+    require(options, &source, &replica)?;
     Ok(Roots::Trees { source, replica })
 }
 
@@ -129,8 +133,8 @@ fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Pla
             return Err(other_type(options, meta.kind, Kind::Dir, format!(", such as \"{meant}\"")));
         }
     };
-    let same_machine = options.source.machine() == options.replica.machine();
-    if same_machine && dir.first_meta().id() == replica.0.first_meta().id() && name == replica.1 {
+    require_nothing(options)?;
+    if options.is_one_machine() && dir.first_meta().id() == replica.0.first_meta().id() && name == replica.1 {
         return Err(RunError::Same(options.source.to_string()));
     }
     Ok(Roots::Entries { source: (dir, name), replica })
@@ -138,41 +142,4 @@ fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Pla
 
 fn other_type(options: &Options, source: Kind, replica: Kind, hint: String) -> RunError {
     RunError::OtherType { source_kind: source.phrase(), replica_kind: replica.phrase(), path: options.replica.to_string(), hint }
-}
-
-/// Refuses a replica in its source and a source in its replica. `near` is the replica, or the directory that will hold it. Two hosts may
-/// well be one machine, which then says so.
-fn refuse_overlap(options: &Options, source: &DirRef, near: &DirRef, exists: bool) -> Result<(), RunError> {
-    if options.source.machine() != options.replica.machine() {
-        return Ok(());
-    }
-    let unusable = |root: &Endpoint, fault: Fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() };
-    let above_source = source.lineage().map_err(|fault| unusable(&options.source, fault))?;
-    let above_replica = near.lineage().map_err(|fault| unusable(&options.replica, fault))?;
-    if exists && above_source[0] == above_replica[0] {
-        return Err(RunError::Same(options.replica.to_string()));
-    }
-    if above_replica.contains(&above_source[0]) {
-        return Err(RunError::Inside { inner: "replica", outer: "source", path: options.replica.to_string() });
-    }
-    if exists && above_source.contains(&above_replica[0]) {
-        return Err(RunError::Inside { inner: "source", outer: "replica", path: options.source.to_string() });
-    }
-    Ok(())
-}
-
-/// Before deletes: a source that is empty or cannot be listed, beside a replica that is not empty, is no reason to delete.
-pub fn refuse_doubt(source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
-    let has_entries = |dir: &DirRef| {
-        let mut names = Names::default();
-        dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
-    };
-    if !has_entries(replica).unwrap_or(true) {
-        return Ok(());
-    }
-    match has_entries(source) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Refusal::EmptySource.into()),
-        Err(fault) => Err(Refusal::UnreadableSource(fault.cause()).into()),
-    }
 }

@@ -50,6 +50,8 @@ pub struct Run<'r> {
     pub file_systems: Mutex<HashMap<u64, DirRef>>,
     /// The root directories, once they are open.
     pub roots: (DirRef, Option<DirRef>),
+    /// Both are on one machine.
+    pub one_machine: bool,
     /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
     no_room: Mutex<Option<Vec<RelPath>>>,
     lost: AtomicBool,
@@ -82,6 +84,7 @@ impl<'r> Run<'r> {
             started: Instant::now(),
             file_systems: Mutex::default(),
             roots,
+            one_machine: options.is_one_machine(),
             no_room: Mutex::new(options.delete.then(Vec::new)),
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),

@@ -42,6 +42,8 @@ struct Survey<'r> {
     problems: AtomicU64,
     unread: Mutex<BTreeSet<RelPath>>,
     cut_off: AtomicBool,
+    /// Device and inode of the replica's root, if both trees are on one machine.
+    own_replica: Option<(u64, u64)>,
 }
 
 /// What a walk found.
@@ -93,7 +95,8 @@ pub fn survey(
     let pace = Pace::new(options.requests_per_second_max);
     let (entries, problems) = (AtomicU64::new(0), AtomicU64::new(0));
     let (queue, unread, cut_off) = (Queue::new(1), Mutex::default(), AtomicBool::new(false));
-    let survey = Survey { options, sampler, monitor, stop, queue, pace, entries, problems, unread, cut_off };
+    let own_replica = options.is_one_machine().then(|| replica.first_meta().id());
+    let survey = Survey { options, sampler, monitor, stop, queue, pace, entries, problems, unread, cut_off, own_replica };
     let place = Place { path: RelPath::root(), source: Some(source), replica: Some(replica) };
     survey.meet(survey.sampler.number(b""), b"", Side::Source);
     survey.begin(place);
@@ -257,7 +260,7 @@ impl Survey<'_> {
         });
         match opened {
             Err(fault) => self.unread(path, fault),
-            Ok((Some(source), _)) if self.is_foreign(above, &source) => {}
+            Ok((Some(source), _)) if self.is_foreign(above, &source) || self.own_replica == Some(source.first_meta().id()) => {}
             Ok((source, replica)) => self.begin(Place { path, source, replica }),
         }
     }

@@ -5,7 +5,8 @@ use crate::job::{Begin, DirJob, Task};
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::pool::{THREADS_MAX, drive};
-use crate::roots::{Replica, Roots, RunError, open, refuse_doubt};
+use crate::precautions::refuse_doubt;
+use crate::roots::{Replica, Roots, RunError, open};
 use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
@@ -123,7 +124,7 @@ pub type Locks = [Option<Hold>; 2];
 pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool, Locks), RunError> {
     let lock = lock_tree(options, &replica)?;
     if let (true, Replica::There(replica)) = (options.delete && !options.report_only, &replica) {
-        refuse_doubt(source, replica)?;
+        refuse_doubt(options, source, replica)?;
     }
     let (replica, made) = open_replica(options, source, replica)?;
     let lock_on_new = if made { lock_dir(options, replica.as_ref())? } else { None };

@@ -1,10 +1,11 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything below is done.
 
 use crate::job::{Begin, DirJob, Task};
+use crate::overlap::{OWN_REPLICA, OWN_SOURCE};
 use crate::run::Run;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Class, Fault, Kind, Meta, Selection};
+use driftless_model::{Class, Fault, Kind, Meta, Selection, Side};
 use driftless_mover::Trouble;
 use driftless_reconcile::split_half;
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
@@ -42,6 +43,10 @@ impl Worker<'_> {
         let source = parent.source.enter(name).map_err(kind_changed)?;
         let selection = below(parent, name);
         let foreign = self.run.options.one_file_system && source.first_meta().dev != self.run.roots.0.first_meta().dev;
+        if !foreign && self.run.is_replica(&source) {
+            // A second look at the directory above tells it no second time.
+            return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, OWN_REPLICA) });
+        }
         let (replica, before, replaced) = self.enter_replica(parent, name)?;
         let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
         let parent = Some(parent.clone());
@@ -78,6 +83,9 @@ impl Worker<'_> {
     }
 
     fn existing(&mut self, dir: DirRef) -> Result<Entered, Trouble> {
+        if self.run.is_source(&dir) {
+            return Err(Trouble::Barred(Side::Replica, OWN_SOURCE));
+        }
         let keep = &self.run.options.keep;
         let before = (*dir.first_meta(), dir.xattrs(keep)?);
         self.run.met_replica(&dir);

@@ -158,6 +158,11 @@ impl Worker<'_> {
                 add(&tally.failed, 1);
                 self.run.problem(job.path_of(name), fault, Class::Skip);
             }
+            Trouble::Barred(side, cause) => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                self.report_barred(job.path_of(name), side, cause);
+            }
             Trouble::Undone(cause) => {
                 self.count_late(job);
                 add(&tally.failed, 1);
@@ -199,6 +204,12 @@ impl Worker<'_> {
             cause: "it keeps changing".into(),
             class: Class::Changing,
         });
+    }
+
+    /// Says that the run does not go into the directory at `path`.
+    fn report_barred(&self, path: RelPath, side: Side, cause: &'static str) {
+        let (act, cause) = ("enter".into(), cause.into());
+        self.run.report(&driftless_model::Problem { path, side, act, cause, class: Class::Skip });
     }
 
     /// Says that the user's own program did not make the file at `path`.

@@ -75,6 +75,8 @@ pub enum Trouble {
     Mismatch,
     /// A call failed.
     Failed(Fault),
+    /// The run must not touch it: on which side, and why, in words.
+    Barred(driftless_model::Side, &'static str),
     /// The program that moves content did not do its work: why, in words.
     Undone(String),
     /// The disk did not keep what it was given (fsync failed): the run must end.

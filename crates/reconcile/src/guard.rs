@@ -20,6 +20,26 @@ pub enum Refusal {
     /// The source cannot be listed.
     #[error("the source cannot be read ({0}) and the replica is not empty; nothing was deleted")]
     UnreadableSource(String),
+    /// No name at the top of the replica is one of the source's: the wrong directory looks like that.
+    #[error(
+        "\"{replica}\" is not empty, and nothing at its top has a name that the source has: it looks like another tree; nothing was touched (--delete-unlike makes it equal all the same)"
+    )]
+    Unlike {
+        /// The replica.
+        replica: String,
+        /// The replica that may have been meant, as it would be typed.
+        meant: Option<Vec<u8>>,
+    },
+    /// Something that must be there on both sides is not: an unmounted file system looks like that.
+    #[error("\"{path}\" is not there on the {side}: {cause} (--require); nothing was touched")]
+    Lacking {
+        /// On which side.
+        side: &'static str,
+        /// Its path below the root.
+        path: String,
+        /// Why, in words.
+        cause: String,
+    },
     /// More than the limit.
     #[error("entries to delete: {deletes}, allowed: {allowed} (--max-delete); nothing was deleted")]
     TooMany {

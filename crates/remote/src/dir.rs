@@ -8,7 +8,9 @@ use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, Survey, WireFault, whole};
 use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
-use driftless_tree::{Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spare, WriteFile};
+use driftless_tree::{
+    Ancestor, Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spare, WriteFile,
+};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;
@@ -465,9 +467,9 @@ impl Dir for RemoteDir {
         self.hold(at, &Request::LockName { dir: self.0.at, name: name.into(), at })
     }
 
-    fn lineage(&self) -> Done<Vec<(u64, u64)>> {
+    fn lineage(&self) -> Done<Vec<Ancestor>> {
         match self.call(&Request::Lineage { dir: self.0.at })? {
-            (Reply::Lineage(ids), _) if !ids.is_empty() => Ok(ids),
+            (Reply::Lineage(above), _) if !above.is_empty() => Ok(above),
             _ => self.confused(),
         }
     }

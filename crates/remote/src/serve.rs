@@ -236,7 +236,7 @@ impl Server<'_> {
             Err(Trouble::Mismatch) => Reply::Mismatch,
             Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
             Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
-            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped | Trouble::Undone(_)) => {
+            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped | Trouble::Barred(..) | Trouble::Undone(_)) => {
                 Reply::Fault(WireFault::new("make an entry in", EINVAL))
             }
         })

@@ -11,7 +11,7 @@
 //! request about a directory can follow at once the request that makes it.
 
 use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
-use driftless_tree::{Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
+use driftless_tree::{Ancestor, Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
@@ -399,7 +399,7 @@ pub enum Reply {
     /// Whether a lock was taken.
     Held(bool),
     /// Devices and inodes.
-    Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<(u64, u64)>),
+    Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<Ancestor>),
     /// A note of progress, or the target of a link.
     Note(Option<Vec<u8>>),
 }

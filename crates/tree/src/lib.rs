@@ -34,7 +34,7 @@ pub use local::LocalDir;
 pub use names::{NameIndex, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, Spare, remove_tree};
-pub use root::{Place, RootError, locate};
+pub use root::{Ancestor, Place, RootError, locate};
 pub use temp::{is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
@@ -112,8 +112,8 @@ pub trait Dir: Send + Sync {
     fn lock(&self) -> Done<Option<Hold>>;
     /// Keeps a second run from the entry `name`, by a locked file beside it; `None` when another holds it.
     fn lock_name(&self, name: &CStr) -> Done<Option<Hold>>;
-    /// Device and inode of this directory and of all above it, up to the root of the name space.
-    fn lineage(&self) -> Done<Vec<(u64, u64)>>;
+    /// This directory and all above it, up to the root of the name space.
+    fn lineage(&self) -> Done<Vec<Ancestor>>;
 
     /// Owner and group that entries made here get, if this directory, which was just made, shows it without being asked.
     fn birth(&self) -> Option<(u32, u32)> {

@@ -5,7 +5,7 @@ use crate::file::LocalFile;
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::remove::{Removed, Spare, count_tree, remove_tree};
 use crate::xattr::{Target, open_again};
-use crate::{Dir, DirRef, Done, Hold, NameStream, Names, ReadFile, WriteFile};
+use crate::{Ancestor, Dir, DirRef, Done, Hold, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -357,7 +357,7 @@ impl Dir for LocalDir {
         Ok(self.lock_beside(name)?.map(|lock| Box::new(lock) as Hold))
     }
 
-    fn lineage(&self) -> Done<Vec<(u64, u64)>> {
+    fn lineage(&self) -> Done<Vec<Ancestor>> {
         self.fail("find what lies above", crate::root::lineage(&*self.fd()?))
     }
 

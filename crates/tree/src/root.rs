@@ -6,10 +6,11 @@
 use crate::DirRef;
 use crate::handles::HandlePool;
 use crate::local::{LocalDir, meta_of};
-use driftless_model::{Meta, Side, escape};
+use driftless_model::{EntryName, Meta, Side, escape};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -139,18 +140,38 @@ fn trim_slashes(path: &Path) -> &Path {
     Path::new(OsStr::from_bytes(&bytes[..end]))
 }
 
-/// Device and inode of a directory and of all above it, up to the root of the name space.
-pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<(u64, u64)>, Errno> {
+/// A directory, or one above it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ancestor {
+    /// Device and inode.
+    pub id: (u64, u64),
+    /// Its name in the directory above it; the root of the name space has none, and others may have one that cannot be known.
+    pub name: Option<EntryName>,
+}
+
+/// A directory and all above it, up to the root of the name space.
+pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<Ancestor>, Errno> {
     let mut fd = fs::openat(dir, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut ids = vec![id(&fd)?];
     loop {
         fd = fs::openat(&fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let above = id(&fd)?;
         if ids.last() == Some(&above) {
-            return Ok(ids);
+            break;
         }
         ids.push(above);
     }
+    // The kernel says the whole path; where that has another depth, it is not the way that was gone.
+    let names = names_of(dir).filter(|names| names.len() + 1 == ids.len()).unwrap_or_default();
+    let names = names.into_iter().rev().map(Some).chain(std::iter::repeat(None));
+    Ok(ids.into_iter().zip(names).map(|(id, name)| Ancestor { id, name }).collect())
+}
+
+/// The names on the way to an open directory, outermost first.
+fn names_of(dir: &OwnedFd) -> Option<Vec<EntryName>> {
+    let path = fs::readlink(crate::xattr::proc_path(rustix::fd::AsFd::as_fd(dir), None), Vec::new()).ok()?;
+    let path = path.as_bytes().strip_prefix(b"/")?;
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(|name| EntryName::try_from(name.to_vec()).ok()).collect()
 }
 
 fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {

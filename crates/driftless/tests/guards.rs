@@ -1,0 +1,312 @@
+//! Safe at the first mistake: trees that overlap, replicas of another tree, what must be there on both sides.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::far::{Far, Way};
+use common::{check_accounts, check_equal, check_settled, driftless, names_below, put, sync, sync_ok};
+use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, snapshot_hash};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NONE: [&str; 0] = [];
+
+fn stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 256);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    (scratch, src, dst)
+}
+
+/// Something that is mounted, until it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// A directory that is there at a second place.
+    fn bind(what: &Path, at: &Path) -> Mounted {
+        Mounted::by(Command::new("mount").arg("--bind").arg(what), at)
+    }
+
+    /// A file system in memory.
+    fn tmpfs(at: &Path) -> Mounted {
+        Mounted::by(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=0755", "driftless-inner"]), at)
+    }
+
+    fn by(command: &mut Command, at: &Path) -> Mounted {
+        fs::create_dir_all(at).expect("mount point");
+        assert!(command.arg(at).status().expect("mount runs").success(), "{command:?}");
+        Mounted(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The paths that have problems.
+fn problems(outcome: &Outcome) -> Vec<String> {
+    outcome.events_named("problem").iter().map(|problem| problem["path"].as_str().expect("a path").to_owned()).collect()
+}
+
+/// Nothing was begun, and nothing below `root` touched.
+fn check_refused(run: Driftless, code: i32, root: &Path, words: &[&str]) {
+    let before = snapshot_hash(root, true);
+    let outcome = run.run().expect(code);
+    let text = outcome.stderr_text();
+    for word in words {
+        assert!(text.contains(word), "no word of {word:?}\n{}", outcome.describe());
+    }
+    assert_eq!(snapshot_hash(root, true), before, "something was touched\n{}", outcome.describe());
+}
+
+#[test]
+fn no_run_goes_into_its_own_replica_that_is_mounted_below_the_source() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("a/file"), "content");
+    let _bound = Mounted::bind(&dst, &src.join("a/bk"));
+    for _ in 0..2 {
+        let outcome = sync(&src, &dst).arg("--delete").run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), ["a/bk"], "{}", outcome.describe());
+        assert_eq!(names_below(&dst), ["a", "a/file"], "{}", outcome.describe());
+    }
+    let outcome = sync_ok(&src, &dst, ["--delete", "--exclude=/a/bk/"]);
+    assert!(problems(&outcome).is_empty());
+}
+
+#[test]
+fn no_run_goes_into_a_directory_that_holds_its_own_replica_for_ever() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let _bound = Mounted::bind(scratch.path(), &src.join("all"));
+    let outcome = sync(&src, &dst).run().expect(3);
+    assert_eq!(problems(&outcome), ["all/dst"], "{}", outcome.describe());
+    assert_eq!(names_below(&dst), ["all", "all/src", "all/src/all", "all/src/file", "file"], "{}", outcome.describe());
+}
+
+#[test]
+fn no_run_writes_into_its_own_source_that_is_mounted_below_the_replica() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("s/file"), "content");
+    put(&src.join("kept"), "content");
+    let _bound = Mounted::bind(&src, &dst.join("s"));
+    let before = snapshot_hash(&src, true);
+    for _ in 0..2 {
+        let outcome = sync(&src, &dst).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), ["s"], "{}", outcome.describe());
+        assert_eq!(snapshot_hash(&src, true), before, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn a_replica_on_a_disk_below_the_source_is_left_out_with_one_file_system() {
+    let (scratch, src, _) = stage();
+    let dst = src.join("mnt/backup");
+    put(&src.join("mnt/file"), "content");
+    let _disk = Mounted::tmpfs(&dst);
+    check_refused(sync(&src, &dst), 1, scratch.path(), &["--exclude '/mnt/backup/'", "--one-file-system"]);
+    let _ = sync_ok(&src, &dst, ["-x", "--delete"]);
+    assert_eq!(names_below(&dst), ["mnt", "mnt/backup", "mnt/file"], "the directory that it is mounted on, and nothing in it");
+    check_settled(&src, &dst, ["-x", "--delete"]);
+    fs::remove_file(src.join("mnt/file")).expect("remove");
+    let _ = sync_ok(&src, &dst.join("new"), ["-x"]);
+    assert_eq!(names_below(&dst.join("new")), ["mnt", "mnt/backup"]);
+}
+
+#[test]
+fn a_replica_below_the_source_is_taken_where_it_is_excluded_or_not_listed() {
+    let (scratch, src, _) = stage();
+    put(&src.join("keep/file"), "content");
+    fs::create_dir_all(src.join("bk/old")).expect("dirs");
+    for (dst, arguments) in [
+        ("bk", vec!["--exclude=/bk/"]),
+        ("bk/old", vec!["--exclude=old"]),
+        ("bk/new", vec!["--exclude=/bk/"]),
+        ("new", vec!["--exclude=/new/", "--exclude=/bk"]),
+    ] {
+        let dst = src.join(dst);
+        for more in [None, Some(&"--delete")] {
+            let _ = sync_ok(&src, &dst, arguments.iter().chain(more));
+            assert!(dst.join("keep/file").exists() && !dst.join("bk/old/keep").exists(), "{arguments:?}");
+        }
+        fs::remove_dir_all(&dst).expect("remove");
+        fs::create_dir_all(src.join("bk/old")).expect("dirs");
+    }
+    let list = scratch.path().join("list");
+    put(&list, "keep\n");
+    let from = format!("--files-from={}", list.display());
+    let _ = sync_ok(&src, &src.join("bk"), [from.as_str()]);
+    assert_eq!(names_below(&src.join("bk")), ["keep", "keep/file", "old"]);
+    put(&list, "keep\nbk\n");
+    for arguments in [vec![from.as_str()], vec!["--exclude=bk/x"], vec!["--exclude=/new/"], vec!["-x"]] {
+        check_refused(sync(&src, &src.join("bk")).args(&arguments), 1, scratch.path(), &["--exclude '/bk/'"]);
+        check_refused(sync(&src, &src.join("bk/new")).args(&arguments), 1, scratch.path(), &["--exclude '/bk/new/'"]);
+    }
+}
+
+#[test]
+fn a_source_below_its_replica_is_refused_whatever_is_left_out() {
+    let (scratch, src, dst) = stage();
+    put(&dst.join("inner/file"), "content");
+    put(&src.join("file"), "content");
+    for arguments in [vec!["--exclude=/inner/"], vec!["-x"]] {
+        check_refused(sync(&dst.join("inner"), &dst).args(arguments), 1, scratch.path(), &["inside"]);
+    }
+}
+
+#[test]
+fn trees_of_one_machine_overlap_by_whatever_way_they_are_reached() {
+    let (scratch, src, _) = stage();
+    let far = Far::root();
+    let dst = src.join("a [b]/bk");
+    put(&src.join("file"), "content");
+    fs::create_dir_all(&dst).expect("dirs");
+    for way in Way::ALL {
+        check_refused(far.sync(way, &src, &dst), 1, scratch.path(), &["--exclude '/a \\[b\\]/bk/'"]);
+        let _ = far.sync_ok(way, &src, &dst, ["--delete", "--exclude=/a \\[b\\]/bk/"]);
+        assert_eq!(names_below(&dst), ["a [b]", "file"], "{way:?}");
+        let bound = Mounted::bind(&dst, &src.join("bound"));
+        let outcome = far.sync(way, &src, &dst).arg("--exclude=/a \\[b\\]/bk/").run().expect(3);
+        assert_eq!(problems(&outcome), ["bound"], "{way:?}\n{}", outcome.describe());
+        drop(bound);
+        fs::remove_dir(src.join("bound")).expect("remove");
+        fs::remove_dir_all(&dst).expect("remove");
+        fs::create_dir_all(&dst).expect("dirs");
+    }
+}
+
+/// `backup` holds copies of projects, and `projA` is another one.
+fn projects(scratch: &Scratch) -> (PathBuf, PathBuf) {
+    let (project, backup) = (scratch.path().join("projA"), scratch.path().join("backup"));
+    for name in ["a", "b/c"] {
+        put(&project.join(name), "content");
+    }
+    for name in ["projB/a", "projC/b/c"] {
+        put(&backup.join(name), "content");
+    }
+    (project, backup)
+}
+
+#[test]
+fn a_replica_that_has_no_name_of_the_source_loses_nothing_and_the_command_that_was_meant_is_named() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (project, backup) = projects(&scratch);
+    let meant = format!("--delete {} {}/projA", project.display(), backup.display());
+    let command = |first: &[&str]| driftless().args(first).arg("--delete").arg(&project).arg(&backup);
+    for first in [&["sync"][..], &["sync", "--dry-run"], &["sync", "--max-delete=100"], &["verify", "--repair"]] {
+        check_refused(command(first), 13, scratch.path(), &[&meant, "--delete-unlike"]);
+    }
+    let here = format!("cd {} && exec \"$0\" sync --delete . ../backup", project.display());
+    let from_inside = Driftless::new("/bin/sh").args(["-c", &here, env!("CARGO_BIN_EXE_driftless")]);
+    check_refused(from_inside, 13, scratch.path(), &["sync --delete . ../backup/projA"]);
+    let _ = sync_ok(&project, &backup.join("projA"), ["--delete"]);
+    let _ = sync_ok(&project, &backup, ["--delete", "--delete-unlike"]);
+    check_equal(&project, &backup, "it was asked for");
+}
+
+#[test]
+fn an_option_that_makes_a_verification_repair_unlike_trees_is_taken() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (project, backup) = projects(&scratch);
+    let run = driftless().args(["verify", "--repair", "--delete", "--delete-unlike"]).arg(&project).arg(&backup);
+    let _ = run.env("XDG_STATE_HOME", scratch.path()).run().expect(0);
+    check_equal(&project, &backup, "it was asked for");
+}
+
+#[test]
+fn trees_are_taken_for_each_other_as_soon_as_a_name_is_in_both() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("new"), "content");
+    let only = |name: &str| {
+        fs::remove_dir_all(&dst).expect("remove");
+        put(&dst.join(name), "content");
+    };
+    let many = (0..40_000).map(|number| src.join(format!("many-{number}")));
+    many.for_each(|path| fs::write(path, "").expect("write"));
+    only("old");
+    check_refused(sync(&src, &dst).arg("--delete"), 13, scratch.path(), &["--delete-unlike"]);
+    // Whether names are taken, and of what kind they are, is no matter.
+    only("many-39999/below");
+    let _ = sync(&src, &dst).args(["--delete", "--exclude=many-*"]).run().expect(0);
+    only("lost+found/below");
+    let _ = sync(&src, &dst).args(["--delete", "--exclude=many-*"]).run().expect(0);
+    only("old");
+    let _ = sync(&src, &dst).arg("--exclude=many-*").run().expect(0);
+}
+
+#[test]
+fn a_replica_with_many_names_is_looked_through_to_its_end() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("new"), "content");
+    (0..40_000).for_each(|number| fs::write(dst.join(format!("many-{number}")), "").expect("write"));
+    check_refused(sync(&src, &dst).args(["--delete", "-n"]), 13, scratch.path(), &["--delete-unlike"]);
+    put(&src.join("many-17000"), "content");
+    let outcome = sync_ok(&src, &dst, ["--delete", "-n"]);
+    assert_eq!(outcome.count("deleted"), 39_999);
+}
+
+#[test]
+fn what_would_not_be_deleted_makes_no_unlike_trees() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("new"), "content");
+    put(&dst.join("old.o"), "content");
+    put(&scratch.path().join("list"), "new\n");
+    let from = format!("--files-from={}", scratch.path().join("list").display());
+    let _ = sync_ok(&src, &dst, ["--delete", "--dry-run", &from]);
+    let _ = sync_ok(&src, &dst, ["--delete", "--dry-run", "--exclude=*.o"]);
+    check_refused(sync(&src, &dst).args(["--delete", "--exclude=*.c"]), 13, scratch.path(), &["--delete-unlike"]);
+    check_refused(sync(&src, &dst).args(["--delete", "--delete-excluded", "--exclude=*.o"]), 13, scratch.path(), &["--delete-unlike"]);
+    let _ = sync_ok(&src, &dst, ["--delete", "--exclude=*.o"]);
+    assert_eq!(names_below(&dst), ["new", "old.o"]);
+}
+
+#[test]
+fn a_new_disk_is_no_unlike_tree() {
+    let disk = Scratch::new(FsKind::Ext4, 64);
+    assert!(disk.path().join("lost+found").exists(), "mkfs makes it");
+    let (_scratch, src, _) = stage();
+    put(&src.join("new"), "content");
+    let _ = sync_ok(&src, disk.path(), ["--delete"]);
+    // The same directory on both sides says nothing about what else there is.
+    fs::remove_file(disk.path().join("new")).expect("remove");
+    for path in [src.join("lost+found/x"), disk.path().join("lost+found/x"), disk.path().join("old")] {
+        put(&path, "content");
+    }
+    check_refused(sync(&src, disk.path()).arg("--delete"), 13, &src, &["--delete-unlike"]);
+}
+
+#[test]
+fn nothing_is_begun_where_a_required_path_is_missing_on_one_side() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("data/.mounted"), "");
+    put(&src.join("new"), "content");
+    put(&src.join("only-there"), "content");
+    put(&dst.join("data/.mounted"), "");
+    symlink("data", src.join("link")).expect("symlink");
+    symlink("data", dst.join("link")).expect("symlink");
+    let cases = [
+        (vec!["--require=absent"], "the source: no such file"),
+        (vec!["--require=data", "--require=only-there"], "the replica: no such file"),
+        (vec!["--require=link/.mounted"], "the source"),
+        (vec!["--require=data/.mounted/x", "--dry-run"], "the source"),
+    ];
+    for (arguments, words) in cases {
+        check_refused(sync(&src, &dst).args(arguments), 13, scratch.path(), &["--require", words]);
+    }
+    check_refused(sync(&src, &scratch.path().join("fresh")).arg("--require=data"), 13, scratch.path(), &["the replica"]);
+    check_refused(sync(&src.join("new"), &scratch.path().join("fresh")).arg("--require=x"), 13, scratch.path(), &["no directory"]);
+    for outside in ["../dst", "/etc"] {
+        check_refused(sync(&src, &dst).args(["--require", outside]), 2, scratch.path(), &["--require"]);
+    }
+    let verify =
+        |path: &str| driftless().args(["verify", "--json", "--require", path]).arg(&src).arg(&dst).env("XDG_STATE_HOME", scratch.path());
+    check_refused(verify("absent"), 13, &src, &["--require"]);
+    let _ = verify("data/.mounted").run().expect(4);
+    let _ = sync_ok(&src, &dst, ["--require=./data/.mounted", "--require=link"]);
+    check_equal(&src, &dst, "all was there");
+    let _ = sync_ok(&src, &dst, NONE);
+}

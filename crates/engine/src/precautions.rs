@@ -1,0 +1,130 @@
+//! What is asked of both trees before anything is touched: what looks like a mistake is refused.
+
+use crate::job::descend;
+use crate::options::Options;
+use crate::roots::{Replica, RunError};
+use driftless_model::{Kind, RelPath, Side};
+use driftless_reconcile::Refusal;
+use driftless_tree::{DirRef, NameIndex, Names, is_temp_name};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+/// Names of one side that are held at a time.
+const WINDOW_NAMES: usize = 16 * 1024;
+/// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
+const OF_FILE_SYSTEM: &CStr = c"lost+found";
+
+/// Refuses a run if anything that must be there on both sides is not.
+pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<(), RunError> {
+    for path in &options.required {
+        require_in(source, Side::Source, path)?;
+        match replica {
+            Replica::There(replica) => require_in(replica, Side::Replica, path)?,
+            Replica::Missing(..) => return Err(lacking(Side::Replica, path, "it is not there itself").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a run between single files if anything must be there below them.
+pub fn require_nothing(options: &Options) -> Result<(), RunError> {
+    options.required.first().map_or(Ok(()), |path| Err(lacking(Side::Source, path, "it is no directory").into()))
+}
+
+fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError> {
+    let Some((above, name)) = path.split_last() else { return Ok(()) };
+    let name = CString::new(name).expect("names hold no NUL");
+    let found = descend(root, &above).and_then(|dir| dir.look(&name));
+    found.map(drop).map_err(|fault| lacking(side, path, &fault.cause()).into())
+}
+
+fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
+    Refusal::Lacking { side: side.word(), path: path.to_string(), cause: cause.to_owned() }
+}
+
+/// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is no reason to delete.
+pub fn refuse_doubt(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
+    let has_entries = |dir: &DirRef| {
+        let mut names = Names::default();
+        dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
+    };
+    if !has_entries(replica).unwrap_or(true) {
+        return Ok(());
+    }
+    match has_entries(source) {
+        Ok(true) => refuse_unlike(options, source, replica),
+        Ok(false) => Err(Refusal::EmptySource.into()),
+        Err(fault) => Err(Refusal::UnreadableSource(fault.cause()).into()),
+    }
+}
+
+/// What a look at the names of the replica says.
+#[derive(Debug, PartialEq, Eq)]
+enum Likeness {
+    /// One of them is among those of the source.
+    Alike,
+    /// None is, and some would be deleted.
+    Unlike,
+    /// None would be deleted.
+    Harmless,
+}
+
+/// Two trees that are meant for each other have a name in common at the top. Of a source with more names than are held at a time, the
+/// replica is looked through again for each window, unless they are alike.
+fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
+    let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
+    if options.delete_unlike || !is_whole {
+        return Ok(());
+    }
+    let unreadable = |fault: driftless_model::Fault| Refusal::UnreadableSource(fault.cause());
+    let mut stream = source.list().map_err(unreadable)?;
+    let mut more = true;
+    while more {
+        let mut names = Names::default();
+        more = stream.fill(&mut names, WINDOW_NAMES).map_err(unreadable)?;
+        // Nothing is deleted from a replica that cannot be listed, and the run says so.
+        if likeness(options, &names, replica).unwrap_or(Likeness::Harmless) != Likeness::Unlike {
+            return Ok(());
+        }
+    }
+    Err(Refusal::Unlike { replica: options.replica.to_string(), meant: meant(options, source) }.into())
+}
+
+fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tree::Done<Likeness> {
+    let mut index = NameIndex::default();
+    index.fill(names);
+    let (mut stream, mut found, mut more) = (replica.list()?, Likeness::Harmless, true);
+    while more {
+        let mut theirs = Names::default();
+        more = stream.fill(&mut theirs, WINDOW_NAMES)?;
+        for (name, kind) in (0..theirs.len()).map(|at| theirs.get(at)).filter(|(name, _)| says_something(name)) {
+            if index.contains(names, name) {
+                return Ok(Likeness::Alike);
+            }
+            if found == Likeness::Harmless && may_go(options, replica, name, kind) {
+                found = Likeness::Unlike;
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn says_something(name: &CStr) -> bool {
+    name != OF_FILE_SYSTEM && !is_temp_name(name)
+}
+
+/// Whether an entry at the top of the replica would be deleted if the source lacks it.
+fn may_go(options: &Options, replica: &DirRef, name: &CStr, kind: Option<Kind>) -> bool {
+    if options.delete_excluded || !options.filter.has_rules() {
+        return true;
+    }
+    let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
+    options.filter.takes(name.to_bytes(), is_dir())
+}
+
+/// The replica that was probably meant, as the user would type it: somebody who comes from rsync takes the source's name for granted.
+fn meant(options: &Options, source: &DirRef) -> Option<Vec<u8>> {
+    let typed = options.source.path.file_name().map(|name| name.as_bytes().to_vec());
+    let name = typed.or_else(|| source.lineage().ok()?.first()?.name.as_ref().map(|name| name.as_bytes().to_vec()))?;
+    Some(options.replica.at(options.replica.path.join(OsStr::from_bytes(&name))).to_bytes())
+}
