@@ -5,13 +5,13 @@ mod plots;
 mod report;
 
 use crate::cli::{ChooseArgs, KeepArgs, LevelArg, ReachArgs, RunArgs};
+use crate::product::Product;
 use crate::{again, config, exit, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
 use driftless_engine::{Audit, AuditOptions};
 use driftless_model::Stamp;
 use driftless_verify::{samples_needed, upper_bound};
-use report::ReportFile;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -115,10 +115,10 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
     };
     let reached = reach::connect(&mut options.run, &args.reach);
     let opened = Console::new(args, &options).and_then(|console| {
-        let report = args.report.as_deref().map(ReportFile::open).transpose()?;
+        let report = args.report.as_deref().map(|path| Product::begin(path, report::FORM)).transpose()?;
         Ok((console, report))
     });
-    let (console, report) = match opened {
+    let (console, report_file) = match opened {
         Ok(opened) => opened,
         Err(error) => return refuse(&error, exit::COULD_NOT_RUN),
     };
@@ -134,8 +134,8 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
     };
     let proof = Proof::of(&audit, args.confidence);
     let mut code = exit_code(&audit, signals.number());
-    if let Some(report) = report.filter(|_| audit.complete)
-        && let Err(error) = report.write(&report::page(args, &options, &audit, &proof))
+    if let Some(file) = report_file.filter(|_| audit.complete)
+        && let Err(error) = report::write(file, &report::page(args, &options, &audit, &proof))
     {
         code = refuse(&error, exit::COULD_NOT_RUN);
     }
@@ -194,6 +194,7 @@ impl Proof {
         if settled == entries {
             let bound = drift as f64 / entries as f64;
             let sentence = match drift {
+                _ if entries == 1 => format!("the only entry was compared, and {}", if drift == 0 { "does not differ" } else { "differs" }),
                 0 => format!("all {all} entries were compared, and none differs"),
                 _ => format!("all {all} entries were compared, and {} {verb}: {}", show_count(drift), show_share(bound)),
             };

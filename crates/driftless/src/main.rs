@@ -9,6 +9,7 @@ mod config;
 mod documents;
 mod movers;
 mod output;
+mod product;
 mod program;
 mod reach;
 mod signals;

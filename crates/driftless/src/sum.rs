@@ -1,5 +1,6 @@
 //! `driftless sum`: what is asked for, who is told what is found, and the exit code.
 
+mod dialect;
 mod report;
 mod sources;
 
@@ -138,7 +139,7 @@ pub fn run(args: &SumArgs) -> u8 {
             return exit::COULD_NOT_RUN;
         }
     };
-    let options = SumOptions { jobs: args.jobs, manifest: args.manifest };
+    let options = SumOptions { jobs: args.jobs, manifest: args.manifest, left_out: report.own_files() };
     driftless_engine::sum(&options, source.targets(args), &report, &signals.stop);
     let is_stopped = signals.number() > 0;
     let complete = !is_stopped && !source.is_broken();

@@ -402,9 +402,11 @@ fn a_broken_tree_file_is_refused_with_the_line() {
 fn a_tree_file_appears_whole_or_not_at_all() {
     let stage = Stage::new();
     stage.put("d/f", "x");
-    stage.put("trees", "older");
+    stage.put("trees", "driftless-tree older");
     stage.run("driftless sum --tree none/trees d").expect(1);
     stage.run("driftless sum --tree trees d > /dev/full").expect(1);
+    stage.run("driftless sum --tree trees d nope").expect(3);
+    assert_eq!(stage.ok("cat trees").text(), "driftless-tree older");
     stage.ok("driftless sum --tree trees d");
     assert_eq!(stage.ok("head -1 trees; ls -A").text().lines().collect::<Vec<_>>(), ["driftless-tree 1", "d", "trees"]);
 }
@@ -496,4 +498,66 @@ fn a_signal_ends_it_cleanly() {
         let ran = stage.run(&format!("driftless sum -a {algorithm} f & {at_work}; kill -TERM $!; wait $!")).expect(143);
         assert!(ran.out.is_empty() && ran.err.contains("not finished"), "{}", ran.err);
     }
+}
+
+#[test]
+fn hash_trees_never_take_the_place_of_something_else() {
+    let stage = Stage::new();
+    stage.put("a.img", "data");
+    stage.put("b.img", "more");
+    let ran = stage.run("driftless sum --tree a.img b.img").expect(1);
+    assert!(ran.err.contains("a.img\": it exists and does not hold the hash trees"), "{}", ran.err);
+    stage.run("driftless audit --samples 1 --report a.img . .").expect(1);
+    assert_eq!(stage.ok("cat a.img").text(), "data");
+    stage.run("driftless sum --tree . b.img").expect(1);
+    stage.ok("driftless sum --tree trees b.img");
+    assert!(stage.run("driftless sum --tree trees b.img trees").expect(1).err.contains("one of the files to hash"));
+}
+
+#[test]
+fn hash_trees_are_written_into_devices_and_pipes() {
+    let stage = Stage::new();
+    stage.put("b.img", "more");
+    stage.ok("mknod null c 1 3 && driftless sum --tree null b.img && test -c null");
+    let ran = stage.ok("mkfifo pipe && { head -1 pipe & } && driftless sum --tree pipe b.img > list && wait && test -p pipe");
+    assert_eq!(ran.text(), "driftless-tree 1\n");
+    stage.ok("echo 'driftless-tree 1' > real && ln -s real link && chmod 600 real && driftless sum --tree link b.img && test -L link");
+    assert_eq!(stage.ok("head -c 12 real; stat -c ' %a' real").text(), "driftless-tr 600\n");
+}
+
+#[test]
+fn a_tree_file_among_what_is_hashed_is_not_hashed_itself() {
+    let stage = Stage::new();
+    stage.put("data/f", "x");
+    for _ in 0..2 {
+        assert_eq!(stage.ok("driftless sum --tree data/trees data | cut -c 67-").text(), "data/f\n");
+        stage.ok("driftless sum --check-tree data/trees");
+    }
+}
+
+#[test]
+fn a_list_of_another_function_with_hashes_of_the_same_length_is_recognised() {
+    let stage = Stage::new();
+    for name in ["a", "b", "c"] {
+        stage.put(name, name.repeat(1000));
+    }
+    for (program, word) in [("sha256sum", "sha256"), ("xxhsum -H2", "xxh3")] {
+        let ran = stage.ok(&format!("{program} a b c > list && driftless sum --check list"));
+        assert!(ran.err.contains(&format!("are {word}")), "{}", ran.err);
+        let ran =
+            stage.run("rm a; echo changed > b; driftless sum --check list; code=$?; printf a%.0s $(seq 1000) > a; exit $code").expect(4);
+        assert_eq!(ran.text(), "a: missing\nb: differs\nc: OK\n");
+        stage.put("b", "b".repeat(1000));
+    }
+    assert!(stage.ok("md5sum a b > list && driftless sum --check list").err.is_empty());
+    stage.run("sha256sum a > list && driftless sum --check list --algorithm blake3").expect(4);
+}
+
+#[test]
+fn a_list_whose_lines_end_with_carriage_returns_is_read() {
+    let stage = Stage::new();
+    stage.put("a", "a");
+    stage.put("b b", "b");
+    stage.ok("sha256sum a 'b b' | sed 's/$/\\r/' > list && driftless sum --check list --algorithm sha256");
+    stage.ok("sha256sum a 'b b' | sed 's/$/\\r/' > list && driftless sum --check list");
 }

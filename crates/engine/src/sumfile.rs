@@ -56,6 +56,11 @@ impl FileJob {
         Ok(FileJob { target: target.clone(), path, file, meta, range, xattrs })
     }
 
+    /// Device and inode.
+    pub fn id(&self) -> (u64, u64) {
+        self.meta.id()
+    }
+
     fn length(&self) -> u64 {
         self.range.end - self.range.start
     }

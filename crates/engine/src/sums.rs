@@ -54,12 +54,14 @@ pub struct Target {
 pub type Targets<'t> = Box<dyn Iterator<Item = Result<Target, String>> + Send + 't>;
 
 /// How targets are worked on.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SumOptions {
     /// How many requests are in flight.
     pub jobs: Jobs,
     /// Entries of all kinds are reported with their metadata, directories before what is in them.
     pub manifest: bool,
+    /// Device and inode of files that are passed over, since they are what the sums are written to.
+    pub left_out: Vec<(u64, u64)>,
 }
 
 /// What was found at a path.

@@ -247,6 +247,7 @@ impl<'a, 'r> Hands<'a, 'r> {
     fn file(&mut self, target: &Arc<Target>, path: Vec<u8>, dir: &dyn Dir, name: &CStr) -> Met {
         match FileJob::open(target, path, (dir, name), self.sums.options.manifest) {
             Err(found) => Met::Found(*found),
+            Ok(job) if self.sums.options.left_out.contains(&job.id()) => Met::Nothing,
             Ok(job) if job.is_large() => Met::Apart(Task::Large(Box::new(job))),
             Ok(job) => Met::Found(self.hash(job)),
         }

@@ -51,6 +51,11 @@ impl<W: Write> TreeWriter<W> {
         tree.leaves().iter().try_for_each(|leaf| writeln!(self.out, "{}", Digest::from(blake3::Hash::from_bytes(*leaf))))
     }
 
+    /// What is written to.
+    pub fn get_ref(&self) -> &W {
+        &self.out
+    }
+
     /// Ends the file; without its last line it would count as cut off. Returns what was written to.
     pub fn finish(mut self) -> io::Result<W> {
         writeln!(self.out, "end {}", self.files)?;

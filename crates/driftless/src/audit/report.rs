@@ -6,14 +6,14 @@ use super::console::{counts_line, recent_words};
 use super::plots::{by_age, by_size};
 use super::{AuditArgs, Proof};
 use crate::output::{details, found};
+use crate::product::{Form, Product};
 use crate::units::{show_bytes, show_count, show_share};
 use driftless_engine::{Audit, AuditOptions, Mismatch};
-use driftless_model::{Kind, Stamp, cause, escape};
+use driftless_model::{Kind, Stamp, escape};
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Mismatches in the table; `--json` and the log have all.
 const ROWS_MAX: usize = 10_000;
@@ -23,46 +23,13 @@ h1{font-size:1.5em}h2{font-size:1.1em;margin-top:2em}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}\
 td.path,td.details{font-family:monospace;overflow-wrap:anywhere}.proof{font-size:1.15em;font-weight:bold}svg{max-width:100%;height:auto}";
 
-/// Where the report goes: the user's own file. It is opened before anything else, so that hours of work are not lost to a
-/// wrong name, and what was in it stays until there is something to replace it.
-#[derive(Debug)]
-pub struct ReportFile {
-    file: File,
-    path: PathBuf,
-    is_new: bool,
-    written: bool,
-}
+/// The file of the report. It is begun before anything else, so that hours of work are not lost to a wrong name.
+pub const FORM: Form = Form { what: "the report", begins: b"<!doctype html>" };
 
-impl ReportFile {
-    /// Opens the file for writing.
-    #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
-    pub fn open(path: &Path) -> Result<Self, String> {
-        let mut options = OpenOptions::new();
-        let made = options.write(true).create_new(true).open(path);
-        let is_new = made.is_ok();
-        let opened = made.or_else(|_| OpenOptions::new().write(true).open(path));
-        let file = opened.map_err(|error| format!("\"{}\": cannot open the report: {}", shown(path), cause(&error)))?;
-        Ok(ReportFile { file, path: path.to_owned(), is_new, written: false })
-    }
-
-    /// Writes the page.
-    pub fn write(mut self, page: &str) -> Result<(), String> {
-        // A pipe or a terminal has no length to set.
-        let _ = self.file.set_len(0);
-        let done = self.file.write_all(page.as_bytes());
-        self.written = done.is_ok();
-        done.map_err(|error| format!("\"{}\": cannot write the report: {}", shown(&self.path), cause(&error)))
-    }
-}
-
-impl Drop for ReportFile {
-    /// An empty file would look like a report.
-    #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
-    fn drop(&mut self) {
-        if self.is_new && !self.written {
-            let _it_may_be_gone = std::fs::remove_file(&self.path);
-        }
-    }
+/// Writes the page and gives the file its name.
+pub fn write(mut file: Product, page: &str) -> Result<(), String> {
+    file.write_all(page.as_bytes()).map_err(|error| file.unwritten(&error))?;
+    file.publish()
 }
 
 fn shown(path: &Path) -> String {

@@ -4,22 +4,20 @@
 
 use super::SumArgs;
 use crate::output::{bytes_field, joined};
+use crate::product::{Form, Product, id_at};
 use crate::units::show_count;
 use driftless_engine::{Expected, Found, Sum, SumMonitor, Target, What};
 use driftless_model::{Entry, cause, escape};
 use driftless_verify::{Digest, HashTree, Manifest, TreeWriter, push_line};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::fs::Permissions;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tempfile::NamedTempFile;
 
 /// Ranges of one file that are printed for a person.
 const SHOWN_RANGES_MAX: usize = 20;
@@ -69,17 +67,17 @@ struct State {
     tally: Tally,
 }
 
-/// A tree file that is being written beside its final name.
-struct TreeFile {
-    path: PathBuf,
-    writer: TreeWriter<BufWriter<NamedTempFile>>,
-}
+/// The file of hash trees.
+const TREES: Form = Form { what: "the hash trees", begins: b"driftless-tree " };
+
+/// A tree file that is being written.
+type TreeFile = TreeWriter<BufWriter<Product>>;
 
 impl<'r> Report<'r> {
     /// Begins the output. `stop` is set when nothing more can be written.
     pub fn new(args: &SumArgs, stop: &'r AtomicBool) -> Result<Self, String> {
         let tree = match (&args.tree, args.leaf_bytes()) {
-            (Some(path), Some(leaf_bytes)) => Some(TreeFile::begin(path, leaf_bytes)?),
+            (Some(path), Some(leaf_bytes)) => Some(begin_trees(args, path, leaf_bytes)?),
             _ => None,
         };
         let mut state = State { out: BufWriter::new(io::stdout()), tree, manifest: None, tally: Tally::default() };
@@ -94,6 +92,11 @@ impl<'r> Report<'r> {
         Ok(Report { task, json, quiet, stop, started: Instant::now(), state: Mutex::new(state) })
     }
 
+    /// Files that are not hashed, since they are this very output.
+    pub fn own_files(&self) -> Vec<(u64, u64)> {
+        self.lock().tree.as_ref().map(|tree| tree.get_ref().get_ref().ids()).unwrap_or_default()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,12 +109,12 @@ impl<'r> Report<'r> {
         if let Some((line, _)) = root.as_ref().filter(|_| !self.json) {
             state.write(line);
         }
-        if let Some(tree) = state.tree.take().filter(|_| complete) {
-            let published = tree.publish();
-            state.keep_failure(published);
-        }
         let flushed = state.out.flush().map_err(|error| unwritten(&error));
         state.keep_failure(flushed);
+        if let Some(tree) = state.tree.take().filter(|_| complete) {
+            let published = publish_trees(tree, whole && state.tally.failed.is_none());
+            state.keep_failure(published);
+        }
         let code = code(&state.tally);
         if self.json {
             let fields = summary_fields(&state.tally, root.map(|(_, root)| root));
@@ -132,7 +135,8 @@ impl<'r> Report<'r> {
         }
         if tally.different + tally.missing > 0 {
             let (of, different, missing) = (show_count(tally.files + tally.missing), tally.different, tally.missing);
-            eprintln!("driftless: of {of} files: {} different, {} missing", show_count(different), show_count(missing));
+            let noun = if of == "1" { "file" } else { "files" };
+            eprintln!("driftless: of {of} {noun}: {} different, {} missing", show_count(different), show_count(missing));
         } else if self.task == Task::Check && tally.files + tally.problems == 0 && complete {
             eprintln!("driftless: nothing is listed, so nothing was verified");
         }
@@ -144,7 +148,7 @@ impl<'r> Report<'r> {
 
     fn listed(&self, state: &mut State, target: &Target, path: &[u8], sum: &Sum) {
         if let (Some(file), Some(tree)) = (&mut state.tree, &sum.tree) {
-            let added = file.writer.add(path, tree).map_err(|error| file.unwritten(&error));
+            let added = file.add(path, tree).map_err(|error| file.get_ref().get_ref().unwritten(&error));
             state.keep_failure(added);
         }
         if self.json {
@@ -275,37 +279,26 @@ fn unwritten(error: &io::Error) -> String {
     format!("cannot write to standard output: {}", cause(error))
 }
 
-impl TreeFile {
-    /// Opens a new file in the directory of `path`, which must be there.
-    fn begin(path: &Path, leaf_bytes: u64) -> Result<Self, String> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let readable = Permissions::from_mode(0o666);
-        let begun = tempfile::Builder::new().prefix(".driftless-tree-").permissions(readable).tempfile_in(folder);
-        let begun = begun.and_then(|file| TreeWriter::new(BufWriter::new(file), leaf_bytes));
-        match begun {
-            Ok(writer) => Ok(TreeFile { path: path.to_owned(), writer }),
-            Err(error) => Err(format!("{}: cannot write the hash trees: {}", quoted(path), cause(&error))),
-        }
+/// Begins the file of hash trees, which must not be one of the files that are hashed.
+fn begin_trees(args: &SumArgs, path: &Path, leaf_bytes: u64) -> Result<TreeFile, String> {
+    let product = Product::begin(path, TREES)?;
+    if product.ids().iter().any(|id| args.paths.iter().any(|path| id_at(path) == Some(*id))) {
+        return Err(format!("{}: it is one of the files to hash, and would be replaced by their hash trees", product.name()));
     }
-
-    fn unwritten(&self, error: &io::Error) -> String {
-        format!("{}: cannot write the hash trees: {}", quoted(&self.path), cause(error))
-    }
-
-    /// Gives the file its name, whole and durable.
-    fn publish(self) -> Result<(), String> {
-        let path = self.path;
-        let done = self.writer.finish().and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));
-        let done = done.and_then(|file| {
-            file.as_file().sync_all()?;
-            file.persist(&path).map_err(|error| error.error)
-        });
-        done.map(drop).map_err(|error| format!("{}: cannot write the hash trees: {}", quoted(&path), cause(&error)))
-    }
+    let failed = product.name();
+    TreeWriter::new(BufWriter::new(product), leaf_bytes)
+        .map_err(|error| format!("{failed}: cannot write the hash trees: {}", cause(&error)))
 }
 
-fn quoted(path: &Path) -> String {
-    format!("\"{}\"", escape(path.as_os_str().as_bytes()))
+/// Gives the file of hash trees its name. An earlier one stays where this one is not whole.
+fn publish_trees(tree: TreeFile, whole: bool) -> Result<(), String> {
+    if !whole && tree.get_ref().get_ref().replaces() {
+        eprintln!("driftless: {}: left as it was, since not all could be hashed", tree.get_ref().get_ref().name());
+        return Ok(());
+    }
+    let name = tree.get_ref().get_ref().name();
+    let done = tree.finish().and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));
+    done.map_err(|error| format!("{name}: cannot write the hash trees: {}", cause(&error)))?.publish()
 }
 
 fn path_field(path: &[u8]) -> Value {

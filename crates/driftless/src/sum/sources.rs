@@ -1,5 +1,6 @@
 //! Where the targets come from: arguments, standard input, a list of sums, a file of hash trees. Read as they are needed.
 
+use super::dialect::Dialect;
 use super::{SumArgs, range};
 use driftless_engine::{Expected, Target, Targets};
 use driftless_model::{cause, escape};
@@ -87,11 +88,17 @@ impl Source {
     }
 
     /// Lines of a list of sums.
-    fn listed(&self, input: Input, algorithm: Option<Algorithm>) -> Targets<'_> {
+    fn listed(&self, mut input: Input, stated: Option<Algorithm>) -> Targets<'_> {
+        // What cannot be read is told when it is read again.
+        let dialect = input.fill_buf().map(|first| Dialect::of(first, stated.is_some())).unwrap_or_default();
+        if let Some(algorithm) = dialect.algorithm {
+            eprintln!("driftless: {}: the first sums that were tried are {}, so all are taken to be", self.name, algorithm.word());
+        }
         self.lines(Lines::new(input), move |line| {
-            let Some(line) = parse_line(&line)? else { return Ok(None) };
+            let Some(line) = parse_line(dialect.line(&line))? else { return Ok(None) };
             let bytes = line.digest.as_bytes().len();
-            let algorithm = line.algorithm.or(algorithm).or(Algorithm::guess(bytes)).ok_or(BadLine::Length)?;
+            let unnamed = dialect.algorithm.filter(|one| one.digest_bytes() == bytes).or(Algorithm::guess(bytes));
+            let algorithm = line.algorithm.or(stated).or(unnamed).ok_or(BadLine::Length)?;
             if algorithm.digest_bytes() != bytes {
                 return Err(BadLine::Length);
             }
@@ -145,7 +152,8 @@ impl Source {
     }
 }
 
-fn path_of(name: Vec<u8>) -> PathBuf {
+/// The path that a list names.
+pub fn path_of(name: Vec<u8>) -> PathBuf {
     OsString::from_vec(name).into()
 }
 
