@@ -54,6 +54,48 @@ impl Default for Keep {
 /// Namespace prefix of the POSIX ACL attributes (acl(5), include/uapi/linux/xattr.h).
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
+/// Attributes in which a file system keeps what is its own: they say where its data lies or which inode this is, or hold in another
+/// form what is kept anyway (XFS keeps the ACLs in `trusted.SGI_ACL_*` and lists both). On another file system they mean nothing, and
+/// removing them may remove what they stand for. A `*` at the end stands for any rest. Where each comes from is told in
+/// `docs/attributes.md`, which is held against this list by a test.
+const FILE_SYSTEMS_OWN: [&str; 27] = [
+    "trusted.SGI_*",
+    "trusted.lov",
+    "trusted.lma",
+    "trusted.lmv",
+    "trusted.dmv",
+    "trusted.link",
+    "trusted.fid",
+    "trusted.version",
+    "trusted.som",
+    "trusted.hsm",
+    "trusted.lfsck_*",
+    "trusted.dummy",
+    "trusted.gfid",
+    "trusted.gfid2path.*",
+    "trusted.pgfid.*",
+    "trusted.glusterfs.*",
+    "trusted.afr.*",
+    "trusted.ec.*",
+    "trusted.bit-rot.*",
+    "trusted.distribute.*",
+    "trusted.tier.*",
+    "trusted.io-stats-dump",
+    "trusted.overlay.origin",
+    "trusted.overlay.impure",
+    "trusted.overlay.nlink",
+    "trusted.overlay.upper",
+    "trusted.overlay.uuid",
+];
+
+/// Whether `name` is an attribute that a file system keeps for itself.
+fn is_file_systems_own(name: &[u8]) -> bool {
+    FILE_SYSTEMS_OWN.iter().any(|own| match own.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning.as_bytes()),
+        None => name == own.as_bytes(),
+    })
+}
+
 impl Keep {
     /// Whether entries of this kind are kept.
     pub fn keeps_kind(&self, kind: Kind) -> bool {
@@ -72,13 +114,49 @@ impl Keep {
 
     /// Whether the extended attribute `name` is kept: `user.*`, `trusted.*`, `security.capability` and POSIX ACLs (xattr(7)).
     ///
-    /// Labels of security modules belong to the host, and `user.driftless.*` is our own.
+    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and `user.driftless.*` is our own.
     pub fn wants_xattr(&self, name: &[u8]) -> bool {
         if name.starts_with(ACL_PREFIX) {
             return self.acls;
         }
-        let ours = name.starts_with(b"user.driftless.");
-        let kept = name.starts_with(b"user.") || name.starts_with(b"trusted.") || name == b"security.capability";
-        self.xattrs && kept && !ours
+        let of_users = name.starts_with(b"user.") && !name.starts_with(b"user.driftless.");
+        let trusted = || name.starts_with(b"trusted.") && !is_file_systems_own(name);
+        self.xattrs && (of_users || name == b"security.capability" || trusted())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_system_keeps_for_itself_is_not_kept() {
+        let wants = |name: &str| Keep::default().wants_xattr(name.as_bytes());
+        for own in ["trusted.SGI_ACL_FILE", "trusted.SGI_DMI_X", "trusted.lov", "trusted.lfsck_ns", "trusted.gfid", "trusted.ec.size"] {
+            assert!(!wants(own), "{own}");
+        }
+        // What an overlay's layer means is in these, and a copy of the layer is to mean the same.
+        for kept in ["trusted.lovely", "trusted.links", "trusted.overlay.opaque", "trusted.overlay.redirect", "user.lov", "user.SGI_X"] {
+            assert!(wants(kept), "{kept}");
+        }
+        for foreign in ["lustre.lov", "security.selinux", "system.nfs4_acl", "user.driftless.resume", "xuser.a"] {
+            assert!(!wants(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn acls_and_other_attributes_are_left_out_apart_from_each_other() {
+        let (no_acls, no_xattrs) = (Keep { acls: false, ..Keep::default() }, Keep { xattrs: false, ..Keep::default() });
+        assert!(!no_acls.wants_xattr(b"system.posix_acl_access") && no_acls.wants_xattr(b"user.a"));
+        assert!(no_xattrs.wants_xattr(b"system.posix_acl_default") && !no_xattrs.wants_xattr(b"trusted.a"));
+        assert!(!no_acls.wants_xattr(b"trusted.SGI_ACL_FILE"), "an ACL under another name");
+    }
+
+    #[test]
+    fn the_documented_list_is_the_one_that_is_used() {
+        let page = include_str!("../../../docs/attributes.md");
+        let row = |line: &str| line.starts_with("| ").then(|| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
+        let told: Vec<String> = page.lines().filter_map(row).flatten().filter(|name| name.starts_with("trusted.")).collect();
+        assert_eq!(told, FILE_SYSTEMS_OWN);
     }
 }

@@ -202,7 +202,10 @@ fn read_xattrs(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<
 }
 
 fn is_replicated(key: &[u8]) -> bool {
-    key.starts_with(b"user.") || key.starts_with(b"trusted.") || key.starts_with(b"system.posix_acl_") || key == b"security.capability"
+    // XFS shows root the ACLs once more, as they stand on its disk.
+    let is_acl_of_xfs = key.starts_with(b"trusted.SGI_ACL_");
+    let kept = key.starts_with(b"user.") || key.starts_with(b"trusted.") || key.starts_with(b"system.posix_acl_");
+    kept && !is_acl_of_xfs || key == b"security.capability"
 }
 
 fn read_file(at: BorrowedFd<'_>, node: &mut Node, depth: Depth) -> io::Result<()> {

@@ -146,23 +146,32 @@ impl<'a> Setter<'a> {
         if known.clean && wanted.is_empty() {
             return;
         }
-        let now = if known.clean { Ok(Xattrs::new()) } else { self.target.read(keep) };
-        let now = match now {
-            Ok(now) => now,
+        let left =
+            if known.clean { Ok(Xattrs::new()) } else { self.target.read(keep).and_then(|now| self.remove_others(now, wanted, keep)) };
+        let left = match left {
+            Ok(left) => left,
             Err(errno) => {
                 self.note("read extended attributes of", Err::<(), _>(errno));
                 return;
             }
         };
-        for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
-            let done = c_name(name).and_then(|name| self.target.unset(&name));
-            self.xattr_done(name, done);
-        }
-        for (name, value) in wanted.iter().filter(|pair| !now.contains(pair)) {
+        for (name, value) in wanted.iter().filter(|pair| !left.contains(pair)) {
             // Whoever read them may be another host: what is not kept is not set either.
             let done = if keep.wants_xattr(name) { self.set_xattr(known, name, value) } else { Err(Errno::INVAL) };
             self.xattr_done(name, done);
         }
+    }
+
+    /// Removes what is not wanted, and returns what is there then. One attribute may be another form of a second one, which goes with it:
+    /// so what is equal is judged by what is left.
+    fn remove_others(&mut self, now: Xattrs, wanted: &Xattrs, keep: &Keep) -> Result<Xattrs, Errno> {
+        let mut removed = false;
+        for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
+            let done = c_name(name).and_then(|name| self.target.unset(&name));
+            self.xattr_done(name, done);
+            removed = true;
+        }
+        if removed { self.target.read(keep) } else { Ok(now) }
     }
 
     /// An owner who may not write to his entry may not set `user.*` attributes either (xattr(7)): he lends himself the right,
@@ -195,9 +204,22 @@ impl<'a> Setter<'a> {
         }
         let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
         if !right || self.mode_lent {
-            let done = self.chmod(mode);
+            let done = self.chmod(mode).and_then(|()| self.check_setid(mode));
             self.note("set mode of", done);
         }
+    }
+
+    /// A set-id bit may be dropped without an error: by the kernel where the caller is not of the file's group (chmod(2)), by servers of
+    /// network file systems. Few entries have one, and of these it is asked.
+    fn check_setid(&self, mode: u32) -> Result<(), Errno> {
+        if mode & SETID_BITS == 0 {
+            return Ok(());
+        }
+        let there = match self.target {
+            Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd)?,
+            Target::Name(dir, name) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?,
+        };
+        if mode & SETID_BITS & !there.st_mode == 0 { Ok(()) } else { Err(Errno::PERM) }
     }
 
     fn chmod(&self, mode: u32) -> Result<(), Errno> {
