@@ -4,13 +4,18 @@
 
 mod common;
 
-use common::{USER, check_accounts, check_equal, check_settled, driftless, put, sync, sync_ok};
+use common::{USER, check_accounts, check_equal, check_settled, driftless, put, sync, sync_ok, wait_until};
 use driftless_testkit::{FsKind, Outcome, Scratch, attrs};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const NONE: [&str; 0] = [];
+/// A file system's answer that never changes: files with the size of a page and less in them.
+const SYSFS: &str = "/sys/kernel/mm/transparent_hugepage";
 
 fn verify(src: &Path, dst: &Path) -> driftless_testkit::Driftless {
     driftless().args(["verify", "--json"]).arg(src).arg(dst)
@@ -91,6 +96,89 @@ fn attributes_that_belong_to_a_file_system_are_left_alone() {
     assert_eq!(there(b"trusted.mine").as_deref(), Some(&b"changed"[..]));
 }
 
+/// Arguments of `strace` that have the closing of this file fail.
+fn failing_close(path: &Path) -> Vec<String> {
+    let path = path.to_str().expect("text");
+    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", "trace=close", "-e", "inject=close:error=EDQUOT", "--"];
+    words.map(str::to_owned).to_vec()
+}
+
+/// The name under which a large file grows (FNV-1a, 128 bits).
+fn unfinished_name(name: &str) -> String {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0100_0000_0000_0000_0000_013b;
+    let hash = name.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    format!(".driftless-tmp-{hash:032x}")
+}
+
+#[test]
+fn a_file_whose_closing_fails_does_not_get_its_name() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let src = scratch.dir("src");
+    put(&src.join("small"), "content");
+    put(&src.join("other"), "content");
+    put(&src.join("large"), vec![7; 65 << 20]);
+    for (name, closed) in [("small", "small".to_owned()), ("large", unfinished_name("large"))] {
+        let dst = scratch.path().join(format!("dst-{name}"));
+        let outcome = sync(&src, &dst).through(failing_close(&dst.join(closed))).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(acts_on(&outcome, name), ["close"], "{}", outcome.describe());
+        assert!(!dst.join(name).exists(), "{name} has its name\n{}", outcome.describe());
+        assert!(dst.join("other").exists(), "the others are kept from nothing");
+        assert_eq!(common::leftovers(&dst), Vec::<std::path::PathBuf>::new());
+        let _ = sync_ok(&src, &dst, NONE);
+        check_equal(&src, &dst, "after the next run");
+    }
+}
+
+#[test]
+fn a_file_that_ends_before_its_size_does_is_a_problem_and_not_zeros() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    for options in [&[][..], &["--no-holes"], &["--cache=drop"], &["--verify"]] {
+        let dst = scratch.path().join(format!("dst{}", options.concat()));
+        let outcome = sync(Path::new(SYSFS), &dst).args(options).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(acts_on(&outcome, "enabled"), ["read all of"], "{options:?}\n{}", outcome.describe());
+        assert!(!dst.join("enabled").exists(), "{options:?}: zeros");
+    }
+    let outcome = driftless().args(["sum", SYSFS]).run().expect(3);
+    assert!(outcome.describe().contains("fewer bytes than its size says"), "{}", outcome.describe());
+    assert!(!outcome.describe().contains("it changed"), "nothing has changed\n{}", outcome.describe());
+}
+
+/// A process that holds a write lease, and gives it up a little after it was asked to.
+struct Lease(Child);
+
+impl Lease {
+    fn on(path: &Path) -> Lease {
+        let program = r#"open(F, "<", $ARGV[0]) or die; $SIG{IO} = sub { select(undef, undef, undef, 0.2); exit };
+            fcntl(F, 1024, 1) or die; $| = 1; print "held\n"; sleep 100"#;
+        let mut child = Command::new("perl").args(["-e", program]).arg(path).stdout(Stdio::piped()).spawn().expect("perl");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        assert_eq!(line, "held\n", "no lease on {}", path.display());
+        Lease(child)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _it_may_have_ended = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_lease_on_a_source_file_is_waited_for() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let lease = Lease::on(&src.join("file"));
+    let _ = sync_ok(&src, &dst, NONE);
+    drop(lease);
+    check_equal(&src, &dst, "once the lease was given up");
+}
+
 #[test]
 fn a_set_gid_bit_that_the_kernel_drops_is_told() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
@@ -121,4 +209,69 @@ fn a_set_gid_bit_that_the_kernel_drops_is_told() {
     let kept = scratch.path().join("kept");
     let _ = sync_ok(&src, &kept, NONE);
     assert_eq!(mode(&kept.join("file")), 0o2755);
+}
+
+#[test]
+fn a_replica_file_that_its_owner_may_not_read_differs_and_is_made_anew() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for root in [&src, &dst] {
+        attrs::set_owner(root, USER, USER).expect("chown");
+    }
+    for name in ["file", "large"] {
+        put(&src.join(name), vec![1; if name == "large" { 65 << 20 } else { 100 }]);
+        attrs::set_owner(&src.join(name), USER, USER).expect("chown");
+    }
+    let run =
+        |command: &str, options: &[&str]| driftless().args([command, "--json"]).args(options).arg(&src).arg(&dst).as_user(USER, USER).run();
+    let _ = run("sync", &[]).expect(0);
+    for name in ["file", "large"] {
+        attrs::set_mode(&dst.join(name), 0).expect("chmod");
+    }
+    let outcome = run("verify", &[]).expect(4);
+    check_accounts(&outcome);
+    let changed: Vec<_> = outcome.events_named("difference").into_iter().map(|event| event["what"].to_string()).collect();
+    assert_eq!(changed.len(), 2, "{}", outcome.describe());
+    assert!(changed.iter().all(|what| what.contains("content") && what.contains("mode")), "{changed:?}");
+    let _ = run("sync", &["--checksum"]).expect(0);
+    check_equal(&src, &dst, "it is made anew");
+    attrs::set_mode(&dst.join("file"), 0).expect("chmod");
+    attrs::set_owner(&dst.join("file"), 0, 0).expect("chown");
+    let outcome = run("verify", &["--no-owner", "--no-group"]).expect(3);
+    assert_eq!(acts_on(&outcome, "file"), ["open"], "of files of others nothing is known\n{}", outcome.describe());
+}
+
+#[test]
+fn a_link_group_whose_first_name_cannot_be_looked_at_is_a_problem_and_no_difference() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("alpha"), "content");
+    for name in ["beta", "gamma"] {
+        fs::hard_link(src.join("alpha"), src.join(name)).expect("link");
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    let mut told = 0;
+    for name in ["alpha", "beta", "gamma"] {
+        for when in 1..=4 {
+            let inject = format!("inject=newfstatat:error=EACCES:when={when}");
+            let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", name, "-e", "trace=newfstatat", "-e", &inject, "--"];
+            let outcome = verify(&src, &dst).arg("--jobs=1").through(strace).run();
+            assert!([0, 3].contains(&outcome.code()), "look {when} at {name}\n{}", outcome.describe());
+            told += i32::from(outcome.code() == 3);
+        }
+    }
+    assert!(told >= 3, "only {told} looks have failed");
+}
+
+#[test]
+fn the_lease_of_a_test_is_a_lease() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let file = scratch.path().join("file");
+    put(&file, "content");
+    let lease = Lease::on(&file);
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+    let open = || rustix::fs::open(&file, flags, rustix::fs::Mode::empty());
+    assert_eq!(open().map(drop), Err(rustix::io::Errno::AGAIN));
+    wait_until("the lease is given up", Duration::from_secs(10), || open().is_ok());
+    drop(lease);
 }

@@ -62,7 +62,7 @@ impl Worker<'_> {
             if self.is_noted(&compare.pair, &piece) {
                 continue;
             }
-            if compare.comparison.compare(&mut self.mover.copier, step, &mut |bytes| run.pace_bytes(bytes)) {
+            if compare.comparison.compare(&mut self.mover.copier, step, &mut |bytes| run.pace_or_stop(bytes)) {
                 self.note_equal(&compare.pair, &piece);
             }
             add(&run.tally.bytes_compared, len);

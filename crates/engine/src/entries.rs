@@ -248,7 +248,10 @@ impl Worker<'_> {
         let look = || job.replica.as_ref().expect("only dry runs have none").look(replica_name).map(|meta| meta.id());
         let id = match &self.run.options {
             // What is there is what the other names are held against, whatever else is wrong with it.
-            options if options.report_only && job.replica.is_some() => look().unwrap_or(NOT_MADE),
+            options if options.report_only && job.replica.is_some() => match look() {
+                Err(fault) if fault.proves_absence() => NOT_MADE,
+                there => there?,
+            },
             options if options.dry_run && !in_place => NOT_MADE,
             _ => look()?,
         };
@@ -351,7 +354,8 @@ impl Worker<'_> {
         }
         let step = after_content(&pair.source.meta, &pair.replica.meta, what, same);
         let Compared { source, replica, differs } = content;
-        self.act(met, pair, step, Ready { opened: Some(source), patch: (!same).then_some(Patch { replica, differs: Some(differs) }) })
+        let patch = replica.filter(|_| !same).map(|replica| Patch { replica, differs: Some(differs) });
+        self.act(met, pair, step, Ready { opened: Some(source), patch })
     }
 
     /// Does what follows where the content is equal.

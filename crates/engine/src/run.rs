@@ -14,7 +14,7 @@ use crate::tally::Tally;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath};
 use driftless_mover::Terms;
 use driftless_state::Ledger;
-use driftless_tree::{DirRef, Ladder};
+use driftless_tree::{DirRef, Halt, Ladder};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -118,6 +118,12 @@ impl<'r> Run<'r> {
             pace.take(bytes, &|| self.stopped());
         }
         self.pace_request();
+    }
+
+    /// The same, and says whether the run goes on.
+    pub fn pace_or_stop(&self, bytes: u64) -> Result<(), Halt> {
+        self.pace_bytes(bytes);
+        if self.stopped() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
     /// Keeps within the limit on requests.

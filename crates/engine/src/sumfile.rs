@@ -87,10 +87,17 @@ impl FileJob {
             (Ok((digest, _)), Some(xattrs)) => What::Entry(Box::new(Entry { meta: self.meta, xattrs: xattrs.clone() }), Some(digest)),
             (Ok((digest, tree)), None) => What::Sum(Sum { digest, range: self.range.clone(), tree: tree.map(Box::new) }),
             (Err(Unread::Fault(fault)), _) => What::Problem(fault.to_string()),
-            (Err(Unread::Short), _) => What::Problem("it changed while it was read (no sum)".into()),
+            (Err(Unread::Short), _) => What::Problem(self.why_short().into()),
             (Err(Unread::Stopped), _) => What::Problem("the run was stopped".into()),
         };
         Found { target, path, what }
+    }
+
+    /// Files of the kernel (sysfs(5)) have the size of a page, whatever is in them.
+    fn why_short(&self) -> &'static str {
+        let now = self.file.meta();
+        let is_as_it_was = now.is_ok_and(|now| self.meta.unchanged(&now));
+        if is_as_it_was { "it has fewer bytes than its size says (no sum)" } else { "it changed while it was read (no sum)" }
     }
 
     fn has_changed(&self) -> Result<bool, Unread> {

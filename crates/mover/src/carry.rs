@@ -75,6 +75,7 @@ impl Mover<'_> {
         let known = Known { made_now: true, ..Known::default() };
         let sync = self.terms.sync_each || self.terms.sync_large && opened.meta.size >= CHECKPOINT_BYTES;
         let faults = self.complete(opened, &*file, (&known, xattrs), sync)?;
+        file.close()?;
         self.take(place, spot)?;
         Ok(Moved { bytes: opened.meta.size, faults, ..Moved::default() })
     }

@@ -5,7 +5,7 @@
 use crate::spot::{Opened, Spot, Trouble};
 use driftless_model::Level;
 use driftless_reconcile::Ranges;
-use driftless_tree::{Copier, Done, ReadFile};
+use driftless_tree::{Copier, Done, Pace, ReadFile};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,8 @@ const COARSE_BYTES: u64 = 16 << 20;
 /// The two files of an entry in the course of being compared. They have the same size.
 pub struct Comparison {
     source: Opened,
-    replica: Arc<dyn ReadFile>,
+    /// None where its owner has no right to read it: nothing of it counts as equal then.
+    replica: Option<Arc<dyn ReadFile>>,
     outcome: Mutex<Result<Ranges, Trouble>>,
 }
 
@@ -25,8 +26,8 @@ pub struct Comparison {
 pub struct Compared {
     /// The source, as it was when the comparison began.
     pub source: Opened,
-    /// The replica.
-    pub replica: Arc<dyn ReadFile>,
+    /// The replica, if it could be opened.
+    pub replica: Option<Arc<dyn ReadFile>>,
     /// Where they differ.
     pub differs: Ranges,
 }
@@ -35,11 +36,15 @@ impl Comparison {
     /// Opens both files; at level media the replica's cache is let go of.
     pub fn begin(spot: &Spot, level: Level) -> Result<Comparison, Trouble> {
         let source = spot.open()?;
-        let replica: Arc<dyn ReadFile> = spot.replica.open_file(spot.name)?.into();
-        if level == Level::Media {
+        let replica = open_replica(spot)?;
+        if let (Level::Media, Some(replica)) = (level, &replica) {
             replica.drop_cached()?;
         }
-        Ok(Comparison { source, replica, outcome: Mutex::new(Ok(Ranges::default())) })
+        let mut differs = Ranges::default();
+        if replica.is_none() {
+            differs.add(0..source.meta.size);
+        }
+        Ok(Comparison { source, replica, outcome: Mutex::new(Ok(differs)) })
     }
 
     /// Size in bytes of what is compared.
@@ -53,7 +58,7 @@ impl Comparison {
 
     /// Whether comparing on is in vain.
     pub fn failed(&self) -> bool {
-        self.with(|outcome| outcome.is_err())
+        self.replica.is_none() || self.with(|outcome| outcome.is_err())
     }
 
     /// Moves the start of `range` to where one of the two has data, and returns where to look again.
@@ -73,7 +78,7 @@ impl Comparison {
     fn first_data(&self, range: &Range<u64>) -> Done<Range<u64>> {
         let nothing = range.end..range.end;
         let source = self.source.file.next_data(range.clone())?.unwrap_or(nothing.clone());
-        let replica = self.replica.next_data(range.clone())?.unwrap_or(nothing);
+        let replica = self.replica.as_ref().map_or(Ok(None), |replica| replica.next_data(range.clone()))?.unwrap_or(nothing);
         let (first, second) = if source.start <= replica.start { (source, replica) } else { (replica, source) };
         // Where both have data, up to the end of the shorter; else the first alone.
         let end = if second.start == first.start { first.end.min(second.end) } else { first.end };
@@ -81,16 +86,17 @@ impl Comparison {
     }
 
     /// Compares a range; returns whether it is the same on both sides.
-    pub fn compare(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> bool {
+    pub fn compare(&self, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> bool {
+        let Some(replica) = &self.replica else { return false };
         let mut same = true;
         let mut found = |differs| {
             same = false;
             self.with(|outcome| outcome.as_mut().map(|ranges| note(ranges, differs, self.size())).unwrap_or_default());
         };
-        let done = copier.differing((&*self.source.file, &*self.replica), range, &mut found, pace);
-        if let Err(fault) = done {
+        let done = copier.differing((&*self.source.file, &**replica), range, &mut found, pace);
+        if let Err(halt) = done {
             same = false;
-            self.with(|outcome| *outcome = Err(fault.into()));
+            self.with(|outcome| *outcome = Err(halt.into()));
         }
         same
     }
@@ -102,6 +108,16 @@ impl Comparison {
             return Err(Trouble::Changing);
         }
         Ok(Compared { source: self.source.clone(), replica: self.replica.clone(), differs })
+    }
+}
+
+/// Opens the replica's file. Its owner may have no right to read it, and then it is not what it should be; of files of others nothing is
+/// known then.
+fn open_replica(spot: &Spot) -> Result<Option<Arc<dyn ReadFile>>, Trouble> {
+    const EACCES: i32 = 13;
+    match spot.replica.open_file(spot.name) {
+        Err(fault) if fault.errno == EACCES && spot.replica.look(spot.name)?.uid == spot.replica.user().0 => Ok(None),
+        opened => Ok(Some(opened?.into())),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Fault, Keep, Kind, Level, Side};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
-use driftless_tree::{Attributes, Copier, HASHED_BYTES, Known, ReadFile, WriteFile, differing_pieces, stable_temp_name};
+use driftless_tree::{Attributes, Copier, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -187,7 +187,7 @@ impl Large {
     }
 
     /// Copies a range of data and returns the bytes copied; what goes wrong is kept for [`finish`](Large::finish).
-    pub fn copy(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> u64 {
+    pub fn copy(&self, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> u64 {
         if self.failed() {
             return 0;
         }
@@ -201,7 +201,7 @@ impl Large {
         }
     }
 
-    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Trouble> {
+    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> Result<u64, Trouble> {
         let Some(patch) = &self.patch else {
             self.replica.allocate(range.clone())?;
             return self.copy_from(&*self.opened.file, copier, range, pace);
@@ -231,7 +231,7 @@ impl Large {
         Ok(differs.cut(range).into_iter().collect())
     }
 
-    fn copy_from(&self, from: &dyn ReadFile, copier: &mut Copier, range: Range<u64>, pace: &mut dyn FnMut(u64)) -> Result<u64, Trouble> {
+    fn copy_from(&self, from: &dyn ReadFile, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> Result<u64, Trouble> {
         let pair: (&dyn ReadFile, &dyn WriteFile) = (from, &*self.replica);
         let Some(level) = self.verify else { return Ok(copier.copy(pair, range, false, pace)?) };
         let (copied, same) = copier.copy_verified(pair, (range, false), level == Level::Media, pace)?;
@@ -347,6 +347,7 @@ impl Large {
         self.replica.save_progress(None)?;
         let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
         let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
+        self.replica.flush()?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
         Ok(Moved { faults, ..Moved::default() })

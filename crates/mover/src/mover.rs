@@ -5,7 +5,7 @@ use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Xattrs};
 use driftless_reconcile::Rules;
-use driftless_tree::{Attributes, Copier, Dir, Known, ReadFile, WriteFile, temp_name};
+use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, WriteFile, temp_name};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
 
@@ -44,6 +44,17 @@ pub struct Mover<'a> {
 /// The result of making an entry.
 pub type Made = Result<Moved, Trouble>;
 
+impl<'a> Mover<'a> {
+    /// Keeps within the limits before more bytes are moved, and ends the moving when the run is to stop.
+    fn pace(&self) -> impl FnMut(u64) -> Result<(), Halt> + use<'a> {
+        let (pace, stopped) = (self.pace, self.stopped);
+        move |bytes| {
+            pace(bytes);
+            if stopped() { Err(Halt::Stopped) } else { Ok(()) }
+        }
+    }
+}
+
 impl Mover<'_> {
     /// Copies a file that is small enough for one thread. Retries while the source changes under its hands.
     pub fn copy_small(&mut self, spot: &Spot, first: Opened) -> Made {
@@ -77,7 +88,7 @@ impl Mover<'_> {
         let name = temp.as_deref().unwrap_or(spot.name);
         let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
         let file = spot.replica.create_file(name, mode)?;
-        let done = self.fill(spot, opened, &*file, mode);
+        let done = self.fill(spot, opened, &*file, mode).and_then(|moved| Ok(file.close().map(|()| moved)?));
         let done = done.and_then(|moved| self.publish(spot, temp.as_deref()).map(|()| moved));
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
@@ -126,9 +137,9 @@ impl Mover<'_> {
             return Ok(size);
         }
         let sparse = self.terms.rules.keep.holes;
-        let mut pace = |bytes| (self.pace)(bytes);
+        let mut pace = self.pace();
         let copied = match self.terms.verify {
-            None => self.copier.copy_small(source, file, size, sparse, &mut pace)?,
+            None => self.copier.copy_small((source, file), size, sparse, &mut pace)?,
             Some(level) => {
                 let (copied, same) = self.copier.copy_verified((source, file), (0..size, sparse), level == Level::Media, &mut pace)?;
                 // A source that has become shorter is what the look at it will tell.
@@ -147,9 +158,9 @@ impl Mover<'_> {
         if level == Level::Media {
             file.drop_cached()?;
         }
-        let mut same = true;
+        let (mut same, mut pace) = (true, self.pace());
         let pair: (&dyn ReadFile, &dyn ReadFile) = (&*opened.file, file);
-        self.copier.differing(pair, 0..opened.meta.size, &mut |_| same = false, &mut |bytes| (self.pace)(bytes))?;
+        self.copier.differing(pair, 0..opened.meta.size, &mut |_| same = false, &mut pace)?;
         if same { Ok(()) } else { Err(Trouble::Mismatch) }
     }
 
@@ -209,7 +220,8 @@ impl Mover<'_> {
     /// Compares the content of a file that is small enough for one thread; a source that changes meanwhile is trouble.
     pub fn compare(&mut self, spot: &Spot, level: Level) -> Result<Compared, Trouble> {
         let comparison = Comparison::begin(spot, level)?;
-        comparison.compare(&mut self.copier, 0..comparison.size(), &mut |bytes| (self.pace)(bytes));
+        let mut pace = self.pace();
+        comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
         comparison.finish()
     }
 }

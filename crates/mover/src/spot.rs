@@ -1,7 +1,7 @@
 //! The place where an entry is made equal, and what can come of it.
 
 use driftless_model::{Fault, Kind, Meta};
-use driftless_tree::{Dir, Done, Known, ReadFile};
+use driftless_tree::{Dir, Done, Halt, Known, ReadFile};
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -96,5 +96,14 @@ impl From<Fault> for Trouble {
     fn from(fault: Fault) -> Self {
         let gone = fault.side == driftless_model::Side::Source && fault.is_missing();
         if gone { Trouble::Vanished } else { Trouble::Failed(fault) }
+    }
+}
+
+impl From<Halt> for Trouble {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Fault(fault) => fault.into(),
+            Halt::Stopped => Trouble::Stopped,
+        }
     }
 }

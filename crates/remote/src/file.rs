@@ -180,10 +180,10 @@ impl ReadFile for RemoteFile {
             buffer[filled..filled + data.len()].copy_from_slice(&data);
             filled += data.len();
             if data.len() < len {
-                // Less than was asked for is the end of the file, or a lie.
+                // Less than was asked for is the end of the file, or a lie, whoever told it.
                 let end = offset + filled as u64;
                 if end < self.size && self.now()?.size > end {
-                    return self.confused();
+                    return Err(Fault { side: self.side, act: "read all of", errno: ENODATA });
                 }
                 break;
             }
@@ -259,6 +259,14 @@ impl WriteFile for RemoteFile {
 
     fn sync(&self) -> Done {
         self.call(&Request::SyncFile { file: self.at }).map(drop)
+    }
+
+    fn flush(&self) -> Done {
+        self.call(&Request::FlushFile { file: self.at }).map(drop)
+    }
+
+    fn close(self: Box<Self>) -> Done {
+        self.flush()
     }
 
     fn progress(&self) -> Option<Vec<u8>> {

@@ -4,7 +4,7 @@ use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, Survey, Told, WireFault};
 use driftless_model::{Entry, Fault, Kind, Xattrs};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirRef, Done, HandlePool, Names, Place, ReadFile, Whole, WriteFile, locate};
+use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Names, Place, ReadFile, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -96,7 +96,7 @@ impl Server<'_> {
             R::Digests { file, range, piece } => Reply::Digests(digests(self.file(file)?.reader(), range, piece)?).into(),
             R::CopyRange { from, file, range } => {
                 let (from, to) = (self.file(from)?, self.file(file)?);
-                told(self.copy_within(&from, &to, range)?, |bytes| Reply::Count(bytes, None)).into()
+                self.copy_within(&from, &to, range)?.into()
             }
             R::Meta { at } => self.meta(at)?.into(),
             R::Xattrs { at, keep } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
@@ -144,6 +144,7 @@ impl Server<'_> {
             R::SetLen { file, len } => done(self.file(file)?.writer()?.set_len(len)),
             R::Allocate { file, range } if range.start < range.end => done(self.file(file)?.writer()?.allocate(range)),
             R::SyncFile { file } => done(self.file(file)?.writer()?.sync()),
+            R::FlushFile { file } => done(self.file(file)?.writer()?.flush()),
             R::Progress { file } => Reply::Note(self.file(file)?.writer()?.progress()),
             R::SaveProgress { file, note } => done(self.file(file)?.writer()?.save_progress(note.as_deref())),
             _ => return Err(WireFault::new("carry out an order on", EINVAL)),
@@ -222,10 +223,14 @@ impl Server<'_> {
         }
     }
 
-    fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: std::ops::Range<u64>) -> Result<Done<u64>, WireFault> {
+    fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: std::ops::Range<u64>) -> Result<Reply, WireFault> {
         let writer = to.writer()?;
         let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock().unwrap_or_else(PoisonError::into_inner)) } else { None };
-        Ok(self.mover.copier.copy((from.reader(), writer), range, false, &mut |_| ()))
+        Ok(match self.mover.copier.copy((from.reader(), writer), range, false, &mut |_| Ok(())) {
+            Ok(bytes) => Reply::Count(bytes, None),
+            Err(Halt::Fault(fault)) => Reply::Fault(fault.into()),
+            Err(Halt::Stopped) => unreachable!("its pace never says so"),
+        })
     }
 
     fn make(&mut self, dir: Handle, parcel: Option<driftless_tree::Parcel>) -> Result<Reply, WireFault> {

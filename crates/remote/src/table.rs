@@ -200,7 +200,8 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::CountTree { dir, .. } | R::LockName { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => (Some(*dir), None),
         R::Digests { file, .. } => (Some(*file), None),
         R::Read { file, .. } | R::NextData { file, .. } | R::DropCached { file } | R::Write { file, .. } => (Some(*file), None),
-        R::SetLen { file, .. } | R::Allocate { file, .. } | R::SyncFile { file } => (Some(*file), None),
+        R::SetLen { file, .. } | R::Allocate { file, .. } => (Some(*file), None),
+        R::SyncFile { file } | R::FlushFile { file } => (Some(*file), None),
         R::Progress { file } | R::SaveProgress { file, .. } => (Some(*file), None),
         R::Meta { at } | R::Xattrs { at, .. } | R::SetOwn { at, .. } | R::Forget { at } => (Some(*at), None),
     };

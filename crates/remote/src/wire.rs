@@ -181,6 +181,8 @@ pub enum Request {
     SetOwn { at: Handle, known: Known, attributes: Attributes },
     /// Make a file durable.
     SyncFile { file: Handle },
+    /// See `WriteFile::flush`.
+    FlushFile { file: Handle },
     /// Read a note of progress.
     Progress { file: Handle },
     /// Keep a note of progress.

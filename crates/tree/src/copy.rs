@@ -7,7 +7,7 @@ use crate::local::fault;
 use crate::whole::has_zero_block;
 use crate::xattr::proc_path;
 use crate::{Done, LocalFile, ReadFile, WriteFile};
-use driftless_model::Side;
+use driftless_model::{Fault, Side};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -62,6 +62,27 @@ pub struct Copier {
     digest: Option<blake3::Hasher>,
 }
 
+/// Why content was not moved or compared to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// A call failed.
+    Fault(Fault),
+    /// The run was asked to stop.
+    Stopped,
+}
+
+impl From<Fault> for Halt {
+    fn from(fault: Fault) -> Self {
+        Halt::Fault(fault)
+    }
+}
+
+/// Told the bytes before each block is moved or compared; may wait, and may say that the run is to stop.
+pub type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<(), Halt>;
+
+/// The number of bytes, or why they are not as many as they should be.
+type Counted = Result<u64, Halt>;
+
 /// Pieces that are compared by their hashes where a file is on another host.
 pub const HASHED_BYTES: u64 = 64 * 1024;
 
@@ -92,15 +113,9 @@ impl Copier {
         done.is_ok()
     }
 
-    /// Copies a range, only its data if `sparse`; returns the bytes copied. `pace` is told the bytes before each block.
-    /// Stops early where the source has become shorter; whoever looks again at the source will see that.
-    pub fn copy(
-        &mut self,
-        (from, to): (&dyn ReadFile, &dyn WriteFile),
-        range: Range<u64>,
-        sparse: bool,
-        pace: &mut dyn FnMut(u64),
-    ) -> Done<u64> {
+    /// Copies a range, only its data if `sparse`; returns the bytes copied. Stops early where the source has become shorter; whoever looks
+    /// again at the source will see that. A source that ends before its own size does is a fault: there is no telling what it holds.
+    pub fn copy(&mut self, (from, to): (&dyn ReadFile, &dyn WriteFile), range: Range<u64>, sparse: bool, pace: Pace<'_>) -> Counted {
         let mut copied = 0;
         let mut at = range.start;
         while at < range.end {
@@ -109,6 +124,7 @@ impl Copier {
             let done = self.copy_extent(from, to, extent.clone(), pace)?;
             copied += done;
             if done < extent.end - extent.start {
+                check_end(from, extent.start + done)?;
                 break;
             }
             at = extent.end;
@@ -118,39 +134,42 @@ impl Copier {
 
     /// Copies a whole small file. Holes read as zeros, so only a file that shows a block of them is searched for holes:
     /// that saves two calls for almost every file.
-    pub fn copy_small(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, size: u64, sparse: bool, pace: &mut dyn FnMut(u64)) -> Done<u64> {
+    pub fn copy_small(&mut self, (from, to): (&dyn ReadFile, &dyn WriteFile), size: u64, sparse: bool, pace: Pace<'_>) -> Counted {
         if let (Some(bytes), true) = (from.bytes(), self.cache == Cache::Keep) {
-            pace(size);
-            return write_data((from, bytes), to, sparse);
+            pace(size)?;
+            return Ok(write_data((from, bytes), to, sparse)?);
         }
         let fits = size as usize <= self.buffer.len() - ALIGN && self.cache == Cache::Keep;
         if !fits {
             return self.copy((from, to), 0..size, sparse, pace);
         }
-        pace(size);
+        pace(size)?;
         let block = self.block(size as usize);
         let got = from.read_at(block, 0)?;
+        if got < block.len() {
+            check_end(from, got as u64)?;
+        }
         if sparse && has_zero_block(&block[..got]) {
-            return self.copy((from, to), 0..size, true, &mut |_| ());
+            return self.copy((from, to), 0..size, true, &mut |_| Ok(()));
         }
         to.write_at(&block[..got], 0)?;
         Ok(got as u64)
     }
 
-    fn copy_extent(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, extent: Range<u64>, pace: &mut dyn FnMut(u64)) -> Done<u64> {
+    fn copy_extent(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, extent: Range<u64>, pace: Pace<'_>) -> Counted {
         if self.digest.is_none()
             && let Some(done) = to.copy_from(from, extent.clone())
         {
-            return done;
+            return Ok(done?);
         }
         let locals = from.as_local().zip(to.as_local());
         let mut at = extent.start;
         if let Some((from, to)) = locals {
-            at += self.offload(from, to, &extent, pace);
+            at += self.offload(from, to, &extent, pace)?;
         }
         while at < extent.end {
             let len = self.block_len(at, extent.end);
-            pace(len as u64);
+            pace(len as u64)?;
             let done = match locals {
                 Some((from, to)) => self.move_local(from, to, at, len)?,
                 None => self.move_any(from, to, at, len)?,
@@ -200,12 +219,12 @@ impl Copier {
     }
 
     /// Has the kernel copy as much of an extent as it does by itself (copy_file_range(2)), and returns how much that is.
-    fn offload(&self, from: &LocalFile, to: &LocalFile, extent: &Range<u64>, pace: &mut dyn FnMut(u64)) -> u64 {
-        let Some(pair) = self.offloads(from, to) else { return 0 };
+    fn offload(&self, from: &LocalFile, to: &LocalFile, extent: &Range<u64>, pace: Pace<'_>) -> Counted {
+        let Some(pair) = self.offloads(from, to) else { return Ok(0) };
         let mut at = extent.start;
         while at < extent.end {
             let len = (extent.end - at).min(OFFLOAD_BYTES - at % OFFLOAD_BYTES);
-            pace(len);
+            pace(len)?;
             let (mut offset_in, mut offset_out) = (at, at);
             match fs::copy_file_range(&from.fd, Some(&mut offset_in), &to.fd, Some(&mut offset_out), len as usize) {
                 Ok(done) if done > 0 => at += done as u64,
@@ -217,7 +236,7 @@ impl Copier {
                 }
             }
         }
-        at - extent.start
+        Ok(at - extent.start)
     }
 
     /// Whether the kernel is asked to: within one file system it may share blocks, and no byte passes through this program; a network
@@ -292,8 +311,8 @@ impl Copier {
         (from, to): (&dyn ReadFile, &dyn WriteFile),
         (range, sparse): (Range<u64>, bool),
         from_medium: bool,
-        pace: &mut dyn FnMut(u64),
-    ) -> Done<(u64, bool)> {
+        pace: Pace<'_>,
+    ) -> Result<(u64, bool), Halt> {
         self.digest = Some(blake3::Hasher::new());
         let copied = self.copy((from, to), range.clone(), sparse, pace);
         let wanted = self.digest.take().expect("it was set above").finalize();
@@ -310,8 +329,8 @@ impl Copier {
         &mut self,
         (from, to): (&dyn ReadFile, &dyn WriteFile),
         (range, sparse): (Range<u64>, bool),
-        pace: &mut dyn FnMut(u64),
-    ) -> Done<blake3::Hash> {
+        pace: Pace<'_>,
+    ) -> Result<blake3::Hash, Halt> {
         let mut digest = blake3::Hasher::new();
         let mut at = range.start;
         while at < range.end {
@@ -320,7 +339,7 @@ impl Copier {
             at = extent.start;
             while at < extent.end {
                 let len = self.block_len(at, extent.end);
-                pace(len as u64);
+                pace(len as u64)?;
                 let block = self.block(len);
                 let got = to.read_at(block, at)?;
                 digest.update(&block[..got]);
@@ -337,8 +356,8 @@ impl Copier {
         files: (&dyn ReadFile, &dyn ReadFile),
         range: Range<u64>,
         found: &mut dyn FnMut(Range<u64>),
-        pace: &mut dyn FnMut(u64),
-    ) -> Done {
+        pace: Pace<'_>,
+    ) -> Result<(), Halt> {
         if files.0.as_local().is_none() || files.1.as_local().is_none() {
             return self.differing_far(files, range, found, pace);
         }
@@ -351,12 +370,14 @@ impl Copier {
         files: (&dyn ReadFile, &dyn ReadFile),
         range: Range<u64>,
         found: &mut dyn FnMut(Range<u64>),
-        pace: &mut dyn FnMut(u64),
-    ) -> Done {
-        pace(range.end - range.start);
+        pace: Pace<'_>,
+    ) -> Result<(), Halt> {
+        pace(range.end - range.start)?;
         let wanted = files.0.digests(range.clone(), HASHED_BYTES)?;
-        let Ok(got) = files.1.digests(range.clone(), HASHED_BYTES) else { return self.differing_near(files, range, found, &mut |_| ()) };
-        differing_pieces(range, &wanted, &got).try_for_each(|piece| self.differing_near(files, piece, found, &mut |_| ()))
+        let Ok(got) = files.1.digests(range.clone(), HASHED_BYTES) else {
+            return self.differing_near(files, range, found, &mut |_| Ok(()));
+        };
+        differing_pieces(range, &wanted, &got).try_for_each(|piece| self.differing_near(files, piece, found, &mut |_| Ok(())))
     }
 
     fn differing_near(
@@ -364,13 +385,13 @@ impl Copier {
         files: (&dyn ReadFile, &dyn ReadFile),
         range: Range<u64>,
         found: &mut dyn FnMut(Range<u64>),
-        pace: &mut dyn FnMut(u64),
-    ) -> Done {
+        pace: Pace<'_>,
+    ) -> Result<(), Halt> {
         let half = (self.buffer.len() - ALIGN) as u64 / 2;
         let mut at = range.start;
         while at < range.end {
             let end = (at + half).min(range.end);
-            pace(end - at);
+            pace(end - at)?;
             if !self.differing_piece(files, at..end, found)? {
                 // Which part of it is it that cannot be read?
                 for start in (at..end).step_by(DIFFERENCE_BYTES as usize) {
@@ -425,6 +446,13 @@ fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Ra
     }
 }
 
+/// A source that gave less than was asked for has become shorter, or cannot be read to its end: it says that it has more than `at` bytes
+/// (files of sysfs, say, or of a server that lost some), and what is missing must not become zeros.
+fn check_end(from: &dyn ReadFile, at: u64) -> Done {
+    let side = from.as_local().map_or(Side::Source, |file| file.side);
+    if from.meta()?.size > at { Err(fault(side, "read all of", Errno::NODATA)) } else { Ok(()) }
+}
+
 /// Writes what is in memory: all of it, or only where it has data.
 fn write_data((from, bytes): (&dyn ReadFile, &[u8]), to: &dyn WriteFile, sparse: bool) -> Done<u64> {
     let (mut written, mut at, end) = (0, 0, bytes.len() as u64);
@@ -438,7 +466,7 @@ fn write_data((from, bytes): (&dyn ReadFile, &[u8]), to: &dyn WriteFile, sparse:
     Ok(written)
 }
 
-fn io_fault(side: Side, errno: Errno) -> driftless_model::Fault {
+fn io_fault(side: Side, errno: Errno) -> Fault {
     fault(side, if side == Side::Source { "read" } else { "write" }, errno)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::attributes::{Attributes, Known, Setter};
 use crate::local::{fault, meta_of};
-use crate::sys::Mapping;
+use crate::sys::{self, Mapping};
 use crate::xattr::Target;
 use crate::{Done, ReadFile, WriteFile, digests};
 use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
@@ -184,6 +184,19 @@ impl WriteFile for LocalFile {
 
     fn sync(&self) -> Done {
         self.fail("make durable", rustix::fs::fsync(&self.fd))
+    }
+
+    /// What is closed is a second descriptor of the same open file: the file system hears of each (filp_flush of fs/open.c).
+    fn flush(&self) -> Done {
+        let direct = self.direct.get().and_then(Option::as_ref);
+        let close_one = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0).and_then(sys::close);
+        [&self.fd].into_iter().chain(direct).try_for_each(|fd| self.fail("close", close_one(fd)))
+    }
+
+    fn close(self: Box<Self>) -> Done {
+        let LocalFile { fd, side, direct } = *self;
+        let direct = direct.into_inner().flatten().map_or(Ok(()), sys::close);
+        sys::close(fd).and(direct).map_err(|errno| fault(side, "close", errno))
     }
 
     fn progress(&self) -> Option<Vec<u8>> {

@@ -25,7 +25,7 @@ mod whole;
 mod xattr;
 
 pub use attributes::{Attributes, Known};
-pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Ladder, differing_pieces};
+pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
 pub use endpoint::{Endpoint, Host, Loss, this_machine};
 pub use file::LocalFile;
 pub use handles::HandlePool;
@@ -193,6 +193,11 @@ pub trait WriteFile: ReadFile {
     fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault>;
     /// Makes data and metadata durable.
     fn sync(&self) -> Done;
+    /// Has the file system say what it says when a file is closed (close(2)): some tell of failed writes, quotas and full disks only then.
+    /// For a file that others hold, too; it stays open.
+    fn flush(&self) -> Done;
+    /// Closes it and hears the same. A file that gets its name, or keeps it, is closed with this before.
+    fn close(self: Box<Self>) -> Done;
     /// Reads what [`save_progress`](WriteFile::save_progress) kept.
     fn progress(&self) -> Option<Vec<u8>>;
     /// Keeps a note of at most 2 KiB about the progress of this unfinished file with it; `None` removes it.

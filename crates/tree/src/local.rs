@@ -4,7 +4,7 @@ use crate::attributes::{Attributes, Known, Setter};
 use crate::file::LocalFile;
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::remove::{Removed, Spare, count_tree, remove_tree};
-use crate::xattr::{Target, open_again};
+use crate::xattr::{Target, open_again, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, Hold, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
@@ -140,8 +140,8 @@ impl LocalDir {
     fn open_regular(&self, name: &CStr, flags: OFlags) -> Done<OwnedFd> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let dir = self.fd()?;
-        let opened = match fs::openat(&*dir, name, flags | OFlags::NOATIME, Mode::empty()) {
-            Err(Errno::PERM) => fs::openat(&*dir, name, flags, Mode::empty()),
+        let opened = match quietly(flags, |flags| fs::openat(&*dir, name, flags, Mode::empty())) {
+            Err(Errno::AGAIN) => wait_for_lease(&dir, name, flags),
             other => other,
         };
         self.fail("open", opened)
@@ -160,6 +160,25 @@ impl LocalDir {
         let st = self.fail("look at", fs::fstat(&fd))?;
         Ok((st.st_nlink > 0).then_some(NameLock { dir: self.clone(), name: lock_name, _fd: fd }))
     }
+}
+
+/// Opens without touching the access time, where this user may (open(2): O_NOATIME).
+fn quietly(flags: OFlags, open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+    match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(flags),
+        other => other,
+    }
+}
+
+/// Another process holds a lease on the file (fcntl(2): a file server, another backup) and was asked to give it up; the kernel
+/// takes it away when that lasts too long (/proc/sys/fs/lease-break-time). Only a regular file is waited for, and the very one that was
+/// found to be one: a fifo in its place might never open.
+fn wait_for_lease(dir: &OwnedFd, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let found = fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fs::fstat(&found)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::AGAIN);
+    }
+    quietly(flags - OFlags::NOFOLLOW - OFlags::NONBLOCK, |flags| fs::open(proc_path(found.as_fd(), None), flags, Mode::empty()))
 }
 
 /// A lock on one name of a directory: a locked file beside it, which goes when the lock is given up.

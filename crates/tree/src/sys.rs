@@ -1,4 +1,4 @@
-//! The only unsafe code: system calls that the libraries do not wrap yet, and files mapped into memory.
+//! The only unsafe code: system calls that the libraries do not wrap yet, closing a file, and files mapped into memory.
 //!
 //! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a directory handle, where older
 //! kernels need a walk through `/proc/self/fd/N/name`, which costs three times as much. These functions check nothing but
@@ -8,7 +8,7 @@
 //! caught: zeros take the place of what is missing, and whoever reads is told ([`Mapping::read`]).
 #![allow(unsafe_code)]
 
-use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -72,6 +72,16 @@ pub fn setxattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr, value: &[u8]) -
     let size = size_of::<XattrArgs>();
     // SAFETY: as above.
     check(unsafe { libc::syscall(SYS_SETXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, attr.as_ptr(), &args, size) })
+}
+
+/// Closes a descriptor and returns what the file system says to that (close(2)), which the libraries drop. The descriptor is gone after
+/// an error, too: on Linux a call that was interrupted must not be made again.
+pub fn close(fd: OwnedFd) -> Result<(), Errno> {
+    // SAFETY: the descriptor was owned, and is given up here and nowhere else.
+    match unsafe { libc::close(fd.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
+    }
 }
 
 /// Removes one attribute of `name` in `dir`.
