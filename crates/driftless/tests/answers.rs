@@ -132,6 +132,20 @@ fn a_file_whose_closing_fails_does_not_get_its_name() {
 }
 
 #[test]
+fn a_new_replica_does_not_take_over_the_acl_of_the_directory_that_holds_it() {
+    let scratch = Scratch::new(FsKind::Ext4, 64);
+    let (src, parent) = (scratch.dir("src"), scratch.dir("parent"));
+    put(&src.join("file"), "secret");
+    put(&src.join("dir/file"), "secret");
+    attrs::set_mode(&src.join("file"), 0o640).expect("chmod");
+    attrs::set_xattr(&parent, attrs::ACL_DEFAULT.as_bytes(), &attrs::acl_blob((USER, 7), (USER, 7), 0)).expect("ACL");
+    let dst = parent.join("dst");
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "below an ACL that is inherited");
+    let _ = verify(&src, &dst).run().expect(0);
+}
+
+#[test]
 fn a_file_that_ends_before_its_size_does_is_a_problem_and_not_zeros() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     for options in [&[][..], &["--no-holes"], &["--cache=drop"], &["--verify"]] {
@@ -242,6 +256,59 @@ fn a_replica_file_that_its_owner_may_not_read_differs_and_is_made_anew() {
 }
 
 #[test]
+fn a_replica_directory_that_its_owner_may_not_enter_is_told_as_what_it_is() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("dir/file"), "content");
+    for path in [&src, &dst, &src.join("dir"), &src.join("dir/file")] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    let run =
+        |command: &str, options: &[&str]| driftless().args([command, "--json"]).args(options).arg(&src).arg(&dst).as_user(USER, USER).run();
+    let _ = run("sync", &[]).expect(0);
+    attrs::set_mode(&dst.join("dir"), 0).expect("chmod");
+    for (command, options, code, event) in [("verify", &[][..], 4, "difference"), ("sync", &["--dry-run"], 3, "change")] {
+        let outcome = run(command, options).expect(code);
+        check_accounts(&outcome);
+        let told: Vec<_> = outcome.events_named(event).into_iter().filter(|event| event["path"] == "dir").collect();
+        assert_eq!(told.len(), 1, "{}", outcome.describe());
+        assert_eq!(told[0]["what"][0], "mode", "{}", outcome.describe());
+        assert_eq!(acts_on(&outcome, "dir"), ["open directory in"], "what is in it, nobody knows\n{}", outcome.describe());
+    }
+    let _ = run("sync", &[]).expect(0);
+    check_equal(&src, &dst, "a run makes it equal");
+}
+
+#[test]
+fn a_directory_in_the_place_of_something_else_is_told_with_both_kinds() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("entry/file"), "content");
+    put(&dst.join("entry"), "a file");
+    let outcome = driftless().arg("verify").arg(&src).arg(&dst).run().expect(4);
+    assert!(outcome.stdout_text().contains("kind: dir, replica file"), "{}", outcome.describe());
+}
+
+#[test]
+fn access_times_of_links_are_not_set_again_because_they_were_read() {
+    let scratch = Scratch::new(FsKind::Ext4, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    for index in 0..5 {
+        std::os::unix::fs::symlink("file", src.join(format!("link-{index}"))).expect("link");
+        attrs::set_atime(&src.join(format!("link-{index}")), 1_000_000_000, 5).expect("time");
+    }
+    attrs::set_atime(&src.join("file"), 1_000_000_000, 5).expect("time");
+    let _ = sync_ok(&src, &dst, ["--atimes"]);
+    for _run in 0..2 {
+        let outcome = sync_ok(&src, &dst, ["--atimes"]);
+        assert_eq!(outcome.count("changed"), 0, "{}", outcome.describe());
+    }
+    attrs::set_atime(&src.join("file"), 1_100_000_000, 5).expect("time");
+    assert_eq!(sync_ok(&src, &dst, ["--atimes"]).count("changed"), 1, "those of files are compared");
+}
+
+#[test]
 fn a_link_group_whose_first_name_cannot_be_looked_at_is_a_problem_and_no_difference() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
@@ -261,6 +328,23 @@ fn a_link_group_whose_first_name_cannot_be_looked_at_is_a_problem_and_no_differe
         }
     }
     assert!(told >= 3, "only {told} looks have failed");
+}
+
+#[test]
+fn an_audit_of_one_file_system_does_not_count_what_is_mounted_in_it_as_equal() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    put(&src.join("mounted/file"), "hidden");
+    let _ = sync_ok(&src, &dst, NONE);
+    let mount = |program: &str, arguments: &[&str]| {
+        assert!(Command::new(program).args(arguments).arg(src.join("mounted")).status().expect(program).success());
+    };
+    mount("mount", &["-t", "tmpfs", "driftless-mounted"]);
+    let outcome = driftless().args(["audit", "--json", "-x", "--samples", "100"]).arg(&src).arg(&dst).run();
+    mount("umount", &[]);
+    let summary = outcome.clone().expect(0).summary();
+    assert_eq!((summary["entries"].as_u64(), summary["same"].as_u64()), (Some(2), Some(2)), "{}", outcome.describe());
 }
 
 #[test]

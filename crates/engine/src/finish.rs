@@ -120,16 +120,23 @@ impl Worker<'_> {
 
     fn finish_entry(&mut self, job: &Arc<DirJob>, source: Entry) -> Done<End> {
         let keep = &self.run.options.keep;
-        let (action, what) = match &job.before {
-            _ if job.replaced || job.left.is_some_and(|left| left.replaced) => (Action::Replace, What::default()),
-            _ if job.is_made() || job.left.is_some_and(|left| left.made) => (Action::Create, What::default()),
-            None => unreachable!("what was not there was made"),
-            Some((meta, xattrs)) => (Action::Meta, differences(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, keep)),
+        // What the replica had there, if that is known.
+        let there = match (&job.replaced, &job.before) {
+            (Some(other), _) => Some(Entry { meta: *other, xattrs: Vec::new() }),
+            (None, before) => before.as_ref().map(|(meta, xattrs)| Entry { meta: *meta, xattrs: xattrs.clone() }),
+        };
+        let differs = || there.as_ref().map_or(What::default(), |there| differences(&source, there, keep));
+        let (action, what) = match job.left {
+            _ if job.replaced.is_some() => (Action::Replace, differs()),
+            Some(left) if left.replaced => (Action::Replace, What::default()),
+            Some(left) if left.made => (Action::Create, What::default()),
+            _ if job.is_made() => (Action::Create, What::default()),
+            _ => (Action::Meta, differs()),
         };
         let equal = action == Action::Meta && what.is_empty();
         let mut intent = Intent::new(action, what, &source.meta);
-        if let (true, Some((meta, xattrs))) = (self.run.monitor.wants_values(), &job.before) {
-            intent.values = values(&source, &Entry { meta: *meta, xattrs: xattrs.clone() }, what);
+        if let (true, Some(there)) = (self.run.monitor.wants_values(), &there) {
+            intent.values = values(&source, there, what);
         }
         let faults = match &job.replica {
             Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => {

@@ -38,8 +38,8 @@ pub struct DirJob {
     pub left: Option<Unfinished>,
     /// The name on the replica of the one entry of a borrowed directory.
     pub renamed: Option<CString>,
-    /// It took the place of something that is not a directory.
-    pub replaced: bool,
+    /// What it took the place of, if that is not a directory.
+    pub replaced: Option<Meta>,
     /// Its share of the walk, in the unit of `Tally::walked`.
     pub weight: u64,
     /// What the source's directory was like when it was listed last.
@@ -79,7 +79,7 @@ pub struct Begin {
     /// See [`DirJob`].
     pub before: Option<(Meta, Xattrs)>,
     /// See [`DirJob`].
-    pub replaced: bool,
+    pub replaced: Option<Meta>,
     /// See [`DirJob`].
     pub weight: u64,
 }
@@ -252,7 +252,7 @@ impl DirJob {
     pub fn leave(&self) -> Unfinished {
         let listed = if self.state.dirty.load(Ordering::Relaxed) { Listed::Changed } else { Listed::As(*lock(&self.listed)) };
         let listed = if self.selection.whole { listed } else { Listed::InPart };
-        Unfinished { listed, made: self.is_made(), replaced: self.replaced, unlisted: self.is_unlisted() }
+        Unfinished { listed, made: self.is_made(), replaced: self.replaced.is_some(), unlisted: self.is_unlisted() }
     }
 
     /// How often the directory was looked at again.

@@ -354,7 +354,7 @@ impl Worker<'_> {
             basis: None,
             selection: Arc::default(),
             before,
-            replaced: false,
+            replaced: None,
             weight: 0,
         };
         let mut job = DirJob::begin(begin);

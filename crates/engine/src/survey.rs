@@ -226,6 +226,9 @@ impl Survey<'_> {
         if !self.options.keep.keeps_kind(kind) || !self.options.filter.takes(path, is_dir) {
             return Ok(None);
         }
+        if is_dir && self.is_mount_point(listing, name)? {
+            return Ok(None);
+        }
         self.meet(number, path, listing.side);
         Ok(Some(is_dir))
     }
@@ -262,6 +265,17 @@ impl Survey<'_> {
             Err(fault) => self.unread(path, fault),
             Ok((Some(source), _)) if self.is_foreign(above, &source) || self.own_replica == Some(source.first_meta().id()) => {}
             Ok((source, replica)) => self.begin(Place { path, source, replica }),
+        }
+    }
+
+    /// Whether another file system is mounted there that is left out: no run compares what it is mounted on.
+    fn is_mount_point(&self, listing: &Listing, name: &CStr) -> Done<bool> {
+        if !self.options.one_file_system || listing.side == Side::Replica {
+            return Ok(false);
+        }
+        match listing.dir().look(name) {
+            Err(fault) if fault.is_missing() => Ok(false),
+            meta => Ok(meta?.dev != listing.dir().first_meta().dev),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::precautions::refuse_doubt;
 use crate::roots::{Replica, Roots, RunError, open};
 use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
+use crate::walk::forget_inherited;
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
 use driftless_tree::{DirRef, HandlePool, Hold, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -107,7 +108,7 @@ fn sync_trees(
     let run = Run::new(options, monitor, stop, (source.clone(), replica.clone()));
     let selection = options.selection.clone().unwrap_or_else(|| Arc::new(Selection::all()));
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
-    let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: false, weight };
+    let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: None, weight };
     add(&run.tally.seen, 1);
     walk(&run, DirJob::begin(begin), threads_max);
     let end = delete(&run, threads_max);
@@ -146,7 +147,7 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Di
         basis: None,
         selection: Arc::new(selection),
         before,
-        replaced: false,
+        replaced: None,
         weight,
     };
     let mut job = DirJob::begin(begin);
@@ -202,7 +203,9 @@ fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<
         Replica::Missing(parent, name) => {
             // A source that cannot be listed leaves no empty replica behind.
             source.list().map_err(|fault| RunError::Unusable { path: options.source.to_string(), cause: fault.to_string() })?;
-            unusable(options, parent.make_dir(&name)).map(|dir| (Some(dir), true))
+            let dir = unusable(options, parent.make_dir(&name))?;
+            unusable(options, forget_inherited(&dir))?;
+            Ok((Some(dir), true))
         }
     }
 }
@@ -232,7 +235,7 @@ fn sync_entry(
         basis: None,
         selection,
         before,
-        replaced: false,
+        replaced: None,
         weight: WHOLE_WALK,
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);

@@ -1,13 +1,14 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything below is done.
 
+use crate::entries::Intent;
 use crate::job::{Begin, DirJob, Task};
 use crate::overlap::{OWN_REPLICA, OWN_SOURCE};
 use crate::run::Run;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Class, Fault, Kind, Meta, Selection, Side};
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side};
 use driftless_mover::Trouble;
-use driftless_reconcile::split_half;
+use driftless_reconcile::{differences, split_half, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -47,7 +48,10 @@ impl Worker<'_> {
             // A second look at the directory above tells it no second time.
             return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, OWN_REPLICA) });
         }
-        let (replica, before, replaced) = self.enter_replica(parent, name)?;
+        let (replica, before, replaced) = match self.enter_replica(parent, name) {
+            Err(Trouble::Failed(fault)) if self.tells_closed((parent, name, weight), &source, fault)? => return Ok(None),
+            entered => entered?,
+        };
         let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
         let parent = Some(parent.clone());
         let mut job = DirJob::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
@@ -74,7 +78,7 @@ impl Worker<'_> {
 
     fn enter_replica(&mut self, parent: &Arc<DirJob>, name: &CStr) -> Result<Entered, Trouble> {
         let Some(above) = parent.replica.as_ref().filter(|_| !parent.is_fresh()) else {
-            return self.make_replica(parent, name).map(|made| (made, None, false));
+            return self.make_replica(parent, name).map(|made| (made, None, None));
         };
         match above.enter(name) {
             Ok(dir) => self.existing(dir),
@@ -89,20 +93,20 @@ impl Worker<'_> {
         let keep = &self.run.options.keep;
         let before = (*dir.first_meta(), dir.xattrs(keep)?);
         self.run.met_replica(&dir);
-        Ok((Some(dir), Some(before), false))
+        Ok((Some(dir), Some(before), None))
     }
 
     /// There is no such directory on the replica, or something else in its place.
     fn make_room(&mut self, parent: &Arc<DirJob>, name: &CStr, above: &DirRef, fault: Fault) -> Result<Entered, Trouble> {
         match above.look(name) {
-            Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, false)),
+            Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, None)),
             Err(other) => Err(other.into()),
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
-            Ok(_) if self.run.options.dry_run => Ok((None, None, true)),
-            Ok(_) => {
+            Ok(there) if self.run.options.dry_run => Ok((None, None, Some(there))),
+            Ok(there) => {
                 parent.touch();
                 above.remove(name)?;
-                self.make_replica(parent, name).map(|made| (made, None, true))
+                self.make_replica(parent, name).map(|made| (made, None, Some(there)))
             }
         }
     }
@@ -117,7 +121,31 @@ impl Worker<'_> {
         let dir = above.enter(name)?;
         let before = (*meta, dir.xattrs(&self.run.options.keep)?);
         self.run.met_replica(&dir);
-        Ok((Some(dir), Some(before), false))
+        Ok((Some(dir), Some(before), None))
+    }
+
+    /// The same where nothing is changed: how it differs is told, and that nobody knows what is in it. Says whether that was it.
+    fn tells_closed(&mut self, (parent, name, weight): (&DirJob, &CStr, u64), source: &DirRef, fault: Fault) -> Done<bool> {
+        let run = self.run;
+        let Some(above) = parent.replica.as_ref().filter(|_| run.options.dry_run) else { return Ok(false) };
+        let meta = above.look(name)?;
+        if meta.kind != Kind::Dir || meta.uid != above.user().0 {
+            return Ok(false);
+        }
+        let source = Entry { meta: *source.first_meta(), xattrs: source.xattrs(&run.options.keep)? };
+        // Of a directory that may not be read, `user.*` attributes may not either (xattr(7)).
+        let xattrs = above.xattrs_of(name, &run.options.keep).unwrap_or_else(|_| source.xattrs.clone());
+        let replica = Entry { meta, xattrs };
+        let mut intent = Intent::new(Action::Meta, differences(&source, &replica, &run.options.keep), &source.meta);
+        if intent.what.is_empty() {
+            return Ok(false);
+        }
+        intent.values = values(&source, &replica, intent.what);
+        add(&run.tally.walked, weight);
+        add(&run.tally.changed, 1);
+        run.receipt(|| parent.path_of(name), intent);
+        run.problem(parent.path_of(name), fault, Class::Skip);
+        Ok(true)
     }
 
     fn make_replica(&mut self, parent: &Arc<DirJob>, name: &CStr) -> Result<Option<DirRef>, Trouble> {
@@ -127,7 +155,7 @@ impl Worker<'_> {
         if !parent.is_fresh() {
             // One that is made over a line may turn out not to be; further down, everything in it then says so.
             dir.meta()?;
-            forget_inherited(&dir);
+            forget_inherited(&dir)?;
         }
         Ok(Some(dir))
     }
@@ -285,8 +313,8 @@ impl Worker<'_> {
     }
 }
 
-/// A replica's directory, what it was like if it existed, and whether it took the place of something else.
-type Entered = (Option<DirRef>, Option<(Meta, driftless_model::Xattrs)>, bool);
+/// A replica's directory, what it was like if it existed, and what it took the place of if that was something else.
+type Entered = (Option<DirRef>, Option<(Meta, driftless_model::Xattrs)>, Option<Meta>);
 
 /// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
 fn below(parent: &DirJob, name: &CStr) -> Arc<Selection> {
@@ -305,14 +333,14 @@ fn kind_changed(fault: Fault) -> Trouble {
     if matches!(fault.errno, ENOTDIR | ELOOP) { Trouble::Vanished } else { fault.into() }
 }
 
-/// Removes an ACL that a new directory took over from the one above.
-fn forget_inherited(dir: &DirRef) {
+/// Removes an ACL that a new directory took over from the one above: everything in it would take that over, too.
+pub fn forget_inherited(dir: &DirRef) -> Done {
     let keep = driftless_model::Keep::default();
-    let inherits = |dir: &DirRef| -> Done<bool> { Ok(!dir.xattrs(&keep)?.is_empty()) };
-    if inherits(dir).unwrap_or(true) {
-        let attributes = Attributes { mode: Some(0o700), xattrs: Some((Vec::new(), keep)), ..Attributes::default() };
-        dir.set_own(&Known::default(), &attributes);
+    if dir.xattrs(&keep)?.is_empty() {
+        return Ok(());
     }
+    let attributes = Attributes { mode: Some(0o700), xattrs: Some((Vec::new(), keep)), ..Attributes::default() };
+    dir.set_own(&Known::default(), &attributes).into_iter().next().map_or(Ok(()), Err)
 }
 
 impl Run<'_> {

@@ -34,7 +34,9 @@ pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
     what.add_if(s.kind == Kind::File && r.kind == Kind::File && s.size != r.size, What::SIZE);
     what.add_if(s.kind.is_device() && s.rdev != r.rdev, What::DEVICE);
     what.add_if(keep.times && s.mtime != r.mtime, What::MTIME);
-    what.add_if(keep.atimes && s.atime != r.atime && s.kind != Kind::Dir, What::ATIME);
+    // Listing a directory or reading a link, which every comparison does, changes the time.
+    let keeps_atime = !matches!(s.kind, Kind::Dir | Kind::Symlink);
+    what.add_if(keep.atimes && s.atime != r.atime && keeps_atime, What::ATIME);
     what.add_if(keep.mode && s.kind != Kind::Symlink && s.mode != r.mode, What::MODE);
     what.add_if(keep.owner && s.uid != r.uid, What::OWNER);
     what.add_if(keep.group && s.gid != r.gid, What::GROUP);
@@ -192,6 +194,14 @@ mod tests {
         for kind in [Kind::Dir, Kind::Symlink, Kind::Fifo, Kind::Char] {
             assert_eq!(step(kind, |e| e.meta.mtime.nsec = 9, Rules::default()), Step::Meta(What::MTIME), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn access_times_are_compared_where_comparing_does_not_change_them() {
+        let rules = Rules { keep: Keep { atimes: true, ..Keep::default() }, checksum: false };
+        let read_again = |kind| step(kind, |e| e.meta.atime.sec = 9, rules);
+        assert_eq!([Kind::File, Kind::Fifo, Kind::Char].map(read_again), [Step::Meta(What::ATIME); 3]);
+        assert_eq!([Kind::Dir, Kind::Symlink].map(read_again), [Step::Same; 2]);
     }
 
     #[test]
