@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     end_on_bugs();
+    signals::outlive_file_limits();
     let code = match &cli.command {
         Command::Sync(args) => sync(args, matches.subcommand_matches("sync").expect("it was parsed")),
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),

@@ -1,5 +1,9 @@
 //! Ctrl-C and the like: the first asks the run to stop cleanly, the second ends the process at once.
+//!
+//! A signal that was ignored when the program began stays ignored: whoever started it so (nohup(1), a shell for what runs in the
+//! background) wants it to outlive the terminal.
 
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
@@ -15,7 +19,8 @@ pub struct Signals {
 /// Starts to watch for signals.
 pub fn watch() -> Signals {
     let signals = Signals { stop: Arc::default(), number: Arc::default() };
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    let ignored = ignored();
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !has(ignored, *signal)) {
         // Registered in this order, the second signal finds the flag set and ends the process.
         let ends = flag::register_conditional_shutdown(signal, 128 + signal, signals.stop.clone());
         let notes = flag::register_usize(signal, signals.number.clone(), signal as usize);
@@ -25,6 +30,24 @@ pub fn watch() -> Signals {
         }
     }
     signals
+}
+
+/// Has a file that grows beyond the limit of this process (`ulimit -f`) end in an error of that file (EFBIG), not in the end of
+/// everything: what SIGXFSZ does where nobody listens (setrlimit(2)).
+pub fn outlive_file_limits() {
+    let _without_it_the_limit_ends_the_run = flag::register(Signal::XFSZ.as_raw(), Arc::default());
+}
+
+/// The signals that are ignored, a bit each (proc(5): SigIgn).
+fn ignored() -> u64 {
+    #[allow(clippy::disallowed_methods, reason = "a word of the kernel, no part of a replicated tree")]
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn has(mask: u64, signal: i32) -> bool {
+    mask >> (signal - 1) & 1 == 1
 }
 
 impl Signals {

@@ -1,0 +1,81 @@
+//! Signals: those that end a run, those that must not, and how soon a run ends.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_accounts, check_equal, leftovers, put, sync, sync_ok, wait_until};
+use driftless_testkit::{FsKind, Scratch};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const NONE: [&str; 0] = [];
+const MIB: usize = 1 << 20;
+
+/// Some regular file below `dir` has bytes in it.
+fn has_content(dir: &Path) -> bool {
+    let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.any(|entry| entry.metadata().is_ok_and(|meta| meta.is_file() && meta.blocks() > 0))
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_does_not_end_the_run() {
+    for (name, signal) in [("HUP", Signal::HUP), ("INT", Signal::INT), ("TERM", Signal::TERM)] {
+        let scratch = Scratch::new(FsKind::Tmpfs, 64);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        put(&src.join("file"), vec![1; 2 * MIB]);
+        let shell = format!("trap '' {name}; exec \"$0\" \"$@\"");
+        let running = sync(&src, &dst).arg("--bwlimit=1M").through(["sh", "-c", &shell]).spawn();
+        wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+        running.signal(signal);
+        let outcome = running.wait().expect(0);
+        check_accounts(&outcome);
+        check_equal(&src, &dst, &format!("SIG{name} was ignored"));
+    }
+}
+
+#[test]
+fn a_stopped_run_does_not_finish_its_files_at_full_speed() {
+    for (size, limit) in [(30 * MIB, "2M"), (70 * MIB, "2M")] {
+        let scratch = Scratch::new(FsKind::Tmpfs, 200);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        put(&src.join("file"), vec![1; size]);
+        let running = sync(&src, &dst).args(["--jobs=1", &format!("--bwlimit={limit}")]).spawn();
+        wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+        running.signal(Signal::INT);
+        assert!(running.ends_within(Duration::from_secs(20)), "it ends soon after the signal");
+        let outcome = running.wait().expect(130);
+        let there =
+            |dir: &Path| fs::read_dir(dir).expect("list").flatten().map(|e| e.metadata().expect("stat").blocks() * 512).sum::<u64>();
+        assert!(there(&dst) < 8 * MIB as u64, "{} bytes of {size} were written\n{}", there(&dst), outcome.describe());
+        assert!(outcome.count("bytes_copied") < 8 * MIB as u64, "{}", outcome.describe());
+        assert!(!dst.join("file").exists(), "half a file has its name");
+        if size < 64 * MIB {
+            assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "what cannot be gone on with is gone");
+        }
+        let _ = sync_ok(&src, &dst, NONE);
+        check_equal(&src, &dst, "gone on");
+        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn a_file_beyond_the_limit_on_file_sizes_is_one_problem() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 200);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("long"), vec![1; 3 * MIB]);
+    put(&src.join("large"), vec![1; 65 * MIB]);
+    for index in 0..20 {
+        put(&src.join(format!("small-{index}")), "content");
+    }
+    let outcome = sync(&src, &dst).through(["prlimit", "--fsize=1048576", "--"]).run().expect(3);
+    check_accounts(&outcome);
+    let mut paths: Vec<_> = outcome.events_named("problem").into_iter().map(|problem| problem["path"].to_string()).collect();
+    paths.sort();
+    assert_eq!(paths, ["\"large\"", "\"long\""], "{}", outcome.describe());
+    assert_eq!(fs::read_dir(&dst).expect("list").count(), 20, "the others are there");
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "without the limit");
+}
