@@ -393,6 +393,9 @@ pub struct KeepArgs {
     /// Do not keep modification times; content is compared then
     #[arg(long = "no-times", action = ArgAction::SetFalse)]
     pub times: bool,
+    /// Count modification times as equal that are at most SECONDS apart; without it, those that differ by what the replica cannot keep
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
+    pub modify_window: u32,
     /// Copy hard links as separate files
     #[arg(long = "no-hard-links", action = ArgAction::SetFalse)]
     pub hard_links: bool,

@@ -140,6 +140,7 @@ fn keep(args: &KeepArgs) -> Keep {
         owner: args.owner,
         group: args.group,
         times: args.times,
+        modify_window: args.modify_window,
         atimes: args.atimes,
         hard_links: args.hard_links,
         holes: args.holes,

@@ -128,6 +128,7 @@ fn counts_fields(counts: &Counts) -> Value {
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
         "known_equal": counts.known_equal, "mismatched": counts.mismatched,
+        "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
     })
 }
 
@@ -359,6 +360,11 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
     }
     if earlier.changed > 0 {
         remarks.push_str(&format!(", and {} were changed before that", show_count(earlier.changed)));
+    }
+    for (count, kept) in [(c.times_cut_seconds, "to the second"), (c.times_cut_fine, "not to the nanosecond")] {
+        if count > 0 {
+            remarks.push_str(&format!("; {} times were compared as the replica keeps them, {kept}", show_count(count)));
+        }
     }
     if c.mismatched > 0 {
         remarks.push_str(&format!("; {} times what was read back was not what had been written", show_count(c.mismatched)));

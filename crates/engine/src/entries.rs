@@ -7,7 +7,7 @@ use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Trouble};
-use driftless_reconcile::{Step, after_content, decide, values};
+use driftless_reconcile::{Agreement, Grain, Step, after_content, decide, mtimes, values};
 use driftless_state::{Leader, StoreError};
 use driftless_tree::{Dir, DirRef};
 use std::ffi::{CStr, CString};
@@ -367,8 +367,14 @@ impl Worker<'_> {
     fn act(&mut self, met: Met<'_>, pair: &Pair, step: Step, ready: Ready) -> Reconciled {
         let Met { job, name, meta, .. } = met;
         let (action, what) = match step {
-            Step::Same | Step::CompareContent(_) => return Ok(Verdict::Same),
-            Step::Meta(what) => (Action::Meta, what),
+            Step::Same | Step::CompareContent(_) => {
+                self.note_times(job, Some(name), (meta, &pair.replica.meta));
+                return Ok(Verdict::Same);
+            }
+            Step::Meta(what) => {
+                self.note_times(job, Some(name), (meta, &pair.replica.meta));
+                (Action::Meta, what)
+            }
             Step::Anew(what) => (Action::Content, what),
             Step::Replace(what) => (Action::Replace, what),
         };
@@ -378,6 +384,25 @@ impl Worker<'_> {
             Action::Replace if pair.replica.meta.kind == Kind::Dir && self.run.part.is_limited() => Ok(self.leave_for_room(job, name)),
             Action::Replace if !self.may_replace(job, name, &pair.replica.meta) => Ok(Verdict::Reported),
             _ => self.make(met, &pair.source, ready, intent),
+        }
+    }
+
+    /// Tells that a time is left as near to the source's as the replica can keep it; of a directory itself without a name.
+    pub fn note_times(&self, job: &DirJob, name: Option<&CStr>, (source, replica): (&Meta, &Meta)) {
+        let keep = &self.run.options.keep;
+        let told_before = name.is_some() && job.pass() > 0;
+        if !keep.times || source.mtime == replica.mtime || told_before {
+            return;
+        }
+        match mtimes(source, replica, keep.modify_window) {
+            Agreement::Cut(Grain::Fine) | Agreement::Unsure(Grain::Fine) => add(&self.run.tally.times_cut_fine, 1),
+            Agreement::Cut(Grain::Seconds) | Agreement::Unsure(Grain::Seconds) => add(&self.run.tally.times_cut_seconds, 1),
+            Agreement::OutOfRange => {
+                const ERANGE: i32 = 34;
+                let fault = Fault { side: Side::Replica, act: "set times of", errno: ERANGE };
+                self.run.problem(name.map_or_else(|| job.path(), |name| job.path_of(name)), fault, Class::Partly);
+            }
+            Agreement::Same | Agreement::Other => {}
         }
     }
 

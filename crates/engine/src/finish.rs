@@ -146,7 +146,12 @@ impl Worker<'_> {
                 }
                 replica.set_own(&known, &attributes)
             }
-            _ => Vec::new(),
+            _ => {
+                if let Some((before, _)) = &job.before {
+                    self.note_times(job, None, (&source.meta, before));
+                }
+                Vec::new()
+            }
         };
         Ok(if equal && faults.is_empty() { End::Equal } else { End::Set(intent, faults) })
     }

@@ -73,6 +73,10 @@ counters! {
     problems_partly,
     /// Problems: the entry was left as it was.
     problems_skip,
+    /// Entries whose time agrees as far as the replica keeps it: parts of a second are lost.
+    times_cut_fine,
+    /// Entries whose time agrees as far as the replica keeps it: whole seconds, or within the window.
+    times_cut_seconds,
     /// Files whose content was compared before, by a run that was interrupted.
     known_equal,
     /// Times that what was read back was not what had been written.

@@ -64,6 +64,15 @@ pub struct Stamp {
     pub nsec: u32,
 }
 
+impl Stamp {
+    /// Whether every file system in use can keep it, but for parts of a second: FAT begins in 1980 (in local time, so a day later
+    /// everywhere), ext4 with small inodes ends in 2038.
+    pub fn is_kept_everywhere(&self) -> bool {
+        const EVERYWHERE_SEC: std::ops::RangeInclusive<i64> = 315_619_200..=i32::MAX as i64;
+        EVERYWHERE_SEC.contains(&self.sec)
+    }
+}
+
 /// What stat(2) says of an entry, as far as it is replicated or needed to decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {

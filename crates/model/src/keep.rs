@@ -14,6 +14,8 @@ pub struct Keep {
     pub group: bool,
     /// Modification times.
     pub times: bool,
+    /// Seconds by which times may be apart and count as equal all the same.
+    pub modify_window: u32,
     /// Access times.
     pub atimes: bool,
     /// Hard-link groups.
@@ -39,6 +41,7 @@ impl Default for Keep {
             owner: true,
             group: true,
             times: true,
+            modify_window: 0,
             atimes: false,
             hard_links: true,
             holes: true,

@@ -4,7 +4,7 @@ use crate::carry::Carrier;
 use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Xattrs};
-use driftless_reconcile::Rules;
+use driftless_reconcile::{Agreement, Rules, mtimes};
 use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, WriteFile, temp_name};
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -210,9 +210,11 @@ impl Mover<'_> {
         done.map(|()| Moved::default())
     }
 
-    /// Sets what differs in metadata; no data moves.
+    /// Sets what differs in metadata; no data moves. A time that can come no nearer is left alone.
     pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
-        let attributes = Attributes::of(&source.meta, source.xattrs.clone(), &self.terms.rules.keep);
+        let keep = &self.terms.rules.keep;
+        let mut attributes = Attributes::of(&source.meta, source.xattrs.clone(), keep);
+        attributes.mtime = attributes.mtime.filter(|_| mtimes(&source.meta, replica, keep.modify_window) == Agreement::Other);
         let faults = spot.replica.set(spot.name, &Known::of(replica), &attributes)?;
         Ok(Moved { faults, ..Moved::default() })
     }

@@ -1,5 +1,6 @@
 //! Comparing an entry of the source with the one of the replica, and the least that makes them equal.
 
+use crate::times::{Agreement, atimes, mtimes};
 use driftless_model::{Difference, Entry, Keep, Kind, Meta, Stamp, What, Xattrs, escape};
 
 /// How entries are compared.
@@ -26,17 +27,19 @@ pub enum Step {
     Replace(What),
 }
 
-/// All kept properties in which `replica` differs from `source`, content and link target aside.
+/// All kept properties in which `replica` differs from `source`, content and link target aside. What is as near to the source as the
+/// replica's file system can keep it does not differ.
 pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
     let (s, r) = (&source.meta, &replica.meta);
     let mut what = What::default();
     what.add_if(s.kind != r.kind, What::KIND);
     what.add_if(s.kind == Kind::File && r.kind == Kind::File && s.size != r.size, What::SIZE);
     what.add_if(s.kind.is_device() && s.rdev != r.rdev, What::DEVICE);
-    what.add_if(keep.times && s.mtime != r.mtime, What::MTIME);
+    let window = keep.modify_window;
+    what.add_if(keep.times && mtimes(s, r, window) == Agreement::Other, What::MTIME);
     // Listing a directory or reading a link, which every comparison does, changes the time.
-    let keeps_atime = !matches!(s.kind, Kind::Dir | Kind::Symlink);
-    what.add_if(keep.atimes && s.atime != r.atime && keeps_atime, What::ATIME);
+    let keeps_atime = keep.atimes && !matches!(s.kind, Kind::Dir | Kind::Symlink);
+    what.add_if(keeps_atime && atimes(s, r, window) == Agreement::Other, What::ATIME);
     what.add_if(keep.mode && s.kind != Kind::Symlink && s.mode != r.mode, What::MODE);
     what.add_if(keep.owner && s.uid != r.uid, What::OWNER);
     what.add_if(keep.group && s.gid != r.gid, What::GROUP);
@@ -116,8 +119,9 @@ pub fn decide(source: &Entry, replica: &Entry, rules: &Rules, same_target: bool)
 }
 
 fn decide_file(source: &Meta, replica: &Meta, rules: &Rules, what: What) -> Step {
+    let vouches = || !matches!(mtimes(source, replica, rules.keep.modify_window), Agreement::Unsure(_) | Agreement::OutOfRange);
     // Without times there is nothing that vouches for the content.
-    if source.size > 0 && (rules.checksum || !rules.keep.times) {
+    if source.size > 0 && (rules.checksum || !rules.keep.times || !vouches()) {
         return Step::CompareContent(what);
     }
     if source.size > 0 && what.has(What::MTIME) {
@@ -217,6 +221,9 @@ mod tests {
         let checksum = Rules { checksum: true, ..Rules::default() };
         assert_eq!(step(Kind::File, |_| (), checksum), Step::CompareContent(What::default()));
         assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, checksum), Step::CompareContent(What::MTIME));
+        let unsure = |e: &mut Entry| (e.meta.mtime.nsec, e.meta.ctime.nsec) = (0, 0);
+        assert_eq!(step(Kind::File, unsure, Rules::default()), Step::CompareContent(What::default()));
+        assert_eq!(step(Kind::Dir, unsure, Rules::default()), Step::Same);
         let timeless = Rules { keep: Keep { times: false, ..Keep::default() }, checksum: false };
         assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, timeless), Step::CompareContent(What::default()));
     }

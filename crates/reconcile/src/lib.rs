@@ -6,8 +6,10 @@ mod compare;
 mod cut;
 mod guard;
 mod ranges;
+mod times;
 
 pub use compare::{Rules, Step, after_content, decide, differences, values};
 pub use cut::split_half;
 pub use guard::{DeleteLimit, Guard, Refusal};
 pub use ranges::{Fingerprint, Ranges, Resume};
+pub use times::{Agreement, Grain, mtimes};

@@ -49,15 +49,26 @@ impl Scratch {
     /// Makes and mounts a file system of at least `size_mib`; needs root.
     pub fn new(kind: FsKind, size_mib: u64) -> Scratch {
         let size_mib = size_mib.max(kind.size_mib_min());
-        let folder = scratch_folder();
-        let mount = folder.path().join("mnt");
-        fs::create_dir(&mount).expect("mount point");
-        let scratch = Scratch { folder: Some(folder), mount };
-        let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match kind {
-            FsKind::Tmpfs => scratch.mount_tmpfs(size_mib),
-            _ => scratch.mount_image(kind, size_mib),
+            FsKind::Tmpfs => Scratch::mounted(|scratch| scratch.mount_tmpfs(size_mib)),
+            FsKind::Ext4 => Scratch::formatted(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", "-i", "4096", "-m", "0"], size_mib),
+            FsKind::Xfs => Scratch::formatted(&["mkfs.xfs", "-q", "-m", "reflink=1"], size_mib),
+            FsKind::Btrfs => Scratch::formatted(&["mkfs.btrfs", "-q"], size_mib),
         }
+    }
+
+    /// Mounts an image of `size_mib` that the command `format` makes a file system of.
+    pub fn formatted(format: &[&str], size_mib: u64) -> Scratch {
+        Scratch::mounted(|scratch| scratch.mount_image(format, size_mib))
+    }
+
+    fn mounted(mount: impl FnOnce(&Scratch)) -> Scratch {
+        let folder = scratch_folder();
+        let place = folder.path().join("mnt");
+        fs::create_dir(&place).expect("mount point");
+        let scratch = Scratch { folder: Some(folder), mount: place };
+        let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        mount(&scratch);
         fs::set_permissions(&scratch.mount, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("open to all");
         scratch
     }
@@ -84,16 +95,11 @@ impl Scratch {
         must_run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "driftless-scratch"]).arg(&self.mount));
     }
 
-    fn mount_image(&self, kind: FsKind, size_mib: u64) {
+    fn mount_image(&self, format: &[&str], size_mib: u64) {
         let image = self.image();
         let file = fs::File::create(&image).expect("image");
         file.set_len(size_mib << 20).expect("image size");
-        let (program, arguments): (&str, &[&str]) = match kind {
-            FsKind::Ext4 => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-I", "256", "-i", "4096", "-m", "0"]),
-            FsKind::Xfs => ("mkfs.xfs", &["-q", "-m", "reflink=1"]),
-            _ => ("mkfs.btrfs", &["-q"]),
-        };
-        must_run(Command::new(program).args(arguments).arg(&image));
+        must_run(Command::new(format[0]).args(&format[1..]).arg(&image));
         must_run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.mount));
     }
 }

@@ -243,7 +243,19 @@ impl<'a> Setter<'a> {
             Target::Pinned(fd) => rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH),
             Target::Name(dir, name) => rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW),
         };
+        let done = done.and_then(|()| wanted.mtime.filter(|mtime| !mtime.is_kept_everywhere()).map_or(Ok(()), |mtime| self.kept(mtime)));
         self.note("set times of", done);
+    }
+
+    /// The kernel moves a time that the file system cannot keep to the first or last one that it can, and says nothing.
+    fn kept(&self, wanted: Stamp) -> Result<(), Errno> {
+        /// FAT keeps every second second.
+        const GRAIN_SEC_MAX: u64 = 2;
+        let now = match self.target {
+            Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd),
+            Target::Name(dir, name) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW),
+        };
+        if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX { Err(Errno::RANGE) } else { Ok(()) }
     }
 }
 
