@@ -6,6 +6,7 @@ use crate::sum::SumArgs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Keeps huge file trees identical: in parallel, continuously, provably.
 #[derive(Debug, Parser)]
@@ -190,6 +191,9 @@ pub struct VerifyArgs {
     /// Forget what an interrupted verification has found equal, and begin anew
     #[arg(long, help_heading = "Comparing")]
     pub fresh: bool,
+    /// What an interrupted verification found equal counts for so long: a medium loses what it holds without any sign (a number with s, m, h or d)
+    #[arg(long, value_name = "TIME", value_parser = crate::units::time, default_value = "1d", help_heading = "Comparing")]
+    pub resume_within: Duration,
 
     #[command(flatten)]
     pub guard: GuardArgs,

@@ -4,7 +4,7 @@ use crate::audit::AuditArgs;
 use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
 use crate::program::Program;
 use clap::ArgMatches;
-use driftless_engine::{Carrier, Durability, Options};
+use driftless_engine::{Carrier, Durability, Notes, Options};
 use driftless_model::{Filter, Keep, Level, RelPath, Rule, Scope, Selection, Work, cause, escape};
 use driftless_remote::Target;
 use driftless_tree::Cache;
@@ -55,7 +55,7 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
         delete: !args.repair || args.delete,
         delete_unlike: args.delete_unlike,
         required: required(&args.guard)?,
-        ledger: if level == Level::Meta { None } else { ledger(args)? },
+        ledger: if level == Level::Meta { None } else { ledger(args)? }.map(|path| Notes { path, age_max: args.resume_within }),
         ..common(&args.choose, &args.running, matches)?
     })
 }

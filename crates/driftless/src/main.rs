@@ -166,7 +166,7 @@ fn run(
             output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
             let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
-            options.ledger.iter().filter(|_| !is_interrupted).for_each(|path| config::forget_database(path));
+            options.ledger.iter().filter(|_| !is_interrupted).for_each(|notes| config::forget_database(&notes.path));
             code
         }
         Err((code, error)) => {

@@ -4,7 +4,7 @@
 
 use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
-use crate::units::{show_bytes, show_count};
+use crate::units::{show_bytes, show_count, show_time};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
 use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
 use driftless_tree::Endpoint;
@@ -127,7 +127,7 @@ fn counts_fields(counts: &Counts) -> Value {
         "skipped_other_file_system": counts.skipped_other_fs, "skipped_vanished": counts.skipped_vanished,
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
-        "known_equal": counts.known_equal, "mismatched": counts.mismatched,
+        "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
         "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
     })
 }
@@ -352,7 +352,8 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
         remarks.push_str(&format!("; {} were there {from}", show_bytes(c.bytes_resumed)));
     }
     if c.known_equal > 0 {
-        remarks.push_str(&format!("; the content of {} was compared {by}", show_count(c.known_equal)));
+        let ago = if earlier.lost > 0 { String::new() } else { format!(", {} ago at most", show_time(c.oldest_note_seconds)) };
+        remarks.push_str(&format!("; the content of {} was compared {by}{ago}", show_count(c.known_equal)));
     }
     if earlier.lost > 0 {
         let times = if earlier.lost == 1 { "once".into() } else { format!("{} times", show_count(earlier.lost)) };

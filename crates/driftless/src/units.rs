@@ -48,6 +48,25 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is expected".into())
 }
 
+/// A time: a number with s, m, h or d.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let expected = || "a number with s, m, h or d is expected, such as 90m".to_string();
+    let unit = match text.as_bytes().last() {
+        Some(b's') => 1,
+        Some(b'm') => 60,
+        Some(b'h') => 3600,
+        Some(b'd') => 24 * 3600,
+        _ => return Err(expected()),
+    };
+    let number: Option<u64> = text[..text.len() - 1].parse().ok();
+    number.and_then(|number| number.checked_mul(unit)).map(Duration::from_secs).ok_or_else(expected)
+}
+
+/// A time for a person: in the largest unit that says enough.
+pub fn show_time(seconds: u64) -> String {
+    indicatif::HumanDuration(Duration::from_secs(seconds)).to_string()
+}
+
 /// A number of requests a second, and not zero.
 pub fn requests(text: &str) -> Result<u64, String> {
     match text.parse() {
@@ -134,6 +153,8 @@ mod tests {
         for bad in ["", "k", "1x", "-1", "1.5M", "99999999999P"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
+        assert_eq!((time("90m"), time("1d")), (Ok(Duration::from_secs(5400)), Ok(Duration::from_secs(86_400))));
+        assert!(["", "1", "m", "-1s", "1w", "1é", "99999999999999999999s", "999999999999999999d"].iter().all(|bad| time(bad).is_err()));
         assert!(rate("0").is_err() && jobs("0").is_err() && jobs("2000").is_err() && jobs("8") == Ok(Jobs::Fixed(8)));
         assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
         assert!(delete_limit("101%").is_err() && delete_limit("x").is_err());

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const NONE: [&str; 0] = [];
 /// Differences are told in blocks of this many bytes.
@@ -258,6 +258,27 @@ fn an_interrupted_verification_goes_on_and_says_the_same() {
     assert_eq!(found(&rest), whole);
     let again = verify(&src, &dst).run().expect(4);
     assert_eq!(again.count("known_equal"), 0, "a verification that came to its end leaves nothing\n{}", again.describe());
+}
+
+#[test]
+fn notes_of_an_interrupted_verification_grow_old() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    (0..200).for_each(|file| put(&src.join(format!("f{file}")), content(file, 25)));
+    let _ = sync_ok(&src, &dst, NONE);
+    let interrupted = |within: &str| {
+        let slow = verify(&src, &dst).args(["--bwlimit", "10M", "--resume-within", within]).spawn();
+        assert!(!slow.ends_within(Duration::from_millis(900)), "it was over too soon");
+        slow.signal(Signal::INT);
+        slow.wait().expect(130)
+    };
+    let _ = interrupted("1d");
+    let noted = Instant::now();
+    wait_until("a clock of seconds goes on", Duration::from_secs(20), || noted.elapsed() > Duration::from_millis(2100));
+    assert_eq!(interrupted("1s").count("known_equal"), 0);
+    let used = verify(&src, &dst).run().expect(0);
+    let oldest = used.count("oldest_note_seconds");
+    assert!(used.count("known_equal") > 0 && (1..1000).contains(&oldest), "{}", used.describe());
 }
 
 #[test]

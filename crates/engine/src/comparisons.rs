@@ -96,7 +96,10 @@ impl Worker<'_> {
 
     /// Whether an interrupted run found `piece` of the content equal, and neither file has been touched since.
     fn is_noted(&self, pair: &Pair, piece: &str) -> bool {
-        self.run.ledger.as_ref().is_some_and(|ledger| lock(ledger).knows(&self.ledger_key(pair, piece)))
+        let Some(mut ledger) = self.run.ledger.as_ref().map(|ledger| lock(ledger)) else { return false };
+        let knows = ledger.knows(&self.ledger_key(pair, piece));
+        self.run.tally.oldest_note_seconds.fetch_max(ledger.oldest_seconds(), Ordering::Relaxed);
+        knows
     }
 
     /// Notes that `piece` of the content is equal.

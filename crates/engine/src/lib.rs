@@ -51,7 +51,7 @@ pub use coordinate::coordinate;
 pub use driftless_mover::{Carrier, Undone};
 pub use exchange::{Alive, Exchange, PartOfOutcome, Word};
 pub use monitor::{Monitor, Progress};
-pub use options::{Durability, Jobs, Options};
+pub use options::{Durability, Jobs, Notes, Options};
 pub use roots::RunError;
 pub use share::{Outcome, Piece, Route, Share};
 pub use sums::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};

@@ -7,6 +7,7 @@ use driftless_tree::{Cache, Endpoint, Loss};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When copied files are made durable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,15 @@ pub enum Jobs {
     Fixed(usize),
 }
 
+/// Where a run notes what it has compared.
+#[derive(Debug, Clone)]
+pub struct Notes {
+    /// The file.
+    pub path: PathBuf,
+    /// Notes of an earlier run that are older than this are not used.
+    pub age_max: Duration,
+}
+
 /// A run: which trees, what of them, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -48,7 +58,7 @@ pub struct Options {
     /// What was written is read back and compared.
     pub read_back: Option<Level>,
     /// Where it is noted which content was found equal, so that an interrupted run can go on.
-    pub ledger: Option<PathBuf>,
+    pub ledger: Option<Notes>,
     /// Entries that the source lacks are removed.
     pub delete: bool,
     /// Excluded entries are removed too.

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Paths that wait for room; more are reported at once.
 const POSTPONED_MAX: usize = 10_000;
@@ -68,6 +68,11 @@ pub struct Run<'r> {
     pub renamed: Option<CString>,
 }
 
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 impl<'r> Run<'r> {
     /// A run that has not begun.
     pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirRef>)) -> Self {
@@ -79,7 +84,7 @@ impl<'r> Run<'r> {
             tally: Tally::default(),
             links: Links::new(),
             deletes: DeletePlan::after(options.deleted_before),
-            ledger: options.ledger.as_deref().map(|path| Mutex::new(Ledger::open(path))),
+            ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, now, notes.age_max.as_secs()))),
             ladder: Arc::default(),
             started: Instant::now(),
             file_systems: Mutex::default(),

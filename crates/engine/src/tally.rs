@@ -79,6 +79,8 @@ counters! {
     times_cut_seconds,
     /// Files whose content was compared before, by a run that was interrupted.
     known_equal,
+    /// Age in seconds of the oldest note of an interrupted run that was used.
+    oldest_note_seconds,
     /// Times that what was read back was not what had been written.
     mismatched,
     /// Entries removed from the replica.

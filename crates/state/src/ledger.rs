@@ -1,7 +1,7 @@
 //! What a run that takes long has done already: a set of keys in a file, so that the next run need not do it again.
 //!
-//! A key is a hash of everything that must still hold for the note to be worth something. A ledger is a help, not a record:
-//! when its file cannot be written or read, all that is lost is work, so it stops noting. Whoever named the file removes it.
+//! A key is a hash of everything that must still hold for the note to be worth something, and is noted with the time. A medium
+//! loses what it holds without any sign, so a note is worth nothing when it is old. A ledger is a help, not a record: when its file cannot be written or read, all that is lost is work, so it stops noting. Whoever named the file removes it.
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,19 @@ use std::time::{Duration, Instant};
 /// The hash of what was done: the first 128 bits of BLAKE3.
 pub type LedgerKey = [u8; 16];
 
+/// Seconds since 1970 (time(2)); a test brings its own.
+pub type Clock = fn() -> u64;
+
 /// A set of keys. Not shared: whoever uses it from many threads puts a lock around it.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
     file: Option<Connection>,
+    clock: Clock,
+    /// Seconds after which a note is not used any more.
+    age_seconds_max: u64,
+    /// Age in seconds of the oldest note that was used.
+    oldest_seconds: u64,
     /// Whether an earlier run left keys.
     holds_earlier: bool,
     new: Vec<LedgerKey>,
@@ -30,14 +38,25 @@ const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
     PRAGMA cache_size = -16384;
-    CREATE TABLE IF NOT EXISTS done (key BLOB PRIMARY KEY) WITHOUT ROWID;";
+    CREATE TABLE IF NOT EXISTS done_at (key BLOB PRIMARY KEY, seconds INTEGER NOT NULL) WITHOUT ROWID;";
 
 impl Ledger {
-    /// Opens the ledger at `path`, if an earlier run left one; a new one is made when there is something to note.
-    pub fn open(path: &Path) -> Ledger {
+    /// Opens the ledger at `path`, if an earlier run left one; a new one is made when there is something to note. Notes older than
+    /// `age_seconds_max` are not used.
+    pub fn open(path: &Path, clock: Clock, age_seconds_max: u64) -> Ledger {
         let there = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
         let file = connect(path, there).ok();
-        Ledger { path: path.into(), holds_earlier: file.is_some(), file, new: Vec::new(), flushed: Instant::now(), failed: false }
+        Ledger {
+            path: path.into(),
+            holds_earlier: file.is_some(),
+            file,
+            clock,
+            age_seconds_max,
+            oldest_seconds: 0,
+            new: Vec::new(),
+            flushed: Instant::now(),
+            failed: false,
+        }
     }
 
     /// The key of what was done.
@@ -47,13 +66,21 @@ impl Ledger {
         key
     }
 
-    /// Whether an earlier run noted the key.
+    /// Whether an earlier run noted the key, not too long ago. A note from the future tells of a clock that was set: it proves nothing.
     pub fn knows(&mut self, key: &LedgerKey) -> bool {
         if !self.holds_earlier {
             return false;
         }
         let found = self.file.as_ref().map(|file| find(file, key));
-        found.is_some_and(|found| self.noted(found).unwrap_or(false))
+        let noted = found.and_then(|found| self.noted(found).flatten());
+        let age = noted.and_then(|seconds| (self.clock)().checked_sub(seconds)).filter(|age| *age <= self.age_seconds_max);
+        self.oldest_seconds = self.oldest_seconds.max(age.unwrap_or(0));
+        age.is_some()
+    }
+
+    /// Age in seconds of the oldest note that was used.
+    pub fn oldest_seconds(&self) -> u64 {
+        self.oldest_seconds
     }
 
     /// Notes a key.
@@ -83,9 +110,10 @@ impl Ledger {
         }
         let file = self.file.as_mut().expect("it was opened above");
         let transaction = file.transaction()?;
+        let now = (self.clock)().cast_signed();
         {
-            let mut insert = transaction.prepare_cached("INSERT OR IGNORE INTO done VALUES (?)")?;
-            keys.iter().try_for_each(|key| insert.execute(params![key]).map(|_| ()))?;
+            let mut insert = transaction.prepare_cached("INSERT OR REPLACE INTO done_at VALUES (?, ?)")?;
+            keys.iter().try_for_each(|key| insert.execute(params![key, now]).map(|_| ()))?;
         }
         transaction.commit()
     }
@@ -102,9 +130,11 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(file)
 }
 
-fn find(file: &Connection, key: &LedgerKey) -> rusqlite::Result<bool> {
-    let mut select = file.prepare_cached("SELECT 1 FROM done WHERE key = ?")?;
-    Ok(select.query_row(params![key], |_| Ok(())).optional()?.is_some())
+/// When the key was noted, in seconds since 1970.
+fn find(file: &Connection, key: &LedgerKey) -> rusqlite::Result<Option<u64>> {
+    let mut select = file.prepare_cached("SELECT seconds FROM done_at WHERE key = ?")?;
+    let found = select.query_row(params![key], |row| row.get::<_, i64>(0)).optional()?;
+    Ok(found.and_then(|seconds| u64::try_from(seconds).ok()))
 }
 
 #[cfg(test)]
@@ -116,11 +146,26 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("ledger");
         let keys: Vec<LedgerKey> = (0..20_000u32).map(|n| Ledger::key(&n.to_le_bytes())).collect();
-        let mut ledger = Ledger::open(&path);
+        let mut ledger = Ledger::open(&path, || 1000, 60);
         keys.iter().take(15_000).for_each(|key| ledger.add(*key));
         ledger.flush();
-        let mut again = Ledger::open(&path);
+        let mut again = Ledger::open(&path, || 1060, 60);
         assert!(keys[..15_000].iter().all(|key| again.knows(key)));
         assert!(!keys[15_000..].iter().any(|key| again.knows(key)));
+        assert_eq!(again.oldest_seconds(), 60);
+    }
+
+    #[test]
+    fn a_note_that_is_old_or_from_the_future_is_worth_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("ledger");
+        let key = Ledger::key(b"a");
+        let mut ledger = Ledger::open(&path, || 1000, 60);
+        ledger.add(key);
+        ledger.flush();
+        let clocks: [(Clock, bool); 4] = [(|| 1000, true), (|| 1060, true), (|| 1061, false), (|| 999, false)];
+        for (clock, known) in clocks {
+            assert_eq!(Ledger::open(&path, clock, 60).knows(&key), known, "at {}", clock());
+        }
     }
 }
