@@ -139,8 +139,7 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
     {
         code = refuse(&error, exit::COULD_NOT_RUN);
     }
-    console.end(&audit, &proof, code);
-    code
+    console.end(&audit, &proof, code)
 }
 
 fn refuse(error: &str, code: u8) -> u8 {

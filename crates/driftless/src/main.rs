@@ -163,7 +163,7 @@ fn run(
     match work(&mut options, &mut lines, &output, &signals) {
         Ok((summary, earlier)) => {
             let code = exit_code(&summary, &options, signals.number());
-            output.end(&summary, &earlier, code);
+            let code = output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
             let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
             options.ledger.iter().filter(|_| !is_interrupted).for_each(|notes| config::forget_database(&notes.path));

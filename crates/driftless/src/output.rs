@@ -4,6 +4,7 @@
 
 use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
+use crate::exit;
 use crate::units::{show_bytes, show_count, show_time};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
 use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
@@ -50,6 +51,8 @@ pub struct Output {
     listed: Mutex<(Vec<String>, u64)>,
     reported: Mutex<Instant>,
     told: Mutex<Option<Told>>,
+    /// The first failure to write what is printed, and that to write the log.
+    unwritten: Mutex<[Option<String>; 2]>,
 }
 
 /// What was told in passes through the trees that a lost connection ended; the next pass finds it again.
@@ -146,6 +149,7 @@ impl Output {
             listed: Mutex::default(),
             reported: Mutex::new(Instant::now()),
             told: Mutex::default(),
+            unwritten: Mutex::default(),
         })
     }
 
@@ -156,8 +160,30 @@ impl Output {
             Some(bar) => bar.suspend(write),
             None => write(),
         };
-        // Nobody reads any more (a closed pipe): the run itself is what matters.
-        let _ = done;
+        match done {
+            // Nobody reads any more: whoever closed the pipe has what he wanted.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            done => self.keep_failure(0, done, "standard output"),
+        }
+    }
+
+    /// The run itself goes on: what could not be written is told at its end.
+    fn keep_failure(&self, which: usize, done: io::Result<()>, place: &str) {
+        if let Err(error) = done {
+            lock(&self.unwritten)[which].get_or_insert_with(|| format!("cannot write to {place}: {}", cause(&error)));
+        }
+    }
+
+    /// Tells what could not be written, and the exit code that follows: a log, and what a dry run, a comparison or a program asked for
+    /// by --json is told, are no less than what was asked for.
+    pub fn final_code(&self, code: u8) -> u8 {
+        let [printed, logged] = std::mem::take(&mut *lock(&self.unwritten));
+        let matters = self.json || self.task != Task::Sync;
+        let fails = logged.is_some() || printed.is_some() && matters;
+        for failure in printed.into_iter().chain(logged) {
+            eprintln!("driftless: {failure}");
+        }
+        if fails && code == exit::EQUAL { exit::COULD_NOT_RUN } else { code }
     }
 
     /// Prints an object.
@@ -168,7 +194,8 @@ impl Output {
     /// Writes a line into the log, if there is one.
     pub fn write_log(&self, line: &str) {
         if let Some(log) = &self.log {
-            let _a_full_disk_must_not_end_the_run = writeln!(lock(log), "{line}");
+            let done = writeln!(lock(log), "{line}");
+            self.keep_failure(1, done, "the log");
         }
     }
 
@@ -248,12 +275,10 @@ impl Output {
         }
     }
 
-    /// The run is over.
-    pub fn end(&self, summary: &Summary, earlier: &Earlier, code: u8) {
+    /// The run is over. Returns the exit code.
+    pub fn end(&self, summary: &Summary, earlier: &Earlier, code: u8) -> u8 {
         self.clear_bar();
-        if let Some(log) = &self.log {
-            let _ = lock(log).flush();
-        }
+        self.flush_log();
         if self.json {
             let fields = counts_fields(&summary.counts);
             let seconds = summary.elapsed.as_secs_f64();
@@ -268,6 +293,15 @@ impl Output {
         }
         self.list_problems();
         self.print_end(summary);
+        self.final_code(code)
+    }
+
+    /// Writes the log out.
+    pub fn flush_log(&self) {
+        if let Some(log) = &self.log {
+            let done = lock(log).flush();
+            self.keep_failure(1, done, "the log");
+        }
     }
 
     /// Shows how far it is, if somebody watches; the share is not always known.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 const NONE: [&str; 0] = [];
 
@@ -108,4 +109,27 @@ fn the_accounts_of_a_run_with_problems_add_up() {
             assert!(problem[field].is_string(), "{field} in {problem}");
         }
     }
+}
+
+#[test]
+fn what_was_asked_for_and_cannot_be_written_is_no_success() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("f"), "x");
+    let _ = sync_ok(&src, &dst, NONE);
+    let run = |command: &str| {
+        let script = format!("\"$0\" {command}");
+        let status = Command::new("bash").args(["-c", &script, env!("CARGO_BIN_EXE_driftless")]).current_dir(scratch.path()).status();
+        status.expect("bash starts").code()
+    };
+    for command in ["sync -n src dst", "verify src dst", "audit --samples 5 src dst", "sync --json src dst"] {
+        assert_eq!(run(&format!("{command} > /dev/null")), Some(0), "{command}");
+        assert_eq!(run(&format!("{command} > /dev/full")), Some(1), "{command}");
+    }
+    assert_eq!(run("sync src dst > /dev/full"), Some(0), "the run itself is what matters");
+    assert_eq!(run("sync --json src dst | true; exit ${PIPESTATUS[0]}"), Some(0), "nobody wants to read on");
+    assert_eq!(run("sync --log /dev/full src dst"), Some(0), "nothing had to be logged");
+    put(&src.join("g"), "y");
+    assert_eq!(run("sync --log /dev/full src dst"), Some(1));
+    assert!(dst.join("g").exists(), "all else was done");
 }

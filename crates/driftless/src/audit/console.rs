@@ -49,8 +49,8 @@ impl<'a> Console<'a> {
         code
     }
 
-    /// The audit is over.
-    pub fn end(&self, audit: &Audit, proof: &Proof, code: u8) {
+    /// The audit is over. Returns the exit code.
+    pub fn end(&self, audit: &Audit, proof: &Proof, code: u8) -> u8 {
         self.output.clear_bar();
         for mismatch in &audit.mismatches {
             self.mismatch(mismatch);
@@ -65,6 +65,8 @@ impl<'a> Console<'a> {
         if let Some(why) = &audit.cut_off {
             eprintln!("driftless: the connection was lost: {why}");
         }
+        self.output.flush_log();
+        self.output.final_code(code)
     }
 
     /// Where it is written.
