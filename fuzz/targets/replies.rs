@@ -2,9 +2,10 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Entry, EntryName, Kind, Meta, Side, Stamp, check_name};
+use driftless_model::{Entry, EntryName, Kind, Meta, RelPath, Side, Stamp, check_name};
 use driftless_remote::greeted;
-use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, whole};
+use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
+use driftless_tree::{Removed, STUCK_MAX};
 use libfuzzer_sys::fuzz_target;
 
 /// What the kernel returns as error numbers ends here (`MAX_ERRNO` of linux/err.h).
@@ -31,12 +32,13 @@ fn heard(frame: Frame) {
     let Ok(reply) = frame.message::<Reply>() else { return };
     said_again(&reply);
     match reply {
-        Reply::Fault(fault) | Reply::Lost(fault) | Reply::Count(_, Some(fault)) => show(&fault),
+        Reply::Fault(fault) | Reply::Lost(fault) => show(&fault),
         Reply::Faults(faults) => faults.iter().for_each(show),
         Reply::Entered(_, Some(listing)) | Reply::Listing(listing) => check_listing(&listing),
         Reply::Located(Located::Entry(_, name, _) | Located::Missing(_, name)) => check(&name),
         Reply::Located(Located::Refused(_, fault)) => show(&fault),
         Reply::Whole(Some((entry, extents))) => check_whole(entry, extents, frame.data),
+        Reply::Removed(removed) => check_removed(removed),
         _ => {}
     }
 }
@@ -54,6 +56,11 @@ fn check(name: &Name) {
 fn check_listing(listing: &Listing) {
     listing.told.iter().for_each(|told| check(&told.name));
     listing.fault.iter().for_each(show);
+}
+
+fn check_removed(removed: WireRemoved) {
+    let removed = removed.on(Side::Replica);
+    assert!(removed.stuck.len() <= STUCK_MAX && removed.stuck.iter().all(|(path, _)| path.names().all(|name| check_name(name).is_ok())));
 }
 
 fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) {
@@ -88,7 +95,8 @@ fn replies() -> Vec<Reply> {
         Reply::Xattrs(xattrs.clone()),
         Reply::Digests(vec![[7; 32]; 2]),
         Reply::Range(Some(0..6)),
-        Reply::Count(3, Some(fault())),
+        Reply::Count(3),
+        Reply::Removed(Removed { entries: 3, met: 4, spares: true, stuck: vec![(RelPath::from_names([&b"a"[..], b"b"]), fault().on(Side::Replica))] }.into()),
         Reply::Located(Located::Dir(own())),
         Reply::Located(Located::Entry(own(), name(), meta(Kind::File, 6))),
         Reply::Located(Located::Missing(own(), name())),

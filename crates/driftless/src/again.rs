@@ -183,7 +183,7 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
         if earlier.add(&counts, acts) {
             trouble.is_over();
         }
-        options.deleted_before += if acts { counts.deleted + counts.replaced } else { 0 };
+        options.deleted_before += if acts { counts.deleted } else { 0 };
         if let Err(end) = mend((options, lines), &mut trouble, &(output, signals)) {
             // There is no pass after this one.
             earlier.lost -= 1;

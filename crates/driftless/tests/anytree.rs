@@ -30,7 +30,7 @@ fn paths_far_longer_than_a_path_may_be_are_copied_and_deleted() {
         check_equal(&src, &dst, "80 levels of 255 bytes");
         driftless_testkit::remove_deep(&src.join("b".repeat(255))).expect("remove");
         put(&src.join("one"), "so that the source is not empty");
-        let _ = sync_ok(&src, &dst, ["--delete"]);
+        let _ = sync_ok(&src, &dst, ["--delete", "--delete-unlike"]);
         check_equal(&src, &dst, "deleted again");
     }
 }
@@ -45,7 +45,7 @@ fn three_thousand_levels_are_copied_with_64_open_files() {
     let _ = sync(&src, &dst).through(few).limit(LONG).run().expect(0);
     driftless_testkit::remove_deep(&src.join("b".repeat(12))).expect("remove");
     put(&src.join("one"), "so that the source is not empty");
-    let _ = sync(&src, &dst).arg("--delete").through(few).limit(LONG).run().expect(0);
+    let _ = sync(&src, &dst).args(["--delete", "--delete-unlike"]).through(few).limit(LONG).run().expect(0);
     check_equal(&src, &dst, "deleted with 64 open files");
 }
 

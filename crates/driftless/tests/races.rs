@@ -301,7 +301,7 @@ fn a_replica_directory_swapped_while_its_tree_is_removed_lets_nothing_be_removed
     check(&Scenario {
         plant: |arena| fill(&arena.dst.join("gone/sub"), b"extra", 0o644),
         victim: |arena| (arena.dst.join("gone/sub"), arena.canary.clone()),
-        arguments: &["--delete"],
+        arguments: &["--delete", "--delete-unlike"],
     });
 }
 

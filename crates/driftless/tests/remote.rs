@@ -380,7 +380,7 @@ fn trees_deeper_than_any_path_are_kept() {
         check_equal(&src, &dst, &format!("deep, {way:?}"));
         remove_deep(&src).expect("remove");
         put(&src.join("left"), "content");
-        let _ = far.sync_ok(way, &src, &dst, ["--delete"]);
+        let _ = far.sync_ok(way, &src, &dst, ["--delete", "--delete-unlike"]);
         check_equal(&src, &dst, &format!("a deep tree is deleted, {way:?}"));
     }
 }

@@ -322,7 +322,7 @@ fn answers_to_other_questions_end_in_errors() {
         ("no range", || Reply::Range(None)),
         ("a range that ends before it begins", || Reply::Range(Some(std::ops::Range { start: u64::MAX, end: 0 }))),
         ("all there is", || Reply::Range(Some(0..u64::MAX))),
-        ("many", || Reply::Count(u64::MAX, None)),
+        ("many", || Reply::Count(u64::MAX)),
         ("nothing above", || Reply::Lineage(Vec::new())),
         ("strange metadata", || Reply::Meta(strange_meta())),
         ("a directory unlike any", || Reply::Entered(Own { meta: strange_meta(), xattrs: None }, None)),
@@ -586,8 +586,13 @@ impl Victim {
     fn is_denied(&mut self, request: &Request) {
         const EACCES: i32 = 13;
         match self.ask(request) {
-            Reply::Fault(fault) | Reply::Located(Located::Refused(_, fault)) | Reply::Count(0, Some(fault)) => {
+            Reply::Fault(fault) | Reply::Located(Located::Refused(_, fault)) => {
                 assert_eq!(fault.on(Side::Replica).errno, EACCES, "{request:?}: {fault:?}");
+            }
+            Reply::Removed(removed) => {
+                let removed = removed.on(Side::Replica);
+                let is_denied = matches!(removed.stuck[..], [(_, fault)] if fault.errno == EACCES);
+                assert!(removed.entries == 0 && is_denied, "{request:?}: {removed:?}");
             }
             other => panic!("{request:?}: {other:?}"),
         }
@@ -678,7 +683,7 @@ fn names_that_lead_out_of_a_directory_end_the_line() {
         let requests: [fn(Name) -> Request; 8] = [
             |name| Request::Enter { dir: 1, name, at: 9, survey: None },
             |name| Request::Create { dir: 1, name, mode: 0o644, at: 9 },
-            |name| Request::RemoveTree { dir: 1, name },
+            |name| Request::RemoveTree { dir: 1, name, spared: None },
             |name| Request::Remove { dir: 1, name },
             |name| Request::MakeDir { dir: 1, name, at: 9 },
             |name| Request::Rename { dir: 1, from: Name(c"sub".into()), to: name },
@@ -723,8 +728,10 @@ fn links_are_never_followed_for_a_client() {
         let reply = victim.ask(&request);
         assert!(matches!(reply, Reply::Fault(_)), "{request:?}: {reply:?}");
     }
-    let removed = victim.ask(&Request::RemoveTree { dir: 1, name: name("out") });
-    assert!(matches!(removed, Reply::Count(1, None)), "the link itself: {removed:?}");
+    let removed = victim.ask(&Request::RemoveTree { dir: 1, name: name("out"), spared: None });
+    let Reply::Removed(removed) = removed else { panic!("{removed:?}") };
+    let removed = removed.on(Side::Replica);
+    assert!(removed.entries == 1 && !removed.stays(), "the link itself: {removed:?}");
     assert_eq!(stage.beside(), beside);
     assert_eq!(victim.part("links").0, 0);
 }
@@ -748,7 +755,7 @@ fn acts_in(file: &str, folder: &str) -> Vec<Request> {
         Request::Lock { dir: 2, at: 36 },
         Request::Rename { dir: 2, from: file.clone(), to: new() },
         Request::Link { dir: 2, name: new(), from: 2, from_name: file.clone() },
-        Request::RemoveTree { dir: 2, name: folder.clone() },
+        Request::RemoveTree { dir: 2, name: folder.clone(), spared: None },
         Request::Remove { dir: 2, name: file },
         Request::RemoveDir { dir: 2, name: folder },
     ]
@@ -879,7 +886,7 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
             Request::Look { dir: at, name: name("x") },
             Request::MakeDir { dir: at, name: name("x"), at: 1000 + at % 100 },
             Request::Rename { dir: at, from: name("x"), to: name("y") },
-            Request::RemoveTree { dir: at, name: name("x") },
+            Request::RemoveTree { dir: at, name: name("x"), spared: None },
             Request::SyncAll { dir: at },
             Request::Link { dir: at, name: name("x"), from: 1, from_name: name("file") },
             Request::Link { dir: 1, name: name("x"), from: at, from_name: name("file") },
@@ -926,7 +933,7 @@ fn ranges_without_end_do_not_crash_an_agent() {
         Request::SetLen { file: 2, len: u64::MAX },
         Request::Write { file: 2, offset: u64::MAX },
         Request::Read { file: 2, offset: u64::MAX - 1, len: 4 << 20 },
-        Request::CountTree { dir: 1, name: name("sub"), max: 0 },
+        Request::CountTree { dir: 1, name: name("sub"), max: 0, spared: None },
         Request::SaveProgress { file: 2, note: Some(vec![b'x'; 1 << 20]) },
         Request::Symlink { dir: 1, name: name("l"), target: CString::new(vec![b'x'; 100_000]).expect("no NUL") },
         Request::Look { dir: 1, name: Name(CString::new(vec![b'x'; 100_000]).expect("no NUL")) },

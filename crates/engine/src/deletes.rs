@@ -5,7 +5,6 @@
 
 use crate::job::{Task, descend, lock};
 use crate::run::Run;
-use crate::tally::add;
 use driftless_model::RelPath;
 use driftless_reconcile::{Guard, Refusal};
 use std::ffi::CString;
@@ -23,6 +22,8 @@ pub struct DeletePlan {
     spool: Mutex<Option<BufWriter<File>>>,
     error: Mutex<Option<io::Error>>,
     reserved: AtomicU64,
+    /// Entries that lie below something which goes, so that no listing of the walk has shown them.
+    unseen: AtomicU64,
 }
 
 impl DeletePlan {
@@ -50,14 +51,13 @@ impl DeletePlan {
         names.iter().try_for_each(|name| write_bytes(out, name.to_bytes()))
     }
 
-    /// Takes `entries` off what may be deleted; false if that is too much.
+    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much.
     pub fn reserve(&self, entries: u64, run: &Run<'_>) -> bool {
         let guard = Guard { limit: run.options.delete_limit };
         let reserved = self.reserved.fetch_add(entries, Relaxed) + entries;
-        let fits = guard.check(reserved, all_of_replica(run).max(entries)).is_ok();
-        if fits {
-            add(&run.tally.replaced, entries);
-        } else {
+        let unseen = self.unseen.fetch_add(entries, Relaxed) + entries;
+        let fits = guard.check(reserved, seen_of_replica(run) + unseen).is_ok();
+        if !fits {
             self.reserved.fetch_sub(entries, Relaxed);
         }
         fits
@@ -82,9 +82,13 @@ impl DeletePlan {
         let Some(file) = self.finished()? else { return Ok(()) };
         let guard = Guard { limit: run.options.delete_limit };
         if guard.limit.is_some() {
-            let mut deletes = self.reserved.load(Relaxed);
-            records(&file, &mut |path, names| deletes += count(run, &path, &names))?;
-            guard.check(deletes, all_of_replica(run).max(deletes))?;
+            let (mut deletes, mut unseen) = (self.reserved.load(Relaxed), self.unseen.load(Relaxed));
+            records(&file, &mut |path, names| {
+                let (goes, below) = count(run, &path, &names);
+                deletes += goes;
+                unseen += below;
+            })?;
+            guard.check(deletes, seen_of_replica(run) + unseen)?;
         }
         let mut queued = 0;
         records(&file, &mut |path, names| {
@@ -99,8 +103,8 @@ impl DeletePlan {
     }
 }
 
-/// Entries of the replica, what was removed before included.
-fn all_of_replica(run: &Run<'_>) -> u64 {
+/// Entries of the replica that the walk has come by, what was removed before included.
+fn seen_of_replica(run: &Run<'_>) -> u64 {
     run.tally.counts().replica_seen + run.options.deleted_before
 }
 
@@ -131,10 +135,15 @@ pub enum PlanError {
     Spool(#[from] io::Error),
 }
 
-fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> u64 {
+/// How many entries go with `names` of the directory at `path`, and how many lie below these.
+fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> (u64, u64) {
     let dir = run.roots.1.as_ref().and_then(|root| descend(root, path).ok());
-    let Some(dir) = dir else { return names.len() as u64 };
-    names.iter().map(|name| dir.count_tree(name, u64::MAX)).sum()
+    let Some(dir) = dir else { return (names.len() as u64, 0) };
+    let spared = run.options.spared(path);
+    names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {
+        // What cannot be told counts as one, as what could not be looked at does.
+        (goes + counted.entries, below + counted.met.saturating_sub(1))
+    })
 }
 
 fn write_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {

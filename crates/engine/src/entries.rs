@@ -6,7 +6,7 @@ use crate::links::Arrival;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, What, Xattrs, escape};
-use driftless_mover::{Compared, Moved, Opened, Patch, Trouble};
+use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
 use driftless_reconcile::{Agreement, Grain, Step, after_content, decide, mtimes, values};
 use driftless_state::{Leader, StoreError};
 use driftless_tree::{Dir, DirRef};
@@ -29,13 +29,15 @@ pub struct Intent {
     pub values: Vec<Difference>,
     /// Where the content differs.
     pub ranges: Vec<Range<u64>>,
+    /// How many entries go that lie in a directory which it takes the place of.
+    pub room: u64,
 }
 
 impl Intent {
     /// Without values.
     pub fn new(action: Action, what: What, meta: &Meta) -> Self {
         let size = if meta.kind == Kind::File { meta.size } else { 0 };
-        Intent { action, what, kind: meta.kind, size, values: Vec::new(), ranges: Vec::new() }
+        Intent { action, what, kind: meta.kind, size, values: Vec::new(), ranges: Vec::new(), room: 0 }
     }
 }
 
@@ -88,8 +90,6 @@ pub enum Verdict {
     Large,
     /// It is being made on another host; it is accounted for, its share of the walk too, when that is answered.
     Posted,
-    /// It failed, and that was reported.
-    Reported,
     /// It is left to somebody else, who accounts for it.
     GivenBack,
     /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
@@ -110,14 +110,11 @@ impl Worker<'_> {
         match verdict {
             Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
             Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below | Verdict::GivenBack => {}
-            Verdict::Reported => {
-                self.count_late(job);
-                add(&self.run.tally.failed, 1);
-            }
             Verdict::Skipped(reason) => self.skip(job, reason),
             Verdict::Changed(intent, moved) => {
                 self.count_late(job);
                 add(&self.run.tally.changed, 1);
+                add(&self.run.tally.deleted, intent.room);
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 add(&self.run.tally.mismatched, moved.mismatches);
                 self.run.receipt(|| job.path_of(name), intent);
@@ -214,7 +211,7 @@ impl Worker<'_> {
                 let done = self.equalise(Met { leads: true, ..met }, opened);
                 match &done {
                     Ok(Verdict::Large) => {}
-                    Ok(Verdict::Reported) | Err(_) => self.settle(met, None),
+                    Err(_) => self.settle(met, None),
                     Ok(verdict) => self.settle(met, Some(verdict)),
                 }
                 done
@@ -267,23 +264,24 @@ impl Worker<'_> {
         }
         let mut what = What::default();
         what.add_if(true, What::LINKS);
-        let intent = Intent::new(Action::Link, what, meta);
+        let room = there.map_or(Ok(0), |there| self.room(job, name, &there))?;
+        let intent = Intent { room, ..Intent::new(Action::Link, what, meta) };
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
-        match self.link_to(job, name, leader) {
+        match self.link_to(job, name, leader, room) {
             Ok(moved) => Ok(Verdict::Changed(intent, moved)),
             Err(Trouble::Failed(fault)) => self.copy_instead(met, fault),
             Err(other) => Err(other),
         }
     }
 
-    fn link_to(&mut self, job: &Arc<DirJob>, name: &CStr, leader: &Leader) -> Result<Moved, Trouble> {
+    fn link_to(&mut self, job: &Arc<DirJob>, name: &CStr, leader: &Leader, room: u64) -> Result<Moved, Trouble> {
         let gone = Fault { side: Side::Replica, act: "find the first link of", errno: 2 };
         let (dir, leader_name) = leader.place().ok_or(Trouble::Failed(gone))?;
         let leader_name = CString::new(leader_name).map_err(|_| Trouble::Failed(gone))?;
         let dir = self.replica_dir(job, &dir).map_err(Trouble::Failed)?;
-        self.mover.make_link(&job.touched_spot(name), &*dir, &leader_name)
+        self.mover.make_link(&Spot { room, ..job.touched_spot(name) }, &*dir, &leader_name)
     }
 
     /// The replica's directory at a path: this very one most of the time, else a walk from the root.
@@ -378,12 +376,15 @@ impl Worker<'_> {
             Step::Anew(what) => (Action::Content, what),
             Step::Replace(what) => (Action::Replace, what),
         };
-        let intent = self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
+        let mut intent = self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
         match action {
             Action::Meta => self.set_meta(job, name, pair, intent),
             Action::Replace if pair.replica.meta.kind == Kind::Dir && self.run.part.is_limited() => Ok(self.leave_for_room(job, name)),
-            Action::Replace if !self.may_replace(job, name, &pair.replica.meta) => Ok(Verdict::Reported),
-            _ => self.make(met, &pair.source, ready, intent),
+            Action::Replace if self.waits_for_room(&met, &pair.replica.meta) => Err(Trouble::Postponed),
+            _ => {
+                intent.room = self.room(job, name, &pair.replica.meta)?;
+                self.make(met, &pair.source, ready, intent)
+            }
         }
     }
 
@@ -460,23 +461,6 @@ impl Worker<'_> {
         Ok(Verdict::Changed(intent, moved))
     }
 
-    /// A directory in the way of something else goes with all that is in it; the limit on deletes holds for that, too.
-    fn may_replace(&self, job: &DirJob, name: &CStr, there: &Meta) -> bool {
-        let Some(replica) = job.replica.as_ref().filter(|_| there.kind == Kind::Dir) else { return true };
-        let limited = self.run.options.delete_limit.is_some();
-        if !limited || self.run.deletes.reserve(replica.count_tree(name, u64::MAX) - 1, self.run) {
-            return true;
-        }
-        self.run.report(&driftless_model::Problem {
-            path: job.path_of(name),
-            side: Side::Replica,
-            act: "replace the directory of".into(),
-            cause: "more entries lie below it than --max-delete allows".into(),
-            class: Class::Skip,
-        });
-        false
-    }
-
     fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
         let Met { job, name, meta, .. } = met;
         let intent = Intent::new(Action::Create, What::default(), meta);
@@ -515,7 +499,7 @@ impl Worker<'_> {
         if source.meta.kind == Kind::File {
             return self.make_file(met, ready.opened, ready.patch, intent);
         }
-        let spot = met.job.touched_spot(met.name);
+        let spot = Spot { room: intent.room, ..met.job.touched_spot(met.name) };
         let target = if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name)?) } else { None };
         if self.post_special(&met, source, target.as_deref(), &intent) {
             return Ok(Verdict::Posted);

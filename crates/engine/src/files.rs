@@ -38,7 +38,7 @@ impl Worker<'_> {
     /// Copies a regular file that is open, or at hand.
     pub fn make_opened(&mut self, met: Met<'_>, opened: Opened, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
         let Met { job, name, .. } = met;
-        let spot = job.touched_spot(name);
+        let spot = Spot { room: intent.room, ..job.touched_spot(name) };
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
         }
@@ -174,7 +174,7 @@ impl Worker<'_> {
             return self.less(&large.job);
         }
         let (job, name) = (&large.job, &*large.name);
-        let done = large.large.finish(&self.mover, &job.spot(name));
+        let done = large.large.finish(&self.mover, &Spot { room: large.errand.intent.room, ..job.spot(name) });
         let again = matches!(done, Err(Trouble::Changing | Trouble::Mismatch));
         if again && large.errand.attempt < ATTEMPTS_MAX && self.begin_again(large, matches!(done, Err(Trouble::Mismatch))) {
             return self.less(job);

@@ -178,10 +178,8 @@ impl Worker<'_> {
         let leftovers = std::mem::take(&mut *lock(&job.leftovers));
         for name in leftovers {
             job.touch();
-            let removed = replica.remove_tree(&name, None);
-            if let Some(fault) = removed.fault.filter(|fault| !fault.is_missing()) {
-                self.run.problem(job.path_of(&name), fault, Class::Skip);
-            }
+            let removed = replica.remove_leftover(&name);
+            self.run.report_stuck(&job.path(), removed.stuck);
         }
     }
 
@@ -224,22 +222,14 @@ impl Worker<'_> {
             return;
         }
         let Ok(meta) = replica.look(name) else { return };
-        if !self.run.options.dry_run {
-            let filter = &self.run.options.filter;
-            let spare = |below: &[u8], is_dir: bool| !filter.takes(&below_path(path, below), is_dir);
-            let protects = filter.has_rules() && !self.run.options.delete_excluded;
-            let removed = replica.remove_tree(name, if protects { Some(&spare) } else { None });
-            add(&self.run.tally.deleted, removed.entries);
-            if let Some(fault) = removed.fault {
-                return self.run.problem(place(), fault, Class::Skip);
-            }
-        } else {
-            add(&self.run.tally.deleted, replica.count_tree(name, u64::MAX));
+        let spared = self.run.options.spared(path);
+        let dry = self.run.options.dry_run;
+        let removed = if dry { replica.count_tree(name, u64::MAX, spared) } else { replica.remove_tree(name, spared) };
+        add(&self.run.tally.deleted, removed.entries);
+        self.run.report_stuck(path, removed.stuck);
+        // Of a directory in which everything is spared nothing goes.
+        if removed.entries > 0 {
+            self.run.receipt(place, Intent { size: 0, ..Intent::new(Action::Delete, What::default(), &meta) });
         }
-        self.run.receipt(place, Intent { size: 0, ..Intent::new(Action::Delete, What::default(), &meta) });
     }
-}
-
-fn below_path(dir: &driftless_model::RelPath, below: &[u8]) -> Vec<u8> {
-    if dir.is_root() { below.to_vec() } else { [dir.as_bytes(), b"/", below].concat() }
 }

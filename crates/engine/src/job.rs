@@ -138,6 +138,7 @@ impl DirJob {
             name: self.renamed.as_deref().unwrap_or(name),
             private: self.is_fresh(),
             birth: self.birth,
+            room: 0,
         }
     }
 

@@ -31,6 +31,7 @@ mod pool;
 mod posted;
 mod precautions;
 mod queue;
+mod room;
 mod roots;
 mod run;
 mod share;

@@ -10,7 +10,7 @@ use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Entry, Fault, Kind, Meta};
-use driftless_mover::{Moved, Opened, Trouble};
+use driftless_mover::{Moved, Opened, Spot, Trouble};
 use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -133,8 +133,9 @@ impl Worker<'_> {
     fn post_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
         let (job, terms) = (met.job, self.mover.terms);
         let spot = job.touched_spot(met.name);
-        let (name, private) = (spot.name.into(), spot.private);
-        let parcel = Parcel { name, entry, content, target, keep: terms.rules.keep, private, sync: terms.sync_each, verify: terms.verify };
+        let (name, private, room) = (spot.name.into(), spot.private, intent.room);
+        let (keep, sync, verify) = (terms.rules.keep, terms.sync_each, terms.verify);
+        let parcel = Parcel { name, entry, content, target, keep, private, room, sync, verify };
         job.more();
         let replica = job.replica.as_ref().expect("only dry runs have none, and they make nothing");
         self.run.post(replica, Order::Make(Place::of(met), intent.clone(), bytes), Ask::Make(Box::new(parcel)));
@@ -198,15 +199,15 @@ impl Worker<'_> {
         let done = match answer {
             Answer::Made(done) => done.map(|faults| Moved { bytes, faults, mismatches: 0 }).map_err(Trouble::from),
             Answer::Lost(fault) => Err(Trouble::Lost(fault)),
-            _ => self.make_again(place),
+            _ => self.make_again(place, intent.room),
         };
         self.conclude(&place.job, &place.name, place.weight, done.map(|moved| Verdict::Changed(intent, moved)));
         self.less(&place.job);
     }
 
     /// What was written is not what was read back: it is made again while this thread waits.
-    fn make_again(&mut self, place: &Place) -> Result<Moved, Trouble> {
-        let spot = place.job.touched_spot(&place.name);
+    fn make_again(&mut self, place: &Place, room: u64) -> Result<Moved, Trouble> {
+        let spot = Spot { room, ..place.job.touched_spot(&place.name) };
         let opened = spot.open()?;
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);

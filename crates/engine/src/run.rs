@@ -13,6 +13,7 @@ use crate::queue::Queue;
 use crate::tally::Tally;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath};
 use driftless_mover::Terms;
+use driftless_reconcile::DeleteLimit;
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Halt, Ladder};
 use std::collections::HashMap;
@@ -145,6 +146,16 @@ impl<'r> Run<'r> {
         if !matches!(fault.errno, ENOSPC | EDQUOT) {
             return false;
         }
+        self.keep_for_later(path)
+    }
+
+    /// Keeps a path that would take the place of a directory, if the limit on deletes is a share of what is not known to its end
+    /// before all is walked; returns whether it did.
+    pub fn waits_for_the_whole(&self, path: impl FnOnce() -> RelPath) -> bool {
+        matches!(self.options.delete_limit, Some(DeleteLimit::Percent(_))) && self.keep_for_later(path)
+    }
+
+    fn keep_for_later(&self, path: impl FnOnce() -> RelPath) -> bool {
         let mut no_room = lock(&self.no_room);
         let kept = no_room.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
         kept.map(|paths| paths.push(path())).is_some()
@@ -180,6 +191,13 @@ impl<'r> Run<'r> {
         self.report(&Problem::new(path, fault, class));
     }
 
+    /// Reports what could not be removed, by its path below `dir`.
+    pub fn report_stuck(&self, dir: &RelPath, stuck: Vec<(RelPath, Fault)>) {
+        for (below, fault) in stuck {
+            self.problem(RelPath::from_names(dir.names().chain(below.names())), fault, Class::Skip);
+        }
+    }
+
     /// Reports a problem.
     pub fn report(&self, problem: &Problem) {
         self.tally.problem(problem.class);
@@ -189,7 +207,7 @@ impl<'r> Run<'r> {
     /// Reports what was done, if anybody wants to know; the path is made only then.
     pub fn receipt(&self, path: impl FnOnce() -> RelPath, intent: Intent) {
         if self.monitor.wants_receipts() {
-            let Intent { kind, action, what, size, values, ranges } = intent;
+            let Intent { kind, action, what, size, values, ranges, .. } = intent;
             self.monitor.receipt(&Receipt { path: path(), kind, action, what, size, values, ranges });
         }
     }

@@ -83,10 +83,8 @@ counters! {
     oldest_note_seconds,
     /// Times that what was read back was not what had been written.
     mismatched,
-    /// Entries removed from the replica.
+    /// Entries removed from the replica, also from directories that something else took the place of.
     deleted,
-    /// Entries below directories that something else took the place of, as far as deletes are limited.
-    replaced,
     /// Entries met on the replica.
     replica_seen,
     /// Bytes of content copied.

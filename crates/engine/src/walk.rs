@@ -102,8 +102,9 @@ impl Worker<'_> {
             Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, None)),
             Err(other) => Err(other.into()),
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
-            Ok(there) if self.run.options.dry_run => Ok((None, None, Some(there))),
+            Ok(there) if self.run.options.dry_run => self.spared_for_dir(parent, name).map(|()| (None, None, Some(there))),
             Ok(there) => {
+                self.spared_for_dir(parent, name)?;
                 parent.touch();
                 above.remove(name)?;
                 self.make_replica(parent, name).map(|made| (made, None, Some(there)))

@@ -146,13 +146,8 @@ impl Worker<'_> {
                 add(&tally.mismatched, 1);
                 self.report_mismatch(job.path_of(name));
             }
-            Trouble::Failed(fault) if self.run.postpone(|| job.path_of(name), &fault) => {
-                job.mark_unfinished();
-                if job.pass() == 0 {
-                    // It is counted when it is tried again.
-                    tally.seen.fetch_sub(1, Relaxed);
-                }
-            }
+            Trouble::Failed(fault) if self.run.postpone(|| job.path_of(name), &fault) => self.count_again(job),
+            Trouble::Postponed => self.count_again(job),
             Trouble::Failed(fault) => {
                 self.count_late(job);
                 add(&tally.failed, 1);
@@ -162,6 +157,11 @@ impl Worker<'_> {
                 self.count_late(job);
                 add(&tally.failed, 1);
                 self.report_barred(job.path_of(name), side, cause);
+            }
+            Trouble::InTheWay(cause) => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                self.report_in_the_way(job.path_of(name), cause);
             }
             Trouble::Undone(cause) => {
                 self.count_late(job);
@@ -174,6 +174,14 @@ impl Worker<'_> {
                 self.run.problem(job.path_of(name), fault, Class::Stop);
                 self.run.lose();
             }
+        }
+    }
+
+    /// A postponed entry is counted when it is tried again.
+    fn count_again(&self, job: &DirJob) {
+        job.mark_unfinished();
+        if job.pass() == 0 {
+            self.run.tally.seen.fetch_sub(1, Relaxed);
         }
     }
 
@@ -210,6 +218,17 @@ impl Worker<'_> {
     fn report_barred(&self, path: RelPath, side: Side, cause: &'static str) {
         let (act, cause) = ("enter".into(), cause.into());
         self.run.report(&driftless_model::Problem { path, side, act, cause, class: Class::Skip });
+    }
+
+    /// Says that what stands on the replica at `path` keeps the entry from being made.
+    fn report_in_the_way(&self, path: RelPath, cause: String) {
+        self.run.report(&driftless_model::Problem {
+            path,
+            side: Side::Replica,
+            act: "replace what stands there in".into(),
+            cause,
+            class: Class::Skip,
+        });
     }
 
     /// Says that the user's own program did not make the file at `path`.

@@ -117,13 +117,13 @@ impl Keep {
 
     /// Whether the extended attribute `name` is kept: `user.*`, `trusted.*`, `security.capability` and POSIX ACLs (xattr(7)).
     ///
-    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and `user.driftless.*` is our own.
+    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and `user.driftless.*` and `trusted.driftless.*` are our own.
     pub fn wants_xattr(&self, name: &[u8]) -> bool {
         if name.starts_with(ACL_PREFIX) {
             return self.acls;
         }
         let of_users = name.starts_with(b"user.") && !name.starts_with(b"user.driftless.");
-        let trusted = || name.starts_with(b"trusted.") && !is_file_systems_own(name);
+        let trusted = || name.starts_with(b"trusted.") && !name.starts_with(b"trusted.driftless.") && !is_file_systems_own(name);
         self.xattrs && (of_users || name == b"security.capability" || trusted())
     }
 }
@@ -142,7 +142,7 @@ mod tests {
         for kept in ["trusted.lovely", "trusted.links", "trusted.overlay.opaque", "trusted.overlay.redirect", "user.lov", "user.SGI_X"] {
             assert!(wants(kept), "{kept}");
         }
-        for foreign in ["lustre.lov", "security.selinux", "system.nfs4_acl", "user.driftless.resume", "xuser.a"] {
+        for foreign in ["lustre.lov", "security.selinux", "system.nfs4_acl", "user.driftless.resume", "trusted.driftless.x", "xuser.a"] {
             assert!(!wants(foreign), "{foreign}");
         }
     }

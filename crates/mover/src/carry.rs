@@ -52,7 +52,9 @@ impl Mover<'_> {
         let name = temp_name();
         let room = spot.replica.make_dir(&name)?;
         let done = self.carry_into(carrier, spot, opened, &room);
-        let left = spot.replica.remove_tree(&name, None).fault;
+        // By its handle: somebody else may have put another directory at its name.
+        let cleared = room.as_local().map_or(Ok(()), |room| room.clear().done());
+        let left = cleared.and_then(|()| spot.replica.remove_dir(&name)).err();
         done.map(|mut moved| {
             moved.faults.extend(left);
             moved

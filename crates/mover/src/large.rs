@@ -373,8 +373,7 @@ fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn Write
 fn anew(spot: &Spot, temp: &CString) -> Result<Box<dyn WriteFile>, Trouble> {
     match spot.replica.create_file(temp, 0o600) {
         Err(e) if e.errno == 17 => {
-            let removed = spot.replica.remove_tree(temp, None);
-            removed.fault.map_or(Ok(()), Err)?;
+            spot.replica.remove_leftover(temp).done()?;
             Ok(spot.replica.create_file(temp, 0o600)?)
         }
         other => Ok(other?),

@@ -6,7 +6,7 @@ use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Xattrs};
 use driftless_reconcile::{Agreement, Rules, mtimes};
 use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, WriteFile, temp_name};
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// How often a file that changes while it is copied is copied again, and how long it is left in peace before each time.
@@ -170,11 +170,11 @@ impl Mover<'_> {
         Ok(self.copier.clone_whole(&*opened.file, file, devices))
     }
 
-    /// Gives a finished entry its name. Something of another kind in its way makes room first.
+    /// Gives a finished entry its name. A directory in its way goes, if it is empty or no more lies in it than may go with it.
     pub fn publish(&self, spot: &Spot, temp: Option<&CStr>) -> Result<(), Trouble> {
         let Some(temp) = temp else { return Ok(()) };
         match spot.replica.rename(temp, spot.name) {
-            Err(e) if in_the_way(e.errno) => displace(spot.replica, spot.name, temp),
+            Err(e) if in_the_way(e.errno) => Ok(spot.replica.displace(temp, spot.name, spot.room)?),
             other => other.map_err(Trouble::from),
         }
     }
@@ -246,12 +246,4 @@ fn in_the_way(errno: i32) -> bool {
     const EISDIR: i32 = 21;
     const ENOTEMPTY: i32 = 39;
     matches!(errno, EEXIST | EISDIR | ENOTEMPTY)
-}
-
-/// Moves a directory aside, gives its name to `temp`, and removes it then: whoever is killed in between leaves a temporary name.
-fn displace(dir: &dyn Dir, name: &CStr, temp: &CStr) -> Result<(), Trouble> {
-    let aside: CString = temp_name();
-    dir.rename(name, &aside)?;
-    dir.rename(temp, name)?;
-    dir.remove_tree(&aside, None).fault.map_or(Ok(()), |fault| Err(Trouble::Failed(fault)))
 }

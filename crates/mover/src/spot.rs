@@ -20,6 +20,8 @@ pub struct Spot<'a> {
     pub private: bool,
     /// Owner and group that new entries in the replica's directory are known to get.
     pub birth: Option<(u32, u32)>,
+    /// How many entries in a directory that stands at the name may go with it.
+    pub room: u64,
 }
 
 impl Spot<'_> {
@@ -77,6 +79,10 @@ pub enum Trouble {
     Failed(Fault),
     /// The run must not touch it: on which side, and why, in words.
     Barred(driftless_model::Side, &'static str),
+    /// It waits until more is known of the whole run.
+    Postponed,
+    /// What stands at the name has to stay: why, in words.
+    InTheWay(String),
     /// The program that moves content did not do its work: why, in words.
     Undone(String),
     /// The disk did not keep what it was given (fsync failed): the run must end.

@@ -6,10 +6,10 @@
 
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
-use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, Survey, WireFault, whole};
+use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
 use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spare, WriteFile,
+    Ancestor, Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spared, WriteFile,
 };
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -135,6 +135,14 @@ impl RemoteDir {
 
     fn faults_reply(&self, request: &Request) -> Done<Vec<Fault>> {
         not_set(self.0.side, self.call(request)?.0)
+    }
+
+    fn removed(&self, name: &CStr, request: &Request) -> Removed {
+        match self.call(request) {
+            Ok((Reply::Removed(told), _)) => told.on(self.0.side),
+            Ok(_) => Removed::failed(name, nonsense().on(self.0.side)),
+            Err(fault) => Removed::failed(name, fault),
+        }
     }
 
     /// What was heard of an entry does not hold any more.
@@ -419,6 +427,12 @@ impl Dir for RemoteDir {
         self.done(&Request::Rename { dir: self.0.at, from: from.into(), to: to.into() })
     }
 
+    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done {
+        self.touched(from);
+        self.touched(to);
+        self.done(&Request::Displace { dir: self.0.at, from: from.into(), to: to.into(), below_max })
+    }
+
     fn remove(&self, name: &CStr) -> Done {
         self.touched(name);
         self.done(&Request::Remove { dir: self.0.at, name: name.into() })
@@ -429,24 +443,26 @@ impl Dir for RemoteDir {
         self.done(&Request::RemoveDir { dir: self.0.at, name: name.into() })
     }
 
-    fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
+    fn remove_tree(&self, name: &CStr, spared: Spared<'_>) -> Removed {
+        // Most of what goes is no directory, and that needs no rules, which may be long.
+        if spared.rules.is_some() {
+            match self.remove(name) {
+                Ok(()) => return Removed { entries: 1, met: 1, ..Removed::default() },
+                Err(fault) if !may_be_directory(&fault) => return Removed::failed(name, fault),
+                Err(_) => {}
+            }
+        }
         self.touched(name);
-        if spare.is_some() {
-            // The rules are here, so the walk is.
-            return driftless_tree::remove_tree(self, name, spare);
-        }
-        match self.call(&Request::RemoveTree { dir: self.0.at, name: name.into() }) {
-            Ok((Reply::Count(entries, fault), _)) => Removed { entries, fault: fault.map(|fault| fault.on(self.0.side)) },
-            Ok(_) => Removed { entries: 0, fault: Some(nonsense().on(self.0.side)) },
-            Err(fault) => Removed { entries: 0, fault: Some(fault) },
-        }
+        self.removed(name, &Request::RemoveTree { dir: self.0.at, name: name.into(), spared: SparingRules::of(spared) })
     }
 
-    fn count_tree(&self, name: &CStr, max: u64) -> u64 {
-        match self.call(&Request::CountTree { dir: self.0.at, name: name.into(), max }) {
-            Ok((Reply::Count(count, _), _)) => count,
-            _ => max,
-        }
+    fn remove_leftover(&self, name: &CStr) -> Removed {
+        self.touched(name);
+        self.removed(name, &Request::RemoveLeftover { dir: self.0.at, name: name.into() })
+    }
+
+    fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
+        self.removed(name, &Request::CountTree { dir: self.0.at, name: name.into(), max, spared: SparingRules::of(spared) })
     }
 
     fn sync_all(&self) -> Done {
@@ -506,6 +522,13 @@ impl Dir for RemoteDir {
 }
 
 type Replied = Result<(Reply, Vec<u8>), WireFault>;
+
+/// Linux says EISDIR, POSIX allows EPERM (unlink(2)).
+fn may_be_directory(fault: &Fault) -> bool {
+    const EPERM: i32 = 1;
+    const EISDIR: i32 = 21;
+    matches!(fault.errno, EPERM | EISDIR)
+}
 
 /// What could not be set, as the reply to an order to set something says.
 pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {

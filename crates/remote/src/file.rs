@@ -105,7 +105,7 @@ impl RemoteFile {
         while writes.pending.len() > left {
             let (promise, bytes) = writes.pending.pop_front().expect("it is not empty");
             let done = self.line.link.wait(&promise).and_then(|(reply, _)| match (reply, bytes) {
-                (Reply::Count(copied, None), Some(bytes)) if copied < bytes => Err(WireFault::new("copy the old content of", ENODATA)),
+                (Reply::Count(copied), Some(bytes)) if copied < bytes => Err(WireFault::new("copy the old content of", ENODATA)),
                 (Reply::Count(..), Some(_)) | (_, None) => Ok(()),
                 _ => Err(nonsense()),
             });

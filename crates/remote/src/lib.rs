@@ -19,6 +19,7 @@ mod greeting;
 mod jobs;
 mod link;
 mod serve;
+mod sparing;
 mod squeeze;
 mod ssh;
 mod table;

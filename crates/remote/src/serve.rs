@@ -1,10 +1,12 @@
 //! Carrying out one request on this machine's file systems.
 
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
-use crate::wire::{DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, Survey, Told, WireFault};
-use driftless_model::{Entry, Fault, Kind, Xattrs};
+use crate::wire::{
+    DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, SparingRules, Survey, Told, WireFault,
+};
+use driftless_model::{Entry, Fault, Filter, Kind, RelPath, Xattrs};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Names, Place, ReadFile, Whole, WriteFile, locate};
+use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Names, Place, ReadFile, Spared, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -119,13 +121,18 @@ impl Server<'_> {
             R::Link { dir, name, from, from_name } => done(self.dir(dir)?.link(&name.0, &*self.dir(from)?, &from_name.0)),
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
             R::Rename { dir, from, to } => done(self.dir(dir)?.rename(&from.0, &to.0)),
+            R::Displace { dir, from, to, below_max } => done(self.dir(dir)?.displace(&from.0, &to.0, below_max)),
             R::Remove { dir, name } => done(self.dir(dir)?.remove(&name.0)),
             R::RemoveDir { dir, name } => done(self.dir(dir)?.remove_dir(&name.0)),
-            R::RemoveTree { dir, name } => {
-                let removed = self.dir(dir)?.remove_tree(&name.0, None);
-                Reply::Count(removed.entries, removed.fault.map(WireFault::from))
+            R::RemoveTree { dir, name, spared } => {
+                let rules = opened_rules(spared)?;
+                Reply::Removed(self.dir(dir)?.remove_tree(&name.0, by(&rules)).into())
             }
-            R::CountTree { dir, name, max } => Reply::Count(self.dir(dir)?.count_tree(&name.0, max), None),
+            R::RemoveLeftover { dir, name } => Reply::Removed(self.dir(dir)?.remove_leftover(&name.0).into()),
+            R::CountTree { dir, name, max, spared } => {
+                let rules = opened_rules(spared)?;
+                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, by(&rules)).into())
+            }
             R::MakeWritable { dir } => {
                 self.dir(dir)?.make_writable();
                 Reply::Done
@@ -227,7 +234,7 @@ impl Server<'_> {
         let writer = to.writer()?;
         let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock().unwrap_or_else(PoisonError::into_inner)) } else { None };
         Ok(match self.mover.copier.copy((from.reader(), writer), range, false, &mut |_| Ok(())) {
-            Ok(bytes) => Reply::Count(bytes, None),
+            Ok(bytes) => Reply::Count(bytes),
             Err(Halt::Fault(fault)) => Reply::Fault(fault.into()),
             Err(Halt::Stopped) => unreachable!("its pace never says so"),
         })
@@ -241,11 +248,28 @@ impl Server<'_> {
             Err(Trouble::Mismatch) => Reply::Mismatch,
             Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
             Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
-            Err(Trouble::Vanished | Trouble::Changing | Trouble::Stopped | Trouble::Barred(..) | Trouble::Undone(_)) => {
-                Reply::Fault(WireFault::new("make an entry in", EINVAL))
-            }
+            Err(
+                Trouble::Vanished
+                | Trouble::Changing
+                | Trouble::Stopped
+                | Trouble::Barred(..)
+                | Trouble::Undone(_)
+                | Trouble::Postponed
+                | Trouble::InTheWay(_),
+            ) => Reply::Fault(WireFault::new("make an entry in", EINVAL)),
         })
     }
+}
+
+type Sparing = Option<(Filter, RelPath)>;
+
+fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
+    let opened = rules.map(SparingRules::open).transpose();
+    opened.map_err(|_| WireFault::new("understand what is spared in", EINVAL))
+}
+
+fn by(rules: &Sparing) -> Spared<'_> {
+    Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)) }
 }
 
 fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {

@@ -10,6 +10,7 @@
 //! connection: a peer is not trusted. Objects (directories, files, locks) are called by numbers that the client chooses, so that a
 //! request about a directory can follow at once the request that makes it.
 
+pub use crate::sparing::{SparingRules, WireRemoved};
 use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
 use driftless_tree::{Ancestor, Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
@@ -107,7 +108,7 @@ pub struct Survey {
 }
 
 /// Reads a list of at most so many elements: one that takes a byte or two of a head may take hundreds of memory.
-fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct Elements<T, const MAX: usize>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
@@ -199,14 +200,18 @@ pub enum Request {
     MakeWritable { dir: Handle },
     /// Rename within a directory.
     Rename { dir: Handle, from: Name, to: Name },
+    /// Rename within a directory to a name at which a directory stands, which goes.
+    Displace { dir: Handle, from: Name, to: Name, below_max: u64 },
     /// Remove an entry that is not a directory.
     Remove { dir: Handle, name: Name },
     /// Remove an empty directory.
     RemoveDir { dir: Handle, name: Name },
-    /// Remove an entry and all below it.
-    RemoveTree { dir: Handle, name: Name },
-    /// Count an entry and all below it.
-    CountTree { dir: Handle, name: Name, max: u64 },
+    /// Remove an entry and all below it, but for what is spared.
+    RemoveTree { dir: Handle, name: Name, spared: Option<SparingRules> },
+    /// Remove what an earlier run left.
+    RemoveLeftover { dir: Handle, name: Name },
+    /// Count what would be removed.
+    CountTree { dir: Handle, name: Name, max: u64, spared: Option<SparingRules> },
     /// Make the file system durable.
     SyncAll { dir: Handle },
     /// Lock a directory and call the lock `at`.
@@ -249,6 +254,7 @@ pub struct ParcelHead {
     target: Option<CString>,
     keep: Keep,
     private: bool,
+    room: u64,
     sync: bool,
     verify: Option<Level>,
 }
@@ -256,14 +262,14 @@ pub struct ParcelHead {
 impl ParcelHead {
     /// Takes a parcel apart: what goes into the head, and the data.
     pub fn of(parcel: Parcel) -> (Self, Vec<u8>) {
-        let Parcel { name, entry, content, target, keep, private, sync, verify } = parcel;
+        let Parcel { name, entry, content, target, keep, private, room, sync, verify } = parcel;
         let (extents, data) = content.map_or((None, Vec::new()), |whole| (Some(whole.extents), whole.data));
-        (ParcelHead { name: Name(name), entry, extents, target, keep, private, sync, verify }, data)
+        (ParcelHead { name: Name(name), entry, extents, target, keep, private, room, sync, verify }, data)
     }
 
     /// Puts it together again. `None` if the data does not fit the head.
     pub fn with(self, data: Vec<u8>) -> Option<Parcel> {
-        let ParcelHead { name, entry, extents, target, keep, private, sync, verify } = self;
+        let ParcelHead { name, entry, extents, target, keep, private, room, sync, verify } = self;
         let size = data.len() as u64;
         let kind = entry.meta.kind;
         let has_content = match &extents {
@@ -272,7 +278,7 @@ impl ParcelHead {
         };
         let fits = has_content && (kind == Kind::Symlink) == target.is_some();
         let content = extents.map(|extents| Whole { meta: entry.meta, xattrs: entry.xattrs.clone(), extents, data });
-        fits.then_some(Parcel { name: name.0, entry, content, target, keep, private, sync, verify })
+        fits.then_some(Parcel { name: name.0, entry, content, target, keep, private, room, sync, verify })
     }
 }
 
@@ -384,8 +390,10 @@ pub enum Reply {
     Digests(Vec<[u8; 32]>),
     /// A range, if there is one.
     Range(Option<Range<u64>>),
-    /// Entries that were removed or counted, and what went wrong.
-    Count(u64, Option<WireFault>),
+    /// Bytes that were copied.
+    Count(u64),
+    /// What was removed, or would be.
+    Removed(WireRemoved),
     /// What stands at a path.
     Located(Located),
     /// A directory was entered.
@@ -556,7 +564,7 @@ mod tests {
             let context = format!("{kind:?} {extents:?} {target:?} {bytes}");
             let (entry, keep) = (Entry { meta: meta(kind, 3), xattrs: Vec::new() }, Keep::default());
             let name = Name(c"name".into());
-            let head = ParcelHead { name, entry, extents, target, keep, private: false, sync: false, verify: None };
+            let head = ParcelHead { name, entry, extents, target, keep, private: false, room: 0, sync: false, verify: None };
             assert_eq!(head.with(vec![1; bytes]).is_some(), fits, "{context}");
         }
     }

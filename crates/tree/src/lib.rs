@@ -10,11 +10,14 @@
 mod attributes;
 mod copy;
 mod digests;
+mod displace;
 mod endpoint;
 mod file;
 mod handles;
+mod leftover;
 mod lend;
 mod local;
+mod mounts;
 mod names;
 mod post;
 mod remove;
@@ -33,7 +36,7 @@ pub use lend::Lent;
 pub use local::LocalDir;
 pub use names::{NameIndex, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
-pub use remove::{Removed, Spare, remove_tree};
+pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, locate};
 pub use temp::{is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
@@ -96,14 +99,18 @@ pub trait Dir: Send + Sync {
     fn make_writable(&self);
     /// Renames within this directory, replacing what is not a directory.
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
+    /// Renames within this directory to a name at which a directory stands; that goes, with at most so many entries in it.
+    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done;
     /// Removes an entry that is not a directory.
     fn remove(&self, name: &CStr) -> Done;
     /// Removes an empty directory.
     fn remove_dir(&self, name: &CStr) -> Done;
-    /// Removes an entry and all below it, but for what is spared.
-    fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed;
-    /// Counts an entry and all below it, up to `max`.
-    fn count_tree(&self, name: &CStr, max: u64) -> u64;
+    /// Removes an entry and all below it, but for what is spared. Never goes into what is mounted there.
+    fn remove_tree(&self, name: &CStr, spared: Spared<'_>) -> Removed;
+    /// Removes an entry with a name of the reserved form, with all below it if it is known that an earlier run left it.
+    fn remove_leftover(&self, name: &CStr) -> Removed;
+    /// Counts what [`remove_tree`](Dir::remove_tree) would remove, until that is more than `max` entries.
+    fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed;
     /// Makes the whole file system durable (syncfs).
     fn sync_all(&self) -> Done;
     /// Effective user and group that act on this tree (credentials(7)).

@@ -3,7 +3,8 @@
 use crate::attributes::{Attributes, Known, Setter};
 use crate::file::LocalFile;
 use crate::handles::{HandlePool, Node, open_dir};
-use crate::remove::{Removed, Spare, count_tree, remove_tree};
+use crate::leftover::remove_leftover;
+use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::xattr::{Target, open_again, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, Hold, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
@@ -109,13 +110,31 @@ impl LocalDir {
         if made.mode != 0o700 {
             self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
+        if crate::is_temp_name(name) {
+            crate::leftover::mark(&dir)?;
+        }
         Ok(dir)
+    }
+
+    /// Reads at least `max` names, if there are so many, from a position of the listing, whose start is 0, and moves it on.
+    pub(crate) fn list_from(&self, at: &mut u64, names: &mut Names, max: usize) -> Done<bool> {
+        let fd = self.fd()?;
+        self.listed.store(true, Relaxed);
+        self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(*at)))?;
+        let more = LocalNames { fd: fd.clone(), side: self.side() }.fill(names, max)?;
+        *at = self.fail("list", fs::tell(&*fd))?;
+        Ok(more)
+    }
+
+    /// Removes all that is in this directory, by its handle, whatever stands at its name.
+    pub fn clear(&self) -> Removed {
+        crate::remove::clear(self)
     }
 
     /// Whether what was just made here would belong to `uid`: to this process's user, or to whom a file system without
     /// owners of its own (a mapped network mount, say) gives it. A file made for the purpose shows that: nobody can put another in the
     /// place of what was opened when it was made.
-    fn is_birth_owner(&self, uid: u32) -> bool {
+    pub(crate) fn is_birth_owner(&self, uid: u32) -> bool {
         is_own(uid) || self.node.foreign_owner(|| self.probe_owner()) == Some(uid)
     }
 
@@ -339,6 +358,10 @@ impl Dir for LocalDir {
         self.fail("rename to its name", fs::renameat(&*fd, from, &*fd, to))
     }
 
+    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done {
+        crate::displace::displace(self, from, to, below_max)
+    }
+
     fn remove(&self, name: &CStr) -> Done {
         self.fail("remove", fs::unlinkat(&*self.fd()?, name, AtFlags::empty()))
     }
@@ -347,12 +370,16 @@ impl Dir for LocalDir {
         self.fail("remove directory of", fs::unlinkat(&*self.fd()?, name, AtFlags::REMOVEDIR))
     }
 
-    fn remove_tree(&self, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
-        remove_tree(self, name, spare)
+    fn remove_tree(&self, name: &CStr, spared: Spared<'_>) -> Removed {
+        remove_tree(self, name, spared)
     }
 
-    fn count_tree(&self, name: &CStr, max: u64) -> u64 {
-        count_tree(self, name, max)
+    fn remove_leftover(&self, name: &CStr) -> Removed {
+        remove_leftover(self, name)
+    }
+
+    fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
+        count_tree(self, name, max, spared)
     }
 
     fn sync_all(&self) -> Done {

@@ -22,6 +22,8 @@ pub struct Parcel {
     pub keep: Keep,
     /// The directory is new and private: the entry is made under its own name.
     pub private: bool,
+    /// How many entries in a directory that stands at the name may go with it.
+    pub room: u64,
     /// A file is made durable before it gets its name.
     pub sync: bool,
     /// What was written is read back and compared.

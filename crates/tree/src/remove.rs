@@ -1,158 +1,305 @@
-//! Removing an entry and all below it, through open directories only and without recursion.
+//! Removing an entry and all below it, or counting what would go: one walk, on the same terms, through open directories only and
+//! without recursion.
+//!
+//! What is spared stays, with all directories that lead to it. Where another file system is mounted, and where it is not known whether
+//! one is, nothing is entered or removed.
 
-use crate::{Dir, DirRef, Done, Names};
-use driftless_model::{Fault, Kind};
+use crate::local::{LocalDir, fault};
+use crate::mounts::is_crossing;
+use crate::{Dir, Done, Names};
+use driftless_model::{Fault, Filter, Kind, RelPath};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
 /// Names that are held of one directory at a time.
 const WINDOW_NAMES: usize = 4096;
+/// Failures that a removal tells; what keeps an entry is seen by the first.
+pub const STUCK_MAX: usize = 64;
 
-/// What a removal did.
+/// What stays although what is around it goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spared<'a> {
+    /// What these rules leave out. The path is that of the directory in which the removal begins, from where the rules see all others.
+    pub rules: Option<(&'a Filter, &'a RelPath)>,
+}
+
+impl Spared<'_> {
+    /// Nothing but what is mounted.
+    pub const NOTHING: Spared<'static> = Spared { rules: None };
+}
+
+/// What a removal did, or would do.
 #[derive(Debug, Default)]
 pub struct Removed {
     /// How many entries went.
     pub entries: u64,
-    /// The first failure, if something is still there.
-    pub fault: Option<Fault>,
+    /// How many entries a count came by: those that go and those that stay.
+    pub met: u64,
+    /// Rules have spared something.
+    pub spares: bool,
+    /// What could not be removed, by its path below the directory in which the removal began, and why: the first of it.
+    pub stuck: Vec<(RelPath, Fault)>,
 }
 
 impl Removed {
-    fn fail(&mut self, fault: Fault) {
-        self.fault.get_or_insert(fault);
+    /// Whether something is still there.
+    pub fn stays(&self) -> bool {
+        self.spares || !self.stuck.is_empty()
     }
-}
 
-/// Tells which entries stay although what is around them goes: asked with the path below the directory in which the removal
-/// began, and whether it is a directory.
-pub type Spare<'a> = &'a dyn Fn(&[u8], bool) -> bool;
+    /// Whether all of it went.
+    pub fn done(self) -> Done {
+        self.stuck.first().map_or(Ok(()), |(_, fault)| Err(*fault))
+    }
 
-/// A directory on the way down, with its subdirectories that are still to be removed.
-struct Frame {
-    dir: DirRef,
-    name: CString,
-    subdirs: Vec<CString>,
-    /// Something in it stays, because it could not be removed or was spared: it is not listed again, and stays itself.
-    stays: bool,
+    /// A removal that could not begin.
+    pub fn failed(name: &CStr, fault: Fault) -> Removed {
+        Removed { stuck: vec![(RelPath::from_names([name.to_bytes()]), fault)], ..Removed::default() }
+    }
 }
 
 /// Removes `name` in `dir` and all below it but for what is spared.
-pub fn remove_tree(dir: &dyn Dir, name: &CStr, spare: Option<Spare<'_>>) -> Removed {
-    let mut removed = Removed::default();
-    match dir.remove(name) {
-        Ok(()) => removed.entries += 1,
-        Err(e) if is_directory(&e) => descend(dir, name, spare, &mut removed),
-        Err(e) => removed.fail(e),
-    }
-    removed
+pub fn remove_tree(dir: &LocalDir, name: &CStr, spared: Spared<'_>) -> Removed {
+    Walk::new(dir, spared, true).whole(name)
 }
 
-fn is_directory(fault: &Fault) -> bool {
-    // Linux says EISDIR, POSIX allows EPERM (unlink(2)).
-    [Errno::ISDIR, Errno::PERM].iter().any(|e| e.raw_os_error() == fault.errno)
+/// Counts what would go if `name` in `dir` were removed; stops when that is more than `max` entries.
+pub fn count_tree(dir: &LocalDir, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
+    Walk { max, ..Walk::new(dir, spared, false) }.whole(name)
 }
 
-fn descend(top: &dyn Dir, name: &CStr, spare: Option<Spare<'_>>, removed: &mut Removed) {
-    let mut frames: Vec<Frame> = Vec::new();
-    match open_frame(top, name) {
-        Ok(frame) => frames.push(frame),
-        Err(e) => return removed.fail(e),
+/// Removes all that lies in the directory `name` of `dir`, which stays.
+pub fn empty(dir: &LocalDir, name: &CStr) -> Removed {
+    let mut walk = Walk { keeps_top: true, ..Walk::new(dir, Spared::NOTHING, true) };
+    walk.enter(name);
+    walk.go()
+}
+
+/// Removes all that is in `dir`.
+pub fn clear(dir: &LocalDir) -> Removed {
+    let mut walk = Walk { keeps_top: true, ..Walk::new(dir, Spared::NOTHING, true) };
+    walk.frames.push(Frame::new(dir.clone(), c""));
+    walk.go()
+}
+
+/// A directory on the way down.
+struct Frame {
+    dir: LocalDir,
+    name: CString,
+    /// Subdirectories that are still to be removed.
+    subdirs: Vec<CString>,
+    /// How far its listing was read.
+    at: u64,
+    /// Something in it stays, so it stays itself.
+    stays: bool,
+    /// All of it was seen.
+    over: bool,
+}
+
+impl Frame {
+    fn new(dir: LocalDir, name: &CStr) -> Frame {
+        Frame { dir, name: name.into(), subdirs: Vec::new(), at: 0, stays: false, over: false }
     }
-    while let Some(frame) = frames.last_mut() {
-        if let Some(sub) = frame.subdirs.pop() {
-            match open_frame(&*frame.dir, &sub) {
-                Ok(next) => frames.push(next),
-                Err(e) => {
-                    frame.stays = true;
-                    removed.fail(e);
-                }
-            }
-        } else if frame.stays || !clear_window(&mut frames, spare, removed) {
-            let done = frames.pop().expect("the loop holds a frame");
-            leave(top, done, &mut frames, removed);
+}
+
+struct Walk<'a> {
+    top: &'a LocalDir,
+    spared: Spared<'a>,
+    /// Entries are removed, and not only counted.
+    acts: bool,
+    max: u64,
+    /// The outermost directory is emptied and stays.
+    keeps_top: bool,
+    frames: Vec<Frame>,
+    /// Where the entries lie that are met, as rules see it.
+    place: RelPath,
+    removed: Removed,
+}
+
+impl<'a> Walk<'a> {
+    fn new(top: &'a LocalDir, spared: Spared<'a>, acts: bool) -> Self {
+        let place = spared.rules.map(|(_, dir)| dir.clone()).unwrap_or_default();
+        Walk { top, spared, acts, max: u64::MAX, keeps_top: false, frames: Vec::new(), place, removed: Removed::default() }
+    }
+
+    fn whole(mut self, name: &CStr) -> Removed {
+        if self.meet(name, None) {
+            self.enter(name);
         }
+        self.go()
     }
-}
 
-fn leave(top: &dyn Dir, done: Frame, frames: &mut [Frame], removed: &mut Removed) {
-    done.dir.leave();
-    let parent = frames.last().map_or(top, |frame| &*frame.dir);
-    let gone = !done.stays
-        && match parent.remove_dir(&done.name) {
-            Ok(()) => true,
-            Err(e) => {
-                removed.fail(e);
-                false
+    fn go(mut self) -> Removed {
+        while let Some(frame) = self.frames.last_mut() {
+            if self.removed.entries > self.max {
+                break;
+            }
+            if let Some(sub) = frame.subdirs.pop() {
+                self.enter(&sub);
+            } else if frame.over {
+                self.leave();
+            } else {
+                self.window();
+            }
+        }
+        self.removed
+    }
+
+    fn innermost(&self) -> &LocalDir {
+        self.frames.last().map_or(self.top, |frame| &frame.dir)
+    }
+
+    /// Removes or counts an entry of the innermost directory, unless it is a directory, which must be entered first: says so.
+    fn meet(&mut self, name: &CStr, hint: Option<Kind>) -> bool {
+        self.removed.met += 1;
+        let is_dir = match self.is_dir(name, hint) {
+            Ok(is_dir) => is_dir,
+            Err(gone) if gone.proves_absence() => return false,
+            Err(fault) => {
+                self.stuck(name, fault);
+                return false;
             }
         };
-    removed.entries += u64::from(gone);
-    if let Some(frame) = frames.last_mut() {
-        frame.stays |= !gone;
+        if self.spares(name, is_dir) {
+            return false;
+        }
+        if is_dir || !self.acts {
+            self.removed.entries += u64::from(!is_dir);
+            return is_dir;
+        }
+        self.unlink(name)
     }
-}
 
-fn open_frame(parent: &dyn Dir, name: &CStr) -> Done<Frame> {
-    let dir = parent.enter(name)?;
-    dir.make_writable();
-    Ok(Frame { dir, name: name.into(), subdirs: Vec::new(), stays: false })
-}
-
-/// Unlinks what a window of the innermost directory's listing shows and notes its subdirectories; returns whether there was anything.
-fn clear_window(frames: &mut [Frame], spare: Option<Spare<'_>>, removed: &mut Removed) -> bool {
-    let above = if spare.is_some() { path_of(frames) } else { Vec::new() };
-    let frame = frames.last_mut().expect("the caller holds a frame");
-    let mut names = Names::default();
-    let listed = frame.dir.list().and_then(|mut stream| stream.fill(&mut names, WINDOW_NAMES));
-    if let Err(e) = listed {
-        frame.stays = true;
-        removed.fail(e);
-        return true;
+    /// Whether it is a directory. Nobody asks rules of a guess; without rules, the kernel says it when the entry is removed.
+    fn is_dir(&self, name: &CStr, hint: Option<Kind>) -> Done<bool> {
+        match hint {
+            Some(kind) => Ok(kind == Kind::Dir),
+            None if self.acts && self.spared.rules.is_none() => Ok(false),
+            None => self.innermost().look(name).map(|meta| meta.kind == Kind::Dir),
+        }
     }
-    for index in 0..names.len() {
-        let (name, kind) = names.get(index);
-        let spared = spare.is_some_and(|spare| spare(&[&above, name.to_bytes()].concat(), kind == Some(Kind::Dir)));
-        if spared {
+
+    fn spares(&mut self, name: &CStr, is_dir: bool) -> bool {
+        let Some((filter, _)) = self.spared.rules else { return false };
+        let spares = !filter.takes(self.place.join(name.to_bytes()).as_bytes(), is_dir);
+        if spares {
+            self.removed.spares = true;
+            self.stay();
+        }
+        spares
+    }
+
+    /// Removes what is no directory; says whether it is one.
+    fn unlink(&mut self, name: &CStr) -> bool {
+        let dir = self.innermost();
+        let Err(fault) = dir.remove(name) else {
+            self.removed.entries += 1;
+            return false;
+        };
+        // Linux says EISDIR, POSIX allows EPERM, which has other reasons, too (unlink(2)).
+        let perhaps = fault.errno == Errno::PERM.raw_os_error();
+        let is_dir = perhaps && dir.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
+        if is_dir || fault.errno == Errno::ISDIR.raw_os_error() {
+            return !self.spares(name, true);
+        }
+        if !fault.proves_absence() {
+            self.stuck(name, fault);
+        }
+        false
+    }
+
+    fn enter(&mut self, name: &CStr) {
+        let above = self.innermost();
+        let entered = above.enter_local(name).and_then(|dir| match is_crossing(above, &dir)? {
+            false => Ok(dir),
+            true => Err(fault(dir.side(), "remove a mount point in", Errno::BUSY)),
+        });
+        match entered {
+            Ok(dir) => {
+                if self.acts {
+                    dir.make_writable();
+                }
+                self.frames.push(Frame::new(dir, name));
+            }
+            Err(gone) if gone.proves_absence() => {}
+            Err(fault) => self.stuck(name, fault),
+        }
+    }
+
+    /// Goes through a window of the innermost directory's listing.
+    fn window(&mut self) {
+        self.place_innermost();
+        let acts = self.acts;
+        let frame = self.frames.last_mut().expect("the caller holds a frame");
+        if acts && !frame.stays {
+            // All that was read before is gone, and with it, in some file systems, the position.
+            frame.at = 0;
+        }
+        let mut names = Names::default();
+        if let Err(fault) = frame.dir.list_from(&mut frame.at, &mut names, WINDOW_NAMES) {
+            frame.over = true;
+            return self.stuck_innermost(fault);
+        }
+        let before = self.removed.entries;
+        let subdirs: Vec<CString> =
+            (0..names.len()).map(|i| names.get(i)).filter(|(name, kind)| self.meet(name, *kind)).map(|(name, _)| name.into()).collect();
+        let progress = self.removed.entries > before || !subdirs.is_empty();
+        let frame = self.frames.last_mut().expect("the caller holds a frame");
+        frame.subdirs = subdirs;
+        // A listing that goes on showing what is gone would go on for ever.
+        frame.over = names.is_empty() || acts && !frame.stays && !progress;
+    }
+
+    fn leave(&mut self) {
+        let Some(done) = self.frames.pop() else { return };
+        done.dir.leave();
+        if self.keeps_top && self.frames.is_empty() {
+            return;
+        }
+        if done.stays {
+            return self.stay();
+        }
+        match if self.acts { self.innermost().remove_dir(&done.name) } else { Ok(()) } {
+            Ok(()) => self.removed.entries += 1,
+            Err(gone) if gone.proves_absence() => {}
+            Err(fault) => self.stuck(&done.name, fault),
+        }
+    }
+
+    /// Something in the innermost directory stays.
+    fn stay(&mut self) {
+        if let Some(frame) = self.frames.last_mut() {
             frame.stays = true;
-        } else if kind == Some(Kind::Dir) {
-            frame.subdirs.push(name.into());
-        } else {
-            clear_one(frame, name, removed);
         }
     }
-    !names.is_empty()
-}
 
-fn clear_one(frame: &mut Frame, name: &CStr, removed: &mut Removed) {
-    match frame.dir.remove(name) {
-        Ok(()) => removed.entries += 1,
-        Err(e) if is_directory(&e) => frame.subdirs.push(name.into()),
-        Err(e) => {
-            frame.stays = true;
-            removed.fail(e);
+    /// An entry of the innermost directory cannot be removed.
+    fn stuck(&mut self, name: &CStr, fault: Fault) {
+        let path = self.path_below().join(name.to_bytes());
+        self.tell(path, fault);
+    }
+
+    fn stuck_innermost(&mut self, fault: Fault) {
+        let path = self.path_below();
+        self.tell(path, fault);
+    }
+
+    fn tell(&mut self, path: RelPath, fault: Fault) {
+        self.stay();
+        if self.removed.stuck.len() < STUCK_MAX {
+            self.removed.stuck.push((path, fault));
         }
     }
-}
 
-/// The path of the innermost directory, with a slash at its end.
-fn path_of(frames: &[Frame]) -> Vec<u8> {
-    frames.iter().flat_map(|frame| frame.name.to_bytes().iter().chain(b"/")).copied().collect()
-}
+    /// The innermost directory's path below the one in which the removal began.
+    fn path_below(&self) -> RelPath {
+        RelPath::from_names(self.frames.iter().map(|frame| frame.name.to_bytes()).filter(|name| !name.is_empty()))
+    }
 
-/// Counts `name` in `dir` and all below it, stopping at `max`.
-pub fn count_tree(dir: &dyn Dir, name: &CStr, max: u64) -> u64 {
-    let mut count = 1;
-    let Ok(top) = dir.enter(name) else { return count };
-    let mut open = vec![top];
-    while let Some(dir) = open.pop() {
-        let Ok(mut stream) = dir.list() else { continue };
-        let mut more = true;
-        while more && count < max {
-            let mut names = Names::default();
-            more = stream.fill(&mut names, WINDOW_NAMES).unwrap_or(false);
-            count += names.len() as u64;
-            let subdirs = (0..names.len()).map(|i| names.get(i)).filter(|(_, kind)| matches!(kind, None | Some(Kind::Dir)));
-            open.extend(subdirs.filter_map(|(name, _)| dir.enter(name).ok()));
+    fn place_innermost(&mut self) {
+        if let Some((_, dir)) = self.spared.rules {
+            let below = self.path_below();
+            self.place = RelPath::from_names(dir.names().chain(below.names()));
         }
     }
-    count
 }

@@ -1,0 +1,77 @@
+//! Entries that an interrupted run left under a name of the reserved form: what of them is known to be ours, and goes.
+//!
+//! Whoever may rename in a directory can give such a name to anything in it. To what is no directory that does no harm: he could have
+//! removed it. A directory goes with all that is in it, which he may not be able to remove himself; so it must be known that this
+//! program made it. Either nobody else can rename where it lies, or it has our mark, and nobody but its owner, who is this very user, can
+//! have given it that.
+
+use crate::local::{LocalDir, fault};
+use crate::mounts::is_crossing;
+use crate::remove::{Removed, clear};
+use crate::{Dir, Done};
+use driftless_model::Meta;
+use rustix::fd::AsFd;
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+use rustix::io::Errno;
+use std::ffi::CStr;
+
+/// The mark, in the name spaces where it is tried: the first is root's alone and is there in file systems that lack the other.
+const MARKS: [&CStr; 2] = [c"trusted.driftless.unfinished", c"user.driftless.unfinished"];
+
+/// Marks a directory that was just made under a name of the reserved form.
+pub fn mark(dir: &LocalDir) -> Done {
+    let fd = dir.fd()?;
+    let _or_it_is_not_known_later = MARKS.iter().any(|mark| fsetxattr(fd.as_fd(), *mark, b"1", XattrFlags::empty()).is_ok());
+    Ok(())
+}
+
+/// Removes `name` in `dir`, with all below it if it is known to be ours.
+pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
+    let gone = |done: Done| match done {
+        Ok(()) => Some(Removed { entries: 1, ..Removed::default() }),
+        Err(fault) if fault.proves_absence() => Some(Removed::default()),
+        Err(_) => None,
+    };
+    if let Some(removed) = gone(dir.remove(name)).or_else(|| gone(dir.remove_dir(name))) {
+        return removed;
+    }
+    // Everything else goes by the handle: somebody may put another directory at the name.
+    let emptied = enter_ours(dir, name).map(|ours| clear(&ours));
+    match emptied {
+        Ok(removed) if removed.stays() => below(name, removed),
+        Ok(removed) => match dir.remove_dir(name) {
+            Ok(()) => Removed { entries: removed.entries + 1, ..removed },
+            Err(fault) => Removed::failed(name, fault),
+        },
+        Err(fault) => Removed::failed(name, fault),
+    }
+}
+
+/// Opens a directory that is known to be ours.
+fn enter_ours(dir: &LocalDir, name: &CStr) -> Done<LocalDir> {
+    let below = dir.enter_local(name)?;
+    let ours = !is_crossing(dir, &below)? && (is_ours_alone(dir, &dir.meta()?, &below) || is_marked(&below));
+    if ours { Ok(below) } else { Err(fault(dir.side(), "tell whose directory this is, and remove it from", Errno::PERM)) }
+}
+
+/// Whether nobody but this user can have given the directory its name. The group's rights bound those of an ACL (acl(5)).
+fn is_ours_alone(dir: &LocalDir, meta: &Meta, below: &LocalDir) -> bool {
+    const STICKY: u32 = 0o1000;
+    const WRITABLE: u32 = 0o022;
+    let others_cannot = meta.mode & WRITABLE == 0 || meta.mode & STICKY != 0 && dir.is_birth_owner(below.first_meta().uid);
+    others_cannot && dir.is_birth_owner(meta.uid)
+}
+
+fn is_marked(dir: &LocalDir) -> bool {
+    let (meta, Ok(fd)) = (dir.first_meta(), dir.fd()) else { return false };
+    let private = meta.mode & 0o077 == 0 && dir.is_birth_owner(meta.uid);
+    private && MARKS.iter().any(|mark| fgetxattr(fd.as_fd(), *mark, &mut [0u8; 8]).is_ok())
+}
+
+/// Paths are those below the directory in which the removal began.
+fn below(name: &CStr, mut removed: Removed) -> Removed {
+    for (path, _) in &mut removed.stuck {
+        *path = driftless_model::RelPath::from_names(std::iter::once(name.to_bytes()).chain(path.names()));
+    }
+    removed
+}

@@ -1,0 +1,68 @@
+//! Where one mounted file system ends and another begins.
+//!
+//! What goes from a replica goes up to there and never beyond: whatever is mounted below it is somebody else's. A bind mount may
+//! show another part of the same file system, so the device number alone does not tell.
+
+use crate::Done;
+use crate::local::{LocalDir, fault};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, open, statx};
+
+/// Whether `below`, which was entered from `above`, is of another file system, or something is mounted there.
+pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
+    use crate::Dir;
+    if above.first_meta().dev != below.first_meta().dev {
+        return Ok(true);
+    }
+    let (upper, lower) = (above.fd()?, below.fd()?);
+    match is_mount_root(lower.as_fd()) {
+        Some(is_root) => Ok(is_root),
+        // Kernels before 5.8 do not say so; the number of the mount does, as far as it can be had.
+        None => match (mount_id(upper.as_fd()), mount_id(lower.as_fd())) {
+            (Some(upper), Some(lower)) => Ok(upper != lower),
+            _ => Err(fault(below.side(), "tell whether something is mounted on the directory in", rustix::io::Errno::NOSYS)),
+        },
+    }
+}
+
+/// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.
+fn is_mount_root(dir: BorrowedFd<'_>) -> Option<bool> {
+    let found = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()).ok()?;
+    let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// `mnt_id` of `/proc/PID/fdinfo/N` (proc_pid_fdinfo(5)).
+fn mount_id(dir: BorrowedFd<'_>) -> Option<u64> {
+    const INFO_BYTES_MAX: usize = 4096;
+    let path = format!("/proc/self/fdinfo/{}", dir.as_raw_fd());
+    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut info = [0; INFO_BYTES_MAX];
+    let len = rustix::io::read(&file, &mut info).ok()?;
+    let text = str::from_utf8(&info[..len]).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::Side;
+    use std::sync::Arc;
+
+    fn root(path: &str) -> LocalDir {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(path, flags, Mode::empty()).expect("open");
+        LocalDir::root(&crate::HandlePool::new(16), Side::Replica, fd).expect("root")
+    }
+
+    #[test]
+    fn both_ways_to_know_a_mount_agree() {
+        let (top, proc) = (root("/"), root("/proc"));
+        let (upper, lower): (Arc<_>, Arc<_>) = (top.fd().expect("fd"), proc.fd().expect("fd"));
+        assert!(is_crossing(&top, &proc).expect("known"));
+        assert_ne!(mount_id(upper.as_fd()), mount_id(lower.as_fd()));
+        let below = proc.enter_local(c"self").or_else(|_| proc.enter_local(c"sys")).expect("a directory");
+        assert!(!is_crossing(&proc, &below).expect("known"));
+        assert_eq!(mount_id(below.fd().expect("fd").as_fd()), mount_id(lower.as_fd()));
+    }
+}
