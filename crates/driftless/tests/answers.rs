@@ -4,8 +4,11 @@
 
 mod common;
 
+use common::far::{Far, Way, Who};
 use common::{USER, check_accounts, check_equal, check_settled, driftless, put, sync, sync_ok, wait_until};
-use driftless_testkit::{FsKind, Outcome, Scratch, attrs};
+use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
+use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, attrs};
+use rustix::io::Errno;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +20,7 @@ const NONE: [&str; 0] = [];
 /// A file system's answer that never changes: files with the size of a page and less in them.
 const SYSFS: &str = "/sys/kernel/mm/transparent_hugepage";
 
-fn verify(src: &Path, dst: &Path) -> driftless_testkit::Driftless {
+fn verify(src: &Path, dst: &Path) -> Driftless {
     driftless().args(["verify", "--json"]).arg(src).arg(dst)
 }
 
@@ -129,6 +132,65 @@ fn a_file_whose_closing_fails_does_not_get_its_name() {
         let _ = sync_ok(&src, &dst, NONE);
         check_equal(&src, &dst, "after the next run");
     }
+}
+
+/// Sizes of files that are moved in different ways: whole, block by block, and in pieces by many threads.
+const SIZES: [(&str, usize); 3] = [("small", 5000), ("middle", 2 << 20), ("large", 65 << 20)];
+
+/// Runs of `src` to `dst` on this machine and, by the agent, over a line.
+fn near_and_far(far: &Far, src: &Path, dst: &Path) -> [Driftless; 2] {
+    [sync(src, dst), far.sync(Way::Push, src, dst)]
+}
+
+#[test]
+fn a_file_whose_upload_fails_keeps_its_old_content() {
+    let (scratch, fuse) = (Scratch::new(FsKind::Tmpfs, 200), Fuse::mount(Mood::healthy()));
+    let (src, dst) = (scratch.dir("src"), fuse.dir("dst"));
+    for (name, size) in SIZES {
+        put(&src.join(name), vec![1; size]);
+        put(&dst.join(name), "old");
+    }
+    let far = Far::of(Who::Root);
+    for run in near_and_far(&far, &src, &dst) {
+        fuse.order(Rule::lose_writes());
+        fuse.order(Rule::fail(Op::Flush, Errno::DQUOT));
+        let outcome = run.run().expect(3);
+        check_accounts(&outcome);
+        for (name, _) in SIZES {
+            assert_eq!(acts_on(&outcome, name), ["close"], "{}", outcome.describe());
+            assert_eq!(fs::read(fuse.backing().join("dst").join(name)).expect("read"), b"old", "{name}");
+        }
+        assert_eq!(common::leftovers(&dst), Vec::<std::path::PathBuf>::new());
+        fuse.forgive();
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "when there is room again");
+}
+
+#[test]
+fn bytes_that_a_source_does_not_give_do_not_become_zeros() {
+    let (scratch, fuse) = (Scratch::new(FsKind::Tmpfs, 300), Fuse::mount(Mood::healthy()));
+    let (src, dst) = (fuse.dir("src"), scratch.path().join("dst"));
+    // The kernel fills the last page of a short answer with zeros, so what ends within the first pages cannot be told from zeros.
+    for (name, size) in &SIZES[1..] {
+        put(&src.join(name), vec![1; *size]);
+    }
+    let far = Far::of(Who::Root);
+    for run in near_and_far(&far, &src, &dst) {
+        fuse.order(Rule::end_at(4000));
+        let outcome = run.run().expect(3);
+        check_accounts(&outcome);
+        for (name, _) in &SIZES[1..] {
+            assert_eq!(acts_on(&outcome, name), ["read all of"], "{}", outcome.describe());
+            assert!(!dst.join(name).exists(), "{name}");
+        }
+        fuse.forgive();
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "when all of it can be read");
+    fuse.order(Rule::end_at(4000));
+    let outcome = far.sync(Way::Pull, &src, &scratch.path().join("pulled")).run().expect(3);
+    SIZES[1..].iter().for_each(|(name, _)| assert_eq!(acts_on(&outcome, name), ["read all of"], "{}", outcome.describe()));
 }
 
 #[test]
