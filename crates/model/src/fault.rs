@@ -38,6 +38,9 @@ pub struct Fault {
     pub errno: i32,
 }
 
+/// What every act on a tree of another host comes to when the connection is lost.
+pub const REACH_AGENT: &str = "reach the agent of";
+
 /// Error numbers that decisions are made on (asm-generic/errno.h).
 mod errno {
     pub const ENOENT: i32 = 2;
@@ -56,9 +59,10 @@ impl Fault {
         self.errno == errno::ENOENT
     }
 
-    /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`).
+    /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`). A dead FUSE mount fails with the same number,
+    /// and is a matter of its path alone.
     pub fn is_cut_off(&self) -> bool {
-        self.errno == errno::ENOTCONN
+        self.errno == errno::ENOTCONN && self.act == REACH_AGENT
     }
 
     /// The kernel's words for the error number, lower case and without the number.

@@ -13,7 +13,7 @@ mod selection;
 mod work;
 
 pub use entry::{Entry, Kind, Meta, Stamp, Xattrs};
-pub use fault::{Class, Fault, Problem, Side, cause};
+pub use fault::{Class, Fault, Problem, REACH_AGENT, Side, cause};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::Keep;
 pub use path::{BadName, EntryName, RelPath, check_name, escape};

@@ -3,6 +3,7 @@
 //! A fault holds its act as a constant. What comes over the line is compared with the acts that were seen before and kept once;
 //! how many are kept is bounded, and so is their length: a peer cannot fill memory with them.
 
+use driftless_model::REACH_AGENT;
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -15,6 +16,10 @@ static ACTS: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::defau
 
 /// The constant for an act.
 pub fn known(act: &str) -> &'static str {
+    // Decisions are made on this one, so it is known however many others a peer has named.
+    if act == REACH_AGENT {
+        return REACH_AGENT;
+    }
     let mut acts = ACTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = acts.get(act) {
         return known;

@@ -6,7 +6,7 @@
 use crate::budget::Budget;
 use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, Request, WireFault};
 use crossbeam_channel::Sender;
-use driftless_model::{Fault, Side};
+use driftless_model::{Fault, REACH_AGENT, Side};
 use driftless_tree::{Done, Loss};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -256,7 +256,7 @@ impl<A: Send> Link<A> {
 }
 
 fn lost_fault() -> WireFault {
-    WireFault::new("reach the agent of", ENOTCONN)
+    WireFault::new(REACH_AGENT, ENOTCONN)
 }
 
 /// A fault of the other side is an error here; what cannot be understood is, too.
