@@ -1,4 +1,5 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
+# make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 55 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
@@ -7,8 +8,9 @@ PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-p
 	openssh-server openssh-client iproute2 rabbitmq-server openssl
 
 FUZZ_SECONDS = 60
+CAMPAIGN_SEEDS = 5
 
-.PHONY: build static test test-broker fuzz lint bench packages docs
+.PHONY: build static test test-broker campaign fuzz lint bench packages docs
 
 build:
 	cargo build --release
@@ -47,6 +49,14 @@ test: packages
 # What the queues promise, on a broker that is restarted under load, which it does not always survive in time.
 test-broker: packages
 	cargo test -p driftless-queue
+
+# Each campaign prints its figures and fails if one of its runs did; all are run.
+CAMPAIGNS = matrix
+
+campaign: packages
+	@failed=; for name in $(CAMPAIGNS); do \
+	DRIFTLESS_SEEDS=$(CAMPAIGN_SEEDS) $(TEST) --test $$name -- --ignored --nocapture || failed="$$failed $$name"; done; \
+	if [ -n "$$failed" ]; then echo "campaigns with failures:$$failed" >&2; exit 1; fi
 
 fuzz: packages
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run

@@ -32,6 +32,8 @@ pub struct Profile {
     pub catalogue: bool,
     /// Device nodes (root only).
     pub devices: bool,
+    /// The device 0:0, which overlay file systems keep for themselves.
+    pub whiteouts: bool,
     /// Entries without any permission, and files their owner cannot read.
     pub unreadable: bool,
     /// Owners other than the one who builds (root only).
@@ -51,6 +53,7 @@ impl Profile {
             entries: 200,
             catalogue: true,
             devices: true,
+            whiteouts: true,
             unreadable: true,
             owners: true,
             privileged_xattrs: true,

@@ -167,7 +167,8 @@ impl TreeBuilder {
         ];
         for (name, kind, device) in nodes {
             let is_device = kind == FileType::CharacterDevice || kind == FileType::BlockDevice;
-            if !is_device || self.profile.devices {
+            let is_whiteout = is_device && device == (0, 0);
+            if !is_device || self.profile.devices && (self.profile.whiteouts || !is_whiteout) {
                 let mut attributes = self.plain_attributes(kind);
                 attributes.mode = Some(0o4621);
                 self.node(&theme.join(name), kind, device, attributes)?;

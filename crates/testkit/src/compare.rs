@@ -27,6 +27,8 @@ pub struct Options {
     pub group: bool,
     /// Modification times of everything, directories and symbolic links included.
     pub mtime: bool,
+    /// Modification times are compared after both are cut to a multiple of this.
+    pub mtime_grain_ns: u64,
     /// Access times of regular files.
     pub atime: bool,
     /// Extended attributes other than ACLs.
@@ -49,6 +51,7 @@ impl Default for Options {
             owner: true,
             group: true,
             mtime: true,
+            mtime_grain_ns: 1,
             atime: false,
             xattrs: true,
             acls: true,
@@ -227,7 +230,8 @@ impl Comparison<'_> {
         }
         let (x, y) = (properties(left), properties(right));
         for (kind, value) in differing(&x, &y) {
-            if self.options.wants(kind) {
+            let is_cut = kind == "mtime" && self.options.cut(left) == self.options.cut(right);
+            if self.options.wants(kind) && !is_cut {
                 let other = y.iter().find(|(k, _)| *k == kind).map(|(_, v)| v.clone()).unwrap_or_default();
                 self.found.push(Difference { path: self.a.path(a), kind, a: value, b: other });
             }
@@ -256,6 +260,12 @@ fn differing(x: &[(&'static str, String)], y: &[(&'static str, String)]) -> Vec<
 }
 
 impl Options {
+    /// The mtime in whole grains.
+    fn cut(&self, node: &Node) -> i128 {
+        let (seconds, nanoseconds) = node.mtime();
+        (i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)).div_euclid(i128::from(self.mtime_grain_ns))
+    }
+
     fn wants(&self, kind: &str) -> bool {
         match kind {
             "mode" => self.mode,

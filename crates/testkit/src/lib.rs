@@ -34,7 +34,7 @@ pub use deep::{deep_path, remove_deep};
 pub use fuse::{Fuse, Mood, Rule};
 pub use hosts::{Host, Lab};
 pub use mutate::mutate;
-pub use oracle::rsync_oracle;
+pub use oracle::{rsync_opinion, rsync_oracle};
 pub use rabbit::Rabbit;
 pub use relay::{Passed, Relay, Weather};
 pub use run::{Driftless, Outcome, Running};

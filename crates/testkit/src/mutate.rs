@@ -9,6 +9,7 @@ use crate::build::random_content;
 use crate::names::random_name;
 use fastrand::Rng;
 use rustix::fs::{FallocateFlags, FileType};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -51,10 +52,15 @@ pub fn mutate(root: &Path, seed: u64, count: usize) {
         if done == count {
             return;
         }
-        let outcome = mutator.step();
+        let outcome = mutator.step().or_else(|error| if is_not_supported(&error) { Ok(false) } else { Err(error) });
         done += usize::from(outcome.unwrap_or_else(|e| panic!("mutation {done} of seed {seed}: {e}")));
     }
     assert!(done > 0, "no mutation of seed {seed} applied to {}", root.display());
+}
+
+/// Attributes where there are none, and directories of an overlay's lower layers, which cannot be renamed.
+fn is_not_supported(error: &io::Error) -> bool {
+    [Errno::NOTSUP, Errno::XDEV].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Removes whatever has this name.

@@ -19,16 +19,22 @@ pub enum FsKind {
     Xfs,
     /// With reflinks; at least 128 MiB.
     Btrfs,
+    /// ext4 with 128-byte inodes: whole seconds, from 1901 to 2038.
+    Ext4Old,
+    /// ext2 without `filetype`: listings do not say of what kind an entry is.
+    Ext2Untyped,
+    /// Layers of a tmpfs, see [`Scratch::sink`]; no whiteouts (devices 0:0).
+    Overlay,
 }
 
 impl FsKind {
-    /// All kinds.
+    /// The kinds that hold all of a hostile tree.
     pub const ALL: [FsKind; 4] = [FsKind::Tmpfs, FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
 
     fn size_mib_min(self) -> u64 {
         match self {
-            FsKind::Tmpfs => 1,
-            FsKind::Ext4 => 8,
+            FsKind::Tmpfs | FsKind::Overlay => 1,
+            FsKind::Ext4 | FsKind::Ext4Old | FsKind::Ext2Untyped => 8,
             FsKind::Xfs => 300,
             FsKind::Btrfs => 128,
         }
@@ -54,6 +60,11 @@ impl Scratch {
             FsKind::Ext4 => Scratch::formatted(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", "-i", "4096", "-m", "0"], size_mib),
             FsKind::Xfs => Scratch::formatted(&["mkfs.xfs", "-q", "-m", "reflink=1"], size_mib),
             FsKind::Btrfs => Scratch::formatted(&["mkfs.btrfs", "-q"], size_mib),
+            FsKind::Ext4Old => Scratch::formatted(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "128", "-i", "4096", "-m", "0"], size_mib),
+            FsKind::Ext2Untyped => {
+                Scratch::formatted(&["mkfs.ext2", "-q", "-F", "-O", "^filetype", "-b", "4096", "-i", "4096", "-m", "0"], size_mib)
+            }
+            FsKind::Overlay => Scratch::mounted(Scratch::mount_layers),
         }
     }
 
@@ -93,6 +104,28 @@ impl Scratch {
     fn mount_tmpfs(&self, size_mib: u64) {
         let options = format!("size={size_mib}m,nr_inodes=2000000,mode=0755");
         must_run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "driftless-scratch"]).arg(&self.mount));
+    }
+
+    /// Everything that an overlay holds becomes a layer that it cannot write to, with an empty one on top.
+    pub fn sink(&self) {
+        must_run(Command::new("umount").arg(&self.mount));
+        self.mount_layers();
+    }
+
+    /// Mounts the layers that are there, the newest first, below a new one.
+    fn mount_layers(&self) {
+        let folder = self.mount.parent().expect("the scratch folder");
+        let layer = |number: usize| folder.join(format!("layer-{number}"));
+        let lowest = layer(0);
+        if !lowest.exists() {
+            fs::create_dir(&lowest).expect("lowest layer");
+        }
+        let count = (0..).take_while(|number| layer(*number).exists()).count();
+        let (upper, work) = (layer(count), folder.join(format!("work-{count}")));
+        [&upper, &work].into_iter().for_each(|path| fs::create_dir(path).expect("layer"));
+        let lower: Vec<String> = (0..count).rev().map(|number| layer(number).display().to_string()).collect();
+        let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), upper.display(), work.display());
+        must_run(Command::new("mount").args(["-t", "overlay", "-o", &options, "driftless-test"]).arg(&self.mount));
     }
 
     fn mount_image(&self, format: &[&str], size_mib: u64) {
@@ -135,7 +168,8 @@ mod tests {
 
     #[test]
     fn every_kind_mounts_and_goes_away() {
-        for kind in FsKind::ALL {
+        let others = [FsKind::Ext4Old, FsKind::Ext2Untyped, FsKind::Overlay];
+        for kind in FsKind::ALL.into_iter().chain(others) {
             let scratch = Scratch::new(kind, 64);
             let mount = scratch.path().to_owned();
             fs::write(scratch.dir("a").join("b"), b"data").expect("write");
@@ -146,5 +180,18 @@ mod tests {
             assert!(!mounts().contains(&text), "{kind:?} is gone");
             assert!(!mount.exists(), "{kind:?} left its folder");
         }
+    }
+
+    #[test]
+    fn what_an_overlay_held_shows_through_and_is_not_written_to() {
+        let scratch = Scratch::new(FsKind::Overlay, 1);
+        fs::write(scratch.dir("a").join("b"), b"data").expect("write");
+        scratch.sink();
+        fs::write(scratch.path().join("a/b"), b"changed").expect("write above");
+        let below = scratch.image().with_file_name("layer-1").join("a/b");
+        assert_eq!(
+            (fs::read(below).expect("read"), fs::read(scratch.path().join("a/b")).expect("read")),
+            (b"data".to_vec(), b"changed".to_vec())
+        );
     }
 }

@@ -3,9 +3,11 @@
 //! Each test file is a program of its own and uses only a part of this.
 #![allow(dead_code, clippy::disallowed_methods)]
 
+pub mod campaign;
 pub mod chaos;
 pub mod far;
 pub mod movers;
+pub mod places;
 
 use driftless_testkit::{Driftless, Options, Outcome, Profile, assert_equal, attrs, escape, rsync_oracle, snapshot_hash};
 use far::Who;

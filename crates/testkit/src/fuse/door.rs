@@ -27,6 +27,11 @@ pub trait Server: Send + Sync + 'static {
     fn features(&self) -> u32 {
         0
     }
+
+    /// How it is mounted.
+    fn flags(&self) -> MountFlags {
+        MountFlags::empty()
+    }
 }
 
 /// A mount that a server answers for; gone on drop.
@@ -49,7 +54,7 @@ impl Door {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let device = rustix::fs::openat(CWD, "/dev/fuse", flags, Mode::empty()).expect("open /dev/fuse");
         let end = eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd");
-        mount(path, &device);
+        mount(path, &device, server.flags());
         let line = Arc::new(Line { device, end });
         let work = |_| {
             let (line, server) = (line.clone(), server.clone());
@@ -75,10 +80,10 @@ impl Drop for Door {
 }
 
 /// Access is checked by the kernel, from the modes and ACLs that it is told, and everybody may come.
-fn mount(path: &Path, device: &OwnedFd) {
+fn mount(path: &Path, device: &OwnedFd, flags: MountFlags) {
     let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", device.as_raw_fd());
     let data = CString::new(data).expect("no NUL");
-    rustix::mount::mount("driftless-test", path, "fuse", MountFlags::empty(), &*data)
+    rustix::mount::mount("driftless-test", path, "fuse", flags, &*data)
         .unwrap_or_else(|e| panic!("cannot mount a FUSE file system at {}: {e}", path.display()));
 }
 

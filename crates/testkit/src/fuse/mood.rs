@@ -21,6 +21,8 @@ pub struct Mood {
     pub attributes: bool,
     /// ACLs can be kept. Set before mounting.
     pub acls: bool,
+    /// Nothing can be written. Set before mounting.
+    pub read_only: bool,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
 }
@@ -35,6 +37,7 @@ impl Mood {
             unknown_kinds: false,
             attributes: true,
             acls: true,
+            read_only: false,
             remembers: Duration::ZERO,
         }
     }

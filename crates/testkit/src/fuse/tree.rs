@@ -12,6 +12,7 @@ use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,6 +45,10 @@ pub(super) struct Tree {
 impl Server for Tree {
     fn features(&self) -> u32 {
         if lock(&self.orders).mood.acls { FEATURE_ACLS } else { 0 }
+    }
+
+    fn flags(&self) -> MountFlags {
+        if lock(&self.orders).mood.read_only { MountFlags::RDONLY } else { MountFlags::empty() }
     }
 
     fn answer(&self, call: &Call<'_>) -> Answer {
