@@ -1,12 +1,15 @@
 //! The plan of deletes: collected while the trees are walked, judged as a whole, carried out last.
 //!
 //! It stands in an unnamed temporary file, so that any number of names costs no memory. A record is the length of a path
-//! (8 bytes, little-endian), the path, the number of names, and each name with its length in front.
+//! (8 bytes, little-endian), the path, the number of names, and each name with its length in front. What a later look at a directory
+//! finds takes the place of what an earlier one did.
 
 use crate::job::{Task, descend, lock};
 use crate::run::Run;
-use driftless_model::RelPath;
+use crate::survey::is_absent;
+use driftless_model::{Class, Fault, RelPath};
 use driftless_reconcile::{Guard, Refusal};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -16,14 +19,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Items that are in the queue at a time.
 const QUEUED_MAX: usize = 1024;
 
+/// Directories whose earlier records are known not to hold; those of more count, too, and the guard is stricter than it need be.
+const FORGOTTEN_MAX: usize = 100_000;
+/// Directories that vanished from the source meanwhile and are looked at in the end; more are reported at once.
+const LEFT_MAX: usize = 10_000;
+
 /// The plan.
 #[derive(Debug, Default)]
 pub struct DeletePlan {
-    spool: Mutex<Option<BufWriter<File>>>,
+    spool: Mutex<Spool>,
     error: Mutex<Option<io::Error>>,
     reserved: AtomicU64,
     /// Entries that lie below something which goes, so that no listing of the walk has shown them.
     unseen: AtomicU64,
+    /// Directories that names were to go from, and that the source does not have any more.
+    left: Mutex<Vec<(RelPath, Fault)>>,
+}
+
+/// The records, and which of them do not hold any more.
+#[derive(Debug, Default)]
+struct Spool {
+    file: Option<BufWriter<File>>,
+    records: u64,
+    /// Of each of these directories, how many records of the plan came before the latest look at it.
+    forgotten: HashMap<RelPath, u64>,
 }
 
 impl DeletePlan {
@@ -42,13 +61,34 @@ impl DeletePlan {
 
     fn write(&self, path: &RelPath, names: &[CString]) -> io::Result<()> {
         let mut spool = lock(&self.spool);
-        if spool.is_none() {
-            *spool = Some(BufWriter::new(tempfile::tempfile()?));
+        spool.records += 1;
+        if spool.file.is_none() {
+            spool.file = Some(BufWriter::new(tempfile::tempfile()?));
         }
-        let out = spool.as_mut().expect("it was opened above");
+        let out = spool.file.as_mut().expect("it was opened above");
         write_bytes(out, path.as_bytes())?;
         out.write_all(&(names.len() as u64).to_le_bytes())?;
         names.iter().try_for_each(|name| write_bytes(out, name.to_bytes()))
+    }
+
+    /// Forgets what was added of one directory, which is looked at again.
+    pub fn forget(&self, path: RelPath) {
+        let mut spool = lock(&self.spool);
+        let before = spool.records;
+        if before > 0 && (spool.forgotten.len() < FORGOTTEN_MAX || spool.forgotten.contains_key(&path)) {
+            spool.forgotten.insert(path, before);
+        }
+    }
+
+    /// Notes that the source does not have this directory any more, as `fault` says; returns whether there was room for that. It is no
+    /// problem if the directory itself goes with the plan.
+    pub fn left_by_source(&self, path: &RelPath, fault: Fault) -> bool {
+        let mut left = lock(&self.left);
+        let fits = left.len() < LEFT_MAX;
+        if fits {
+            left.push((path.clone(), fault));
+        }
+        fits
     }
 
     /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much.
@@ -64,26 +104,27 @@ impl DeletePlan {
     }
 
     /// The finished plan, if there is any.
-    fn finished(&self) -> io::Result<Option<File>> {
+    fn finished(&self) -> io::Result<Option<Finished>> {
         if let Some(error) = lock(&self.error).take() {
             return Err(error);
         }
-        let writer = lock(&self.spool).take();
-        writer.map(|writer| writer.into_inner().map_err(io::IntoInnerError::into_error)).transpose()
+        let Spool { file, forgotten, .. } = std::mem::take(&mut *lock(&self.spool));
+        let Some(writer) = file else { return Ok(None) };
+        Ok(Some(Finished { file: writer.into_inner().map_err(io::IntoInnerError::into_error)?, forgotten }))
     }
 
     /// Takes the plan apart: each directory with its names.
     pub fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
-        self.finished()?.map_or(Ok(()), |file| records(&file, each))
+        self.finished()?.map_or(Ok(()), |plan| plan.for_each(each))
     }
 
     /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what is in the queue.
     pub fn carry_out(&self, run: &Run<'_>, work: &mut dyn FnMut()) -> Result<(), PlanError> {
-        let Some(file) = self.finished()? else { return Ok(()) };
+        let Some(plan) = self.finished()? else { return Ok(()) };
         let guard = Guard { limit: run.options.delete_limit };
         if guard.limit.is_some() {
             let (mut deletes, mut unseen) = (self.reserved.load(Relaxed), self.unseen.load(Relaxed));
-            records(&file, &mut |path, names| {
+            plan.for_each(&mut |path, names| {
                 let (goes, below) = count(run, &path, &names);
                 deletes += goes;
                 unseen += below;
@@ -91,7 +132,7 @@ impl DeletePlan {
             guard.check(deletes, seen_of_replica(run) + unseen)?;
         }
         let mut queued = 0;
-        records(&file, &mut |path, names| {
+        plan.for_each(&mut |path, names| {
             run.queue.push(Task::Delete(path, names));
             queued += 1;
             if queued % QUEUED_MAX == 0 {
@@ -99,7 +140,38 @@ impl DeletePlan {
             }
         })?;
         work();
+        self.report_left(run);
         Ok(())
+    }
+
+    /// A directory that the source does not have any more, and the replica still has, was removed too late for this run.
+    fn report_left(&self, run: &Run<'_>) {
+        let root = run.roots.1.as_ref().expect("deletes need a replica");
+        for (path, fault) in std::mem::take(&mut *lock(&self.left)) {
+            if !run.stopped() && !descend(root, &path).is_err_and(|fault| is_absent(&fault)) {
+                run.problem(path, fault, Class::Changing);
+            }
+        }
+    }
+}
+
+/// A plan that nothing is added to any more.
+struct Finished {
+    file: File,
+    forgotten: HashMap<RelPath, u64>,
+}
+
+impl Finished {
+    /// Calls `each` for every record that holds.
+    fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
+        let mut before = 0;
+        records(&self.file, &mut |path, names| {
+            let holds = self.forgotten.get(&path).is_none_or(|forgotten| before >= *forgotten);
+            before += 1;
+            if holds {
+                each(path, names);
+            }
+        })
     }
 }
 

@@ -158,13 +158,21 @@ impl Worker<'_> {
         (!self.run.options.filter.takes_size(meta.size)).then_some(Reason::Filtered)
     }
 
-    /// In a second look at a directory only new subdirectories are entered: what lies in the others has its own look.
+    /// In a second look at a directory only subdirectories that were not entered yet are: what lies in the others has its own look.
     fn subdirectory(&mut self, job: &Arc<DirJob>, name: &CStr, weight: u64) -> Reconciled {
-        let known = |replica: &DirRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
-        if job.pass() == 0 || !job.replica.as_ref().is_some_and(known) {
+        if job.pass() == 0 || !self.was_entered(job, name)? {
             self.descend(job, name, weight);
         }
         Ok(Verdict::Below)
+    }
+
+    fn was_entered(&self, job: &DirJob, name: &CStr) -> Result<bool, Trouble> {
+        if job.left.is_some() {
+            // By somebody else, who made what he entered.
+            let known = |replica: &DirRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
+            return Ok(job.replica.as_ref().is_some_and(known));
+        }
+        Ok(job.entered.has(name, &job.source.look(name)?))
     }
 
     /// The short way for a file in a new directory: nothing to compare with, and one look through the open file.
@@ -246,7 +254,7 @@ impl Worker<'_> {
         let id = match &self.run.options {
             // What is there is what the other names are held against, whatever else is wrong with it.
             options if options.report_only && job.replica.is_some() => match look() {
-                Err(fault) if fault.proves_absence() => NOT_MADE,
+                Err(fault) if fault.is_missing() => NOT_MADE,
                 there => there?,
             },
             options if options.dry_run && !in_place => NOT_MADE,

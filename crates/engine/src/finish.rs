@@ -3,9 +3,10 @@
 use crate::entries::Intent;
 use crate::job::{DirJob, descend, lock};
 use crate::share::Unfinished;
-use crate::tally::add;
+use crate::survey::is_absent;
+use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What};
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Side, What};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, Names, is_temp_name};
 use std::ffi::{CStr, CString};
@@ -26,8 +27,14 @@ enum End {
 
 impl Worker<'_> {
     /// Finds entries of the replica that the source lacks. `known` are all names of the source, if one window holds them.
+    ///
+    /// In a second look at a directory, too: what was there in the first may have vanished since.
     pub fn find_extras(&mut self, job: &Arc<DirJob>, known: Option<&Names>) {
-        let Some(replica) = job.replica.as_ref().filter(|_| !job.is_made() && !job.borrowed && job.pass() == 0) else { return };
+        let due = if job.pass() == 0 { !job.is_made() } else { self.run.may_delete(job) };
+        let Some(replica) = job.replica.as_ref().filter(|_| due && !job.borrowed) else { return };
+        if job.is_repeated() {
+            self.run.deletes.forget(job.path());
+        }
         if let Err(fault) = self.scan_extras(job, replica, known) {
             self.run.problem(job.path(), fault, Class::Skip);
         }
@@ -52,11 +59,16 @@ impl Worker<'_> {
         while more {
             let mut names = Names::default();
             more = stream.fill(&mut names, WINDOW_NAMES)?;
-            add(&self.run.tally.replica_seen, names.len() as u64);
+            if !job.is_repeated() {
+                add(&self.run.tally.replica_seen, names.len() as u64);
+            }
             let mut extras = Vec::new();
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
-                if self.is_extra(job, name, kind, known) {
-                    if is_temp_name(name) { lock(&job.leftovers).push(name.into()) } else { extras.push(name.into()) }
+                match self.is_extra((job, replica), name, kind, known) {
+                    Ok(true) if is_temp_name(name) => lock(&job.leftovers).push(name.into()),
+                    Ok(true) => extras.push(name.into()),
+                    Ok(false) => {}
+                    Err(fault) => self.run.problem(job.path_of(name), fault, Class::Skip),
                 }
             }
             if !extras.is_empty() {
@@ -66,19 +78,22 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether an entry of the replica is to go. Nothing is on doubt: a look that fails for another reason than absence keeps it.
-    fn is_extra(&self, job: &Arc<DirJob>, name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> bool {
+    /// Whether an entry of the replica is to go. Nothing goes on doubt: a look that fails for another reason than absence is a fault.
+    fn is_extra(&self, (job, replica): (&Arc<DirJob>, &DirRef), name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> Done<bool> {
         let ours = is_temp_name(name);
         if !ours && !self.run.may_delete(job) {
-            return false;
+            return Ok(false);
         }
-        if !ours && !self.run.takes(job, name, kind == Some(Kind::Dir)) {
-            return self.run.options.delete_excluded;
+        if !ours && self.run.options.filter.has_rules() {
+            let Some(kind) = kind_there(replica, name, kind)? else { return Ok(false) };
+            if !self.run.takes(job, name, kind == Kind::Dir) {
+                return Ok(self.run.options.delete_excluded);
+            }
         }
         match known {
-            Some(known) if ours => !known.contains(name),
-            Some(known) => !self.index.contains(known, name),
-            None => job.source.look(name).is_err_and(|fault| fault.proves_absence()),
+            Some(known) if ours => Ok(!known.contains(name)),
+            Some(known) => Ok(!self.index.contains(known, name)),
+            None => Ok(there(job.source.look(name))?.is_none()),
         }
     }
 
@@ -93,22 +108,28 @@ impl Worker<'_> {
         let source = now.and_then(|meta| Ok(Entry { meta, xattrs: job.source.xattrs(keep)? }));
         let done = source.and_then(|source| self.finish_entry(job, source));
         match done {
+            Err(fault) if self.is_lost(job, &fault) => self.account_unlisted(job),
             Err(fault) => {
                 add(&self.run.tally.failed, 1);
                 self.run.problem(job.path(), fault, Class::Skip);
             }
             Ok(End::Posted) => return false,
             Ok(End::Equal) if !job.is_unlisted() => add(&self.run.tally.same, 1),
-            Ok(End::Equal) => add(&self.run.tally.failed, 1),
+            Ok(End::Equal) => self.account_unlisted(job),
             Ok(End::Set(intent, faults)) => self.account_dir(job, intent, faults),
         }
         true
     }
 
-    /// Counts and reports a directory that was not equal. One that could not be listed to its end was reported before.
+    /// Counts a directory that could not be listed to its end: that was reported before, or it is looked for once more.
+    fn account_unlisted(&self, job: &DirJob) {
+        if job.is_lost() { self.run.tally.skip(Reason::Vanished) } else { add(&self.run.tally.failed, 1) }
+    }
+
+    /// Counts and reports a directory that was not equal.
     pub fn account_dir(&mut self, job: &DirJob, intent: Intent, faults: Vec<Fault>) {
         if job.is_unlisted() {
-            return add(&self.run.tally.failed, 1);
+            return self.account_unlisted(job);
         }
         // What the other host heard of it before the line was lost, nobody knows.
         if !faults.iter().any(Fault::is_cut_off) {
@@ -185,11 +206,7 @@ impl Worker<'_> {
 
     /// Removes names from the replica's directory at `path`, if the source still lacks them, and mends its times.
     pub fn delete(&mut self, path: &driftless_model::RelPath, names: &[CString]) {
-        let dirs = self.open_both(path);
-        let (source, replica) = match dirs {
-            Ok(dirs) => dirs,
-            Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
-        };
+        let Some((source, replica)) = self.open_both(path) else { return };
         if !self.run.options.dry_run {
             replica.make_writable();
         }
@@ -209,19 +226,40 @@ impl Worker<'_> {
         }
     }
 
-    fn open_both(&self, path: &driftless_model::RelPath) -> Done<(DirRef, DirRef)> {
+    /// The directory that names go from, on both sides. Where the replica has none any more, there is nothing to remove; where the source
+    /// has none any more, it is seen later whether the replica still has it.
+    fn open_both(&self, path: &driftless_model::RelPath) -> Option<(DirRef, DirRef)> {
         let (source, replica) = &self.run.roots;
-        let replica = replica.as_ref().expect("deletes need a replica");
-        Ok((descend(source, path)?, descend(replica, path)?))
+        let replica = descend(replica.as_ref().expect("deletes need a replica"), path);
+        match replica.and_then(|replica| Ok((descend(source, path)?, replica))) {
+            Ok(both) => return Some(both),
+            Err(fault) if !is_absent(&fault) => self.run.problem(path.clone(), fault, Class::Skip),
+            Err(fault) if fault.side == Side::Replica || self.run.deletes.left_by_source(path, fault) => {}
+            Err(fault) => self.run.problem(path.clone(), fault, Class::Changing),
+        }
+        None
     }
 
-    fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) {
-        let place = || path.join(name.to_bytes());
-        let excluded = self.run.options.delete_excluded && self.run.options.filter.has_rules();
-        if !excluded && !source.look(name).is_err_and(|fault| fault.proves_absence()) {
-            return;
+    fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, dirs: (&DirRef, &DirRef)) {
+        match self.still_extra(path, name, dirs) {
+            Ok(Some(meta)) => self.remove_extra(path, name, dirs.1, &meta),
+            Ok(None) => {}
+            Err(fault) => self.run.problem(path.join(name.to_bytes()), fault, Class::Skip),
         }
-        let Ok(meta) = replica.look(name) else { return };
+    }
+
+    /// Looks once more on both sides: what the replica has at a name, if it is still there and to go. The source is not asked only
+    /// about what the rules leave out.
+    fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) -> Done<Option<Meta>> {
+        let Some(meta) = there(replica.look(name))? else { return Ok(None) };
+        let (filter, options) = (&self.run.options.filter, self.run.options);
+        let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
+        let lacks = excluded || there(source.look(name))?.is_none();
+        Ok(lacks.then_some(meta))
+    }
+
+    fn remove_extra(&mut self, path: &driftless_model::RelPath, name: &CStr, replica: &DirRef, meta: &Meta) {
+        let place = || path.join(name.to_bytes());
         let spared = self.run.options.spared(path);
         let dry = self.run.options.dry_run;
         let removed = if dry { replica.count_tree(name, u64::MAX, spared) } else { replica.remove_tree(name, spared) };
@@ -229,7 +267,21 @@ impl Worker<'_> {
         self.run.report_stuck(path, removed.stuck);
         // Of a directory in which everything is spared nothing goes.
         if removed.entries > 0 {
-            self.run.receipt(place, Intent { size: 0, ..Intent::new(Action::Delete, What::default(), &meta) });
+            self.run.receipt(place, Intent { size: 0, ..Intent::new(Action::Delete, What::default(), meta) });
         }
     }
+}
+
+/// What a look found; `None` if it proves that there is nothing. That a look failed proves nothing.
+fn there(look: Done<Meta>) -> Done<Option<Meta>> {
+    match look {
+        Ok(meta) => Ok(Some(meta)),
+        Err(fault) if fault.is_missing() => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// The kind of an entry, which not every file system tells in a listing; `None` if it is gone.
+fn kind_there(dir: &DirRef, name: &CStr, listed: Option<Kind>) -> Done<Option<Kind>> {
+    listed.map_or_else(|| Ok(there(dir.look(name))?.map(|meta| meta.kind)), |kind| Ok(Some(kind)))
 }

@@ -1,5 +1,6 @@
 //! A directory in the course of being made equal.
 
+use crate::entered::Entered;
 use crate::entries::Pair;
 use crate::share::{Listed, Unfinished};
 use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
@@ -40,12 +41,16 @@ pub struct DirJob {
     pub renamed: Option<CString>,
     /// What it took the place of, if that is not a directory.
     pub replaced: Option<Meta>,
+    /// It was entered once more after the one above it, or one further up, had changed.
+    pub late: bool,
     /// Its share of the walk, in the unit of `Tally::walked`.
     pub weight: u64,
     /// What the source's directory was like when it was listed last.
     pub listed: Mutex<Meta>,
     /// Unfinished entries that an earlier run left on the replica.
     pub leftovers: Mutex<Vec<CString>>,
+    /// The subdirectories that were entered.
+    pub entered: Entered,
     state: State,
 }
 
@@ -56,6 +61,7 @@ struct State {
     touched: AtomicBool,
     dirty: AtomicBool,
     unlisted: AtomicBool,
+    lost: AtomicBool,
     write_protected: AtomicBool,
     unfinished: AtomicBool,
     meetings: AtomicU32,
@@ -97,6 +103,7 @@ impl DirJob {
             write_protected: AtomicBool::new(protected),
             ..State::default()
         };
+        let late = begin.parent.as_ref().is_some_and(|parent| parent.is_repeated());
         DirJob {
             parent: begin.parent,
             name: begin.name,
@@ -111,8 +118,10 @@ impl DirJob {
             left: None,
             renamed: None,
             replaced: begin.replaced,
+            late,
             weight: begin.weight,
             leftovers: Mutex::default(),
+            entered: Entered::default(),
             state,
         }
     }
@@ -212,6 +221,20 @@ impl DirJob {
         self.state.unlisted.load(Ordering::Relaxed)
     }
 
+    /// Says that the source's directory is not there any more, or its handle is stale: the one above is looked at again, and if it is
+    /// there, it is entered once more.
+    pub fn lose(&self, above: &DirJob) {
+        self.state.lost.store(true, Ordering::Relaxed);
+        self.mark_unlisted();
+        above.entered.forget(&self.name, self.source.first_meta());
+        above.mark_dirty();
+    }
+
+    /// Whether the source's directory went while it was looked at.
+    pub fn is_lost(&self) -> bool {
+        self.state.lost.load(Ordering::Relaxed)
+    }
+
     /// Says that some of what is in it is left to others.
     pub fn mark_unfinished(&self) {
         self.state.unfinished.store(true, Ordering::Relaxed);
@@ -259,6 +282,11 @@ impl DirJob {
     /// How often the directory was looked at again.
     pub fn pass(&self) -> u8 {
         self.state.pass.load(Ordering::Relaxed)
+    }
+
+    /// Whether it may have been looked at before in this run.
+    pub fn is_repeated(&self) -> bool {
+        self.late || self.pass() > 0
     }
 
     /// Whether the source's directory, which is now like `now`, has changed since it was listed.

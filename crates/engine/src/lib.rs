@@ -10,6 +10,7 @@ mod brief;
 mod comparisons;
 mod coordinate;
 mod deletes;
+mod entered;
 mod entries;
 mod exchange;
 mod facts;

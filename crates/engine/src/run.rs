@@ -141,9 +141,7 @@ impl<'r> Run<'r> {
 
     /// Keeps a path for which there was no room, if deletes are still to come that may make some; returns whether it did.
     pub fn postpone(&self, path: impl FnOnce() -> RelPath, fault: &Fault) -> bool {
-        const ENOSPC: i32 = 28;
-        const EDQUOT: i32 = 122;
-        if !matches!(fault.errno, ENOSPC | EDQUOT) {
+        if !fault.lacks_room() {
             return false;
         }
         self.keep_for_later(path)

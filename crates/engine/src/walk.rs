@@ -42,6 +42,7 @@ impl Worker<'_> {
 
     fn enter(&mut self, parent: &Arc<DirJob>, name: &CStr, weight: u64) -> Result<Option<Arc<DirJob>>, Trouble> {
         let source = parent.source.enter(name).map_err(kind_changed)?;
+        parent.entered.note(name, source.first_meta());
         let selection = below(parent, name);
         let foreign = self.run.options.one_file_system && source.first_meta().dev != self.run.roots.0.first_meta().dev;
         if !foreign && self.run.is_replica(&source) {
@@ -205,7 +206,9 @@ impl Worker<'_> {
 
     fn unlisted(&mut self, job: &Arc<DirJob>, fault: Fault) {
         job.mark_unlisted();
-        self.run.problem(job.path(), fault, Class::Skip);
+        if !self.is_lost(job, &fault) {
+            self.run.problem(job.path(), fault, Class::Skip);
+        }
         self.less(job);
     }
 
@@ -302,7 +305,7 @@ impl Worker<'_> {
             Ok(now) => now,
             Err(fault) => return self.finish_attributes(job, Err(fault)),
         };
-        if job.is_dirty(&now) {
+        if job.is_dirty(&now) && !job.is_lost() {
             if job.pass() < PASSES_MAX {
                 job.again(now);
                 self.run.queue.push(Task::Again(job.clone()));

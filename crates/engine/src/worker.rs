@@ -124,6 +124,11 @@ impl Worker<'_> {
             Trouble::Stopped => {}
             // That says nothing about the entry, and nothing about the disk.
             Trouble::Failed(fault) | Trouble::Lost(fault) if fault.is_cut_off() => self.run.problem(job.path_of(name), fault, Class::Skip),
+            Trouble::Failed(fault) if self.looks_again(job, &fault) => {
+                job.mark_dirty();
+                // It is counted when it is looked at again.
+                tally.seen.fetch_sub(1, Relaxed);
+            }
             Trouble::Vanished if self.run.part.was_passed(job, name) => self.skip(job, Reason::Vanished),
             Trouble::Vanished if self.was_found(job) => {
                 job.mark_dirty();
@@ -191,6 +196,19 @@ impl Worker<'_> {
             return job.renamed.is_none() && self.run.part.found_names(self.run.options);
         }
         job.selection.whole || job.was_listed()
+    }
+
+    /// Whether a source that cannot be used because its handle is stale is tried once more, from the directory `job` that it is in.
+    fn looks_again(&self, job: &DirJob, fault: &Fault) -> bool {
+        fault.side == Side::Source && fault.is_stale() && job.pass() == 0 && !job.borrowed && self.was_found(job)
+    }
+
+    /// Whether the source's directory `job` went while it was looked at; then the one above is looked at again. Without one above that
+    /// was listed, that it went is a problem of its own.
+    pub fn is_lost(&self, job: &DirJob, fault: &Fault) -> bool {
+        let went = |above: &Arc<DirJob>| fault.is_missing() && self.was_found(above) || self.looks_again(above, fault);
+        let above = job.parent.as_ref().filter(|above| fault.side == Side::Source && went(above));
+        above.inspect(|above| job.lose(above)).is_some()
     }
 
     /// Whether it looks as if another mover were at work on the same share, having been thought dead, or thinking so: something was

@@ -44,19 +44,26 @@ pub const REACH_AGENT: &str = "reach the agent of";
 /// Error numbers that decisions are made on (asm-generic/errno.h).
 mod errno {
     pub const ENOENT: i32 = 2;
+    pub const ENOSPC: i32 = 28;
     pub const ENOTCONN: i32 = 107;
     pub const ESTALE: i32 = 116;
+    pub const EDQUOT: i32 = 122;
 }
 
 impl Fault {
-    /// Whether the entry was not there (any more).
+    /// Whether the entry is known not to be there. No other error proves that, a stale handle of a network file system neither.
     pub fn is_missing(&self) -> bool {
-        matches!(self.errno, errno::ENOENT | errno::ESTALE)
+        self.errno == errno::ENOENT
     }
 
-    /// Whether the entry is known not to be there. A stale handle of a network file system proves nothing.
-    pub fn proves_absence(&self) -> bool {
-        self.errno == errno::ENOENT
+    /// Whether the handle is not good any more (`ESTALE`): what it stood for was removed, replaced, or is out of reach.
+    pub fn is_stale(&self) -> bool {
+        self.errno == errno::ESTALE
+    }
+
+    /// Whether there was no room (`ENOSPC`, `EDQUOT`).
+    pub fn lacks_room(&self) -> bool {
+        matches!(self.errno, errno::ENOSPC | errno::EDQUOT)
     }
 
     /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`). A dead FUSE mount fails with the same number,

@@ -29,7 +29,7 @@ pub fn mark(dir: &LocalDir) -> Done {
 pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
     let gone = |done: Done| match done {
         Ok(()) => Some(Removed { entries: 1, ..Removed::default() }),
-        Err(fault) if fault.proves_absence() => Some(Removed::default()),
+        Err(fault) if fault.is_missing() => Some(Removed::default()),
         Err(_) => None,
     };
     if let Some(removed) = gone(dir.remove(name)).or_else(|| gone(dir.remove_dir(name))) {

@@ -154,7 +154,7 @@ impl<'a> Walk<'a> {
         self.removed.met += 1;
         let is_dir = match self.is_dir(name, hint) {
             Ok(is_dir) => is_dir,
-            Err(gone) if gone.proves_absence() => return false,
+            Err(gone) if gone.is_missing() => return false,
             Err(fault) => {
                 self.stuck(name, fault);
                 return false;
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
         if is_dir || fault.errno == Errno::ISDIR.raw_os_error() {
             return !self.spares(name, true);
         }
-        if !fault.proves_absence() {
+        if !fault.is_missing() {
             self.stuck(name, fault);
         }
         false
@@ -221,7 +221,7 @@ impl<'a> Walk<'a> {
                 }
                 self.frames.push(Frame::new(dir, name));
             }
-            Err(gone) if gone.proves_absence() => {}
+            Err(gone) if gone.is_missing() => {}
             Err(fault) => self.stuck(name, fault),
         }
     }
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         }
         match if self.acts { self.innermost().remove_dir(&done.name) } else { Ok(()) } {
             Ok(()) => self.removed.entries += 1,
-            Err(gone) if gone.proves_absence() => {}
+            Err(gone) if gone.is_missing() => {}
             Err(fault) => self.stuck(&done.name, fault),
         }
     }

@@ -1,0 +1,287 @@
+//! Doubt is not absence: what cannot be looked at, is not there for a moment, or is of an unknown kind is a problem of its path or is
+//! looked at again, and the replica keeps what it has.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_accounts, check_equal, names_below, put, sync, sync_ok, wait_until};
+use driftless_testkit::{FsKind, Outcome, Running, Scratch};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const NONE: [&str; 0] = [];
+
+fn stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 200);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    (scratch, src, dst)
+}
+
+/// A run of one thread that stops at files of the source: content is moved by a program that waits at each whose first line begins
+/// with `gate` until it is told to go on.
+struct Gated {
+    folder: PathBuf,
+    running: Option<Running>,
+}
+
+impl Gated {
+    fn start(scratch: &Scratch, src: &Path, dst: &Path, arguments: &[&str]) -> Gated {
+        let folder = scratch.dir("gates");
+        let text = r#"read -r gate < "$1"; case $gate in gate*) : > "$3/at-$gate"; until [ -e "$3/go-$gate" ]; do sleep 0.01; done;; esac; cat "$1" > "$2""#;
+        let program = format!("sh -c '{text}' x %s %d '{}'", folder.display());
+        let running = sync(src, dst).args(["--jobs=1", "--copy-with", &program]).args(arguments).spawn();
+        Gated { folder, running: Some(running) }
+    }
+
+    /// Does something while the run waits at a gate.
+    fn at(self, gate: &str, act: impl FnOnce()) -> Gated {
+        wait_until(gate, Duration::from_secs(60), || self.folder.join(format!("at-{gate}")).exists());
+        act();
+        put(&self.folder.join(format!("go-{gate}")), "");
+        self
+    }
+
+    fn end(mut self) -> Outcome {
+        self.running.take().expect("it ends once").wait()
+    }
+}
+
+/// Makes calls on entries of a name fail.
+fn failing(name: &str, calls: &str, error: &str, when: &str) -> Vec<String> {
+    let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error={error}:when={when}"));
+    ["strace", "-f", "-qq", "-o", "/dev/null", "-P", name, "-e", &trace, "-e", &inject, "--"].map(str::to_owned).to_vec()
+}
+
+/// The paths and classes of the problems of a run.
+fn problems(outcome: &Outcome) -> Vec<(String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+    let mut found: Vec<_> = outcome.events_named("problem").iter().map(|event| (text(&event["path"]), text(&event["class"]))).collect();
+    found.sort();
+    found
+}
+
+fn problem(path: &str, class: &str) -> Vec<(String, String)> {
+    vec![(path.into(), class.into())]
+}
+
+#[test]
+fn a_stale_directory_is_a_problem_and_not_absent() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("vol1/file"), "content");
+    put(&src.join("vol2/file"), "content");
+    let _ = sync_ok(&src, &dst, NONE);
+    put(&src.join("vol2/new"), "content");
+    let before = names_below(&dst);
+    for (calls, arguments) in [("openat", &["--delete"][..]), ("openat", &[]), ("openat", &["--dry-run", "--delete"])] {
+        let outcome = sync(&src, &dst).args(arguments).through(failing("vol2", calls, "ESTALE", "1+")).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), problem("vol2", "skip"), "{}", outcome.describe());
+        assert_eq!(names_below(&dst), before, "{}", outcome.describe());
+    }
+    let verify = common::driftless().args(["verify", "--json"]).arg(&src).arg(&dst);
+    let outcome = verify.through(failing("vol2", "openat", "ESTALE", "1+")).run().expect(3);
+    assert_eq!(problems(&outcome), problem("vol2", "skip"), "{}", outcome.describe());
+}
+
+#[test]
+fn what_is_stale_once_is_looked_at_again() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("vol1/file"), "content");
+    put(&src.join("vol2/file"), "content");
+    let _ = sync_ok(&src, &dst, NONE);
+    for (index, calls) in ["openat", "getdents64", "newfstatat"].into_iter().enumerate() {
+        put(&src.join(format!("vol2/new-{index}")), "content");
+        put(&src.join("vol1/file"), format!("another content {index}"));
+        let names = if calls == "newfstatat" { "file" } else { "vol2" };
+        let path = if calls == "getdents64" { src.join("vol2").to_str().expect("text").to_owned() } else { names.to_owned() };
+        let outcome = sync(&src, &dst).args(["--jobs=1", "--delete"]).through(failing(&path, calls, "ESTALE", "1")).run().expect(0);
+        check_accounts(&outcome);
+        check_equal(&src, &dst, &format!("{calls} is stale once\n{}", outcome.describe()));
+    }
+}
+
+#[test]
+fn a_directory_that_is_away_for_a_moment_is_entered_when_it_is_back() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("a/f"), "old");
+    put(&src.join("first"), "x");
+    put(&src.join("zz/second"), "x");
+    let _ = sync_ok(&src, &dst, NONE);
+    put(&src.join("first"), "gate one");
+    put(&src.join("zz/second"), "gate two");
+    let gone = || fs::remove_dir_all(src.join("a")).expect("remove");
+    let back = || put(&src.join("a/f"), "new content");
+    let outcome = Gated::start(&scratch, &src, &dst, &[]).at("gate one", gone).at("gate two", back).end().expect(0);
+    check_accounts(&outcome);
+    check_equal(&src, &dst, &outcome.describe());
+}
+
+#[test]
+fn a_directory_that_is_made_anew_after_it_was_done_is_entered_again() {
+    for arguments in [&[][..], &["--delete"]] {
+        let (scratch, src, dst) = stage();
+        put(&src.join("a/f"), "old");
+        put(&src.join("a/old"), "old");
+        put(&src.join("b/f"), "of another");
+        put(&src.join("zz/last"), "x");
+        let _ = sync_ok(&src, &dst, NONE);
+        put(&src.join("zz/last"), "gate");
+        let anew = || {
+            fs::remove_dir_all(src.join("a")).expect("remove");
+            fs::rename(src.join("b"), src.join("a")).expect("rename");
+            put(&src.join("b/deep/g"), "new");
+        };
+        let outcome = Gated::start(&scratch, &src, &dst, arguments).at("gate", anew).end().expect(0);
+        check_accounts(&outcome);
+        if arguments.is_empty() {
+            fs::remove_file(dst.join("a/old")).expect("only the replica has it");
+            fs::remove_file(dst.join("b/f")).expect("only the replica has it");
+            let _ = sync_ok(&src, &dst, NONE);
+        }
+        check_equal(&src, &dst, &outcome.describe());
+    }
+}
+
+#[test]
+fn a_directory_that_is_removed_while_it_is_listed_is_gone_and_no_problem() {
+    let (_scratch, src, dst) = stage();
+    for index in 0..5 {
+        put(&src.join(format!("d{index}/file")), "content");
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    // What a directory answers that was removed while it is open.
+    let path = src.join("d3").to_str().expect("text").to_owned();
+    let outcome = sync(&src, &dst).args(["--jobs=1", "--delete"]).through(failing(&path, "getdents64", "ENOENT", "1")).run().expect(0);
+    check_accounts(&outcome);
+    check_equal(&src, &dst, &outcome.describe());
+    // It is there, and never to be listed: that is not a directory without entries.
+    let outcome = sync(&src, &dst).args(["--jobs=1", "--delete"]).through(failing(&path, "getdents64", "ENOENT", "1+")).run().expect(5);
+    check_accounts(&outcome);
+    check_equal(&src, &dst, &outcome.describe());
+}
+
+#[test]
+fn what_vanishes_during_a_run_goes_from_the_replica() {
+    for first in [true, false] {
+        let (scratch, src, dst) = stage();
+        put(&src.join("a"), "content");
+        put(&src.join("gone"), "content");
+        put(&src.join("made/x"), "content");
+        put(&src.join("zz/last"), "x");
+        if !first {
+            let _ = sync_ok(&src, &dst, NONE);
+            put(&dst.join("extra"), "only there");
+        }
+        put(&src.join("zz/last"), "gate");
+        let change = || {
+            fs::rename(src.join("a"), src.join("b")).expect("rename");
+            fs::remove_file(src.join("gone")).expect("remove");
+            fs::remove_dir_all(src.join("made")).expect("remove");
+        };
+        // What was to go from the beginning does not count twice: a, gone, made, made/x, extra.
+        let outcome = Gated::start(&scratch, &src, &dst, &["--delete", "--max-delete=5"]).at("gate", change).end().expect(0);
+        check_accounts(&outcome);
+        assert_eq!(outcome.count("deleted"), if first { 4 } else { 5 }, "{}", outcome.describe());
+        check_equal(&src, &dst, &outcome.describe());
+    }
+}
+
+#[test]
+fn what_comes_back_before_the_deletes_stays_whatever_the_rules_say() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("d/a"), "content");
+    put(&src.join("zz/last"), "gate");
+    put(&dst.join("d/late"), "older");
+    put(&dst.join("d/x.o"), "left out");
+    fs::create_dir_all(dst.join("zz")).expect("dir");
+    let arguments = ["--delete", "--delete-excluded", "--exclude=*.o"];
+    let back = || put(&src.join("d/late"), "important");
+    let _ = Gated::start(&scratch, &src, &dst, &arguments).at("gate", back).end().expect(0);
+    assert_eq!(names_below(&dst), ["d", "d/a", "d/late", "zz", "zz/last"]);
+}
+
+#[test]
+fn a_second_look_that_fails_is_a_problem_and_nothing_goes() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    for side in ["replica", "source"] {
+        let _ = sync_ok(&src, &dst, ["--delete"]);
+        put(&dst.join("extra"), "only there");
+        let when = if side == "replica" { "1" } else { "2" };
+        for error in ["EIO", "EACCES", "ESTALE"] {
+            let outcome = sync(&src, &dst).arg("--delete").through(failing("extra", "newfstatat", error, when)).run().expect(3);
+            check_accounts(&outcome);
+            assert_eq!(problems(&outcome), problem("extra", "skip"), "{}", outcome.describe());
+            assert_eq!(outcome.events_named("problem")[0]["side"], side, "{}", outcome.describe());
+            assert!(dst.join("extra").exists());
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_the_source_loses_before_the_deletes_is_changing() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("d/file"), "content");
+    let _ = sync_ok(&src, &dst, NONE);
+    put(&dst.join("d/extra"), "only there");
+    // The second opening in each of the two phases: of the replica's directory in the walk, which is tried again, and of the
+    // source's before the deletes.
+    let outcome = sync(&src, &dst).args(["--delete", "--jobs=1"]).through(failing("d", "openat", "ENOENT", "2")).run().expect(5);
+    check_accounts(&outcome);
+    assert_eq!(problems(&outcome), problem("d", "changing"), "{}", outcome.describe());
+    assert!(dst.join("d/extra").exists());
+    // That it cannot be opened says nothing of whether it is there.
+    let outcome = sync(&src, &dst).args(["--delete", "--jobs=1"]).through(failing("d", "openat", "EIO", "2")).run().expect(3);
+    assert_eq!(problems(&outcome), problem("d", "skip"), "{}", outcome.describe());
+    // Where the replica has lost it, there is nothing to remove, and nothing to say.
+    let outcome = sync(&src, &dst).args(["--delete", "--jobs=1"]).through(failing("d", "openat", "ENOENT", "1")).run().expect(0);
+    assert_eq!(problems(&outcome), [], "{}", outcome.describe());
+}
+
+/// A file system whose listings tell no kinds, unmounted on drop.
+struct Kindless(PathBuf);
+
+impl Kindless {
+    fn new(scratch: &Scratch) -> Kindless {
+        let (image, path) = (scratch.path().join("image"), scratch.dir("kindless"));
+        fs::File::create(&image).expect("image").set_len(16 << 20).expect("size");
+        let run = |program: &str, words: &[&str], path: Option<&Path>| {
+            let status = Command::new(program).args(words).arg(&image).args(path).status();
+            assert!(status.expect("it runs").success(), "{program}");
+        };
+        run("mkfs.ext2", &["-q", "-F", "-O", "^filetype"], None);
+        run("mount", &["-o", "loop"], Some(&path));
+        Kindless(path)
+    }
+}
+
+impl Drop for Kindless {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn rules_for_directories_protect_where_listings_tell_no_kinds() {
+    let (scratch, src, _) = stage();
+    let kindless = Kindless::new(&scratch);
+    let dst = kindless.0.join("dst");
+    put(&src.join("x"), "content");
+    put(&dst.join("x"), "older content");
+    put(&dst.join("scratch/precious"), "keep");
+    put(&dst.join("goes/scratch/precious"), "keep");
+    put(&dst.join("goes/other"), "content");
+    put(&dst.join("other/file"), "content");
+    let outcome = sync_ok(&src, &dst, ["--delete", "--exclude=scratch/"]);
+    assert_eq!(names_below(&dst), ["goes", "goes/scratch", "goes/scratch/precious", "scratch", "scratch/precious", "x"]);
+    assert_eq!(outcome.count("deleted"), 3, "{}", outcome.describe());
+    // Of what kind an entry is cannot be found out: it stays, and that is told.
+    put(&dst.join("scratch2"), "content");
+    let outcome = sync(&src, &dst).args(["--delete", "--exclude=scratch/"]).through(failing("scratch2", "newfstatat", "EIO", "1+")).run();
+    assert_eq!(problems(&outcome.expect(3)), problem("scratch2", "skip"));
+    assert!(dst.join("scratch2").exists());
+    let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude=scratch/"]);
+    assert_eq!(names_below(&dst), ["x"]);
+}
