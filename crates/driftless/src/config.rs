@@ -2,6 +2,7 @@
 
 use crate::audit::AuditArgs;
 use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
+use crate::own;
 use crate::program::Program;
 use clap::ArgMatches;
 use driftless_engine::{Carrier, Durability, Notes, Options};
@@ -55,7 +56,7 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
         delete: !args.repair || args.delete,
         delete_unlike: args.delete_unlike,
         required: required(&args.guard)?,
-        ledger: if level == Level::Meta { None } else { ledger(args)? }.map(|path| Notes { path, age_max: args.resume_within }),
+        ledger: if level == Level::Meta { None } else { ledger(args) }.map(|path| Notes { path, age_max: args.resume_within }),
         ..common(&args.choose, &args.running, matches)?
     })
 }
@@ -102,31 +103,14 @@ fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Resul
 }
 
 /// Where a verification of this pair of trees notes how far it is, if there is a place for it.
-fn ledger(args: &VerifyArgs) -> Result<Option<PathBuf>, String> {
+fn ledger(args: &VerifyArgs) -> Option<PathBuf> {
     let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
     let whole = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into()).into_os_string();
     let pair = [whole(&args.source).as_bytes(), b"\0", whole(&args.replica).as_bytes()].concat();
-    let path = state_file(&format!("verify-{}", driftless_engine::ledger_name(&pair)));
-    path.iter().filter(|_| args.fresh).for_each(|path| forget_database(path));
-    Ok(path)
-}
-
-/// A file of this name in the user's folder for state (XDG Base Directory Specification). `None` if there is no such folder to be had.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
-pub fn state_file(name: &str) -> Option<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")))?.join("driftless");
-    std::fs::create_dir_all(&state).ok().map(|()| state.join(name))
-}
-
-/// Removes a database of ours, and what SQLite keeps beside it.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
-pub fn forget_database(path: &Path) {
-    for suffix in ["", "-wal", "-shm"] {
-        let mut file = path.as_os_str().to_owned();
-        file.push(suffix);
-        let _it_may_never_have_been_made = std::fs::remove_file(file);
-    }
+    let path = own::state_file(&format!("verify-{}", driftless_engine::ledger_name(&pair)));
+    path.iter().filter(|_| args.fresh).for_each(|path| own::forget_database(path));
+    let untold = |why: &String| eprintln!("driftless: {why}: nothing is noted, so this verification begins anew if it is interrupted");
+    path.inspect_err(untold).ok()
 }
 
 fn required(args: &GuardArgs) -> Result<Vec<RelPath>, String> {

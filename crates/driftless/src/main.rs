@@ -9,6 +9,7 @@ mod config;
 mod documents;
 mod movers;
 mod output;
+mod own;
 mod product;
 mod program;
 mod reach;
@@ -111,7 +112,7 @@ fn join_agent(place: &OsStr) -> u8 {
 /// Serves another host until it hangs up, in place of the agents that were started with the token `again`.
 fn agent(again: Option<&str>, squeeze: Option<i32>) -> u8 {
     again.into_iter().for_each(driftless_remote::end_earlier);
-    rustix::process::umask(rustix::fs::Mode::empty());
+    own::give_up_umask();
     let (directories, _) = driftless_engine::descriptors();
     // As files: the standard streams of the library look for lines, and there are none.
     let ends = (std::io::stdin().as_fd().try_clone_to_owned(), std::io::stdout().as_fd().try_clone_to_owned());
@@ -136,7 +137,7 @@ fn run(
     work: impl FnOnce(&mut Options, &mut Lines, &Output, &Signals) -> Ended,
 ) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
-    rustix::process::umask(rustix::fs::Mode::empty());
+    own::give_up_umask();
     let mut options = match options {
         Ok(options) => options,
         Err(error) => {
@@ -166,7 +167,7 @@ fn run(
             let code = output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
             let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
-            options.ledger.iter().filter(|_| !is_interrupted).for_each(|notes| config::forget_database(&notes.path));
+            options.ledger.iter().filter(|_| !is_interrupted).for_each(|notes| own::forget_database(&notes.path));
             code
         }
         Err((code, error)) => {

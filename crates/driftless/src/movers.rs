@@ -9,7 +9,7 @@ use crate::cli::{MoverArgs, MoversArgs, SyncArgs};
 use crate::output::Output;
 use crate::reach::Lines;
 use crate::signals::{self, Signals};
-use crate::{Ended, config, exit};
+use crate::{Ended, exit, own};
 use broker::BrokerExchange;
 use crew::Crew;
 use driftless_engine::{Brief, End, Exchange, Options, Summary, coordinate};
@@ -66,7 +66,7 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     let broker = broker::broker(&args.movers.queue).map_err(|error| broker::queue_error(&error))?;
     let classes: Vec<String> = brief.routes.iter().map(|route| route.class.clone()).collect();
     let mut exchange = BrokerExchange::open(&broker, name, &classes, output, &signals.stop).map_err(|error| broker::queue_error(&error))?;
-    let path = config::state_file(&format!("job-{name}")).ok_or((exit::COULD_NOT_RUN, NO_STATE.to_owned()))?;
+    let path = own::state_file(&format!("job-{name}")).map_err(|why| (exit::COULD_NOT_RUN, format!("{NO_STATE}: {why}")))?;
     let _lock = lock(&path, name)?;
     // Whether receipts are wanted makes no other run of it.
     let about = format!("{} {:?} {:?} {:?}", env!("CARGO_PKG_VERSION"), brief.without_receipts(), options.delete_limit, options.selection);
@@ -78,12 +78,12 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     drop(record);
     if !matches!(summary.end, End::Stopped | End::CutOff(_) | End::Lost) {
         // After a run that came to its end there is nothing to go on with.
-        config::forget_database(&path);
+        own::forget_database(&path);
     }
     Ok((summary, earlier))
 }
 
-const NO_STATE: &str = "there is no folder for the record of the run: set HOME or XDG_STATE_HOME";
+const NO_STATE: &str = "there is no folder for the record of the run";
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (u8, String) {
     let path = driftless_model::escape(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()));
@@ -91,12 +91,11 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (u8, String) {
 }
 
 /// Two coordinators of one job would take each other's shares away.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
 fn lock(path: &Path, name: &str) -> Result<File, (u8, String)> {
     let mut name_of_lock = path.as_os_str().to_owned();
     name_of_lock.push(".lock");
     let path = PathBuf::from(name_of_lock);
-    let file = File::options().create(true).append(true).open(&path).map_err(|error| unusable(&path, &error))?;
+    let file = own::lock_file(&path).map_err(|error| unusable(&path, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(_) => Err((exit::LOCKED, format!("another run coordinates the job \"{name}\"; wait for it to end, or name another job"))),
@@ -132,7 +131,7 @@ impl Shared<'_> {
 /// The command `mover`.
 pub fn serve(args: &MoverArgs) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
-    rustix::process::umask(rustix::fs::Mode::empty());
+    own::give_up_umask();
     let signals = signals::watch();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let crew = Crew::new(format!("{host}:{}", std::process::id()), args.reach.clone(), args.throttle.clone());

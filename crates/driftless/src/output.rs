@@ -4,8 +4,8 @@
 
 use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
-use crate::exit;
 use crate::units::{show_bytes, show_count, show_time};
+use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
 use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
 use driftless_tree::Endpoint;
@@ -17,6 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -436,7 +437,7 @@ fn new_bar() -> ProgressBar {
 /// The log is the user's own file, not part of a replicated tree.
 #[allow(clippy::disallowed_methods)]
 fn open_log(path: &std::path::Path) -> Result<Mutex<BufWriter<File>>, String> {
-    let file = OpenOptions::new().append(true).create(true).open(path);
+    let file = OpenOptions::new().append(true).create(true).mode(own::file_mode()).open(path);
     let file = file.map_err(|error| format!("\"{}\": cannot open the log: {}", escape(path.as_os_str().as_bytes()), cause(&error)))?;
     Ok(Mutex::new(BufWriter::new(file)))
 }

@@ -1,6 +1,7 @@
 //! Files that a command makes for the user, such as hash trees or a report: whole or not at all, and never at the cost of
 //! something else of his that has the name.
 
+use crate::own;
 use driftless_model::{cause, escape};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -65,7 +66,7 @@ impl Product {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = tempfile::Builder::new();
         builder.prefix(".driftless-new-");
-        let file = builder.permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+        let file = builder.permissions(Permissions::from_mode(own::file_mode())).tempfile_in(folder)?;
         if let Some(earlier) = earlier {
             file.as_file().set_permissions(Permissions::from_mode(earlier.mode() & 0o777))?;
         }

@@ -4,10 +4,11 @@
 //! that what it starts can be ended with it, and the user's own umask. It cannot ask anybody anything: its input is empty, its output
 //! is thrown away, and of what it says on standard error the end is kept.
 
+use crate::own;
 use driftless_engine::{Carrier, Undone};
 use driftless_model::{cause, escape};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Access, Mode};
+use rustix::fs::Access;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -99,9 +100,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// Call before the run gives its umask up.
+    /// The program of a template.
     pub fn new(template: Template) -> Program {
-        Program { template, umask: rustix::process::umask(Mode::empty()).as_raw_mode() }
+        Program { template, umask: own::umask() }
     }
 
     /// A process has no umask of its own before it runs, so a shell sets it and becomes the program; it reads none of the words.

@@ -1,0 +1,102 @@
+//! Our own files and folders: with modes of their own, never those that a run leaves to chance when it gives up its umask, and
+//! only in places where nobody else can put something.
+
+use driftless_model::{cause, escape};
+use rustix::fs::Mode;
+use std::fs::{DirBuilder, File, Metadata, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The umask that the user gave this process (umask(2)).
+static UMASK: OnceLock<u32> = OnceLock::new();
+
+/// Gives up the umask: entries of a tree get their modes from the source, and nothing may be taken off them on the way.
+pub fn give_up_umask() {
+    let _known = umask();
+}
+
+/// The user's umask, which the process itself does not have any more.
+pub fn umask() -> u32 {
+    *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode())
+}
+
+/// The mode of a file that the user asked for, such as a log.
+pub fn file_mode() -> u32 {
+    0o666 & !umask()
+}
+
+/// Opens a file of ours for locking; it is made if it is not there.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+pub fn lock_file(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).mode(0o600).open(path)
+}
+
+/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An error says why there is none to be had.
+pub fn state_folder() -> Result<PathBuf, String> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
+    let path = base.ok_or("neither XDG_STATE_HOME nor HOME names a folder")?.join("driftless");
+    make_own(&path).map_err(|why| format!("\"{}\": {why}", escape(path.as_os_str().as_bytes())))?;
+    Ok(path)
+}
+
+/// A file of this name in the folder for state. What somebody else put there is none of ours and goes.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+pub fn state_file(name: &str) -> Result<PathBuf, String> {
+    let path = state_folder()?.join(name);
+    if std::fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_file() || !is_own(&meta)) {
+        forget_database(&path);
+    }
+    Ok(path)
+}
+
+/// Removes a database of ours, and what SQLite keeps beside it.
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+pub fn forget_database(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        let _it_may_never_have_been_made = std::fs::remove_file(file);
+    }
+}
+
+fn is_own(meta: &Metadata) -> bool {
+    meta.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// Makes a folder that is the user's own, and closed to others, with all above it.
+#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+fn make_own(path: &Path) -> Result<(), String> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| format!("cannot make the folder: {}", cause(&error)))?;
+    let meta = std::fs::symlink_metadata(path).map_err(|error| format!("cannot look at the folder: {}", cause(&error)))?;
+    if !meta.is_dir() || !is_own(&meta) {
+        return Err("it is not a folder of this user (set XDG_STATE_HOME)".into());
+    }
+    if let Some(above) = foreign_above(path) {
+        return Err(format!(
+            "root cannot trust it, since others may change \"{}\" (set XDG_STATE_HOME)",
+            escape(above.as_os_str().as_bytes())
+        ));
+    }
+    if meta.mode() & 0o077 != 0 {
+        let closed = std::fs::set_permissions(path, Permissions::from_mode(0o700));
+        closed.map_err(|error| format!("cannot close the folder to others: {}", cause(&error)))?;
+    }
+    Ok(())
+}
+
+/// For root: a directory above `path` in which somebody else could put another folder in its place, as where sudo keeps the HOME of
+/// the user.
+#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+fn foreign_above(path: &Path) -> Option<&Path> {
+    const STICKY: u32 = 0o1000;
+    const OTHERS_WRITE: u32 = 0o022;
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let is_open = |meta: Metadata| meta.uid() != 0 || meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0;
+    path.ancestors().skip(1).find(|above| std::fs::metadata(above).is_ok_and(is_open))
+}

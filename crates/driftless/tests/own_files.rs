@@ -1,0 +1,86 @@
+//! Files and folders of our own: closed to others whatever the umask, and in no place that others can change.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{USER, put, wait_until};
+use driftless_testkit::{Driftless, FsKind, Scratch, attrs};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The binary in a shell with the usual umask.
+fn driftless() -> Driftless {
+    let binary = env!("CARGO_BIN_EXE_driftless");
+    Driftless::new("sh").args(["-c", "umask 022; exec \"$0\" \"$@\"", binary]).env("LC_ALL", "C")
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).mode() & 0o7777
+}
+
+/// Two trees of a file, slowly compared, that are stopped when the notes are begun. Returns what was said.
+fn interrupted_verification(home: &Path) -> driftless_testkit::Outcome {
+    for tree in ["src", "dst"] {
+        (0..60).for_each(|file| put(&home.join(tree).join(format!("f{file}")), vec![b'x'; 200_000]));
+        (0..60).for_each(|file| attrs::set_mtime(&home.join(tree).join(format!("f{file}")), 1, 0).expect("times"));
+        attrs::set_mtime(&home.join(tree), 1, 0).expect("times");
+    }
+    let verify = driftless().env("HOME", home).env("XDG_STATE_HOME", "").args(["verify", "--bwlimit", "2M", "--json"]);
+    let running = verify.arg(home.join("src")).arg(home.join("dst")).spawn();
+    let state = home.join(".local/state/driftless");
+    let begun = || fs::read_dir(&state).is_ok_and(|mut entries| entries.next().is_some());
+    let over = std::cell::Cell::new(false);
+    wait_until("notes are begun, or it is over", Duration::from_secs(30), || {
+        over.set(running.ends_within(Duration::from_millis(10)));
+        begun() || over.get()
+    });
+    if !over.get() {
+        running.signal(Signal::INT);
+    }
+    running.wait()
+}
+
+#[test]
+fn folders_and_files_of_ours_are_closed_to_others() {
+    let home = Scratch::new(FsKind::Tmpfs, 64);
+    let _ = interrupted_verification(home.path()).expect(130);
+    for folder in [".local", ".local/state", ".local/state/driftless"] {
+        assert_eq!(mode(&home.path().join(folder)), 0o700, "{folder}");
+    }
+}
+
+#[test]
+fn a_folder_of_ours_that_was_left_open_is_closed() {
+    let home = Scratch::new(FsKind::Tmpfs, 64);
+    let state = home.path().join(".local/state/driftless");
+    fs::create_dir_all(&state).expect("folder");
+    attrs::set_mode(&state, 0o777).expect("chmod");
+    let _ = interrupted_verification(home.path()).expect(130);
+    assert_eq!(mode(&state), 0o700);
+}
+
+#[test]
+fn root_does_not_trust_the_state_of_somebody_else() {
+    let home = Scratch::new(FsKind::Tmpfs, 64);
+    attrs::set_owner(home.path(), USER, USER).expect("chown");
+    let outcome = interrupted_verification(home.path()).expect(0);
+    assert!(outcome.stderr_text().contains("root cannot trust it"), "{}", outcome.describe());
+    assert!(fs::read_dir(home.path().join(".local/state/driftless")).expect("list").next().is_none());
+}
+
+#[test]
+fn a_log_has_the_mode_that_the_users_umask_gives() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    put(&scratch.path().join("src/f"), "x");
+    let log = scratch.path().join("run.log");
+    let sync = driftless().args(["sync", "--log"]).arg(&log).arg(scratch.path().join("src")).arg(scratch.path().join("dst"));
+    let _ = sync.run().expect(0);
+    assert_eq!(mode(&log), 0o644);
+    let report = scratch.path().join("report.html");
+    let audit = driftless().args(["audit", "--samples", "9", "--log"]).arg(scratch.path().join("audit.log")).arg("--report").arg(&report);
+    let _ = audit.arg(scratch.path().join("src")).arg(scratch.path().join("dst")).run().expect(0);
+    assert_eq!((mode(&report), mode(&scratch.path().join("audit.log"))), (0o644, 0o644));
+}
