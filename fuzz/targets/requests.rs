@@ -2,10 +2,10 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Entry, Keep, Kind, Level, Meta, Side, Stamp, check_name};
+use driftless_model::{Entry, Filter, Keep, Kind, Level, Meta, RelPath, Rule, Side, Stamp, check_name};
 use driftless_remote::Root;
-use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, Survey};
-use driftless_tree::{Attributes, Known, Parcel, Whole};
+use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, SparingRules, Survey};
+use driftless_tree::{Attributes, Known, Parcel, Spared, Whole};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
@@ -79,6 +79,12 @@ fn parcels() -> [Parcel; 2] {
     ]
 }
 
+fn rules() -> Option<SparingRules> {
+    let rules = ["*.keep", "/a/b/"].map(|pattern| Rule::new(false, pattern).expect("a rule"));
+    let filter = Filter { rules: rules.into(), ..Filter::default() };
+    SparingRules::of(Spared { rules: Some((&filter, &RelPath::from_names([&b"a"[..]]))) })
+}
+
 fn requests() -> Vec<Request> {
     let (keep, survey) = (Keep::default(), Survey { keep: Keep::default(), files: true, entries_max: 4096 });
     let xattrs = vec![(b"user.a"[..].into(), b"b"[..].into())];
@@ -97,6 +103,9 @@ fn requests() -> Vec<Request> {
         Request::Node { dir: 2, name: name(), kind: Kind::Fifo, rdev: 0 },
         Request::Link { dir: 2, name: name(), from: 1, from_name: name() },
         Request::Rename { dir: 2, from: name(), to: name() },
+        Request::Displace { dir: 2, from: name(), to: name(), below_max: 3 },
+        Request::RemoveTree { dir: 2, name: name(), spared: rules() },
+        Request::CountTree { dir: 2, name: name(), max: 3, spared: None },
         Request::LockName { dir: 2, name: name(), at: 4 },
         Request::Fetch { dir: 2, name: name(), keep },
         Request::Gather,

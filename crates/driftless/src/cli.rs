@@ -110,7 +110,7 @@ pub struct SyncArgs {
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
-    /// Remove from the replica what the source lacks; last, and only if the source was read without error
+    /// Remove from the replica what the source lacks; last, and only if the source was read without error. Replace directories that are not empty by what is none
     #[arg(long, help_heading = "Deleting")]
     pub delete: bool,
     /// With --delete, remove what the filters exclude, too
@@ -182,7 +182,7 @@ pub struct VerifyArgs {
     /// Make equal what differs; of large files only the ranges that differ are copied
     #[arg(long, help_heading = "Comparing")]
     pub repair: bool,
-    /// With --repair, remove from the replica what the source lacks
+    /// With --repair, remove from the replica what the source lacks, and replace directories that are not empty by what is none
     #[arg(long, requires = "repair", help_heading = "Comparing")]
     pub delete: bool,
     /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree looks like that

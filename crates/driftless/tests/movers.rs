@@ -226,6 +226,9 @@ fn a_directory_in_the_way_counts_as_deleted() {
     for index in 0..10 {
         put(&dst.join(format!("here/below-{index}")), "x");
     }
+    let outcome = by.sync(&src, &dst).run().expect(3);
+    check_accounts(&outcome);
+    assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());
     let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "3"]).run().expect(3);
     check_accounts(&outcome);
     assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());

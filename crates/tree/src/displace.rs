@@ -6,22 +6,24 @@
 use crate::Dir;
 use crate::Done;
 use crate::local::{LocalDir, fault};
-use crate::remove::{Spared, count_tree, empty};
+use crate::remove::{clear, count_in, enter_same};
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Renames `temp` to `name`, at which a directory stands that may go with at most `below_max` entries in it.
+/// Renames `temp` to `name`, at which a directory stands that may go with at most `below_max` entries in it. Whoever may rename here
+/// can put another directory there meanwhile: what is removed is in the one that was counted, and an empty one is all that goes by name.
 pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Done {
-    let goes_max = below_max.saturating_add(1);
-    let counted = count_tree(dir, name, goes_max, Spared::NOTHING);
-    let goes = counted.entries;
+    let there = enter_same(dir, name)?;
+    let counted = count_in(&there, below_max);
+    let below = counted.entries;
     counted.done()?;
-    if goes > goes_max {
+    if below > below_max {
         return Err(fault(dir.side(), "replace the directory of", Errno::NOTEMPTY));
     }
-    if goes > 1 {
-        empty(dir, name).done()?;
+    if below > 0 {
+        there.make_writable();
+        clear(&there).done()?;
     }
     change_places(dir, temp, name)
 }

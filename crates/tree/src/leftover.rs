@@ -6,8 +6,7 @@
 //! have given it that.
 
 use crate::local::{LocalDir, fault};
-use crate::mounts::is_crossing;
-use crate::remove::{Removed, clear};
+use crate::remove::{Removed, clear, enter_same};
 use crate::{Dir, Done};
 use driftless_model::Meta;
 use rustix::fd::AsFd;
@@ -49,8 +48,8 @@ pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
 
 /// Opens a directory that is known to be ours.
 fn enter_ours(dir: &LocalDir, name: &CStr) -> Done<LocalDir> {
-    let below = dir.enter_local(name)?;
-    let ours = !is_crossing(dir, &below)? && (is_ours_alone(dir, &dir.meta()?, &below) || is_marked(&below));
+    let below = enter_same(dir, name)?;
+    let ours = is_ours_alone(dir, &dir.meta()?, &below) || is_marked(&below);
     if ours { Ok(below) } else { Err(fault(dir.side(), "tell whose directory this is, and remove it from", Errno::PERM)) }
 }
 

@@ -68,18 +68,20 @@ pub fn count_tree(dir: &LocalDir, name: &CStr, max: u64, spared: Spared<'_>) -> 
     Walk { max, ..Walk::new(dir, spared, false) }.whole(name)
 }
 
-/// Removes all that lies in the directory `name` of `dir`, which stays.
-pub fn empty(dir: &LocalDir, name: &CStr) -> Removed {
-    let mut walk = Walk { keeps_top: true, ..Walk::new(dir, Spared::NOTHING, true) };
-    walk.enter(name);
-    walk.go()
-}
-
 /// Removes all that is in `dir`.
 pub fn clear(dir: &LocalDir) -> Removed {
-    let mut walk = Walk { keeps_top: true, ..Walk::new(dir, Spared::NOTHING, true) };
-    walk.frames.push(Frame::new(dir.clone(), c""));
-    walk.go()
+    Walk::within(dir, true).go()
+}
+
+/// Counts what [`clear`] would remove; stops when that is more than `max` entries.
+pub fn count_in(dir: &LocalDir, max: u64) -> Removed {
+    Walk { max, ..Walk::within(dir, false) }.go()
+}
+
+/// Enters a subdirectory in which nothing is mounted.
+pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
+    let dir = above.enter_local(name)?;
+    if is_crossing(above, &dir)? { Err(fault(dir.side(), "remove a mount point in", Errno::BUSY)) } else { Ok(dir) }
 }
 
 /// A directory on the way down.
@@ -120,6 +122,10 @@ impl<'a> Walk<'a> {
     fn new(top: &'a LocalDir, spared: Spared<'a>, acts: bool) -> Self {
         let place = spared.rules.map(|(_, dir)| dir.clone()).unwrap_or_default();
         Walk { top, spared, acts, max: u64::MAX, keeps_top: false, frames: Vec::new(), place, removed: Removed::default() }
+    }
+
+    fn within(dir: &'a LocalDir, acts: bool) -> Self {
+        Walk { keeps_top: true, frames: vec![Frame::new(dir.clone(), c"")], ..Walk::new(dir, Spared::NOTHING, acts) }
     }
 
     fn whole(mut self, name: &CStr) -> Removed {
@@ -209,12 +215,7 @@ impl<'a> Walk<'a> {
     }
 
     fn enter(&mut self, name: &CStr) {
-        let above = self.innermost();
-        let entered = above.enter_local(name).and_then(|dir| match is_crossing(above, &dir)? {
-            false => Ok(dir),
-            true => Err(fault(dir.side(), "remove a mount point in", Errno::BUSY)),
-        });
-        match entered {
+        match enter_same(self.innermost(), name) {
             Ok(dir) => {
                 if self.acts {
                     dir.make_writable();
