@@ -101,7 +101,7 @@ fn requests() -> Vec<Request> {
         Request::SaveProgress { file: 3, note: Some(b"driftless 1".to_vec()) },
         Request::Symlink { dir: 2, name: name(), target: c"to".into() },
         Request::Node { dir: 2, name: name(), kind: Kind::Fifo, rdev: 0 },
-        Request::Link { dir: 2, name: name(), from: 1, from_name: name() },
+        Request::Link { dir: 2, name: name(), from: 1, from_name: name(), id: (1, 2) },
         Request::Rename { dir: 2, from: name(), to: name() },
         Request::Displace { dir: 2, from: name(), to: name(), below_max: 3 },
         Request::RemoveTree { dir: 2, name: name(), spared: rules() },

@@ -16,7 +16,7 @@ use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -687,7 +687,7 @@ fn names_that_lead_out_of_a_directory_end_the_line() {
             |name| Request::Remove { dir: 1, name },
             |name| Request::MakeDir { dir: 1, name, at: 9 },
             |name| Request::Rename { dir: 1, from: Name(c"sub".into()), to: name },
-            |name| Request::Link { dir: 1, name: Name(c"new".into()), from: 1, from_name: name },
+            |name| Request::Link { dir: 1, name: Name(c"new".into()), from: 1, from_name: name, id: (1, 2) },
             |name| Request::Open { dir: 1, name, at: 9 },
         ];
         for request in requests {
@@ -754,7 +754,7 @@ fn acts_in(file: &str, folder: &str) -> Vec<Request> {
         Request::LockName { dir: 2, name: file.clone(), at: 35 },
         Request::Lock { dir: 2, at: 36 },
         Request::Rename { dir: 2, from: file.clone(), to: new() },
-        Request::Link { dir: 2, name: new(), from: 2, from_name: file.clone() },
+        Request::Link { dir: 2, name: new(), from: 2, from_name: file.clone(), id: (1, 2) },
         Request::RemoveTree { dir: 2, name: folder.clone(), spared: None },
         Request::Remove { dir: 2, name: file },
         Request::RemoveDir { dir: 2, name: folder },
@@ -774,8 +774,9 @@ fn a_directory_that_is_moved_out_of_the_root_leads_nobody_out() {
     }
     // Nor is anything brought in from there, or out.
     put(&stage.dst.join("inside"), "content");
-    for (to, from, from_name) in [(1, 2, "old"), (2, 1, "inside")] {
-        let reply = victim.ask(&Request::Link { dir: to, name: name("linked"), from, from_name: name(from_name) });
+    for (to, from, from_name, path) in [(1, 2, "old", stage.outside.join("sub/old")), (2, 1, "inside", stage.dst.join("inside"))] {
+        let request = Request::Link { dir: to, name: name("linked"), from, from_name: name(from_name), id: id_of(&path) };
+        let reply = victim.ask(&request);
         assert!(matches!(reply, Reply::Fault(_)), "{reply:?}");
     }
     assert_eq!(stage.beside(), beside);
@@ -823,6 +824,12 @@ fn what_is_named_as_a_source_is_only_read() {
     assert_eq!(snapshot_hash(&stage.src, true), before);
 }
 
+/// Device and inode of a file.
+fn id_of(path: &Path) -> (u64, u64) {
+    let meta = fs::metadata(path).expect("stat");
+    (meta.dev(), meta.ino())
+}
+
 #[test]
 fn what_is_not_there_yet_is_made_and_a_single_entry_replaced() {
     let stage = Stage::new();
@@ -835,7 +842,10 @@ fn what_is_not_there_yet_is_made_and_a_single_entry_replaced() {
     assert!(matches!(victim.ask(&Request::Create { dir: 4, name: name("temporary"), mode: 0o600, at: 6 }), Reply::Meta(_)));
     assert!(matches!(victim.ask(&Request::Rename { dir: 4, from: name("temporary"), to: name("old") }), Reply::Done));
     // From one root to the other, as for --link-dest.
-    assert!(matches!(victim.ask(&Request::Link { dir: 2, name: name("linked"), from: 4, from_name: name("old") }), Reply::Done));
+    let id = id_of(&stage.dst.join("sub/old"));
+    let link = |id| Request::Link { dir: 2, name: name("linked"), from: 4, from_name: name("old"), id };
+    assert!(matches!(victim.ask(&link((id.0, id.1 + 1))), Reply::Fault(_)), "another file than was meant");
+    assert!(matches!(victim.ask(&link(id)), Reply::Done));
     assert_eq!(victim.part("roots that are made").0, 0);
 }
 
@@ -888,8 +898,8 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
             Request::Rename { dir: at, from: name("x"), to: name("y") },
             Request::RemoveTree { dir: at, name: name("x"), spared: None },
             Request::SyncAll { dir: at },
-            Request::Link { dir: at, name: name("x"), from: 1, from_name: name("file") },
-            Request::Link { dir: 1, name: name("x"), from: at, from_name: name("file") },
+            Request::Link { dir: at, name: name("x"), from: 1, from_name: name("file"), id: (1, 2) },
+            Request::Link { dir: 1, name: name("x"), from: at, from_name: name("file"), id: (1, 2) },
         ];
         for request in as_directory {
             assert!(matches!(victim.ask(&request), Reply::Fault(_)), "{request:?}");

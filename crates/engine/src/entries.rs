@@ -5,11 +5,11 @@ use crate::job::{DirJob, Task, descend};
 use crate::links::Arrival;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, What, Xattrs, escape};
+use driftless_model::{Action, Class, Difference, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
-use driftless_reconcile::{Agreement, Grain, Step, after_content, decide, mtimes, values};
+use driftless_reconcile::{Agreement, Grain, Step, after_content, decide, differences, mtimes, values};
 use driftless_state::{Leader, StoreError};
-use driftless_tree::{Dir, DirRef};
+use driftless_tree::{Dir, DirRef, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,6 +126,9 @@ impl Worker<'_> {
     }
 
     fn reconcile(&mut self, job: &Arc<DirJob>, name: &CStr, hint: Option<Kind>, weight: u64) -> Reconciled {
+        if is_temp_name(name) {
+            return self.refuse_reserved(job, name, hint);
+        }
         if hint.is_some_and(|kind| !self.run.takes(job, name, kind == Kind::Dir)) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }
@@ -145,6 +148,15 @@ impl Worker<'_> {
             return Ok(Verdict::Skipped(reason));
         }
         self.grouped(Met { job, name, meta: &meta, leads: false, weight }, None)
+    }
+
+    /// At such a name an unfinished copy of another file may grow: what the source has there would be taken for it, or it for that.
+    fn refuse_reserved(&mut self, job: &DirJob, name: &CStr, hint: Option<Kind>) -> Reconciled {
+        let kind = hint.map_or_else(|| job.source.look(name).map(|meta| meta.kind), Ok)?;
+        if !self.run.takes(job, name, kind == Kind::Dir) {
+            return Ok(Verdict::Skipped(Reason::Filtered));
+        }
+        Err(Trouble::Barred(Side::Source, "names of this form are for unfinished entries of the replica"))
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
@@ -243,24 +255,46 @@ impl Worker<'_> {
         }
     }
 
-    fn leader(&self, Met { job, name, meta, .. }: &Met<'_>, verdict: &Verdict) -> Result<Leader, Fault> {
+    fn leader(&self, met: &Met<'_>, verdict: &Verdict) -> Result<Leader, Fault> {
         /// No inode: the one that a dry run would have made.
         const NOT_MADE: (u64, u64) = (0, 0);
-        let path = job.path_of(name).as_bytes().to_vec();
-        let left = meta.nlink - 1;
+        let path = met.job.path_of(met.name).as_bytes().to_vec();
+        let left = met.meta.nlink - 1;
+        let made = match verdict {
+            Verdict::Changed(intent, moved) => moved.id.filter(|_| intent.action != Action::Meta),
+            _ => None,
+        };
         let in_place = matches!(verdict, Verdict::Same) || matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Meta);
-        let replica_name = job.renamed.as_deref().unwrap_or(name);
-        let look = || job.replica.as_ref().expect("only dry runs have none").look(replica_name).map(|meta| meta.id());
         let id = match &self.run.options {
             // What is there is what the other names are held against, whatever else is wrong with it.
-            options if options.report_only && job.replica.is_some() => match look() {
+            options if options.report_only && met.job.replica.is_some() => match self.look_at(met) {
                 Err(fault) if fault.is_missing() => NOT_MADE,
-                there => there?,
+                there => there?.id(),
             },
             options if options.dry_run && !in_place => NOT_MADE,
-            _ => look()?,
+            _ => made.map_or_else(|| self.look_at_equal(met, verdict), Ok)?,
         };
-        Ok(Leader { path, id, left })
+        let linked = matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Link);
+        Ok(Leader { path, id, left, proven: made.is_some() && !linked })
+    }
+
+    fn look_at(&self, Met { job, name, .. }: &Met<'_>) -> Result<Meta, Fault> {
+        job.replica.as_ref().expect("only dry runs have none").look(job.renamed.as_deref().unwrap_or(name))
+    }
+
+    /// The inode of an entry that was found equal, or made so in place. Somebody may have put another there since.
+    fn look_at_equal(&self, met: &Met<'_>, verdict: &Verdict) -> Result<(u64, u64), Fault> {
+        const ESTALE: i32 = 116;
+        let there = self.look_at(met)?;
+        let entry = |meta: &Meta| Entry { meta: *meta, xattrs: Xattrs::new() };
+        let keep = Keep { xattrs: false, acls: false, ..self.run.options.keep };
+        let is_same = match verdict {
+            Verdict::Changed(_, Moved { id: Some(id), .. }) => there.id() == *id,
+            // A copy that could not be given all that it should have tells its inode.
+            _ => self.run.options.dry_run || differences(&entry(met.meta), &entry(&there), &keep).is_empty(),
+        };
+        let stale = Fault { side: Side::Replica, act: "keep hold of the first link of", errno: ESTALE };
+        if is_same { Ok(there.id()) } else { Err(stale) }
     }
 
     /// Makes a further name of a group a link to its first.
@@ -277,6 +311,9 @@ impl Worker<'_> {
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
+        if there.is_some_and(|there| self.is_alike(meta, &there)) && !leader.proven {
+            self.prove(met, leader)?;
+        }
         match self.link_to(job, name, leader, room) {
             Ok(moved) => Ok(Verdict::Changed(intent, moved)),
             Err(Trouble::Failed(fault)) => self.copy_instead(met, fault),
@@ -284,12 +321,38 @@ impl Worker<'_> {
         }
     }
 
+    /// Whether a file of the replica looks as if it had the source's content.
+    fn is_alike(&self, source: &Meta, there: &Meta) -> bool {
+        let files = source.kind == Kind::File && there.kind == Kind::File;
+        files && source.size == there.size && mtimes(source, there, self.run.options.keep.modify_window) != Agreement::Other
+    }
+
+    /// Two inodes of the replica claim to be the one of the source. Before a name that may be right becomes a link to the other, its
+    /// content is compared: whoever may write where the first name is may have put anything there that has the right size and time.
+    fn prove(&mut self, Met { job, name, meta, .. }: Met<'_>, leader: &Leader) -> Result<(), Trouble> {
+        const EILSEQ: i32 = 84;
+        let (dir, leader_name) = self.place_of(job, leader)?;
+        let spot = Spot { replica: &*dir, name: &leader_name, private: false, birth: None, ..job.spot(name) };
+        let compared = self.mover.compare(&spot, Level::Content)?;
+        add(&self.run.tally.bytes_compared, meta.size);
+        if !compared.differs.is_empty() {
+            let act = "take the first link, whose content differs (see --checksum), for this file of";
+            return Err(Trouble::Failed(Fault { side: Side::Replica, act, errno: EILSEQ }));
+        }
+        self.run.links.prove(meta.id()).map_err(store_trouble)
+    }
+
     fn link_to(&mut self, job: &Arc<DirJob>, name: &CStr, leader: &Leader, room: u64) -> Result<Moved, Trouble> {
+        let (dir, leader_name) = self.place_of(job, leader)?;
+        self.mover.make_link(&Spot { room, ..job.touched_spot(name) }, (&*dir, &leader_name), leader.id)
+    }
+
+    /// Where on the replica the first name of a group is.
+    fn place_of(&self, job: &DirJob, leader: &Leader) -> Result<(DirRef, CString), Trouble> {
         let gone = Fault { side: Side::Replica, act: "find the first link of", errno: 2 };
-        let (dir, leader_name) = leader.place().ok_or(Trouble::Failed(gone))?;
-        let leader_name = CString::new(leader_name).map_err(|_| Trouble::Failed(gone))?;
-        let dir = self.replica_dir(job, &dir).map_err(Trouble::Failed)?;
-        self.mover.make_link(&Spot { room, ..job.touched_spot(name) }, &*dir, &leader_name)
+        let (dir, name) = leader.place().ok_or(Trouble::Failed(gone))?;
+        let name = CString::new(name).map_err(|_| Trouble::Failed(gone))?;
+        Ok((self.replica_dir(job, &dir).map_err(Trouble::Failed)?, name))
     }
 
     /// The replica's directory at a path: this very one most of the time, else a walk from the root.
@@ -332,7 +395,7 @@ impl Worker<'_> {
         };
         let pair = self.pair(job, name, meta, there)?;
         let same_target = pair.targets.as_ref().is_none_or(|(source, replica)| source == replica);
-        let mut step = decide(&pair.source, &pair.replica, &self.run.options.rules(), same_target);
+        let mut step = decide(&pair.source, &pair.replica, &self.run.rules, same_target);
         if there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
             let mut what = What::default();
             what.add_if(true, What::LINKS);
@@ -358,7 +421,7 @@ impl Worker<'_> {
         if same {
             self.note_equal(pair, WHOLE);
         }
-        let step = after_content(&pair.source.meta, &pair.replica.meta, what, same);
+        let step = after_content(&pair.source, &pair.replica, &self.run.rules, what, same);
         let Compared { source, replica, differs } = content;
         let patch = replica.filter(|_| !same).map(|replica| Patch { replica, differs: Some(differs) });
         self.act(met, pair, step, Ready { opened: Some(source), patch })
@@ -366,13 +429,13 @@ impl Worker<'_> {
 
     /// Does what follows where the content is equal.
     pub fn same_content(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
-        self.act(met, pair, after_content(&pair.source.meta, &pair.replica.meta, what, true), Ready::default())
+        self.act(met, pair, after_content(&pair.source, &pair.replica, &self.run.rules, what, true), Ready::default())
     }
 
     /// Does what was decided about an entry that is on both sides.
     fn act(&mut self, met: Met<'_>, pair: &Pair, step: Step, ready: Ready) -> Reconciled {
         let Met { job, name, meta, .. } = met;
-        let (action, what) = match step {
+        let (action, what) = match self.sparing(&met, pair, step) {
             Step::Same | Step::CompareContent(_) => {
                 self.note_times(job, Some(name), (meta, &pair.replica.meta));
                 return Ok(Verdict::Same);
@@ -381,7 +444,7 @@ impl Worker<'_> {
                 self.note_times(job, Some(name), (meta, &pair.replica.meta));
                 (Action::Meta, what)
             }
-            Step::Anew(what) => (Action::Content, what),
+            Step::Anew(what) | Step::MetaOfAll(what) => (Action::Content, what),
             Step::Replace(what) => (Action::Replace, what),
         };
         let mut intent = self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
@@ -413,6 +476,25 @@ impl Worker<'_> {
             }
             Agreement::Same | Agreement::Other => {}
         }
+    }
+
+    /// A change in place must not reach what is not this entry's alone.
+    fn sparing(&self, met: &Met<'_>, pair: &Pair, step: Step) -> Step {
+        match step {
+            Step::Meta(what) if self.is_of_basis(met, &pair.replica.meta) || self.is_doubtful_leader(met, pair, what) => Step::Anew(what),
+            Step::MetaOfAll(what) => Step::Anew(what),
+            other => other,
+        }
+    }
+
+    /// Whether it is a file of the earlier copy, which is never changed.
+    fn is_of_basis(&self, Met { job, name, .. }: &Met<'_>, there: &Meta) -> bool {
+        job.basis.as_ref().is_some_and(|basis| basis.look(name).is_ok_and(|earlier| earlier.id() == there.id()))
+    }
+
+    /// Whether other names are about to become links to an inode of another owner, who may have put it there and may write to it still.
+    fn is_doubtful_leader(&self, met: &Met<'_>, pair: &Pair, what: What) -> bool {
+        met.leads && what.has(What::OWNER) && pair.replica.meta.nlink < pair.source.meta.nlink
     }
 
     /// Adds both values of what differs, if somebody wants to know.
@@ -492,11 +574,11 @@ impl Worker<'_> {
         let Ok(earlier) = basis.look(name) else { return Ok(None) };
         let source = self.source_entry(job, name, meta)?;
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
-        let equal = decide(&source, &basis_entry, &driftless_reconcile::Rules { checksum: false, ..self.run.options.rules() }, true);
+        let equal = decide(&source, &basis_entry, &driftless_reconcile::Rules { checksum: false, ..self.run.rules }, true);
         if equal != Step::Same || !self.claim(&earlier, meta)? {
             return Ok(None);
         }
-        let made = self.mover.make_link(&job.touched_spot(name), &**basis, name);
+        let made = self.mover.make_link(&job.touched_spot(name), (&**basis, name), earlier.id());
         Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
     }
 

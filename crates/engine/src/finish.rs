@@ -80,18 +80,20 @@ impl Worker<'_> {
 
     /// Whether an entry of the replica is to go. Nothing goes on doubt: a look that fails for another reason than absence is a fault.
     fn is_extra(&self, (job, replica): (&Arc<DirJob>, &DirRef), name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> Done<bool> {
-        let ours = is_temp_name(name);
-        if !ours && !self.run.may_delete(job) {
+        // What the source has at such a name is not copied, so it cannot be that.
+        if is_temp_name(name) {
+            return Ok(true);
+        }
+        if !self.run.may_delete(job) {
             return Ok(false);
         }
-        if !ours && self.run.options.filter.has_rules() {
+        if self.run.options.filter.has_rules() {
             let Some(kind) = kind_there(replica, name, kind)? else { return Ok(false) };
             if !self.run.takes(job, name, kind == Kind::Dir) {
                 return Ok(self.run.options.delete_excluded);
             }
         }
         match known {
-            Some(known) if ours => Ok(!known.contains(name)),
             Some(known) => Ok(!self.index.contains(known, name)),
             None => Ok(there(job.source.look(name))?.is_none()),
         }

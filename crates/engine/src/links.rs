@@ -106,6 +106,11 @@ impl<T> Links<T> {
         Ok(waiting)
     }
 
+    /// Notes that the content of a group's first name is the source's.
+    pub fn prove(&self, id: InodeId) -> Store<()> {
+        self.lock().0.prove(id)
+    }
+
     /// Claims an inode of the replica for an inode of the source.
     pub fn claim(&self, replica: InodeId, source: InodeId) -> Store<bool> {
         self.lock().0.claim(replica, source)

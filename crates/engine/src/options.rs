@@ -96,7 +96,7 @@ pub struct Options {
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
-        Rules { keep: self.keep, checksum: self.level >= Level::Content }
+        Rules { keep: self.keep, checksum: self.level >= Level::Content, keeps_own: false }
     }
 
     /// Whether both trees are on the same machine, where a device and an inode mean one directory. Two hosts may well be one machine,

@@ -197,7 +197,7 @@ impl Worker<'_> {
 
     fn made(&mut self, place: &Place, intent: Intent, bytes: u64, answer: Answer) {
         let done = match answer {
-            Answer::Made(done) => done.map(|faults| Moved { bytes, faults, mismatches: 0 }).map_err(Trouble::from),
+            Answer::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
             Answer::Lost(fault) => Err(Trouble::Lost(fault)),
             _ => self.make_again(place, intent.room),
         };

@@ -13,7 +13,7 @@ use crate::queue::Queue;
 use crate::tally::Tally;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath};
 use driftless_mover::Terms;
-use driftless_reconcile::DeleteLimit;
+use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Halt, Ladder};
 use std::collections::HashMap;
@@ -67,6 +67,8 @@ pub struct Run<'r> {
     pub part: Part<'r>,
     /// The name of the replica of a single file.
     pub renamed: Option<CString>,
+    /// How entries are compared.
+    pub rules: Rules,
 }
 
 /// Seconds since 1970.
@@ -77,7 +79,9 @@ fn now() -> u64 {
 impl<'r> Run<'r> {
     /// A run that has not begun.
     pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirRef>)) -> Self {
+        let keeps_own = roots.1.as_ref().is_some_and(|replica| !replica.may_give());
         Run {
+            rules: Rules { keeps_own, ..options.rules() },
             options,
             monitor,
             stop,
@@ -173,7 +177,7 @@ impl<'r> Run<'r> {
     pub fn terms(&self) -> Terms {
         let durability = self.options.durability;
         Terms {
-            rules: self.options.rules(),
+            rules: self.rules,
             sync_each: durability == Durability::File,
             sync_large: durability != Durability::None,
             verify: self.options.read_back,

@@ -234,7 +234,8 @@ impl Worker<'_> {
 
     /// Says that the run does not go into the directory at `path`.
     fn report_barred(&self, path: RelPath, side: Side, cause: &'static str) {
-        let (act, cause) = ("enter".into(), cause.into());
+        let act = if side == Side::Source { "copy" } else { "enter" };
+        let (act, cause) = (act.into(), cause.into());
         self.run.report(&driftless_model::Problem { path, side, act, cause, class: Class::Skip });
     }
 

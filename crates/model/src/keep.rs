@@ -1,6 +1,6 @@
 //! What of an entry is kept equal.
 
-use crate::Kind;
+use crate::{Kind, Meta};
 use serde::{Deserialize, Serialize};
 
 /// Which properties are compared and set. Everything but access times by default.
@@ -53,6 +53,11 @@ impl Default for Keep {
         }
     }
 }
+
+/// A file with this bit runs with the rights of its owner (inode(7)).
+pub const SETUID: u32 = 0o4000;
+/// A file with this bit runs with the rights of its group (inode(7)).
+pub const SETGID: u32 = 0o2000;
 
 /// Namespace prefix of the POSIX ACL attributes (acl(5), include/uapi/linux/xattr.h).
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
@@ -108,6 +113,20 @@ impl Keep {
             Kind::Fifo | Kind::Socket => self.specials,
             Kind::Char | Kind::Block => self.devices,
         }
+    }
+
+    /// The mode that an entry of the replica shall have, where `there` are the user and group that it has now. A set-id bit lends a file
+    /// the rights of the owner whom the source names: where the owner is not kept, and is another, it would lend other rights. Those
+    /// of a directory lend none.
+    pub fn mode_for(&self, source: &Meta, there: (u32, u32)) -> u32 {
+        let mut mode = source.mode;
+        if source.kind != Kind::Dir && !self.owner && source.uid != there.0 {
+            mode &= !SETUID;
+        }
+        if source.kind != Kind::Dir && !self.group && source.gid != there.1 {
+            mode &= !SETGID;
+        }
+        mode
     }
 
     /// Whether any extended attribute has to be looked at.

@@ -15,7 +15,7 @@ mod work;
 pub use entry::{Entry, Kind, Meta, Stamp, Xattrs};
 pub use fault::{Class, Fault, Problem, REACH_AGENT, Side, cause};
 pub use filter::{Filter, FilterError, Rule};
-pub use keep::Keep;
+pub use keep::{Keep, SETGID, SETUID};
 pub use path::{BadName, EntryName, RelPath, check_name, escape};
 pub use selection::Selection;
 pub use work::{Action, Change, Difference, Level, Receipt, Scope, What, Work};

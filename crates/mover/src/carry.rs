@@ -5,7 +5,7 @@
 //! like any other unfinished file.
 
 use crate::large::CHECKPOINT_BYTES;
-use crate::mover::{Made, Mover};
+use crate::mover::{Made, Mover, leads};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Fault, Kind, Meta, Side};
 use driftless_tree::{Attributes, Dir, DirRef, Known, LocalDir, LocalFile, WriteFile, temp_name};
@@ -77,9 +77,10 @@ impl Mover<'_> {
         let known = Known { made_now: true, ..Known::default() };
         let sync = self.terms.sync_each || self.terms.sync_large && opened.meta.size >= CHECKPOINT_BYTES;
         let faults = self.complete(opened, &*file, (&known, xattrs), sync)?;
+        let id = leads(opened, &*file)?;
         file.close()?;
         self.take(place, spot)?;
-        Ok(Moved { bytes: opened.meta.size, faults, ..Moved::default() })
+        Ok(Moved { bytes: opened.meta.size, faults, id, ..Moved::default() })
     }
 
     /// Moves the finished file out of the private directory and gives it its name.

@@ -19,8 +19,9 @@ pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 /// The same in time: what a slow line has brought in so long is worth a note, too.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(10);
 
-/// `ENODATA` of errno(3).
+/// Of errno(3).
 const ENODATA: i32 = 61;
+const ESTALE: i32 = 116;
 
 /// A large file in the course of being copied.
 pub struct Large {
@@ -348,9 +349,20 @@ impl Large {
         let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
         let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
         self.replica.flush()?;
+        let id = self.keeps_name(spot)?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
-        Ok(Moved { faults, ..Moved::default() })
+        Ok(Moved { faults, id: Some(id), ..Moved::default() })
+    }
+
+    /// Which inode the copy is, if that is what stands at the temporary name. Anybody can find out that name, and whoever may rename in
+    /// the directory can put a file of his own there.
+    fn keeps_name(&self, spot: &Spot) -> Result<(u64, u64), Trouble> {
+        let id = self.replica.meta()?.id();
+        if spot.replica.look(&self.temp)?.id() == id {
+            return Ok(id);
+        }
+        Err(Fault { side: Side::Replica, act: "keep hold of the unfinished copy of", errno: ESTALE }.into())
     }
 
     fn discard(&self, spot: &Spot) {

@@ -105,7 +105,7 @@ impl Mover<'_> {
         let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
         let bytes = self.content(opened, file)?;
         let faults = self.complete(opened, file, (&spot.newborn(Kind::File, mode), xattrs), self.terms.sync_each)?;
-        Ok(Moved { bytes, faults, ..Moved::default() })
+        Ok(Moved { bytes, faults, id: leads(opened, file)?, ..Moved::default() })
     }
 
     /// Looks again at the source, then gives a file with all its content its attributes. Returns what could not be set.
@@ -190,24 +190,25 @@ impl Mover<'_> {
         let known = spot.newborn(source.meta.kind, 0o600);
         let attributes = new_attributes(&source.meta, source.xattrs.clone(), &self.terms);
         let done = spot.replica.set(name, &known, &attributes).map_err(Trouble::from);
+        let id = if source.meta.nlink > 1 { spot.replica.look(name).ok().map(|made| made.id()) } else { None };
         let done = done.and_then(|faults| self.publish(spot, temp.as_deref()).map(|()| faults));
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
         }
-        done.map(|faults| Moved { faults, ..Moved::default() })
+        done.map(|faults| Moved { faults, id, ..Moved::default() })
     }
 
-    /// Makes the entry one more name of `leader_name` in `leader`, a directory of the same tree.
-    pub fn make_link(&self, spot: &Spot, leader: &dyn Dir, leader_name: &CStr) -> Made {
+    /// Makes the entry one more name of the inode `id`, which is to be found as a name in a directory of the same tree.
+    pub fn make_link(&self, spot: &Spot, (leader, leader_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Made {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
-        spot.replica.link(name, leader, leader_name).map_err(Trouble::Failed)?;
+        spot.replica.link(name, (leader, leader_name), id).map_err(Trouble::Failed)?;
         let done = self.publish(spot, temp.as_deref());
         if temp.is_some() {
             // Also after a rename that worked: between two names of one inode it does nothing (rename(2)).
             let _gone_as_a_rule = spot.replica.remove(name);
         }
-        done.map(|()| Moved::default())
+        done.map(|()| Moved { id: Some(id), ..Moved::default() })
     }
 
     /// Sets what differs in metadata; no data moves. A time that can come no nearer is left alone.
@@ -216,7 +217,7 @@ impl Mover<'_> {
         let mut attributes = Attributes::of(&source.meta, source.xattrs.clone(), keep);
         attributes.mtime = attributes.mtime.filter(|_| mtimes(&source.meta, replica, keep.modify_window) == Agreement::Other);
         let faults = spot.replica.set(spot.name, &Known::of(replica), &attributes)?;
-        Ok(Moved { faults, ..Moved::default() })
+        Ok(Moved { faults, id: Some(replica.id()), ..Moved::default() })
     }
 
     /// Compares the content of a file that is small enough for one thread; a source that changes meanwhile is trouble.
@@ -226,6 +227,11 @@ impl Mover<'_> {
         comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
         comparison.finish()
     }
+}
+
+/// Which inode a file is, if its source has other names.
+pub(crate) fn leads(opened: &Opened, file: &dyn WriteFile) -> Result<Option<(u64, u64)>, Trouble> {
+    if opened.meta.nlink < 2 { Ok(None) } else { Ok(Some(file.meta()?.id())) }
 }
 
 /// Modes of new entries where modes are not kept: readable by all, changeable by the owner.

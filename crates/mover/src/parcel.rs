@@ -10,7 +10,7 @@ impl Mover<'_> {
     /// Makes the entry in `dir`, as the parcel says and not as this mover's terms do.
     pub fn unpack(&mut self, dir: &dyn Dir, parcel: Parcel) -> Made {
         let Parcel { name, entry, content, target, keep, private, room, sync, verify } = parcel;
-        let rules = Rules { keep, checksum: false };
+        let rules = Rules { keep, ..Rules::default() };
         self.terms = Terms { rules, sync_each: sync, sync_large: sync, verify };
         let birth = if private { dir.birth() } else { None };
         // The source is the parcel: its directory is not here, and is not asked.

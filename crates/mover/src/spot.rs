@@ -64,6 +64,8 @@ pub struct Moved {
     pub faults: Vec<Fault>,
     /// How often what was read back was not what had been written, before it was.
     pub mismatches: u64,
+    /// Which inode it is, where other names may become links to it.
+    pub id: Option<(u64, u64)>,
 }
 
 /// Why an entry was not made equal.

@@ -1,7 +1,10 @@
 //! Comparing an entry of the source with the one of the replica, and the least that makes them equal.
 
 use crate::times::{Agreement, atimes, mtimes};
-use driftless_model::{Difference, Entry, Keep, Kind, Meta, Stamp, What, Xattrs, escape};
+use driftless_model::{Difference, Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs, escape};
+
+/// The attribute that lends a program single rights of root (capabilities(7)).
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// How entries are compared.
 #[derive(Debug, Clone, Copy, Default)]
@@ -10,6 +13,8 @@ pub struct Rules {
     pub keep: Keep,
     /// Content is compared even where size and time agree.
     pub checksum: bool,
+    /// Whoever acts on the replica may not give his files to others; then the rights that depend on the owner are not set either.
+    pub keeps_own: bool,
 }
 
 /// The least that makes a replica entry equal to its source.
@@ -19,6 +24,9 @@ pub enum Step {
     Same,
     /// Set metadata; no data moves.
     Meta(What),
+    /// The same, if all names of the replica's inode are known to be names of this source. Else make it anew: whose the others are,
+    /// nobody knows.
+    MetaOfAll(What),
     /// Compare the content, then copy it (if it differs) or set what else differs.
     CompareContent(What),
     /// Make it anew: the content differs, or a property that cannot be changed in place.
@@ -40,7 +48,7 @@ pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
     // Listing a directory or reading a link, which every comparison does, changes the time.
     let keeps_atime = keep.atimes && !matches!(s.kind, Kind::Dir | Kind::Symlink);
     what.add_if(keeps_atime && atimes(s, r, window) == Agreement::Other, What::ATIME);
-    what.add_if(keep.mode && s.kind != Kind::Symlink && s.mode != r.mode, What::MODE);
+    what.add_if(keep.mode && s.kind != Kind::Symlink && keep.mode_for(s, (r.uid, r.gid)) != r.mode, What::MODE);
     what.add_if(keep.owner && s.uid != r.uid, What::OWNER);
     what.add_if(keep.group && s.gid != r.gid, What::GROUP);
     what.add_if(keep.any_xattr() && source.xattrs != replica.xattrs, What::XATTRS);
@@ -113,38 +121,61 @@ pub fn decide(source: &Entry, replica: &Entry, rules: &Rules, same_target: bool)
         return Step::Anew(what);
     }
     if kind == Kind::File {
-        return decide_file(&source.meta, &replica.meta, rules, what);
+        return decide_file(source, replica, rules, what);
     }
-    in_place(&source.meta, &replica.meta, what)
+    in_place(source, replica, rules, what)
 }
 
-fn decide_file(source: &Meta, replica: &Meta, rules: &Rules, what: What) -> Step {
-    let vouches = || !matches!(mtimes(source, replica, rules.keep.modify_window), Agreement::Unsure(_) | Agreement::OutOfRange);
+fn decide_file(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> Step {
+    let vouches = || !matches!(mtimes(&source.meta, &replica.meta, rules.keep.modify_window), Agreement::Unsure(_) | Agreement::OutOfRange);
     // Without times there is nothing that vouches for the content.
-    if source.size > 0 && (rules.checksum || !rules.keep.times || !vouches()) {
+    if source.meta.size > 0 && (rules.checksum || !rules.keep.times || !vouches()) {
         return Step::CompareContent(what);
     }
-    if source.size > 0 && what.has(What::MTIME) {
+    if source.meta.size > 0 && what.has(What::MTIME) {
         return Step::Anew(what);
     }
-    in_place(source, replica, what)
+    in_place(source, replica, rules, what)
 }
 
 /// Decides what follows from comparing content, `what` being what differs besides.
-pub fn after_content(source: &Meta, replica: &Meta, mut what: What, same: bool) -> Step {
+pub fn after_content(source: &Entry, replica: &Entry, rules: &Rules, mut what: What, same: bool) -> Step {
     what.add_if(!same, What::CONTENT);
-    if same { in_place(source, replica, what) } else { Step::Anew(what) }
+    if same { in_place(source, replica, rules, what) } else { Step::Anew(what) }
 }
 
 /// A change in place would reach every name of the inode. More names than the source has are somebody else's (an earlier
 /// snapshot made with hard links, say), so then the entry is made anew.
-fn in_place(source: &Meta, replica: &Meta, what: What) -> Step {
-    let foreign_links = source.kind != Kind::Dir && replica.nlink > source.nlink;
-    match what.is_empty() {
-        true => Step::Same,
-        false if foreign_links => Step::Anew(what),
-        false => Step::Meta(what),
+fn in_place(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> Step {
+    let (names, wanted) = (replica.meta.nlink, source.meta.nlink);
+    let others = names > wanted || names > 1 && !rules.keep.hard_links;
+    if what.is_empty() {
+        Step::Same
+    } else if source.meta.kind == Kind::Dir {
+        Step::Meta(what)
+    } else if others || gains_rights(source, replica, rules, what) {
+        Step::Anew(what)
+    } else if names > 1 {
+        Step::MetaOfAll(what)
+    } else {
+        Step::Meta(what)
     }
+}
+
+/// Whether what differs would lend rights to content that may be another's: size and time say nothing of who wrote it, and between
+/// a comparison and the change he may write again.
+fn gains_rights(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> bool {
+    if source.meta.kind != Kind::File || rules.keeps_own && what.has(What::OWNER) {
+        return false;
+    }
+    let mode = rules.keep.mode_for(&source.meta, (replica.meta.uid, replica.meta.gid));
+    let set_id = if rules.keep.mode { mode & (SETUID | SETGID) } else { 0 };
+    let capability = |entry: &Entry| entry.xattrs.iter().find(|(name, _)| **name == *CAPABILITY).map(|(_, value)| value.clone());
+    let has_any = set_id != 0 || capability(source).is_some();
+    let new_owner = has_any && (what.has(What::OWNER) || what.has(What::GROUP));
+    let new_bits = what.has(What::MODE) && set_id & !replica.meta.mode != 0;
+    let new_capability = capability(source).is_some() && capability(source) != capability(replica);
+    new_owner || new_bits || new_capability
 }
 
 #[cfg(test)]
@@ -202,7 +233,7 @@ mod tests {
 
     #[test]
     fn access_times_are_compared_where_comparing_does_not_change_them() {
-        let rules = Rules { keep: Keep { atimes: true, ..Keep::default() }, checksum: false };
+        let rules = Rules { keep: Keep { atimes: true, ..Keep::default() }, ..Rules::default() };
         let read_again = |kind| step(kind, |e| e.meta.atime.sec = 9, rules);
         assert_eq!([Kind::File, Kind::Fifo, Kind::Char].map(read_again), [Step::Meta(What::ATIME); 3]);
         assert_eq!([Kind::Dir, Kind::Symlink].map(read_again), [Step::Same; 2]);
@@ -214,6 +245,53 @@ mod tests {
         assert_eq!(step(Kind::File, change, Rules::default()), Step::Anew(What::MODE));
         assert_eq!(step(Kind::File, |e| e.meta.nlink = 2, Rules::default()), Step::Same);
         assert_eq!(step(Kind::Dir, change, Rules::default()), Step::Meta(What::MODE));
+        let linked = |names, keep| {
+            let (mut source, mut replica) = (entry(Kind::File), entry(Kind::File));
+            (source.meta.nlink, replica.meta.nlink, replica.meta.mode) = (2, names, 0o600);
+            decide(&source, &replica, &Rules { keep, ..Rules::default() }, true)
+        };
+        let [keep, no_links] = [true, false].map(|hard_links| Keep { hard_links, ..Keep::default() });
+        assert_eq!(
+            (linked(1, keep), linked(2, keep), linked(3, keep)),
+            (Step::Meta(What::MODE), Step::MetaOfAll(What::MODE), Step::Anew(What::MODE))
+        );
+        assert_eq!((linked(1, no_links), linked(2, no_links)), (Step::Meta(What::MODE), Step::Anew(What::MODE)));
+    }
+
+    /// The step for a source with this mode, owner and capability, and a replica with those.
+    fn rights(source: (u32, u32, &[u8]), replica: (u32, u32, &[u8]), rules: Rules) -> Step {
+        let dressed = |(mode, uid, capability): (u32, u32, &[u8])| {
+            let mut entry = entry(Kind::File);
+            (entry.meta.mode, entry.meta.uid) = (mode, uid);
+            entry.xattrs = if capability.is_empty() { vec![] } else { vec![(CAPABILITY.into(), capability.into())] };
+            entry
+        };
+        decide(&dressed(source), &dressed(replica), &rules, true)
+    }
+
+    #[test]
+    fn rights_are_never_added_to_content_that_is_there() {
+        let in_place = |source, replica, rules| matches!(rights(source, replica, rules), Step::Meta(_));
+        let (all, own) = (Rules::default(), Rules { keeps_own: true, ..Rules::default() });
+        assert!(!in_place((0o4755, 1, b""), (0o755, 1, b""), all), "a set-id bit");
+        assert!(!in_place((0o4755, 0, b""), (0o4755, 1, b""), all), "another owner of a set-id file");
+        assert!(!in_place((0o755, 1, b"c"), (0o755, 1, b""), all), "a capability");
+        assert!(!in_place((0o755, 0, b"c"), (0o755, 1, b"c"), all), "another owner of a file with a capability");
+        assert!(!in_place((0o4755, 1, b""), (0o755, 1, b""), own), "a set-id bit, by the owner");
+        assert!(in_place((0o755, 0, b""), (0o755, 1, b""), all), "another owner of a plain file");
+        assert!(in_place((0o755, 1, b""), (0o4755, 1, b"c"), all), "rights that are taken away");
+        assert!(in_place((0o4711, 1, b""), (0o4755, 1, b""), all), "a narrower mode");
+        assert!(in_place((0o4755, 0, b""), (0o755, 1, b""), own), "an owner that cannot be set, and so no bit");
+    }
+
+    #[test]
+    fn set_id_bits_are_not_wanted_for_another_owner() {
+        let keep = Keep { owner: false, ..Keep::default() };
+        let rules = Rules { keep, ..Rules::default() };
+        assert_eq!(rights((0o4755, 1, b""), (0o755, 0, b""), rules), Step::Same);
+        assert_eq!(rights((0o4755, 1, b""), (0o4755, 0, b""), rules), Step::Meta(What::MODE));
+        assert_eq!(rights((0o4755, 1, b""), (0o4755, 1, b""), rules), Step::Same);
+        assert_eq!(rights((0o2755, 1, b""), (0o2755, 0, b""), rules), Step::Same, "its group is the same");
     }
 
     #[test]
@@ -224,7 +302,7 @@ mod tests {
         let unsure = |e: &mut Entry| (e.meta.mtime.nsec, e.meta.ctime.nsec) = (0, 0);
         assert_eq!(step(Kind::File, unsure, Rules::default()), Step::CompareContent(What::default()));
         assert_eq!(step(Kind::Dir, unsure, Rules::default()), Step::Same);
-        let timeless = Rules { keep: Keep { times: false, ..Keep::default() }, checksum: false };
+        let timeless = Rules { keep: Keep { times: false, ..Keep::default() }, ..Rules::default() };
         assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, timeless), Step::CompareContent(What::default()));
     }
 }

@@ -393,12 +393,12 @@ impl Dir for RemoteDir {
         self.done(&Request::Node { dir: self.0.at, name: name.into(), kind, rdev })
     }
 
-    fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done {
+    fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
         const EXDEV: i32 = 18;
         self.touched(name);
         let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
         let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: "link across trees in", errno: EXDEV }) };
-        self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into() })
+        self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into(), id })
     }
 
     fn token(&self) -> Option<(usize, u64)> {

@@ -118,7 +118,7 @@ impl Server<'_> {
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
             R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new("make node", EINVAL)),
             R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
-            R::Link { dir, name, from, from_name } => done(self.dir(dir)?.link(&name.0, &*self.dir(from)?, &from_name.0)),
+            R::Link { dir, name, from, from_name, id } => done(self.dir(dir)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id)),
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
             R::Rename { dir, from, to } => done(self.dir(dir)?.rename(&from.0, &to.0)),
             R::Displace { dir, from, to, below_max } => done(self.dir(dir)?.displace(&from.0, &to.0, below_max)),

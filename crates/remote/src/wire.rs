@@ -193,7 +193,7 @@ pub enum Request {
     /// Make a fifo, socket or device node.
     Node { dir: Handle, name: Name, kind: Kind, rdev: u64 },
     /// Make a hard link.
-    Link { dir: Handle, name: Name, from: Handle, from_name: Name },
+    Link { dir: Handle, name: Name, from: Handle, from_name: Name, id: (u64, u64) },
     /// Set attributes of an entry.
     SetEntry { dir: Handle, name: Name, known: Known, attributes: Attributes },
     /// Lend an ordinary user the right to change his directory.

@@ -20,6 +20,8 @@ pub struct Leader {
     pub id: InodeId,
     /// Names of the group that were not met yet.
     pub left: u64,
+    /// Whether its content is known to be the source's: it was copied by this run, or compared.
+    pub proven: bool,
 }
 
 /// The table. Not shared: whoever uses it from many threads puts a lock around it.
@@ -37,7 +39,7 @@ const SCHEMA: &str = "
     PRAGMA temp_store = FILE;
     PRAGMA cache_size = -8192;
     CREATE TABLE leaders (dev INTEGER, ino INTEGER, path BLOB, replica_dev INTEGER, replica_ino INTEGER, left INTEGER,
-                          PRIMARY KEY (dev, ino)) WITHOUT ROWID;
+                          proven INTEGER, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
     CREATE TABLE claims (dev INTEGER, ino INTEGER, source_dev INTEGER, source_ino INTEGER, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
     BEGIN;";
 
@@ -93,9 +95,20 @@ impl LinkTable {
             self.leaders.insert(source, leader);
             return Ok(());
         }
-        let mut insert = self.disk()?.prepare_cached("INSERT OR REPLACE INTO leaders VALUES (?, ?, ?, ?, ?, ?)")?;
-        let Leader { path, id, left } = leader;
-        insert.execute(params![bits(source.0), bits(source.1), path, bits(id.0), bits(id.1), bits(left)])?;
+        let mut insert = self.disk()?.prepare_cached("INSERT OR REPLACE INTO leaders VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+        let Leader { path, id, left, proven } = leader;
+        insert.execute(params![bits(source.0), bits(source.1), path, bits(id.0), bits(id.1), bits(left), proven])?;
+        Ok(())
+    }
+
+    /// Notes that the content of a group's leader is the source's.
+    pub fn prove(&mut self, source: InodeId) -> rusqlite::Result<()> {
+        if let Some(leader) = self.leaders.get_mut(&source) {
+            leader.proven = true;
+        } else if let Some(disk) = &self.disk {
+            disk.prepare_cached("UPDATE leaders SET proven = 1 WHERE dev = ? AND ino = ?")?
+                .execute(params![bits(source.0), bits(source.1)])?;
+        }
         Ok(())
     }
 
@@ -120,10 +133,11 @@ impl LinkTable {
 }
 
 fn stored_leader(disk: &Connection, source: InodeId) -> rusqlite::Result<Option<Leader>> {
-    let mut find = disk.prepare_cached("SELECT path, replica_dev, replica_ino, left FROM leaders WHERE dev = ? AND ino = ?")?;
+    let mut find = disk.prepare_cached("SELECT path, replica_dev, replica_ino, left, proven FROM leaders WHERE dev = ? AND ino = ?")?;
     find.query_row(params![bits(source.0), bits(source.1)], |row| {
         let id = (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, i64>(2)?.cast_unsigned());
-        Ok(Leader { path: row.get(0)?, id, left: row.get::<_, i64>(3)?.cast_unsigned().saturating_sub(1) })
+        let left = row.get::<_, i64>(3)?.cast_unsigned().saturating_sub(1);
+        Ok(Leader { path: row.get(0)?, id, left, proven: row.get(4)? })
     })
     .optional()
 }
@@ -150,7 +164,7 @@ mod tests {
     use super::*;
 
     fn leader(ino: u64, left: u64) -> Leader {
-        Leader { path: format!("d/{ino}").into_bytes(), id: (9, ino), left }
+        Leader { path: format!("d/{ino}").into_bytes(), id: (9, ino), left, proven: false }
     }
 
     #[test]
@@ -160,10 +174,13 @@ mod tests {
             for ino in 0..50 {
                 assert_eq!(table.meet((1, ino)).unwrap(), None);
                 table.settle((1, ino), leader(ino, 2)).unwrap();
+                if ino % 2 == 0 {
+                    table.prove((1, ino)).unwrap();
+                }
             }
             for ino in 0..50 {
                 let first = table.meet((1, ino)).unwrap().unwrap();
-                assert_eq!((first.id, first.left), ((9, ino), 1), "memory_max {memory_max}");
+                assert_eq!((first.id, first.left, first.proven), ((9, ino), 1, ino % 2 == 0), "memory_max {memory_max}");
                 assert_eq!(table.meet((1, ino)).unwrap().unwrap().left, 0);
             }
         }

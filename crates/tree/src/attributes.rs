@@ -5,13 +5,13 @@
 
 use crate::local::fault;
 use crate::xattr::{Target, proc_path};
-use driftless_model::{Fault, Keep, Meta, Side, Stamp, Xattrs};
-use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
+use driftless_model::{Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs};
+use rustix::fs::{AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 
-const SETID_BITS: u32 = 0o6000;
+const SETID_BITS: u32 = SETUID | SETGID;
 const GROUP_BITS: u32 = 0o070;
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
@@ -24,6 +24,9 @@ pub struct Attributes {
     pub gid: Option<u32>,
     /// Permission bits, 07777.
     pub mode: Option<u32>,
+    /// Whose rights (user and group) the set-id bits among them lend: one is left out where the entry is another's. `None` if they
+    /// lend nobody's.
+    pub lends: Option<(u32, u32)>,
     /// Modification time.
     pub mtime: Option<Stamp>,
     /// Access time.
@@ -39,6 +42,7 @@ impl Attributes {
             uid: keep.owner.then_some(meta.uid),
             gid: keep.group.then_some(meta.gid),
             mode: keep.mode.then_some(meta.mode),
+            lends: (meta.kind != Kind::Dir && meta.mode & SETID_BITS != 0).then_some((meta.uid, meta.gid)),
             mtime: keep.times.then_some(meta.mtime),
             atime: keep.atimes.then_some(meta.atime),
             xattrs: keep.any_xattr().then_some((xattrs, *keep)),
@@ -103,7 +107,7 @@ impl<'a> Setter<'a> {
         }
         let mode = attributes.mode.or(known.mode.filter(|_| setter.mode_lent));
         if let Some(mode) = mode.filter(|_| !known.symlink) {
-            setter.mode(known, mode);
+            setter.mode(known, mode, attributes.lends);
         }
         if attributes.mtime.is_some() || attributes.atime.is_some() {
             setter.times(attributes);
@@ -194,10 +198,13 @@ impl<'a> Setter<'a> {
     }
 
     /// Never wider than the source: without its owner no setuid or setgid, without its ACL no rights for the group (they are the ACL's mask).
-    fn mode(&mut self, known: &Known, wanted: u32) {
+    fn mode(&mut self, known: &Known, wanted: u32, lends: Option<(u32, u32)>) {
         let mut mode = wanted;
         if self.owner_failed {
             mode &= !SETID_BITS;
+        }
+        if let Some(lends) = lends.filter(|_| mode & SETID_BITS != 0) {
+            mode &= !self.foreign_bits(lends);
         }
         if self.acl_failed {
             mode &= !GROUP_BITS;
@@ -215,11 +222,25 @@ impl<'a> Setter<'a> {
         if mode & SETID_BITS == 0 {
             return Ok(());
         }
-        let there = match self.target {
-            Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd)?,
-            Target::Name(dir, name) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?,
-        };
-        if mode & SETID_BITS & !there.st_mode == 0 { Ok(()) } else { Err(Errno::PERM) }
+        if mode & SETID_BITS & !self.look()?.st_mode == 0 { Ok(()) } else { Err(Errno::PERM) }
+    }
+
+    fn look(&self) -> Result<Stat, Errno> {
+        match self.target {
+            Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd),
+            Target::Name(dir, name) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+
+    /// The set-id bits that would lend the rights of somebody else than `lends`, whose they are.
+    fn foreign_bits(&mut self, lends: (u32, u32)) -> u32 {
+        match self.look() {
+            Ok(now) => (u32::from(now.st_uid != lends.0) * SETUID) | (u32::from(now.st_gid != lends.1) * SETGID),
+            Err(errno) => {
+                self.note("look at", Err::<(), _>(errno));
+                SETID_BITS
+            }
+        }
     }
 
     fn chmod(&self, mode: u32) -> Result<(), Errno> {

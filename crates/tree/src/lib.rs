@@ -89,8 +89,8 @@ pub trait Dir: Send + Sync {
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done;
     /// Makes a fifo, socket or device node with mode 0600.
     fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done;
-    /// Makes `name` here a hard link to `from_name` in `from`, a directory of the same tree.
-    fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done;
+    /// Makes `name` here a hard link to an entry of a directory of the same tree, provided that it is the inode `id`.
+    fn link(&self, name: &CStr, from: (&dyn Dir, &CStr), id: (u64, u64)) -> Done;
     /// Sets attributes of the entry `name`, provided that it is still the inode `expected`. Returns what could not be set.
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>>;
     /// Sets attributes of the directory itself. Returns what could not be set.
@@ -115,6 +115,10 @@ pub trait Dir: Send + Sync {
     fn sync_all(&self) -> Done;
     /// Effective user and group that act on this tree (credentials(7)).
     fn user(&self) -> (u32, u32);
+    /// Whether entries of this tree may be given to other owners (chown(2)).
+    fn may_give(&self) -> bool {
+        self.user().0 == 0
+    }
     /// Keeps a second run out of this directory (flock(2)) until the lock is dropped; `None` when another holds it.
     fn lock(&self) -> Done<Option<Hold>>;
     /// Keeps a second run from the entry `name`, by a locked file beside it; `None` when another holds it.

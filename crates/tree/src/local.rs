@@ -324,9 +324,16 @@ impl Dir for LocalDir {
         self.fail("make node", fs::mknodat(&*self.fd()?, name, file_type, mode, rdev))
     }
 
-    fn link(&self, name: &CStr, from: &dyn Dir, from_name: &CStr) -> Done {
+    fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
         let Some(from) = from.as_local() else { return self.fail("link across trees in", Err(Errno::XDEV)) };
-        self.fail("link", fs::linkat(&*from.fd()?, from_name, &*self.fd()?, name, AtFlags::empty()))
+        self.fail("link", fs::linkat(&*from.fd()?, from_name, &*self.fd()?, name, AtFlags::empty()))?;
+        // linkat(2) goes by the name, at which somebody else may have put another file.
+        let linked = self.look(name);
+        if linked.as_ref().is_ok_and(|linked| linked.id() == id) {
+            return Ok(());
+        }
+        let _not_what_was_meant = self.remove(name);
+        linked.and_then(|_| self.fail("link", Err(Errno::STALE)))
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
@@ -388,6 +395,11 @@ impl Dir for LocalDir {
 
     fn user(&self) -> (u32, u32) {
         (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    }
+
+    fn may_give(&self) -> bool {
+        use rustix::thread::{CapabilitySet, capabilities};
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
     }
 
     fn lock(&self) -> Done<Option<Hold>> {
