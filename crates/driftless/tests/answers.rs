@@ -201,10 +201,14 @@ fn a_new_replica_does_not_take_over_the_acl_of_the_directory_that_holds_it() {
     put(&src.join("dir/file"), "secret");
     attrs::set_mode(&src.join("file"), 0o640).expect("chmod");
     attrs::set_xattr(&parent, attrs::ACL_DEFAULT.as_bytes(), &attrs::acl_blob((USER, 7), (USER, 7), 0)).expect("ACL");
-    let dst = parent.join("dst");
-    let _ = sync_ok(&src, &dst, NONE);
-    check_equal(&src, &dst, "below an ACL that is inherited");
-    let _ = verify(&src, &dst).run().expect(0);
+    let (far, dsts) = (Far::of(Who::Root), ["here", "over-a-line", "by-movers"].map(|name| parent.join(name)));
+    let runs =
+        [sync(&src, &dsts[0]), far.sync(Way::Push, &src, &dsts[1]), common::movers::sync_on_hosts("far,far", &far.words(), &src, &dsts[2])];
+    for (run, dst) in runs.into_iter().zip(&dsts) {
+        check_accounts(&run.run().expect(0));
+        check_equal(&src, dst, "below an ACL that is inherited");
+        let _ = verify(&src, dst).run().expect(0);
+    }
 }
 
 #[test]
