@@ -212,7 +212,7 @@ fn exit_code(summary: &Summary, options: &Options, signal: u8) -> u8 {
         End::Lost | End::CutOff(_) | End::NoPlan(_) => exit::COULD_NOT_RUN,
         End::Refused(_) => exit::REFUSED,
         End::Complete if !counts.adds_up() => exit::BUG,
-        End::Complete if options.report_only && counts.changed + counts.deleted > 0 => exit::DIFFERENT,
+        End::Complete if options.report_only && counts.changed + counts.deleted + counts.respelt > 0 => exit::DIFFERENT,
         End::Complete if counts.problems() == 0 && counts.failed == 0 => exit::EQUAL,
         End::Complete if counts.problems() == counts.problems_changing => exit::CHANGING,
         End::Complete => exit::PROBLEMS,

@@ -129,7 +129,7 @@ fn counts_fields(counts: &Counts) -> Value {
         "seen": counts.seen, "same": counts.same, "changed": counts.changed, "skipped": counts.skipped(),
         "skipped_filtered": counts.skipped_filtered, "skipped_kind": counts.skipped_kind,
         "skipped_other_file_system": counts.skipped_other_fs, "skipped_vanished": counts.skipped_vanished,
-        "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted,
+        "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted, "respelt": counts.respelt,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
         "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
         "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
@@ -323,10 +323,10 @@ impl Output {
     fn print_summary(&self, summary: &Summary, earlier: &Earlier) {
         let c = &summary.counts;
         let seconds = summary.elapsed.as_secs_f64();
-        let (same, made, gone) = match self.task {
-            Task::Sync => ("same", "changed", "deleted"),
-            Task::DryRun => ("same", "to change", "to delete"),
-            Task::Verify => ("equal", "different", "only on the replica"),
+        let (same, made, gone, respelt) = match self.task {
+            Task::Sync => ("same", "changed", "deleted", "respelt"),
+            Task::DryRun => ("same", "to change", "to delete", "to respell"),
+            Task::Verify => ("equal", "different", "only on the replica", "spelt otherwise on the replica"),
         };
         let noun = if c.seen == 1 { "entry" } else { "entries" };
         let mut line = format!("{} {noun}: {} {same}, {} {made}", show_count(c.seen), show_count(c.same), show_count(c.changed));
@@ -335,8 +335,10 @@ impl Output {
                 line.push_str(&format!(", {} {word}", show_count(count)));
             }
         }
-        if c.deleted > 0 {
-            line.push_str(&format!("; {} {gone}", show_count(c.deleted)));
+        for (count, word) in [(c.deleted, gone), (c.respelt, respelt)] {
+            if count > 0 {
+                line.push_str(&format!("; {} {word}", show_count(count)));
+            }
         }
         let (done, bytes) = self.moved(c);
         if self.task != Task::DryRun {

@@ -90,6 +90,8 @@ pub enum Verdict {
     Large,
     /// It is being made on another host; it is accounted for, its share of the walk too, when that is answered.
     Posted,
+    /// It failed, and that was reported.
+    Reported,
     /// It is left to somebody else, who accounts for it.
     GivenBack,
     /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
@@ -110,6 +112,10 @@ impl Worker<'_> {
         match verdict {
             Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
             Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below | Verdict::GivenBack => {}
+            Verdict::Reported => {
+                self.count_late(job);
+                add(&self.run.tally.failed, 1);
+            }
             Verdict::Skipped(reason) => self.skip(job, reason),
             Verdict::Changed(intent, moved) => {
                 self.count_late(job);
@@ -131,6 +137,9 @@ impl Worker<'_> {
         }
         if hint.is_some_and(|kind| !self.run.takes(job, name, kind == Kind::Dir)) {
             return Ok(Verdict::Skipped(Reason::Filtered));
+        }
+        if let Some(problem) = self.namesake(job, name) {
+            return Ok(problem);
         }
         match hint {
             Some(Kind::Dir) => return self.subdirectory(job, name, weight),

@@ -72,6 +72,9 @@ impl Worker<'_> {
                 }
             }
             if !extras.is_empty() {
+                self.keep_misspelt(job, (known, &names), &mut extras)?;
+            }
+            if !extras.is_empty() {
                 self.run.deletes.add(&job.path(), &extras);
             }
         }
@@ -105,6 +108,7 @@ impl Worker<'_> {
         if let (Some(left), Some(replica)) = (&job.left, &job.replica) {
             self.find_leftovers(job, left, replica);
         }
+        self.respell(job);
         self.remove_leftovers(job);
         let keep = &self.run.options.keep;
         let source = now.and_then(|meta| Ok(Entry { meta, xattrs: job.source.xattrs(keep)? }));
@@ -275,7 +279,7 @@ impl Worker<'_> {
 }
 
 /// What a look found; `None` if it proves that there is nothing. That a look failed proves nothing.
-fn there(look: Done<Meta>) -> Done<Option<Meta>> {
+pub fn there(look: Done<Meta>) -> Done<Option<Meta>> {
     match look {
         Ok(meta) => Ok(Some(meta)),
         Err(fault) if fault.is_missing() => Ok(None),

@@ -2,6 +2,7 @@
 
 use crate::entered::Entered;
 use crate::entries::Pair;
+use crate::namesakes::Namesakes;
 use crate::share::{Listed, Unfinished};
 use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
 use driftless_mover::{Comparison, Large, Spot};
@@ -51,6 +52,8 @@ pub struct DirJob {
     pub leftovers: Mutex<Vec<CString>>,
     /// The subdirectories that were entered.
     pub entered: Entered,
+    /// Names that the replica's file system may take for one.
+    pub namesakes: Namesakes,
     state: State,
 }
 
@@ -122,6 +125,7 @@ impl DirJob {
             weight: begin.weight,
             leftovers: Mutex::default(),
             entered: Entered::default(),
+            namesakes: Namesakes::default(),
             state,
         }
     }

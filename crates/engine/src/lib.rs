@@ -22,6 +22,7 @@ mod job;
 mod links;
 pub mod message;
 mod monitor;
+mod namesakes;
 mod options;
 mod order;
 mod overlap;

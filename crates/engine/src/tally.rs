@@ -83,6 +83,8 @@ counters! {
     oldest_note_seconds,
     /// Times that what was read back was not what had been written.
     mismatched,
+    /// Entries that were given the source's spelling on a replica that takes no heed of it.
+    respelt,
     /// Entries removed from the replica, also from directories that something else took the place of.
     deleted,
     /// Entries met on the replica.

@@ -215,6 +215,7 @@ impl Worker<'_> {
     /// Directories come first: a kernel lets one thread at a time make or remove names in a directory, and the sooner many are open, the
     /// fewer threads wait for the same.
     fn hand_out(&mut self, job: &Arc<DirJob>, mut names: Names, weight: u64) {
+        self.note_namesakes(job, &names);
         names.put_directories_first();
         let count = names.len() as u64;
         if count == 0 {

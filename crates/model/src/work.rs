@@ -99,8 +99,11 @@ impl What {
     /// Kind of the entry.
     pub const KIND: What = What(1 << 11);
 
-    const WORDS: [&'static str; 12] =
-        ["size", "mtime", "atime", "mode", "owner", "group", "xattrs", "content", "links", "target", "device", "kind"];
+    /// Spelling of the name, on a file system that takes no heed of case or Unicode form.
+    pub const NAME: What = What(1 << 12);
+
+    const WORDS: [&'static str; 13] =
+        ["size", "mtime", "atime", "mode", "owner", "group", "xattrs", "content", "links", "target", "device", "kind", "name"];
 
     /// Nothing differs.
     pub fn is_empty(self) -> bool {

@@ -4,12 +4,14 @@
 
 mod compare;
 mod cut;
+mod fold;
 mod guard;
 mod ranges;
 mod times;
 
 pub use compare::{Rules, Step, after_content, decide, differences, values};
 pub use cut::split_half;
+pub use fold::{alike, fold};
 pub use guard::{DeleteLimit, Guard, Refusal};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, mtimes};

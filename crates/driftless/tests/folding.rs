@@ -1,0 +1,107 @@
+//! Replicas whose file system takes names that differ in case for one, and those that do not.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_accounts, check_equal, check_settled, driftless, names_below, put, sync, sync_ok};
+use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, snapshot_hash};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const NONE: [&str; 0] = [];
+
+struct Stage {
+    _source: Scratch,
+    _replica: Fuse,
+    src: PathBuf,
+    dst: PathBuf,
+}
+
+fn stage() -> Stage {
+    let source = Scratch::new(FsKind::Tmpfs, 16);
+    let replica = Fuse::mount(Mood { folds: true, ..Mood::healthy() });
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    Stage { src, dst, _source: source, _replica: replica }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn problems(outcome: &Outcome) -> Vec<String> {
+    let mut told: Vec<String> = outcome.events_named("problem").iter().map(|p| p["path"].as_str().expect("a path").to_owned()).collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn a_name_that_changed_its_case_is_respelt_and_never_deleted() {
+    let Stage { src, dst, .. } = &stage();
+    put(&src.join("readme"), "the only copy");
+    put(&src.join("docs/page"), "page");
+    put(&src.join("gone"), "gone");
+    put(&src.join("same"), "same");
+    let _ = sync_ok(src, dst, NONE);
+    fs::rename(src.join("readme"), src.join("README")).expect("rename");
+    fs::rename(src.join("docs"), src.join("Docs")).expect("rename");
+    fs::remove_file(src.join("gone")).expect("remove");
+
+    let plan = driftless().args(["sync", "--dry-run", "--delete"]).args([src, dst]).run().expect(0).stdout_text();
+    assert!(plan.contains("meta     file     README  (name)") && !plan.contains("delete   file     readme"), "{plan}");
+    let found = driftless().args(["verify"]).args([src, dst]).run().expect(4).stdout_text();
+    assert!(found.contains("README  name: README, replica readme") && !found.contains("extra    file     readme"), "{found}");
+
+    let outcome = sync_ok(src, dst, ["--delete"]);
+    assert_eq!([outcome.count("respelt"), outcome.count("deleted")], [2, 1], "{}", outcome.describe());
+    assert_eq!(names_below(dst), ["Docs", "Docs/page", "README", "same"]);
+    assert_eq!(read(&dst.join("README")), "the only copy");
+    check_equal(src, dst, "after the names were respelt");
+    check_settled(src, dst, ["--delete"]);
+    let _ = driftless().args(["verify"]).args([src, dst]).run().expect(0);
+}
+
+fn check_collisions(src: &Path, dst: &Path) {
+    let outcome = sync(src, dst).arg("--delete").run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(problems(&outcome), ["dir", "file", "new/b"], "{}", outcome.describe());
+    assert!(outcome.stderr_text().contains("\"file\": cannot tell from \"FILE\" on the replica"), "{}", outcome.stderr_text());
+    assert_eq!([read(&dst.join("FILE")), read(&dst.join("DIR/x")), read(&dst.join("new/B"))], ["upper", "upper", "upper"]);
+}
+
+#[test]
+fn the_second_of_two_names_that_are_one_to_the_replica_is_a_problem_and_never_copied_over_the_first() {
+    let Stage { src, dst, .. } = &stage();
+    put(&src.join("other"), "other");
+    let _ = sync_ok(src, dst, NONE);
+    for (upper, lower) in [("FILE", "file"), ("DIR/x", "dir/y"), ("new/B", "new/b")] {
+        put(&src.join(upper), "upper");
+        put(&src.join(lower), "lower");
+    }
+    check_collisions(src, dst);
+    let before = snapshot_hash(dst, true);
+    check_collisions(src, dst);
+    assert_eq!(snapshot_hash(dst, true), before, "they take each other's place");
+    let verified = driftless().args(["verify", "--json"]).args([src, dst]).run().expect(3);
+    assert_eq!(problems(&verified), ["dir", "file", "new/b"]);
+    let _ = sync_ok(src, dst, ["--exclude=file", "--exclude=/dir", "--exclude=b"]);
+}
+
+#[test]
+fn names_that_differ_in_case_stay_apart_where_the_replica_knows_the_difference() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("FILE"), "upper");
+    put(&src.join("file"), "lower");
+    put(&src.join("dir/LINK"), "linked");
+    fs::hard_link(src.join("dir/LINK"), src.join("dir/link")).expect("link");
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "names that differ in case");
+    put(&src.join("MORE"), "upper");
+    put(&src.join("more"), "lower");
+    fs::remove_file(src.join("dir/link")).expect("remove");
+    fs::remove_file(src.join("file")).expect("remove");
+    let outcome = sync_ok(&src, &dst, ["--delete"]);
+    check_equal(&src, &dst, "one of two names is gone");
+    assert_eq!([outcome.count("deleted"), outcome.count("respelt")], [2, 0], "{}", outcome.describe());
+    check_settled(&src, &dst, ["--delete"]);
+}

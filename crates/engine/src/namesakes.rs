@@ -1,0 +1,202 @@
+//! Names that are several to the source and one to the replica's file system, which takes no heed of case or Unicode form.
+//!
+//! Of names that differ in these alone the first is kept, and each later one is a problem of its path: copied, they would take each
+//! other's place in every run. What stands on the replica under another spelling than the source's is given the source's; taken
+//! for something that the source lacks, it would be deleted, and with it the only copy.
+
+use crate::entries::{Intent, Verdict};
+use crate::finish::there;
+use crate::job::{DirJob, lock};
+use crate::tally::add;
+use crate::worker::Worker;
+use driftless_model::{Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
+use driftless_reconcile::{alike, fold};
+use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Names that are listed at a time.
+const WINDOW_NAMES: usize = 16 * 1024;
+
+/// What is known of such names in a directory. Names are compared within one window of a listing.
+#[derive(Default)]
+pub struct Namesakes {
+    /// Whether there are any.
+    any: AtomicBool,
+    /// Each later name, with the first.
+    later: Mutex<HashMap<CString, CString>>,
+    /// Whether the replica's directory takes them for one.
+    folds: Mutex<Option<bool>>,
+    /// What stands on the replica under another spelling: that, and the source's.
+    misspelt: Mutex<Vec<(CString, CString)>>,
+}
+
+impl Worker<'_> {
+    /// Notes which of the source's names, sorted, differ from an earlier one in case or form alone.
+    pub fn note_namesakes(&self, job: &DirJob, names: &Names) {
+        if job.replica.is_none() {
+            return;
+        }
+        for (first, later) in alike(names.len(), |number| names.get(number).0.to_bytes()) {
+            let [(first, kind), (later, other_kind)] = [first, later].map(|number| names.get(number));
+            let takes = |name, kind| self.run.takes(job, name, kind == Some(Kind::Dir));
+            if takes(first, kind) && takes(later, other_kind) {
+                lock(&job.namesakes.later).insert(later.into(), first.into());
+                job.namesakes.any.store(true, Relaxed);
+            }
+        }
+    }
+
+    /// What comes of an entry whose name is that of another to the replica: a problem, told once.
+    pub fn namesake(&self, job: &DirJob, name: &CStr) -> Option<Verdict> {
+        if !job.namesakes.any.load(Relaxed) {
+            return None;
+        }
+        let first = lock(&job.namesakes.later).get(name).cloned()?;
+        if !self.folds(job, (&first, name)) {
+            return None;
+        }
+        if job.pass() > 0 {
+            return Some(Verdict::Same);
+        }
+        self.run.report(&Problem {
+            path: job.path_of(name),
+            side: Side::Replica,
+            act: format!("tell from \"{}\" on the", escape(first.to_bytes())).into(),
+            cause: "the two names are one to its file system".into(),
+            class: Class::Skip,
+        });
+        Some(Verdict::Reported)
+    }
+
+    /// Whether the two names are one in the replica's directory. Nothing is written to find out unless one of them is to be made anyway.
+    fn folds(&self, job: &DirJob, (first, later): (&CStr, &CStr)) -> bool {
+        let Some(replica) = &job.replica else { return false };
+        // One thread at a time: a directory is listed by one alone.
+        let mut folds = lock(&job.namesakes.folds);
+        if let Some(known) = *folds {
+            return known;
+        }
+        let looks = [first, later, first].map(|name| replica.look(name).ok());
+        *folds = match looks {
+            // If they are not what they were a moment ago, another thread is at work on the first.
+            [Some(first), Some(later), Some(again)] if first.id() == again.id() && first.id() != later.id() => Some(false),
+            [Some(first), Some(later), _] if first.id() == later.id() && is_single(&first) => Some(true),
+            [Some(first), Some(meta), _] if first.id() == meta.id() => is_listed(replica, later).ok().map(|listed| !listed),
+            _ if self.run.options.dry_run => None,
+            _ => probe(job, replica).ok(),
+        };
+        folds.unwrap_or(false)
+    }
+
+    /// Takes out of `extras`, names of the replica that the source lacks, what the source has under another spelling. `known` are all
+    /// names of the source, if one window holds them; `there` are the replica's names among which the extras are.
+    pub fn keep_misspelt(&self, job: &DirJob, (known, there): (Option<&Names>, &Names), extras: &mut Vec<CString>) -> Done {
+        let replica = job.replica.as_ref().expect("its names were listed");
+        let is_there = |wanted: &CStr| (0..there.len()).any(|number| there.get(number).0 == wanted);
+        let folded: HashMap<Vec<u8>, CString> = extras.iter().map(|name| (fold(name.to_bytes()).into_owned(), name.clone())).collect();
+        let mut found = Vec::new();
+        let mut compare = |names: &Names| {
+            for name in (0..names.len()).map(|number| names.get(number).0) {
+                if let Some(extra) = folded.get(&*fold(name.to_bytes())).filter(|extra| !is_there(name) && is_same(replica, extra, name)) {
+                    found.push((extra.clone(), CString::from(name)));
+                }
+            }
+        };
+        match known {
+            Some(known) => compare(known),
+            None => {
+                let (mut stream, mut more) = (job.source.list()?, true);
+                while more {
+                    let mut names = Names::default();
+                    more = stream.fill(&mut names, WINDOW_NAMES)?;
+                    compare(&names);
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup_by(|later, first| later.0 == first.0);
+        extras.retain(|extra| found.binary_search_by(|(misspelt, _)| misspelt.cmp(extra)).is_err());
+        lock(&job.namesakes.misspelt).extend(found);
+        Ok(())
+    }
+
+    /// Gives what is misspelt on the replica the source's spelling, when all else in the directory is done.
+    pub fn respell(&mut self, job: &Arc<DirJob>) {
+        let mut misspelt = std::mem::take(&mut *lock(&job.namesakes.misspelt));
+        // Each look at the directory finds them.
+        misspelt.sort_unstable();
+        misspelt.dedup();
+        let Some(replica) = job.replica.as_ref().filter(|_| !misspelt.is_empty()) else { return };
+        for (from, to) in misspelt {
+            let is_gone = there(job.source.look(&from)).is_ok_and(|meta| meta.is_none());
+            let Some(meta) = replica.look(&from).ok().filter(|_| is_gone && is_same(replica, &from, &to)) else { continue };
+            if !self.run.options.dry_run {
+                job.touch();
+                if let Err(fault) = respell(&**replica, &from, &to) {
+                    self.run.problem(job.path_of(&to), fault, Class::Partly);
+                    continue;
+                }
+            }
+            add(&self.run.tally.respelt, 1);
+            self.run.receipt(|| job.path_of(&to), respelling(&meta, &from, &to));
+        }
+    }
+}
+
+fn respelling(meta: &Meta, from: &CStr, to: &CStr) -> Intent {
+    let mut what = What::default();
+    what.add_if(true, What::NAME);
+    let [source, replica] = [to, from].map(|name| escape(name.to_bytes()));
+    let values = vec![Difference { property: "name", source, replica }];
+    Intent { values, ..Intent::new(Action::Meta, what, meta) }
+}
+
+/// By way of another name: between two names of one inode a rename does nothing (rename(2)).
+fn respell(dir: &dyn Dir, from: &CStr, to: &CStr) -> Result<(), Fault> {
+    let between = temp_name();
+    dir.rename(from, &between)?;
+    if let Err(fault) = dir.rename(&between, to) {
+        let _the_first_error_counts = dir.rename(&between, from);
+        return Err(fault);
+    }
+    // Where both were names of one inode after all, it is there still.
+    let _gone_as_a_rule = dir.remove(&between);
+    Ok(())
+}
+
+fn is_same(dir: &DirRef, a: &CStr, b: &CStr) -> bool {
+    let looks = [a, b].map(|name| dir.look(name).ok().map(|meta| meta.id()));
+    looks[0].is_some() && looks[0] == looks[1]
+}
+
+/// Whether an inode can have but one name.
+fn is_single(meta: &Meta) -> bool {
+    meta.nlink == 1 || meta.kind == Kind::Dir
+}
+
+fn is_listed(dir: &DirRef, wanted: &CStr) -> Done<bool> {
+    let (mut stream, mut more) = (dir.list()?, true);
+    while more {
+        let mut names = Names::default();
+        more = stream.fill(&mut names, WINDOW_NAMES)?;
+        if (0..names.len()).any(|number| names.get(number).0 == wanted) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Makes a file for a moment, and looks for it in capital letters.
+fn probe(job: &DirJob, replica: &DirRef) -> Done<bool> {
+    job.touch();
+    let name = temp_name();
+    let capitals = CString::new(name.to_bytes().to_ascii_uppercase()).expect("names hold no NUL");
+    let made = replica.create_file(&name, 0o600)?;
+    // Another host answers when the file is there.
+    let folds = made.meta().map(|_| replica.look(&capitals).is_ok());
+    replica.remove(&name)?;
+    folds
+}
