@@ -302,24 +302,13 @@ fn fail_replica(fuse: &Fuse, op: Op) {
 
 /// Rows that do not hold yet, and what they wait for.
 const WAITING: &[(&str, &str)] = &[
-    ("a stale directory is a problem and not absent", STALE),
-    ("verify tells a stale directory", STALE),
-    ("a name that is stale is a problem and not absent", STALE),
-    ("a directory that is gone for a moment is entered when it is there again", STALE),
-    ("a rule for directories protects them where listings have no kinds", UNTYPED),
-    ("a rule for directories protects them below what is deleted, too", UNTYPED),
     ("a new spelling is a rename where case does not count", CASE),
     (COLLISION, CASE),
     ("a file that is changed behind a cache of attributes is noticed", "a second look that no cache answers"),
-    ("a look at the source that fails before a delete is a problem", FAILED_LOOK),
-    ("a look at the replica that fails before a delete is a problem", FAILED_LOOK),
     ("a changed file that a listing misses is told or copied", "names that a listing missed and a second look finds"),
 ];
 
-const STALE: &str = "stale handles that are not taken for absence";
-const UNTYPED: &str = "a look where a listing has no kind";
 const CASE: &str = "names that the replica takes to be one";
-const FAILED_LOOK: &str = "failed looks that are told";
 /// A test of its own that waits as the rows do.
 const COLLISION: &str = "names that collide";
 
