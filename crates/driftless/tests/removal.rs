@@ -5,8 +5,8 @@
 mod common;
 
 use common::far::{Way, Who, kept};
-use common::{check_accounts, check_equal, check_settled, driftless, is_user, names_below, put, sync, sync_ok};
-use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, attrs};
+use common::{check_accounts, check_equal, check_settled, driftless, is_user, names_below, profile, put, sync, sync_ok};
+use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Scratch, attrs, build_tree, mutate};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -198,6 +198,24 @@ fn each_entry_that_cannot_be_removed_is_told_once_by_its_own_path_and_cause() {
             assert_eq!(problem["cause"], "operation not permitted", "{}", outcome.describe());
         }
         assert!(!dst.join("d/sub/free").exists());
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_the_run_does_and_a_second_one_does_nothing() {
+    for seed in 1..=6 {
+        let scratch = Scratch::new(FsKind::Tmpfs, 256);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        build_tree(&src, seed, &Profile { large: false, entries: 60, ..profile() });
+        let _ = sync_ok(&src, &dst, NONE);
+        mutate(&src, seed, 120);
+        let run = |more: &[&str]| sync(&src, &dst).args(["--delete", "--exclude=*[1-4]"]).args(more).run();
+        let (planned, done, again) = (run(&["--dry-run"]), run(&[]), run(&[]));
+        [&planned, &done, &again].into_iter().for_each(check_accounts);
+        let said = |outcome: &Outcome| (outcome.code(), outcome.count("deleted"), problems(outcome));
+        assert_eq!(said(&planned), said(&done), "seed {seed}\n{}\n{}", planned.describe(), done.describe());
+        assert!(done.count("deleted") > 0, "seed {seed}: nothing is deleted, and nothing proven");
+        assert_eq!((again.count("deleted"), again.count("changed")), (0, 0), "seed {seed}\n{}", again.describe());
     }
 }
 
