@@ -198,7 +198,8 @@ fn what_comes_back_before_the_deletes_stays_whatever_the_rules_say() {
     fs::create_dir_all(dst.join("zz")).expect("dir");
     let arguments = ["--delete", "--delete-excluded", "--exclude=*.o"];
     let back = || put(&src.join("d/late"), "important");
-    let _ = Gated::start(&scratch, &src, &dst, &arguments).at("gate", back).end().expect(0);
+    let outcome = Gated::start(&scratch, &src, &dst, &arguments).at("gate", back).end().expect(5);
+    assert_eq!(problems(&outcome), problem("d/late", "changing"), "nobody has compared it\n{}", outcome.describe());
     assert_eq!(names_below(&dst), ["d", "d/a", "d/late", "zz", "zz/last"]);
 }
 

@@ -248,20 +248,26 @@ impl Worker<'_> {
 
     fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, dirs: (&DirRef, &DirRef)) {
         match self.still_extra(path, name, dirs) {
-            Ok(Some(meta)) => self.remove_extra(path, name, dirs.1, &meta),
-            Ok(None) => {}
+            Ok(Standing::Extra(meta)) => self.remove_extra(path, name, dirs.1, &meta),
+            Ok(Standing::Gone) => {}
+            Ok(Standing::There) => self.report_unlisted(path.join(name.to_bytes())),
             Err(fault) => self.run.problem(path.join(name.to_bytes()), fault, Class::Skip),
         }
     }
 
-    /// Looks once more on both sides: what the replica has at a name, if it is still there and to go. The source is not asked only
-    /// about what the rules leave out.
-    fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) -> Done<Option<Meta>> {
-        let Some(meta) = there(replica.look(name))? else { return Ok(None) };
+    /// Looks once more on both sides at a name that is to go. The source is not asked only about what the rules leave out.
+    fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) -> Done<Standing> {
+        let Some(meta) = there(replica.look(name))? else { return Ok(Standing::Gone) };
         let (filter, options) = (&self.run.options.filter, self.run.options);
         let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
         let lacks = excluded || there(source.look(name))?.is_none();
-        Ok(lacks.then_some(meta))
+        Ok(if lacks { Standing::Extra(meta) } else { Standing::There })
+    }
+
+    /// Says that the source has a name that no listing had: it came back, or the listing missed it. Nobody compared it.
+    fn report_unlisted(&self, path: driftless_model::RelPath) {
+        let (act, cause) = ("compare".into(), "it is there, and was not listed".into());
+        self.run.report(&driftless_model::Problem { path, side: Side::Source, act, cause, class: Class::Changing });
     }
 
     fn remove_extra(&mut self, path: &driftless_model::RelPath, name: &CStr, replica: &DirRef, meta: &Meta) {
@@ -276,6 +282,16 @@ impl Worker<'_> {
             self.run.receipt(place, Intent { size: 0, ..Intent::new(Action::Delete, What::default(), meta) });
         }
     }
+}
+
+/// How a name that is to go from the replica stands in the second look.
+enum Standing {
+    /// The replica has it no more.
+    Gone,
+    /// The replica alone has it.
+    Extra(Meta),
+    /// The source has it, too.
+    There,
 }
 
 /// What a look found; `None` if it proves that there is nothing. That a look failed proves nothing.
