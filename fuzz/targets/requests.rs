@@ -5,7 +5,7 @@ use driftless_fuzz::{begin, bounded, said_again};
 use driftless_model::{Entry, Filter, Keep, Kind, Level, Meta, RelPath, Rule, Side, Stamp, check_name};
 use driftless_remote::Root;
 use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, SparingRules, Survey};
-use driftless_tree::{Attributes, Known, Parcel, Spared, Whole};
+use driftless_tree::{Attributes, Known, Parcel, Reach, Spared, Whole};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
@@ -106,7 +106,8 @@ fn requests() -> Vec<Request> {
         Request::Displace { dir: 2, from: name(), to: name(), below_max: 3 },
         Request::RemoveTree { dir: 2, name: name(), spared: rules() },
         Request::CountTree { dir: 2, name: name(), max: 3, spared: None },
-        Request::LockName { dir: 2, name: name(), at: 4 },
+        Request::Lock { dir: 2, name: Some(name()), reach: Reach::Everywhere, at: 4 },
+        Request::SetMark { dir: 2, text: b"driftless mark 1".to_vec(), durable: true },
         Request::Fetch { dir: 2, name: name(), keep },
         Request::Gather,
         Request::Forget { at: 3 },

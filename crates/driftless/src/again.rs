@@ -140,7 +140,7 @@ pub fn repeat<T>(
     loop {
         let passed = match pass(options) {
             // The other host may take a moment to let go of the lock that the lost line held.
-            Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(witness) => continue,
+            Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(witness) => continue,
             done => done?,
         };
         if !matches!(passed.end, End::CutOff(_)) {
@@ -167,8 +167,8 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
         let pass = Pass { output, earlier: &earlier, began: trouble.began };
         let mut summary = match driftless_engine::sync(options, &pass, &signals.stop) {
             // The other host may take a moment to let go of the lock that the lost line held.
-            Err(RunError::Locked(_)) if earlier.lost > 0 && trouble.wait(&(output, signals)) => continue,
-            Err(RunError::Locked(_)) if signals.stop.load(Relaxed) => {
+            Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(&(output, signals)) => continue,
+            Err(RunError::Locked { .. }) if signals.stop.load(Relaxed) => {
                 Summary { counts: Counts::default(), elapsed: Duration::ZERO, end: End::Stopped }
             }
             done => done?,
@@ -323,6 +323,13 @@ impl Monitor for Pass<'_> {
 
     fn problem(&self, problem: &Problem) {
         self.output.problem(problem);
+    }
+
+    fn note(&self, text: &str) {
+        // What is known of the replica is known since the first pass.
+        if self.earlier.lost == 0 {
+            self.output.note(text);
+        }
     }
 
     fn progress(&self, progress: &Progress) {

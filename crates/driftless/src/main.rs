@@ -160,6 +160,7 @@ fn run(
         }
     };
     let signals = signals::watch();
+    options.run = driftless_tree::random_id();
     output.start(&options);
     match work(&mut options, &mut lines, &output, &signals) {
         Ok((summary, earlier)) => {
@@ -198,7 +199,7 @@ fn instead(options: &Options, replica: &[u8]) -> Option<String> {
 
 fn refusal_code(error: &RunError) -> u8 {
     match error {
-        RunError::Locked(_) => exit::LOCKED,
+        RunError::Locked { .. } => exit::LOCKED,
         RunError::NoMovers(_) => exit::NO_QUEUE,
         RunError::Refused(_) => exit::REFUSED,
         _ => exit::COULD_NOT_RUN,

@@ -76,8 +76,9 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     }
     let (summary, earlier) = shared.run(output, signals, (&mut exchange, &mut record))?;
     drop(record);
-    if !matches!(summary.end, End::Stopped | End::CutOff(_) | End::Lost) {
-        // After a run that came to its end there is nothing to go on with.
+    if !matches!(summary.end, End::Stopped | End::CutOff(_)) {
+        // After a run that came to its end there is nothing to go on with; nor after one whose disk did not keep what it was given: what
+        // is settled in the record may be what was lost.
         own::forget_database(&path);
     }
     Ok((summary, earlier))

@@ -541,6 +541,10 @@ impl Monitor for Output {
         }
     }
 
+    fn note(&self, text: &str) {
+        Output::note(self, text);
+    }
+
     fn progress(&self, progress: &Progress) {
         if self.bar.is_some() {
             self.show_progress(Some(progress.counts.walked_share()), progress_line(progress, self.moved(&progress.counts)));

@@ -8,9 +8,12 @@ mod common;
 
 use common::{TEMP_PREFIX, driftless, put};
 use driftless_model::{Keep, Kind, Meta, Side, Xattrs};
-use driftless_remote::wire::{Frame, Listing, Located, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault};
+use driftless_remote::wire::{
+    Frame, Listing, Located, Locked, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault,
+};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
+use driftless_tree::Reach;
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -310,7 +313,7 @@ fn strange_meta() -> Meta {
 }
 
 fn is_about_roots(request: &Request) -> bool {
-    matches!(request, Request::Locate { .. } | Request::Lock { .. } | Request::Lineage { .. })
+    matches!(request, Request::Locate { .. } | Request::Lock { .. } | Request::Mark { .. } | Request::Lineage { .. })
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn answers_to_other_questions_end_in_errors() {
     type Answers = (&'static str, fn() -> Reply);
     let answers: [Answers; 12] = [
         ("done", || Reply::Done),
-        ("held", || Reply::Held(true)),
+        ("held", || Reply::Lock(Locked::Held)),
         ("no range", || Reply::Range(None)),
         ("a range that ends before it begins", || Reply::Range(Some(std::ops::Range { start: u64::MAX, end: 0 }))),
         ("all there is", || Reply::Range(Some(0..u64::MAX))),
@@ -586,6 +589,7 @@ impl Victim {
     fn is_denied(&mut self, request: &Request) {
         const EACCES: i32 = 13;
         match self.ask(request) {
+            Reply::Lock(Locked::Missing(errno)) => assert_eq!(errno, EACCES, "{request:?}"),
             Reply::Fault(fault) | Reply::Located(Located::Refused(_, fault)) => {
                 assert_eq!(fault.on(Side::Replica).errno, EACCES, "{request:?}: {fault:?}");
             }
@@ -751,8 +755,8 @@ fn acts_in(file: &str, folder: &str) -> Vec<Request> {
         Request::Node { dir: 2, name: new(), kind: Kind::Socket, rdev: 0 },
         Request::Node { dir: 2, name: new(), kind: Kind::Char, rdev: 0x0103 },
         Request::Node { dir: 2, name: new(), kind: Kind::Block, rdev: 0x0103 },
-        Request::LockName { dir: 2, name: file.clone(), at: 35 },
-        Request::Lock { dir: 2, at: 36 },
+        Request::Lock { dir: 2, name: Some(file.clone()), reach: Reach::Everywhere, at: 35 },
+        Request::Lock { dir: 2, name: None, reach: Reach::Everywhere, at: 36 },
         Request::Rename { dir: 2, from: file.clone(), to: new() },
         Request::Link { dir: 2, name: new(), from: 2, from_name: file.clone(), id: (1, 2) },
         Request::RemoveTree { dir: 2, name: folder.clone(), spared: None },
@@ -816,10 +820,11 @@ fn what_is_named_as_a_source_is_only_read() {
             Request::Enter { .. } => assert!(matches!(victim.ask(&request), Reply::Entered(..))),
             Request::Open { .. } => assert!(matches!(victim.ask(&request), Reply::Meta(_))),
             Request::Fetch { .. } => assert!(matches!(victim.ask(&request), Reply::Whole(Some(_)))),
-            Request::Lock { .. } => assert!(matches!(victim.ask(&request), Reply::Held(true))),
             _ => victim.is_denied(&request),
         }
     }
+    // Attributes are not Landlock's affair.
+    victim.is_denied(&Request::SetMark { dir: 2, text: b"driftless mark 1".to_vec(), durable: false });
     assert_eq!(victim.part("a source").0, 0);
     assert_eq!(snapshot_hash(&stage.src, true), before);
 }
@@ -838,7 +843,10 @@ fn what_is_not_there_yet_is_made_and_a_single_entry_replaced() {
     assert!(matches!(victim.ask(&Request::MakeDir { dir: 1, name: name("new"), at: 2 }), Reply::Meta(_)));
     assert!(matches!(victim.ask(&Request::Create { dir: 2, name: name("file"), mode: 0o600, at: 3 }), Reply::Meta(_)));
     assert!(matches!(victim.ask(&Request::Locate { root: 1, at: 4 }), Reply::Located(Located::Entry(..))));
-    assert!(matches!(victim.ask(&Request::LockName { dir: 4, name: name("old"), at: 5 }), Reply::Held(true)));
+    assert!(matches!(
+        victim.ask(&Request::Lock { dir: 4, name: Some(name("old")), reach: Reach::Everywhere, at: 5 }),
+        Reply::Lock(Locked::Held)
+    ));
     assert!(matches!(victim.ask(&Request::Create { dir: 4, name: name("temporary"), mode: 0o600, at: 6 }), Reply::Meta(_)));
     assert!(matches!(victim.ask(&Request::Rename { dir: 4, from: name("temporary"), to: name("old") }), Reply::Done));
     // From one root to the other, as for --link-dest.
@@ -888,7 +896,7 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
     put(&stage.dst.join("file"), "content");
     let mut victim = Victim::of(&stage.dst);
     assert!(matches!(victim.ask(&Request::Open { dir: 1, name: name("file"), at: 2 }), Reply::Meta(_)));
-    assert!(matches!(victim.ask(&Request::Lock { dir: 1, at: 3 }), Reply::Held(true)));
+    assert!(matches!(victim.ask(&Request::Lock { dir: 1, name: None, reach: Reach::Everywhere, at: 3 }), Reply::Lock(Locked::Held)));
     let survey = Survey { keep: Keep::default(), files: true, entries_max: u32::MAX };
     for at in [2, 3, 77, u64::MAX] {
         let as_directory = [

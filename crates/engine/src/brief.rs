@@ -4,7 +4,7 @@
 
 use crate::options::{Durability, Options};
 use crate::share::Route;
-use driftless_model::{Filter, FilterError, Keep, Level, Meta, Rule, Side};
+use driftless_model::{Filter, FilterError, Keep, Level, Meta, Rule, Side, Stamp};
 use driftless_tree::{Cache, Endpoint};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -35,6 +35,8 @@ pub struct Brief {
     pub receipts: bool,
     /// Inodes of the source and of the replica, or of the directories around single files, as whoever coordinates the run sees them.
     roots: (u64, u64),
+    /// Since when changes of the replica may not be durable.
+    suspect_since: Option<Stamp>,
 }
 
 impl Brief {
@@ -62,6 +64,7 @@ impl Brief {
             routes,
             receipts,
             roots: (0, 0),
+            suspect_since: None,
         }
     }
 
@@ -74,6 +77,16 @@ impl Brief {
     /// Notes which directories the trees are.
     pub fn set_roots(&mut self, source: &Meta, replica: &Meta) {
         self.roots = (source.ino, replica.ino);
+    }
+
+    /// Notes since when changes of the replica may not be durable, because an earlier run was not made so.
+    pub fn set_suspect_since(&mut self, since: Option<Stamp>) {
+        self.suspect_since = since;
+    }
+
+    /// Since when changes of the replica may not be durable.
+    pub fn suspect_since(&self) -> Option<Stamp> {
+        self.suspect_since
     }
 
     /// Which of the trees is not the one that whoever coordinates the run sees: a file system may not be mounted here.

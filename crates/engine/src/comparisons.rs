@@ -7,7 +7,7 @@ use crate::job::{CompareJob, Task, lock};
 use crate::pace::Stride;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Meta, What};
+use driftless_model::{Level, Meta, Side, What};
 use driftless_mover::{Comparison, Trouble};
 use driftless_state::Ledger;
 use std::ops::Range;
@@ -20,18 +20,28 @@ pub const WHOLE: &str = "whole";
 impl Worker<'_> {
     /// Compares the content of an entry that is a file on both sides and does what follows.
     pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
-        let level = self.run.options.level;
-        if self.is_noted(&pair, WHOLE) {
+        // What a disk has not kept may stand in the cache all the same.
+        let suspect = self.run.rules.suspects(&pair.replica.meta);
+        let level = if suspect { Level::Media } else { self.run.options.level };
+        let is_lost =
+            |trouble: &Trouble| matches!(trouble, Trouble::Failed(fault) if suspect && fault.side == Side::Replica && !fault.is_cut_off());
+        if !suspect && self.is_noted(&pair, WHOLE) {
             add(&self.run.tally.known_equal, 1);
             return self.same_content(met, &pair, what);
         }
         let spot = met.job.spot(met.name);
         if met.meta.size < LARGE_BYTES {
-            let content = self.mover.compare(&spot, level)?;
+            let content = match self.mover.compare(&spot, level) {
+                Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
+                content => content?,
+            };
             add(&self.run.tally.bytes_compared, met.meta.size);
             return self.compared(met, &pair, what, content);
         }
-        let comparison = Comparison::begin(&spot, level)?;
+        let comparison = match Comparison::begin(&spot, level) {
+            Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
+            comparison => comparison?,
+        };
         let (job, name, leads, weight) = (met.job.clone(), met.name.into(), met.leads, met.weight);
         met.job.more();
         let range = 0..comparison.size();

@@ -7,6 +7,7 @@
 //! that comes; a second one, of a mover that was thought dead, is passed over, but waited for.
 
 use crate::brief::Brief;
+use crate::changes::{Changes, Locks, hold};
 use crate::exchange::{Exchange, PartOfOutcome, Word};
 use crate::facts::{BEGUN, Facts, LINKS, add_shares, decoded, encoded, fact, keyed, note_outcome, path_in, settle_pieces};
 use crate::monitor::{Monitor, Progress};
@@ -16,9 +17,7 @@ use crate::plan::{LINK_NAMES_MAX, Lead, chosen, leads, pack};
 use crate::roots::{Roots, RunError, open};
 use crate::run::Run;
 use crate::share::{Listed, Outcome, Piece, Share, Unfinished};
-use crate::sync::{
-    End, Locks, Summary, begin_root, delete, descriptors, end_run, lock_name, or_cut_off, prepare_replica, try_postponed, walk,
-};
+use crate::sync::{End, Summary, begin_root, delete, descriptors, end_run, or_cut_off, prepare_replica, try_postponed, walk};
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::work_off::{Ends, work_off};
 use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
@@ -26,6 +25,7 @@ use driftless_state::Record;
 use driftless_tree::{DirRef, HandlePool};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,12 @@ fn try_coordinate(
     (exchange, record): (&mut dyn Exchange, &mut Record),
 ) -> Result<Summary, RunError> {
     let (directories, threads_max) = descriptors();
-    let (roots, single, _locks) = open_roots(options, directories)?;
+    let (roots, single, locks) = open_roots(options, directories)?;
+    let changes = begin_changes(options, (&roots, single.as_ref()), &locks)?;
+    if let Some(changes) = &changes {
+        changes.tell(monitor);
+        brief.set_suspect_since(changes.suspect_since());
+    }
     if let (source, Some(replica)) = &roots {
         brief.set_roots(source.first_meta(), replica.first_meta());
     }
@@ -101,7 +106,21 @@ fn try_coordinate(
         return Ok(Summary { counts: coordinator.total, elapsed: started.elapsed(), end });
     }
     coordinator.wait_for_late_movers()?;
-    coordinator.end_here(roots, single.map(|(_, renamed)| renamed), threads_max)
+    coordinator.end_here(roots, (single.map(|(_, renamed)| renamed), changes), threads_max)
+}
+
+/// Nobody knows which mover will make the first change, so all that is due before it is done now.
+fn begin_changes(
+    options: &Options,
+    (roots, single): (&Pair, Option<&(CString, CString)>),
+    locks: &Locks,
+) -> Result<Option<Arc<Changes>>, RunError> {
+    let Some(replica) = &roots.1 else { return Ok(None) };
+    let changes = Changes::of(options, replica, single.map(|(_, renamed)| &**renamed), locks)?;
+    // Why it is refused is what counts.
+    let _refusal = changes.begin();
+    changes.outcome()?;
+    Ok(Some(Arc::new(changes)))
 }
 
 type Pair = (DirRef, Option<DirRef>);
@@ -116,8 +135,8 @@ fn open_roots(options: &Options, directories: usize) -> Result<(Pair, Single, Lo
             Ok(((source, replica), None, locks))
         }
         Roots::Entries { source, replica } => {
-            let lock = lock_name(options, &replica)?;
-            Ok(((source.0, Some(replica.0)), Some((source.1, replica.1)), [Some(lock), None]))
+            let locks = hold(options, &replica.0, Some(&replica.1))?;
+            Ok(((source.0, Some(replica.0)), Some((source.1, replica.1)), locks))
         }
     }
 }
@@ -446,9 +465,16 @@ impl Coordinator<'_> {
     }
 
     /// What only the whole run can decide.
-    fn end_here(&mut self, roots: Pair, renamed: Option<CString>, threads_max: usize) -> Result<Summary, RunError> {
+    fn end_here(
+        &mut self,
+        roots: Pair,
+        (renamed, changes): (Option<CString>, Option<Arc<Changes>>),
+        threads_max: usize,
+    ) -> Result<Summary, RunError> {
         let mut run = Run::new(self.options, self.monitor, self.stop, roots);
+        run.is_single = renamed.is_some();
         (run.renamed, run.started) = (renamed, self.started);
+        (run.rules.suspect_since, run.changes) = (self.brief.suspect_since(), changes);
         run.tally.add(&self.total);
         run.part = Part::End(HashMap::new());
         self.link_names(&run, threads_max)?;

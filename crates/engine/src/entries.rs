@@ -436,6 +436,11 @@ impl Worker<'_> {
         self.act(met, pair, step, Ready { opened: Some(source), patch })
     }
 
+    /// Does what follows where the replica's content cannot be read: it is made anew.
+    pub fn unreadable(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
+        self.act(met, pair, after_content(&pair.source, &pair.replica, &self.run.rules, what, false), Ready::default())
+    }
+
     /// Does what follows where the content is equal.
     pub fn same_content(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
         self.act(met, pair, after_content(&pair.source, &pair.replica, &self.run.rules, what, true), Ready::default())
@@ -583,7 +588,7 @@ impl Worker<'_> {
         let Ok(earlier) = basis.look(name) else { return Ok(None) };
         let source = self.source_entry(job, name, meta)?;
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
-        let equal = decide(&source, &basis_entry, &driftless_reconcile::Rules { checksum: false, ..self.run.rules }, true);
+        let equal = decide(&source, &basis_entry, &self.run.basis_rules(), true);
         if equal != Step::Same || !self.claim(&earlier, meta)? {
             return Ok(None);
         }

@@ -7,6 +7,7 @@
 
 mod audit;
 mod brief;
+mod changes;
 mod comparisons;
 mod coordinate;
 mod deletes;

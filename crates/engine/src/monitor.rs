@@ -27,6 +27,8 @@ pub trait Monitor: Sync {
     fn receipt(&self, receipt: &Receipt);
     /// A path has a problem.
     fn problem(&self, problem: &Problem);
+    /// Something about the run as a whole that whoever watches should know.
+    fn note(&self, _text: &str) {}
     /// A few times a second.
     fn progress(&self, progress: &Progress);
 }

@@ -89,6 +89,8 @@ pub struct Options {
     pub durability: Durability,
     /// Moves the content of files in the run's place; both trees are on this machine then.
     pub carrier: Option<Arc<dyn Carrier>>,
+    /// The number of the run, which holds for all passes that a lost connection makes of it; drawn when it is 0.
+    pub run: u128,
     /// Entries that were removed before a connection was lost, by the same run as the user sees it: they count for the limit, too.
     pub deleted_before: u64,
 }
@@ -96,7 +98,7 @@ pub struct Options {
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
-        Rules { keep: self.keep, checksum: self.level >= Level::Content, keeps_own: false }
+        Rules { keep: self.keep, checksum: self.level >= Level::Content, ..Rules::default() }
     }
 
     /// Whether both trees are on the same machine, where a device and an inode mean one directory. Two hosts may well be one machine,

@@ -5,7 +5,7 @@ use crate::overlap::refuse_overlap;
 use crate::precautions::{require, require_nothing};
 use driftless_model::{Kind, Meta, Side};
 use driftless_reconcile::Refusal;
-use driftless_tree::{DirRef, HandlePool, Place, RootError};
+use driftless_tree::{DirRef, HandlePool, Holder, Place, RootError};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -61,8 +61,13 @@ pub enum RunError {
     #[error("{0}")]
     NoCarrier(String),
     /// Another run works on the same replica.
-    #[error("\"{0}\": another run is working on this replica; wait for it to end")]
-    Locked(String),
+    #[error("\"{path}\": another run is working on this replica, or on one that overlaps it{}; wait for it to end", crate::changes::holder_words(holder.as_ref()))]
+    Locked {
+        /// Path of the replica.
+        path: String,
+        /// Who has the lock, as far as that can be told.
+        holder: Option<Holder>,
+    },
     /// The guard refused.
     #[error(transparent)]
     Refused(#[from] Refusal),

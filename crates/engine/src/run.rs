@@ -1,5 +1,6 @@
 //! What all threads of a run share.
 
+use crate::changes::Changes;
 use crate::deletes::DeletePlan;
 use crate::entries::Intent;
 use crate::job::{DirJob, Task, lock};
@@ -11,7 +12,7 @@ use crate::part::Part;
 use crate::posted::Orders;
 use crate::queue::Queue;
 use crate::tally::Tally;
-use driftless_model::{Class, Fault, Problem, Receipt, RelPath};
+use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp};
 use driftless_mover::Terms;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_state::Ledger;
@@ -69,6 +70,12 @@ pub struct Run<'r> {
     pub renamed: Option<CString>,
     /// How entries are compared.
     pub rules: Rules,
+    /// It is about a single file.
+    pub is_single: bool,
+    /// What is done before the first change of the replica, where this is what does it.
+    pub changes: Option<Arc<Changes>>,
+    /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
+    pub basis_since: Option<Stamp>,
 }
 
 /// Seconds since 1970.
@@ -104,12 +111,24 @@ impl<'r> Run<'r> {
             request_pace: Pace::new(options.requests_per_second_max),
             part: Part::Whole,
             renamed: None,
+            is_single: false,
+            changes: None,
+            basis_since: None,
         }
+    }
+
+    /// How entries of an earlier copy are.
+    pub fn basis_rules(&self) -> Rules {
+        Rules { suspect_since: self.basis_since, checksum: false, ..self.rules }
+    }
+
+    fn is_refused(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| changes.is_refused())
     }
 
     /// Whether the run ends early: it was asked to, or the disk lies.
     pub fn stopped(&self) -> bool {
-        self.stop.load(Relaxed) || self.is_lost() || self.cut_off.load(Relaxed)
+        self.stop.load(Relaxed) || self.is_lost() || self.cut_off.load(Relaxed) || self.is_refused()
     }
 
     /// Whether the disk did not keep what it was given.
@@ -178,7 +197,8 @@ impl<'r> Run<'r> {
         let durability = self.options.durability;
         Terms {
             rules: self.rules,
-            sync_each: durability == Durability::File,
+            // The directory around a single file has no mark, so the file is made durable before it gets its name.
+            sync_each: durability == Durability::File || durability == Durability::End && self.is_single,
             sync_large: durability != Durability::None,
             verify: self.options.read_back,
         }
@@ -186,6 +206,10 @@ impl<'r> Run<'r> {
 
     /// Reports a problem.
     pub fn problem(&self, path: RelPath, fault: Fault, class: Class) {
+        // Where nothing may be changed, that is why the run ends, and no problem of a path.
+        if self.is_refused() {
+            return;
+        }
         // One lost connection is one problem, and the end of the run says it.
         if fault.is_cut_off() {
             return self.cut_off.store(true, Relaxed);

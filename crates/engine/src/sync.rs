@@ -1,5 +1,6 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
+use crate::changes::{Changes, Flush, Locks, Watch, hold};
 use crate::deletes::PlanError;
 use crate::job::{Begin, DirJob, Task};
 use crate::monitor::Monitor;
@@ -11,7 +12,7 @@ use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use crate::walk::forget_inherited;
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
-use driftless_tree::{DirRef, HandlePool, Hold, Place};
+use driftless_tree::{DirRef, HandlePool, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -99,13 +100,17 @@ fn sync_trees(
     (source, replica): (DirRef, Replica),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
-    let (replica, made, _locks) = prepare_replica(options, &source, replica)?;
+    let (replica, made, locks) = prepare_replica(options, &source, replica)?;
     let basis = open_basis(options)?;
+    let changes = replica.as_ref().map(|root| Changes::of(options, root, None, &locks)).transpose()?;
     let before = match &replica {
         Some(dir) if !made => Some((*dir.first_meta(), unusable(options, dir.xattrs(&options.keep))?)),
         _ => None,
     };
-    let run = Run::new(options, monitor, stop, (source.clone(), replica.clone()));
+    let mut run = Run::new(options, monitor, stop, (source.clone(), replica.clone()));
+    run.basis_since =
+        basis.as_ref().map_or(Ok(None), |basis| Changes::of(options, basis, None, &Locks::default()).map(|it| it.suspect_since()))?;
+    let _watch = run.watch(changes);
     let selection = options.selection.clone().unwrap_or_else(|| Arc::new(Selection::all()));
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: None, weight };
@@ -114,22 +119,25 @@ fn sync_trees(
     let end = delete(&run, threads_max);
     let tried = try_postponed(&run, threads_max);
     let summary = end_run(&run, end);
+    run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
     // What was done before the line was lost is not forgotten.
     if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { tried.map(|()| summary) }
 }
 
-/// Whatever keeps others from the replica.
-pub type Locks = [Option<Hold>; 2];
-
 /// Locks the replica, refuses it on doubt, makes it if it is missing; tells whether it was made.
 pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool, Locks), RunError> {
-    let lock = lock_tree(options, &replica)?;
+    let mut locks = match &replica {
+        Replica::There(dir) if !options.dry_run => hold(options, dir, None)?,
+        _ => Locks::default(),
+    };
     if let (true, Replica::There(replica)) = (options.delete && !options.report_only, &replica) {
         refuse_doubt(options, source, replica)?;
     }
     let (replica, made) = open_replica(options, source, replica)?;
-    let lock_on_new = if made { lock_dir(options, replica.as_ref())? } else { None };
-    Ok((replica, made, [lock, lock_on_new]))
+    if let Some(new) = replica.as_ref().filter(|_| made) {
+        locks = hold(options, new, None)?;
+    }
+    Ok((replica, made, locks))
 }
 
 /// The root, as it is now, as a job of a part of a run.
@@ -172,19 +180,6 @@ pub fn walk(run: &Run<'_>, job: DirJob, threads_max: usize) {
     }
 }
 
-fn lock_tree(options: &Options, replica: &Replica) -> Result<Option<Hold>, RunError> {
-    match replica {
-        Replica::There(dir) => lock_dir(options, Some(dir)),
-        Replica::Missing(..) => Ok(None),
-    }
-}
-
-fn lock_dir(options: &Options, dir: Option<&DirRef>) -> Result<Option<Hold>, RunError> {
-    let Some(dir) = dir.filter(|_| !options.dry_run) else { return Ok(None) };
-    let lock = unusable(options, dir.lock())?;
-    lock.map(Some).ok_or_else(|| RunError::Locked(options.replica.to_string()))
-}
-
 fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
     let Some(path) = &options.link_dest else { return Ok(None) };
     let basis = options.replica.at(path.clone());
@@ -221,9 +216,12 @@ fn sync_entry(
     ((source_dir, name), replica): ((DirRef, CString), (DirRef, CString)),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
-    let _lock = if options.dry_run { None } else { Some(lock_name(options, &replica)?) };
+    let locks = if options.dry_run { Locks::default() } else { hold(options, &replica.0, Some(&replica.1))? };
+    let changes = Changes::of(options, &replica.0, Some(&replica.1), &locks)?;
     let replica_dir = replica.0;
-    let run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
+    let mut run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
+    run.is_single = true;
+    let _watch = run.watch(Some(changes));
     let path = RelPath::from_names([name.to_bytes()]);
     let selection = Arc::new(Selection::of(&[Work { path, scope: Scope::Entry }]));
     let before = Some((*replica_dir.first_meta(), Vec::new()));
@@ -240,11 +238,9 @@ fn sync_entry(
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);
     walk(&run, job, threads_max);
-    Ok(end_run(&run, End::Complete))
-}
-
-pub fn lock_name(options: &Options, (dir, name): &(DirRef, CString)) -> Result<Hold, RunError> {
-    unusable(options, dir.lock_name(name))?.ok_or_else(|| RunError::Locked(options.replica.to_string()))
+    let summary = end_run(&run, End::Complete);
+    run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
+    Ok(summary)
 }
 
 /// Carries out the plan of deletes.
@@ -287,7 +283,38 @@ pub fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     if let Some(ledger) = &run.ledger {
         crate::job::lock(ledger).flush();
     }
-    Summary { counts: run.tally.counts(), elapsed: run.started.elapsed(), end }
+    let counts = run.tally.counts();
+    if let Some(changes) = &run.changes {
+        changes.end(run.options, (flush(run, &end), is_complete(&end, &counts)), run.monitor);
+    }
+    Summary { counts, elapsed: run.started.elapsed(), end }
+}
+
+/// What has become of what the run has written.
+fn flush(run: &Run<'_>, end: &End) -> Flush {
+    match end {
+        End::Lost | End::CutOff(_) => Flush::Failed,
+        _ if run.options.durability == Durability::None => Flush::Left,
+        _ => Flush::Done,
+    }
+}
+
+/// Whether everything that was to be looked at was looked at, and is equal.
+fn is_complete(end: &End, counts: &Counts) -> bool {
+    let has_ended = matches!(end, End::Complete | End::Refused(_) | End::NoPlan(_));
+    has_ended && counts.failed == 0 && counts.problems() == counts.problems_partly
+}
+
+impl Run<'_> {
+    /// Has the first change of the replica wait for what is due before it, until what is returned is dropped.
+    fn watch(&mut self, changes: Option<Changes>) -> Option<Watch> {
+        let changes = Arc::new(changes?);
+        changes.tell(self.monitor);
+        self.rules.suspect_since = changes.suspect_since();
+        let watch = (!self.options.dry_run).then(|| changes.watch());
+        self.changes = Some(changes);
+        watch
+    }
 }
 
 /// One syncfs(2) for each file system of the replica, also when this run changed nothing: an earlier one may have been killed

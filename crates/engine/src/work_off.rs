@@ -52,7 +52,9 @@ fn try_work_off(
     let gathered = Gathered::new(brief.receipts, watch);
     let mut run = Run::new(options, &gathered, ends.stop, roots);
     run.part = Part::Share(Sharing::new(brief, share, ends.yields, &gathered));
+    run.is_single = renamed.is_some();
     run.renamed = renamed;
+    run.rules.suspect_since = brief.suspect_since();
     if let Some(job) = root_job(&run, share)? {
         run.queue.push(Task::Again(Arc::new(job)));
     }

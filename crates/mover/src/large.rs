@@ -35,6 +35,8 @@ pub struct Large {
     checkpointed: Mutex<Instant>,
     cloned: bool,
     trouble: Mutex<Option<Trouble>>,
+    /// Held while data are made durable and the note of it is written; why that failed, if it did.
+    flushing: Mutex<Option<Fault>>,
     resumed: u64,
     verify: Option<Level>,
     patch: Option<Patch>,
@@ -96,6 +98,7 @@ impl Large {
             checkpointed: Mutex::new(Instant::now()),
             cloned: false,
             trouble: Mutex::new(None),
+            flushing: Mutex::new(None),
             verify: mover.terms.verify,
             patch: None,
             noted: true,
@@ -257,10 +260,26 @@ impl Large {
 
     /// Makes what was copied durable, then the note of it: never the other way round.
     pub fn checkpoint(&self) -> Result<(), Trouble> {
+        let mut failed = lock(&self.flushing);
         let done = lock(&self.done).clone();
-        self.replica.settle()?;
-        self.replica.sync().map_err(Trouble::Lost)?;
+        self.flush(&mut failed)?;
         Ok(self.save(done)?)
+    }
+
+    /// Makes what was copied durable, by one thread at a time: the kernel tells only one of them that something was lost (fsync(2)), and
+    /// the next would note that as durable. After that there is no note any more, and no flush.
+    fn flush(&self, failed: &mut Option<Fault>) -> Result<(), Trouble> {
+        if let Some(fault) = *failed {
+            return Err(Trouble::Lost(fault));
+        }
+        self.replica.settle()?;
+        self.replica.sync().map_err(|fault| {
+            if !fault.is_cut_off() {
+                *failed = Some(fault);
+                let _the_first_fault_counts = self.replica.save_progress(None);
+            }
+            Trouble::Lost(fault)
+        })
     }
 
     fn save_note(&self) -> Result<(), Fault> {
@@ -343,7 +362,7 @@ impl Large {
         }
         self.replica.settle()?;
         if mover.terms.sync_large {
-            self.replica.sync().map_err(Trouble::Lost)?;
+            self.flush(&mut lock(&self.flushing))?;
         }
         self.replica.save_progress(None)?;
         let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
@@ -389,5 +408,96 @@ fn anew(spot: &Spot, temp: &CString) -> Result<Box<dyn WriteFile>, Trouble> {
             Ok(spot.replica.create_file(temp, 0o600)?)
         }
         other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::{Meta, Stamp, Xattrs};
+    use driftless_tree::Done;
+
+    /// A file whose first flush fails, as a disk's does that has lost something: the kernel says so once.
+    #[derive(Default)]
+    struct Forgetful {
+        flushes: AtomicU64,
+        note: Arc<Mutex<Option<Vec<u8>>>>,
+    }
+
+    fn meta() -> Meta {
+        let stamp = Stamp::default();
+        let (mtime, atime, ctime) = (stamp, stamp, stamp);
+        Meta { kind: Kind::File, mode: 0, uid: 0, gid: 0, size: 100, blocks: 0, mtime, atime, ctime, nlink: 1, dev: 1, ino: 1, rdev: 0 }
+    }
+
+    impl ReadFile for Forgetful {
+        fn meta(&self) -> Done<Meta> {
+            Ok(meta())
+        }
+        fn xattrs(&self, _keep: &Keep) -> Done<Xattrs> {
+            Ok(Xattrs::new())
+        }
+        fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> Done<usize> {
+            Ok(0)
+        }
+        fn drop_cached(&self) -> Done {
+            Ok(())
+        }
+        fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
+            Ok(Some(within))
+        }
+    }
+
+    impl WriteFile for Forgetful {
+        fn write_at(&self, _data: &[u8], _offset: u64) -> Done {
+            Ok(())
+        }
+        fn set_len(&self, _len: u64) -> Done {
+            Ok(())
+        }
+        fn allocate(&self, _range: Range<u64>) -> Done {
+            Ok(())
+        }
+        fn set(&self, _known: &Known, _attributes: &Attributes) -> Vec<Fault> {
+            Vec::new()
+        }
+        fn sync(&self) -> Done {
+            let fault = Fault { side: Side::Replica, act: "make durable", errno: 5 };
+            if self.flushes.fetch_add(1, Relaxed) == 1 { Err(fault) } else { Ok(()) }
+        }
+        fn flush(&self) -> Done {
+            Ok(())
+        }
+        fn close(self: Box<Self>) -> Done {
+            Ok(())
+        }
+        fn progress(&self) -> Option<Vec<u8>> {
+            None
+        }
+        fn save_progress(&self, note: Option<&[u8]>) -> Done {
+            *lock(&self.note) = note.map(<[u8]>::to_vec);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn after_a_flush_that_failed_nothing_is_noted_as_durable() {
+        let file = Forgetful::default();
+        let note = file.note.clone();
+        let mover = Mover {
+            copier: Copier::new(driftless_tree::Cache::Keep, Arc::default()),
+            terms: crate::Terms::default(),
+            carrier: None,
+            pace: &|_| (),
+            stopped: &|| false,
+        };
+        let opened = Opened { file: Arc::new(Forgetful::default()), meta: meta() };
+        let large = Large::over(&mover, opened, (Box::new(file), c"temp".into()), Ranges::default());
+        lock(&large.done).add(0..50);
+        assert!(large.checkpoint().is_ok() && lock(&note).is_some());
+        lock(&large.done).add(50..100);
+        assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))) && lock(&note).is_none(), "the note went with what it vouched for");
+        assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))), "the kernel says it once, and it holds for all");
+        assert!(lock(&note).is_none());
     }
 }

@@ -15,6 +15,16 @@ pub struct Rules {
     pub checksum: bool,
     /// Whoever acts on the replica may not give his files to others; then the rights that depend on the owner are not set either.
     pub keeps_own: bool,
+    /// What was changed on the replica since then may have the right size and time, and not the right content: an earlier run was not
+    /// made durable. By the clock of the replica's file system.
+    pub suspect_since: Option<Stamp>,
+}
+
+impl Rules {
+    /// Whether size and time say nothing of the content of an entry of the replica.
+    pub fn suspects(&self, replica: &Meta) -> bool {
+        self.suspect_since.is_some_and(|since| replica.kind == Kind::File && replica.ctime >= since)
+    }
 }
 
 /// The least that makes a replica entry equal to its source.
@@ -134,6 +144,9 @@ fn decide_file(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> St
     }
     if source.meta.size > 0 && what.has(What::MTIME) {
         return Step::Anew(what);
+    }
+    if source.meta.size > 0 && rules.suspects(&replica.meta) {
+        return Step::CompareContent(what);
     }
     in_place(source, replica, rules, what)
 }
@@ -292,6 +305,15 @@ mod tests {
         assert_eq!(rights((0o4755, 1, b""), (0o4755, 0, b""), rules), Step::Meta(What::MODE));
         assert_eq!(rights((0o4755, 1, b""), (0o4755, 1, b""), rules), Step::Same);
         assert_eq!(rights((0o2755, 1, b""), (0o2755, 0, b""), rules), Step::Same, "its group is the same");
+    }
+
+    #[test]
+    fn content_is_compared_where_an_earlier_run_was_not_made_durable() {
+        let since = |sec| Rules { suspect_since: Some(Stamp { sec, nsec: 2 }), ..Rules::default() };
+        assert_eq!(step(Kind::File, |_| (), since(1)), Step::CompareContent(What::default()));
+        assert_eq!(step(Kind::File, |_| (), since(2)), Step::Same);
+        assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, since(1)), Step::Anew(What::MTIME));
+        assert_eq!(step(Kind::Dir, |_| (), since(1)), Step::Same);
     }
 
     #[test]

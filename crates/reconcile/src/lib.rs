@@ -6,6 +6,7 @@ mod compare;
 mod cut;
 mod fold;
 mod guard;
+mod mark;
 mod ranges;
 mod times;
 
@@ -13,5 +14,6 @@ pub use compare::{Rules, Step, after_content, decide, differences, values};
 pub use cut::split_half;
 pub use fold::{alike, fold};
 pub use guard::{DeleteLimit, Guard, Refusal};
+pub use mark::{Ending, Mark, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, mtimes};

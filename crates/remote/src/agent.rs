@@ -74,6 +74,8 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
     // The number of processors is read from files that are out of reach soon.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let pool = HandlePool::new(directories_max);
+    // So is the file of this host's locks.
+    driftless_tree::prepare_locks();
     confine(&roots, &pool)?;
     let agent = Agent {
         roots,

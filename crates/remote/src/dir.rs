@@ -6,10 +6,11 @@
 
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
-use crate::wire::{Handle, Listing, Located, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
+use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
 use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, Dir, DirRef, Done, Hold, Known, NameStream, Names, ReadFile, Removed, Spared, WriteFile,
+    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Known, Lock, NameStream, Names, Reach, ReadFile, Removed,
+    Spared, WriteFile,
 };
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -32,6 +33,8 @@ pub struct Line {
     pub user: (u32, u32),
     /// Which attributes listings tell.
     pub keep: Keep,
+    /// What the replica's first change waits for.
+    pub gate: Gate,
 }
 
 /// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was touched; ask.
@@ -145,9 +148,16 @@ impl RemoteDir {
         }
     }
 
-    /// What was heard of an entry does not hold any more.
-    fn touched(&self, name: &CStr) {
+    /// An entry is about to be changed: what was heard of it does not hold any more.
+    fn touched(&self, name: &CStr) -> Done {
+        self.pass_gate()?;
         lock(&self.0.entries).heard.insert(name.into(), Heard::default());
+        Ok(())
+    }
+
+    /// Lets a change through.
+    fn pass_gate(&self) -> Done {
+        if self.0.side == Side::Replica { self.0.line.gate.pass() } else { Ok(()) }
     }
 
     fn survey(&self, entries_max: u32, files: bool) -> Survey {
@@ -360,7 +370,7 @@ impl Dir for RemoteDir {
     }
 
     fn make_dir(&self, name: &CStr) -> Done<DirRef> {
-        self.touched(name);
+        self.touched(name)?;
         let at = self.0.line.link.handle();
         let promise = self.0.line.link.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
         let first = First::Coming(promise, OnceLock::new());
@@ -370,32 +380,32 @@ impl Dir for RemoteDir {
     }
 
     fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
-        self.touched(name);
+        self.touched(name)?;
         let at = self.0.line.link.handle();
         let file = self.open(at, &Request::Create { dir: self.0.at, name: name.into(), mode, at })?;
         Ok(Box::new(file))
     }
 
     fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
-        self.touched(name);
+        self.touched(name)?;
         let at = self.0.line.link.handle();
         let file = self.open(at, &Request::Reopen { dir: self.0.at, name: name.into(), at })?;
         Ok(Box::new(file))
     }
 
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
-        self.touched(name);
+        self.touched(name)?;
         self.done(&Request::Symlink { dir: self.0.at, name: name.into(), target: target.into() })
     }
 
     fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
-        self.touched(name);
+        self.touched(name)?;
         self.done(&Request::Node { dir: self.0.at, name: name.into(), kind, rdev })
     }
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
         const EXDEV: i32 = 18;
-        self.touched(name);
+        self.touched(name)?;
         let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
         let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: "link across trees in", errno: EXDEV }) };
         self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into(), id })
@@ -406,40 +416,46 @@ impl Dir for RemoteDir {
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
-        self.touched(name);
+        self.touched(name)?;
         let (known, attributes) = (*expected, attributes.clone());
         self.faults_reply(&Request::SetEntry { dir: self.0.at, name: name.into(), known, attributes })
     }
 
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        if let Err(fault) = self.pass_gate() {
+            return vec![fault];
+        }
         lock(&self.0.own).take();
         let request = Request::SetOwn { at: self.0.at, known: *known, attributes: attributes.clone() };
         self.faults_reply(&request).unwrap_or_else(|fault| vec![fault])
     }
 
     fn make_writable(&self) {
+        if self.pass_gate().is_err() {
+            return;
+        }
         let _may_fail_for_others = self.done(&Request::MakeWritable { dir: self.0.at });
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {
-        self.touched(from);
-        self.touched(to);
+        self.touched(from)?;
+        self.touched(to)?;
         self.done(&Request::Rename { dir: self.0.at, from: from.into(), to: to.into() })
     }
 
     fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done {
-        self.touched(from);
-        self.touched(to);
+        self.touched(from)?;
+        self.touched(to)?;
         self.done(&Request::Displace { dir: self.0.at, from: from.into(), to: to.into(), below_max })
     }
 
     fn remove(&self, name: &CStr) -> Done {
-        self.touched(name);
+        self.touched(name)?;
         self.done(&Request::Remove { dir: self.0.at, name: name.into() })
     }
 
     fn remove_dir(&self, name: &CStr) -> Done {
-        self.touched(name);
+        self.touched(name)?;
         self.done(&Request::RemoveDir { dir: self.0.at, name: name.into() })
     }
 
@@ -452,12 +468,16 @@ impl Dir for RemoteDir {
                 Err(_) => {}
             }
         }
-        self.touched(name);
+        if let Err(fault) = self.touched(name) {
+            return Removed::failed(name, fault);
+        }
         self.removed(name, &Request::RemoveTree { dir: self.0.at, name: name.into(), spared: SparingRules::of(spared) })
     }
 
     fn remove_leftover(&self, name: &CStr) -> Removed {
-        self.touched(name);
+        if let Err(fault) = self.touched(name) {
+            return Removed::failed(name, fault);
+        }
         self.removed(name, &Request::RemoveLeftover { dir: self.0.at, name: name.into() })
     }
 
@@ -473,14 +493,33 @@ impl Dir for RemoteDir {
         self.0.line.user
     }
 
-    fn lock(&self) -> Done<Option<Hold>> {
+    fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
         let at = self.0.line.link.handle();
-        self.hold(at, &Request::Lock { dir: self.0.at, at })
+        let held = Held(self.0.line.clone(), at);
+        match self.call(&Request::Lock { dir: self.0.at, name: name.map(Name::from), reach, at })? {
+            (Reply::Lock(Locked::Held), _) => Ok(Lock::Held(Box::new(held))),
+            (Reply::Lock(Locked::Taken(holder)), _) => Ok(Lock::Taken(holder)),
+            (Reply::Lock(Locked::Missing(errno)), _) => Ok(Lock::Missing(errno)),
+            _ => self.confused(),
+        }
     }
 
-    fn lock_name(&self, name: &CStr) -> Done<Option<Hold>> {
-        let at = self.0.line.link.handle();
-        self.hold(at, &Request::LockName { dir: self.0.at, name: name.into(), at })
+    fn mark(&self) -> Done<Option<Vec<u8>>> {
+        match self.call(&Request::Mark { dir: self.0.at })? {
+            (Reply::Note(text), _) => Ok(text),
+            _ => self.confused(),
+        }
+    }
+
+    fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {
+        match self.call(&Request::SetMark { dir: self.0.at, text: text.to_vec(), durable })? {
+            (Reply::Time(now), _) => Ok(now),
+            _ => self.confused(),
+        }
+    }
+
+    fn before_change(&self, act: Option<BeforeChange>) {
+        self.0.line.gate.set(act);
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
@@ -499,7 +538,9 @@ impl Dir for RemoteDir {
         let link = &self.0.line.link;
         match ask {
             Ask::Make(parcel) => {
-                self.touched(&parcel.name);
+                if let Err(fault) = self.touched(&parcel.name) {
+                    return link.refuse(token, Answer::Made(Err(fault)));
+                }
                 let (parcel, data) = ParcelHead::of(*parcel);
                 let request = Request::Make { dir: at, parcel: Box::new(parcel) };
                 link.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
@@ -513,6 +554,9 @@ impl Dir for RemoteDir {
                 link.post(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
             }
             Ask::SetOwn(known, attributes) => {
+                if let Err(fault) = self.pass_gate() {
+                    return link.refuse(token, Answer::OwnSet(vec![fault]));
+                }
                 lock(&self.0.own).take();
                 let request = Request::SetOwn { at, known, attributes: *attributes };
                 link.post(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
@@ -578,17 +622,6 @@ struct Held(Arc<Line>, Handle);
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.link.forget(self.1);
-    }
-}
-
-impl RemoteDir {
-    fn hold(&self, at: Handle, request: &Request) -> Done<Option<Hold>> {
-        let held = Held(self.0.line.clone(), at);
-        match self.call(request)? {
-            (Reply::Held(true), _) => Ok(Some(Box::new(held))),
-            (Reply::Held(false), _) => Ok(None),
-            _ => self.confused(),
-        }
     }
 }
 

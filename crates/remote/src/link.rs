@@ -209,14 +209,23 @@ impl<A: Send> Link<A> {
                 let came = frame.as_ref().map_or(0, |frame| frame.data.len() as u64);
                 self.posted.overdraw(came);
                 let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
-                let mut answers = lock(&self.answers);
-                answers.push_back(Answered { token, answer, bytes: bytes + came });
-                // More than one answer is worth one listener's waking.
-                if answers.len() == 1 || answers.len().is_multiple_of(ANSWERS_MAX) {
-                    self.answered.notify_one();
-                }
+                self.hand_over(Answered { token, answer, bytes: bytes + came });
             }
         }
+    }
+
+    fn hand_over(&self, answered: Answered<A>) {
+        let mut answers = lock(&self.answers);
+        answers.push_back(answered);
+        // More than one answer is worth one listener's waking.
+        if answers.len() == 1 || answers.len().is_multiple_of(ANSWERS_MAX) {
+            self.answered.notify_one();
+        }
+    }
+
+    /// Answers an order that is not sent.
+    pub fn refuse(&self, token: u64, answer: A) {
+        self.hand_over(Answered { token, answer, bytes: 0 });
     }
 
     /// A frame has come. `false` if nobody waits for it.

@@ -2,11 +2,11 @@
 
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
-    DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Name, Own, Reply, Request, Root, SparingRules, Survey, Told, WireFault,
+    DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root, SparingRules, Survey, Told, WireFault,
 };
-use driftless_model::{Entry, Fault, Filter, Kind, RelPath, Xattrs};
+use driftless_model::{Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Names, Place, ReadFile, Spared, Whole, WriteFile, locate};
+use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, Spared, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -84,8 +84,7 @@ impl Server<'_> {
             R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
             R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::written)?)?,
             R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::written)?)?,
-            R::Lock { dir, at } => held(at, self.dir(dir)?.lock()?),
-            R::LockName { dir, name, at } => held(at, self.dir(dir)?.lock_name(&name.0)?),
+            R::Lock { dir, name, reach, at } => locked(at, self.replica(dir, "lock")?.lock(name.as_ref().map(|name| &*name.0), reach)?),
             R::Make { dir, parcel } => self.make(dir, parcel.with(data))?.into(),
             R::Fetch { dir, name, keep } => {
                 let (reply, data) = fetched(&*self.dir(dir)?, &name.0, &keep)?;
@@ -138,6 +137,8 @@ impl Server<'_> {
                 Reply::Done
             }
             R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
+            R::Mark { dir } => told(self.dir(dir)?.mark(), Reply::Note),
+            R::SetMark { dir, text, durable } => told(self.replica(dir, "mark")?.set_mark(&text, durable), Reply::Time),
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
             other => self.on_file(other)?,
         })
@@ -163,6 +164,14 @@ impl Server<'_> {
             Object::Dir(dir, _) => Ok(dir),
             _ => Err(WireFault::new("find the open directory for", EBADF)),
         }
+    }
+
+    /// A directory that may be changed: attributes are none of Landlock's affair.
+    fn replica(&self, at: Handle, act: &str) -> Result<DirRef, WireFault> {
+        const EACCES: i32 = 13;
+        let dir = self.dir(at)?;
+        let is_source = dir.as_local().is_some_and(|dir| dir.side() == Side::Source);
+        if is_source { Err(WireFault::new(act, EACCES)) } else { Ok(dir) }
     }
 
     fn file(&self, at: Handle) -> Result<Arc<OpenFile>, WireFault> {
@@ -286,11 +295,15 @@ fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
     Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
 }
 
-fn held(at: Handle, hold: Option<driftless_tree::Hold>) -> Outcome {
+fn locked(at: Handle, lock: Lock) -> Outcome {
     const EWOULDBLOCK: i32 = 11;
-    let held = hold.is_some();
-    let object = hold.map(|hold| Object::Lock(Arc::new(hold))).ok_or_else(|| WireFault::new("lock", EWOULDBLOCK));
-    Outcome { replied: (Reply::Held(held), Vec::new()), made: Some((at, object)) }
+    let refused = |errno| Err(WireFault::new("lock", errno));
+    let (told, object) = match lock {
+        Lock::Held(hold) => (Locked::Held, Ok(Object::Lock(Arc::new(hold)))),
+        Lock::Taken(holder) => (Locked::Taken(holder), refused(EWOULDBLOCK)),
+        Lock::Missing(errno) => (Locked::Missing(errno), refused(errno)),
+    };
+    Outcome { replied: (Reply::Lock(told), Vec::new()), made: Some((at, object)) }
 }
 
 impl OpenFile {

@@ -9,7 +9,7 @@ use crate::squeeze::Squeezer;
 use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Keep, Side, escape};
-use driftless_tree::{Answer, Host, Loss, Place, RootError};
+use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
 use std::ffi::OsStr;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -181,7 +181,7 @@ impl SshHost {
     fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String)) -> Arc<SshHost> {
         let (out, frames) = unbounded();
         out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
-        let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep });
+        let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep, gate: Gate::default() });
         let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
         let children = Arc::new(Mutex::new(vec![child]));
         add_lines(name, &reach, (&line, &children));

@@ -170,8 +170,7 @@ pub fn makes(request: &Request) -> Option<Handle> {
         | Request::Open { at, .. }
         | Request::Create { at, .. }
         | Request::Reopen { at, .. }
-        | Request::Lock { at, .. }
-        | Request::LockName { at, .. } => Some(*at),
+        | Request::Lock { at, .. } => Some(*at),
         _ => None,
     }
 }
@@ -198,7 +197,9 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Lock { dir, .. } => (Some(*dir), None),
         R::Rename { dir, .. } | R::Displace { dir, .. } | R::RemoveLeftover { dir, .. } => (Some(*dir), None),
         R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => (Some(*dir), None),
-        R::CountTree { dir, .. } | R::LockName { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => (Some(*dir), None),
+        R::CountTree { dir, .. } | R::Mark { dir } | R::SetMark { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => {
+            (Some(*dir), None)
+        }
         R::Digests { file, .. } => (Some(*file), None),
         R::Read { file, .. } | R::NextData { file, .. } | R::DropCached { file } | R::Write { file, .. } => (Some(*file), None),
         R::SetLen { file, .. } | R::Allocate { file, .. } => (Some(*file), None),

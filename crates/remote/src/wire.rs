@@ -11,8 +11,8 @@
 //! request about a directory can follow at once the request that makes it.
 
 pub use crate::sparing::{SparingRules, WireRemoved};
-use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Xattrs, check_name};
-use driftless_tree::{Ancestor, Attributes, Known, Parcel, WHOLE_BYTES_MAX, Whole};
+use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, check_name};
+use driftless_tree::{Ancestor, Attributes, Holder, Known, Parcel, Reach, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Version of all that is defined here; two sides work together only if they have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which may have 64 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
 /// Bytes of data in a frame at most.
@@ -214,10 +214,12 @@ pub enum Request {
     CountTree { dir: Handle, name: Name, max: u64, spared: Option<SparingRules> },
     /// Make the file system durable.
     SyncAll { dir: Handle },
-    /// Lock a directory and call the lock `at`.
-    Lock { dir: Handle, at: Handle },
-    /// Lock an entry and call the lock `at`.
-    LockName { dir: Handle, name: Name, at: Handle },
+    /// Lock a directory, or an entry of it, and call the lock `at`.
+    Lock { dir: Handle, name: Option<Name>, reach: Reach, at: Handle },
+    /// Read the mark of a replica's root.
+    Mark { dir: Handle },
+    /// Mark a replica's root.
+    SetMark { dir: Handle, text: Vec<u8>, durable: bool },
     /// What lies above a directory.
     Lineage { dir: Handle },
     /// Make an entry; the frame's data is its content.
@@ -297,6 +299,17 @@ fn within(extents: &[Range<u64>], size: u64) -> bool {
         at = extent.end;
         fits
     })
+}
+
+/// What came of a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Locked {
+    /// It is held.
+    Held,
+    /// Another run has it: who, as far as that can be told.
+    Taken(Option<Holder>),
+    /// There is none to be had, and why.
+    Missing(i32),
 }
 
 /// A fault of the other side.
@@ -406,11 +419,13 @@ pub enum Reply {
     Lost(WireFault),
     /// What was written is not what was read back.
     Mismatch,
-    /// Whether a lock was taken.
-    Held(bool),
+    /// What came of a lock.
+    Lock(Locked),
+    /// What time it is by the clock of the file system.
+    Time(Stamp),
     /// Devices and inodes.
     Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<Ancestor>),
-    /// A note of progress, or the target of a link.
+    /// A note of progress, the target of a link, or a mark.
     Note(Option<Vec<u8>>),
 }
 

@@ -22,7 +22,10 @@ pub fn rsync_opinion(src: &Path, dst: &Path, options: &Options) -> String {
     if options.xattrs {
         // Attributes that belong to the file system (xfs shows its ACLs as such), and ACLs, which have an option of their own.
         rsync.args(["-X", "--filter=-x trusted.SGI_*", "--filter=-x system.*"]);
+        // What a root says of itself as a replica is no part of the tree.
+        rsync.args(["--filter=-x trusted.driftless.mark", "--filter=-x user.driftless.mark"]);
     }
+    rsync.arg("--exclude=/.driftless-tmp-00000000000000000000000000000001");
     let output = rsync.arg("--").args([slash(src), slash(dst)]).env("LC_ALL", "C").output().expect("rsync runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -17,6 +17,11 @@ pub const BLOCK_BYTES: u64 = 4096;
 const READ_BYTES: usize = 1 << 20;
 const XATTR_BYTES_MAX: usize = 65536;
 
+/// What a root says of itself as a replica is no part of the tree: an attribute, or a file where there are none.
+const MARKS: [&[u8]; 2] = [b"trusted.driftless.mark", b"user.driftless.mark"];
+/// See above.
+pub(crate) const MARK_FILE: &[u8] = b".driftless-tmp-00000000000000000000000000000001";
+
 /// One entry of a scanned tree.
 #[derive(Debug)]
 pub struct Node {
@@ -84,6 +89,7 @@ impl Scan {
         let name = std::os::unix::ffi::OsStrExt::as_bytes(root.as_os_str());
         scan.nodes.push(read_node(CWD, name, stat, depth)?);
         scan.nodes[0].name.clear();
+        scan.nodes[0].xattrs.retain(|(name, _)| !MARKS.contains(&&name[..]));
         if scan.nodes[0].kind() == FileType::Directory {
             let fd = open_dir(CWD, name)?;
             scan.walk(fd, depth)?;
@@ -112,7 +118,7 @@ impl Scan {
     /// Adds the entries of one directory and returns those that are directories.
     fn list(&mut self, parent: usize, fd: &OwnedFd, depth: Depth) -> io::Result<Vec<usize>> {
         let mut directories = Vec::new();
-        for name in list_names(fd)? {
+        for name in list_names(fd)?.into_iter().filter(|name| parent != 0 || name != MARK_FILE) {
             let stat = rustix::fs::statat(fd, &name[..], AtFlags::SYMLINK_NOFOLLOW)?;
             let mut node = read_node(fd.as_fd(), &name, stat, depth)?;
             node.parent = parent;

@@ -90,6 +90,13 @@ pub fn this_machine() -> Vec<u8> {
     id[..read.unwrap_or(0)].trim_ascii().to_vec()
 }
 
+/// A number that nobody else has drawn (random(4)).
+pub fn random_id() -> u128 {
+    let mut id = [0; 16];
+    let read = open(c"/dev/urandom", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(|file| rustix::io::read(&file, &mut id));
+    if read == Ok(id.len()) { u128::from_ne_bytes(id) } else { fastrand::u128(..) }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&escape(&self.to_bytes()))

@@ -4,6 +4,8 @@
 //! open; then it is opened again from the nearest open ancestor, one name at a time, and must be the same inode. So trees
 //! may be deeper than the limit on open files, and paths longer than the kernel takes in one call.
 
+use crate::Done;
+use crate::gate::Gate;
 use crate::local::fault;
 use driftless_model::{Fault, Side};
 use rustix::fd::OwnedFd;
@@ -22,6 +24,8 @@ pub struct HandlePool {
     order: Mutex<VecDeque<Weak<Node>>>,
     /// The owner that new entries get on a device, where it is not this process's user.
     foreign_owner: Mutex<HashMap<u64, u32>>,
+    /// What the replica's first change waits for.
+    gate: Gate,
 }
 
 impl HandlePool {
@@ -32,6 +36,7 @@ impl HandlePool {
             open: AtomicUsize::new(0),
             order: Mutex::default(),
             foreign_owner: Mutex::default(),
+            gate: Gate::default(),
         })
     }
 
@@ -108,6 +113,16 @@ impl Node {
     /// Which tree this belongs to.
     pub fn side(&self) -> Side {
         self.side
+    }
+
+    /// What stands before the first change of the replica that this belongs to.
+    pub fn gate(&self) -> &Gate {
+        &self.pool.gate
+    }
+
+    /// Lets a change through.
+    pub fn pass_gate(&self) -> Done {
+        if self.side == Side::Replica { self.pool.gate.pass() } else { Ok(()) }
     }
 
     /// The owner that new entries get on this directory's device, found by `probe` once where it is not this process's user.

@@ -13,10 +13,13 @@ mod digests;
 mod displace;
 mod endpoint;
 mod file;
+mod gate;
 mod handles;
 mod leftover;
 mod lend;
 mod local;
+mod locks;
+mod mark;
 mod mounts;
 mod names;
 mod post;
@@ -29,11 +32,13 @@ mod xattr;
 
 pub use attributes::{Attributes, Known};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
-pub use endpoint::{Endpoint, Host, Loss, this_machine};
+pub use endpoint::{Endpoint, Host, Loss, random_id, this_machine};
 pub use file::LocalFile;
+pub use gate::{BeforeChange, Gate};
 pub use handles::HandlePool;
 pub use lend::Lent;
 pub use local::LocalDir;
+pub use locks::{Holder, Lock, Reach, prepare_locks};
 pub use names::{NameIndex, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
@@ -41,7 +46,7 @@ pub use root::{Ancestor, Place, RootError, locate};
 pub use temp::{is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
-use driftless_model::{Fault, Keep, Kind, Meta, Xattrs};
+use driftless_model::{Fault, Keep, Kind, Meta, Stamp, Xattrs};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,10 +124,14 @@ pub trait Dir: Send + Sync {
     fn may_give(&self) -> bool {
         self.user().0 == 0
     }
-    /// Keeps a second run out of this directory (flock(2)) until the lock is dropped; `None` when another holds it.
-    fn lock(&self) -> Done<Option<Hold>>;
-    /// Keeps a second run from the entry `name`, by a locked file beside it; `None` when another holds it.
-    fn lock_name(&self, name: &CStr) -> Done<Option<Hold>>;
+    /// Keeps other runs from this directory, or from its entry `name`.
+    fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock>;
+    /// The mark of this directory as the root of a replica, if it has one.
+    fn mark(&self) -> Done<Option<Vec<u8>>>;
+    /// Marks this directory as the root of a replica, durably if asked for; returns what time it was then by the file system's clock.
+    fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp>;
+    /// From now on the first change in the tree that this directory belongs to waits for `act`. What marks and locks does not.
+    fn before_change(&self, act: Option<BeforeChange>);
     /// This directory and all above it, up to the root of the name space.
     fn lineage(&self) -> Done<Vec<Ancestor>>;
 

@@ -2,11 +2,14 @@
 
 use crate::attributes::{Attributes, Known, Setter};
 use crate::file::LocalFile;
+use crate::gate::BeforeChange;
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::leftover::remove_leftover;
+use crate::locks::{Lock, Reach};
 use crate::remove::{Removed, Spared, count_tree, remove_tree};
-use crate::xattr::{Target, open_again, proc_path};
-use crate::{Ancestor, Dir, DirRef, Done, Hold, NameStream, Names, ReadFile, WriteFile};
+use crate::temp::{ROOT_LOCK, ROOT_MARK, is_root_name};
+use crate::xattr::{Target, proc_path};
+use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -100,7 +103,7 @@ impl LocalDir {
 
     /// Makes a directory with mode 0700 and opens it; it is checked to be the one made.
     pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
-        self.fail("make directory in", fs::mkdirat(&*self.fd()?, name, Mode::RWXU))?;
+        self.fail("make directory in", fs::mkdirat(&*self.changing()?, name, Mode::RWXU))?;
         let dir = self.enter_local(name)?;
         let made = &dir.first;
         let ours = is_own(made.uid) && made.mode & 0o077 == 0 || !is_own(made.uid) && self.is_birth_owner(made.uid);
@@ -139,11 +142,15 @@ impl LocalDir {
     }
 
     fn probe_owner(&self) -> Option<u32> {
-        let name = crate::temp_name();
-        let probe = self.create_file(&name, 0o600).ok()?;
-        let owner = probe.meta().ok().map(|meta| meta.uid);
-        let _the_next_run_removes_it = self.remove(&name);
-        owner
+        // It may be asked before anything else is changed, so it leaves no trace.
+        let (name, fd) = (crate::temp_name(), self.fd().ok()?);
+        let owner = crate::locks::keep_times(&fd, || {
+            let probe = self.create(&fd, &name, 0o600)?;
+            let owner = probe.meta().map(|meta| meta.uid);
+            let _the_next_run_removes_it = fs::unlinkat(&*fd, &*name, AtFlags::empty());
+            owner
+        });
+        owner.ok()
     }
 
     /// Pins the inode at `name` and checks that it is the expected one.
@@ -166,18 +173,26 @@ impl LocalDir {
         self.fail("open", opened)
     }
 
-    fn lock_beside(&self, name: &CStr) -> Done<Option<NameLock>> {
-        let lock_name = crate::temp::lock_name(name);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = self.fail("create lock beside", fs::openat(&*self.fd()?, &*lock_name, flags, Mode::RUSR | Mode::WUSR))?;
-        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            Err(e) => return self.fail("lock", Err(e)),
+    /// What a run keeps in its root no listing shows, so nobody has removed it from a directory that goes.
+    fn forget_root_names(&self, name: &CStr) -> Result<(), Errno> {
+        let fd = self.fd().map_err(|fault| Errno::from_raw_os_error(fault.errno))?;
+        let dir = open_dir(&fd, name)?;
+        for name in [ROOT_MARK, ROOT_LOCK] {
+            let _it_may_not_be_there = fs::unlinkat(&dir, name, AtFlags::empty());
         }
-        // Whoever held it before may have removed it in between; then this lock is on nothing.
-        let st = self.fail("look at", fs::fstat(&fd))?;
-        Ok((st.st_nlink > 0).then_some(NameLock { dir: self.clone(), name: lock_name, _fd: fd }))
+        fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR)
+    }
+
+    /// The descriptor, for something that changes the tree.
+    fn changing(&self) -> Done<Arc<OwnedFd>> {
+        self.node.pass_gate()?;
+        self.fd()
+    }
+
+    fn create(&self, fd: &OwnedFd, name: &CStr, mode: u32) -> Done<LocalFile> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = fs::openat(fd, name, flags, Mode::from_raw_mode(mode));
+        Ok(LocalFile::new(self.fail("create", opened)?, self.side()))
     }
 }
 
@@ -200,19 +215,6 @@ fn wait_for_lease(dir: &OwnedFd, name: &CStr, flags: OFlags) -> Result<OwnedFd, 
     quietly(flags - OFlags::NOFOLLOW - OFlags::NONBLOCK, |flags| fs::open(proc_path(found.as_fd(), None), flags, Mode::empty()))
 }
 
-/// A lock on one name of a directory: a locked file beside it, which goes when the lock is given up.
-struct NameLock {
-    dir: LocalDir,
-    name: CString,
-    _fd: OwnedFd,
-}
-
-impl Drop for NameLock {
-    fn drop(&mut self) {
-        let _it_may_be_gone = self.dir.remove(&self.name);
-    }
-}
-
 thread_local! {
     /// One buffer a thread for getdents64(2).
     static DIRENTS: RefCell<Vec<MaybeUninit<u8>>> = RefCell::new(vec![MaybeUninit::uninit(); 32 * 1024]);
@@ -232,7 +234,7 @@ impl NameStream for LocalNames {
                     None => return Ok(false),
                     Some(Err(Errno::INTR)) => {}
                     Some(Err(e)) => return Err(fault(self.side, "list", e)),
-                    Some(Ok(entry)) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                    Some(Ok(entry)) if matches!(entry.file_name().to_bytes(), b"." | b"..") || is_root_name(entry.file_name()) => {}
                     Some(Ok(entry)) => names.push(entry.file_name(), kind_of(entry.file_type())),
                 }
             }
@@ -293,13 +295,12 @@ impl Dir for LocalDir {
     }
 
     fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = fs::openat(&*self.fd()?, name, flags, Mode::from_raw_mode(mode));
-        let fd = self.fail("create", opened)?;
-        Ok(Box::new(LocalFile::new(fd, self.side())))
+        let file = self.create(&*self.changing()?, name, mode)?;
+        Ok(Box::new(file))
     }
 
     fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
+        self.node.pass_gate()?;
         let fd = self.open_regular(name, OFlags::RDWR)?;
         let st = self.fail("look at", fs::fstat(&fd))?;
         let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && self.is_birth_owner(st.st_uid);
@@ -310,7 +311,7 @@ impl Dir for LocalDir {
     }
 
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
-        self.fail("make symlink", fs::symlinkat(target, &*self.fd()?, name))
+        self.fail("make symlink", fs::symlinkat(target, &*self.changing()?, name))
     }
 
     fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
@@ -321,12 +322,12 @@ impl Dir for LocalDir {
             _ => FileType::BlockDevice,
         };
         let mode = Mode::RUSR | Mode::WUSR;
-        self.fail("make node", fs::mknodat(&*self.fd()?, name, file_type, mode, rdev))
+        self.fail("make node", fs::mknodat(&*self.changing()?, name, file_type, mode, rdev))
     }
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
         let Some(from) = from.as_local() else { return self.fail("link across trees in", Err(Errno::XDEV)) };
-        self.fail("link", fs::linkat(&*from.fd()?, from_name, &*self.fd()?, name, AtFlags::empty()))?;
+        self.fail("link", fs::linkat(&*from.fd()?, from_name, &*self.changing()?, name, AtFlags::empty()))?;
         // linkat(2) goes by the name, at which somebody else may have put another file.
         let linked = self.look(name);
         if linked.as_ref().is_ok_and(|linked| linked.id() == id) {
@@ -337,6 +338,7 @@ impl Dir for LocalDir {
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
+        self.node.pass_gate()?;
         if expected.private {
             let fd = self.fd()?;
             return Ok(Setter::apply(Target::Name(fd.as_fd(), name), self.side(), expected, attributes));
@@ -346,14 +348,14 @@ impl Dir for LocalDir {
     }
 
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
-        match self.fd() {
+        match self.changing() {
             Ok(fd) => Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes),
             Err(e) => vec![e],
         }
     }
 
     fn make_writable(&self) {
-        let Ok(fd) = self.fd() else { return };
+        let Ok(fd) = self.changing() else { return };
         let Ok(st) = fs::fstat(&*fd) else { return };
         if st.st_mode & 0o700 != 0o700 && !rustix::process::geteuid().is_root() {
             let _may_fail_for_others = fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
@@ -361,7 +363,7 @@ impl Dir for LocalDir {
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {
-        let fd = self.fd()?;
+        let fd = self.changing()?;
         self.fail("rename to its name", fs::renameat(&*fd, from, &*fd, to))
     }
 
@@ -370,11 +372,15 @@ impl Dir for LocalDir {
     }
 
     fn remove(&self, name: &CStr) -> Done {
-        self.fail("remove", fs::unlinkat(&*self.fd()?, name, AtFlags::empty()))
+        self.fail("remove", fs::unlinkat(&*self.changing()?, name, AtFlags::empty()))
     }
 
     fn remove_dir(&self, name: &CStr) -> Done {
-        self.fail("remove directory of", fs::unlinkat(&*self.fd()?, name, AtFlags::REMOVEDIR))
+        let removed = match fs::unlinkat(&*self.changing()?, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => self.forget_root_names(name),
+            other => other,
+        };
+        self.fail("remove directory of", removed)
     }
 
     fn remove_tree(&self, name: &CStr, spared: Spared<'_>) -> Removed {
@@ -402,17 +408,20 @@ impl Dir for LocalDir {
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
     }
 
-    fn lock(&self) -> Done<Option<Hold>> {
-        let fd = self.fail("open", open_again(&*self.fd()?))?;
-        match fs::flock(&fd, fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(fd))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => self.fail("lock", Err(e)),
-        }
+    fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
+        crate::locks::take(self, name, reach)
     }
 
-    fn lock_name(&self, name: &CStr) -> Done<Option<Hold>> {
-        Ok(self.lock_beside(name)?.map(|lock| Box::new(lock) as Hold))
+    fn mark(&self) -> Done<Option<Vec<u8>>> {
+        crate::mark::read(self)
+    }
+
+    fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {
+        crate::mark::write(self, text, durable)
+    }
+
+    fn before_change(&self, act: Option<BeforeChange>) {
+        self.node.gate().set(act);
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {

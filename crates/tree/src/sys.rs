@@ -1,4 +1,5 @@
-//! The only unsafe code: system calls that the libraries do not wrap yet, closing a file, and files mapped into memory.
+//! The only unsafe code: system calls that the libraries do not wrap yet, closing a file, locks on bytes of a file, and files mapped into
+//! memory.
 //!
 //! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a directory handle, where older
 //! kernels need a walk through `/proc/self/fd/N/name`, which costs three times as much. These functions check nothing but
@@ -88,6 +89,51 @@ pub fn close(fd: OwnedFd) -> Result<(), Errno> {
 pub fn removexattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr) -> Result<usize, Errno> {
     // SAFETY: as above.
     check(unsafe { libc::syscall(SYS_REMOVEXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, attr.as_ptr()) })
+}
+
+/// How a byte of a file is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteLock {
+    /// Not at all, or not any more.
+    None,
+    /// Together with others.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+fn byte(at: u64, kind: ByteLock) -> libc::flock {
+    // SAFETY: it holds numbers only, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = match kind {
+        ByteLock::None => libc::F_UNLCK,
+        ByteLock::Shared => libc::F_RDLCK,
+        ByteLock::Exclusive => libc::F_WRLCK,
+    } as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    (lock.l_start, lock.l_len) = (at.cast_signed(), 1);
+    lock
+}
+
+/// Locks one byte of a file for this process, without waiting (fcntl(2), F_SETLK).
+pub fn lock_byte(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Result<(), Errno> {
+    let lock = byte(at, kind);
+    // SAFETY: `lock` lives across the call.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) };
+    if done == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// The process whose lock stands in the way (fcntl(2), F_GETLK), if it is one that can be named here.
+pub fn byte_holder(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Option<u32> {
+    let mut lock = byte(at, kind);
+    // SAFETY: as above.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &mut lock) };
+    let found = done == 0 && i32::from(lock.l_type) != libc::F_UNLCK && lock.l_pid > 0;
+    found.then(|| lock.l_pid.cast_unsigned())
+}
+
+fn last_errno() -> Errno {
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// A range of a file, mapped for reading. Unmapped when it is dropped.

@@ -7,6 +7,17 @@ use std::ffi::{CStr, CString};
 const PREFIX: &[u8] = b".driftless-tmp-";
 const DIGITS: usize = 32;
 
+/// The mark of a replica, in its root, where the file system has no attributes.
+pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
+/// The lock of a replica, in its root.
+pub const ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";
+
+/// Whether `name` is what a run keeps in the root of its replica. No listing shows it: it is neither copied, compared, counted nor a
+/// leftover, on whichever side it is met.
+pub fn is_root_name(name: &CStr) -> bool {
+    name.to_bytes().starts_with(PREFIX) && (name == ROOT_MARK || name == ROOT_LOCK)
+}
+
 /// A new random name.
 pub fn temp_name() -> CString {
     from_number(fastrand::u128(..))
@@ -18,7 +29,8 @@ pub fn stable_temp_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes()))
 }
 
-fn fnv1a(bytes: &[u8]) -> u128 {
+/// The FNV-1a hash of some bytes.
+pub fn fnv1a(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
@@ -49,6 +61,7 @@ mod tests {
         assert!(is_temp_name(&temp_name()) && is_temp_name(&stable_temp_name(c"a")));
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
+        assert!(is_temp_name(ROOT_MARK) && is_root_name(ROOT_MARK) && is_root_name(ROOT_LOCK) && !is_root_name(&temp_name()));
         assert!(!is_temp_name(c".driftless-tmp-") && !is_temp_name(c".driftless-tmp-0123456789abcdef0123456789abcdeg"));
     }
 }

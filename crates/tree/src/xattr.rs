@@ -1,6 +1,5 @@
 //! Extended attributes and POSIX ACLs, whichever way an entry is held.
 
-use crate::handles::open_dir;
 use crate::sys;
 use driftless_model::{Keep, Xattrs};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -140,9 +139,4 @@ impl Target<'_> {
     pub fn read_one(self, attr: &CStr) -> Option<Vec<u8>> {
         BUFFER.with_borrow_mut(|buffer| offer(buffer, |value| self.get(attr, value)).ok().map(|size| buffer[..size].to_vec()))
     }
-}
-
-/// Opens the directory that `fd` is, again, with an offset and lock of its own.
-pub fn open_again(fd: &rustix::fd::OwnedFd) -> Result<rustix::fd::OwnedFd, Errno> {
-    open_dir(fd, c".")
 }

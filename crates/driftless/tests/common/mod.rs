@@ -21,6 +21,11 @@ pub const USER: u32 = 65534;
 /// How the names of unfinished files begin.
 pub const TEMP_PREFIX: &[u8] = b".driftless-tmp-";
 
+/// The mark of a replica where there are no attributes.
+pub const MARK_FILE: &str = ".driftless-tmp-00000000000000000000000000000001";
+/// The lock of a replica while it is changed.
+pub const LOCK_FILE: &str = ".driftless-tmp-00000000000000000000000000000002";
+
 /// The binary under test without arguments.
 pub fn driftless() -> Driftless {
     Driftless::new(env!("CARGO_BIN_EXE_driftless"))
@@ -88,11 +93,11 @@ pub fn check_equal(src: &Path, dst: &Path, context: &str) {
     assert_equal(src, dst, &Options::default(), context);
 }
 
-/// Every unfinished file that a run left below `root`.
+/// Every unfinished file that a run left below `root`; the mark of a replica on a file system without attributes is none.
 pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     let all = driftless_testkit::mutate::list_all(root).expect("list the replica");
     let is_temp = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX));
-    all.into_iter().filter(is_temp).collect()
+    all.into_iter().filter(|path| is_temp(path) && *path != root.join(MARK_FILE)).collect()
 }
 
 /// How many entries a tree has, the root included.

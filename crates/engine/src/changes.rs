@@ -1,0 +1,271 @@
+//! What a run does before its first change, and what it says of that when it is over: the lock that other hosts see, and the mark.
+//!
+//! Before anything is changed, the replica's mark says durably that what was changed since now may not be durable. It says so until
+//! the file systems have written everything out. A run that changes nothing writes nothing.
+
+use crate::job::lock;
+use crate::monitor::Monitor;
+use crate::options::{Durability, Options};
+use crate::roots::RunError;
+use driftless_model::{Fault, Stamp};
+use driftless_reconcile::{Ending, Mark, Scope, Unsettled};
+use driftless_state::Ledger;
+use driftless_tree::{DirRef, Done, Hold, Holder, Lock, Reach, random_id};
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::absolute;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// What was changed so short before the run began counts as changed by it: file systems tell the time in steps of up to two seconds (vfat),
+/// and the servers of one that has several do not quite agree.
+const MARGIN_SECONDS: i64 = 10;
+
+/// Changes of a replica that a run makes, from the first to the flush of the last.
+pub struct Changes {
+    root: DirRef,
+    /// The replica as the user named it.
+    path: String,
+    /// The name of a single file in `root`, which is not marked: it is made durable by itself.
+    name: Option<CString>,
+    /// A lock that other hosts see is held already.
+    is_locked: bool,
+    /// The mark is made durable before anything else is changed. Where the user leaves that to the kernel, the order in which a journal
+    /// writes things out has to do.
+    is_durable: bool,
+    scope: Scope,
+    /// The run, and the boot of the replica's machine.
+    now: (u128, u64),
+    /// The mark as it was found.
+    found: Mark,
+    begun: Mutex<Begun>,
+    is_refused: AtomicBool,
+}
+
+/// What was done before the first change.
+#[derive(Default)]
+struct Begun {
+    own: Option<Unsettled>,
+    hold: Option<Hold>,
+    notes: Vec<String>,
+    refusal: Option<RunError>,
+}
+
+impl Changes {
+    /// Reads the mark of a replica, or, with a `name`, prepares the change of that single file.
+    ///
+    /// # Errors
+    /// The mark cannot be read, so nobody knows what of the replica is durable.
+    pub fn of(options: &Options, root: &DirRef, name: Option<&CStr>, locks: &Locks) -> Result<Changes, RunError> {
+        let text = if name.is_some() { Ok(None) } else { root.mark() };
+        let text = text.map_err(|fault| RunError::Unusable { path: options.replica.to_string(), cause: fault.to_string() })?;
+        let run = if options.run == 0 { random_id() } else { options.run };
+        let (scope, now) = (scope(options), (run, number(&options.replica.machine())));
+        let found = text.map_or_else(|| Mark::new(random_id()), |text| Mark::decode(&text).unwrap_or_else(|| damaged(scope)));
+        let path = options.replica.to_string();
+        let (begun, is_refused) = (Mutex::default(), AtomicBool::new(false));
+        let (root, name, is_locked) = (root.clone(), name.map(CStr::to_owned), locks.is_everywhere);
+        let is_durable = options.durability != Durability::None;
+        Ok(Changes { root, path, name, is_locked, is_durable, scope, now, found, begun, is_refused })
+    }
+
+    /// Since when what was changed on the replica is to be compared.
+    pub fn suspect_since(&self) -> Option<Stamp> {
+        let (run, boot) = self.now;
+        self.found.suspect_since(run, boot)
+    }
+
+    /// Has the first change of the tree wait for [`begin`](Changes::begin), until what is returned is dropped.
+    pub fn watch(self: &Arc<Self>) -> Watch {
+        let changes = self.clone();
+        self.root.before_change(Some(Arc::new(move || changes.begin())));
+        Watch(self.root.clone())
+    }
+
+    /// The first change is about to be made.
+    pub fn begin(&self) -> Done {
+        let mut begun = lock(&self.begun);
+        let refused = Fault { side: driftless_model::Side::Replica, act: "change", errno: 11 };
+        if begun.refusal.is_some() {
+            return Err(refused);
+        }
+        let done = self.keep_others_out(&mut begun).and_then(|()| if self.name.is_none() { self.mark(&mut begun) } else { Ok(()) });
+        done.map_err(|refusal| {
+            begun.refusal = Some(refusal);
+            self.is_refused.store(true, Relaxed);
+            refused
+        })
+    }
+
+    fn keep_others_out(&self, begun: &mut Begun) -> Result<(), RunError> {
+        /// The file system has no locks, or nobody who keeps them (flock(2), fcntl(2)).
+        const WITHOUT_LOCKS: [i32; 3] = [37, 38, 95];
+        if self.is_locked {
+            return Ok(());
+        }
+        match self.root.lock(self.name.as_deref(), Reach::Everywhere) {
+            Ok(Lock::Held(hold)) => begun.hold = Some(hold),
+            Ok(Lock::Taken(holder)) => return Err(RunError::Locked { path: self.path.clone(), holder }),
+            Ok(Lock::Missing(errno)) if WITHOUT_LOCKS.contains(&errno) => begun.notes.push(format!(
+                "\"{}\": its file system has no locks ({}): runs on other hosts are not kept out",
+                self.path,
+                driftless_model::cause(&std::io::Error::from_raw_os_error(errno))
+            )),
+            // Who may not write there does not change it either; what he may change below, the lock of this host keeps.
+            Ok(Lock::Missing(_)) => {}
+            Err(fault) => return Err(self.unusable(fault)),
+        }
+        Ok(())
+    }
+
+    /// The clock of the file system shows itself in what it makes, so the mark is written twice.
+    fn mark(&self, begun: &mut Begun) -> Result<(), RunError> {
+        let mut mark = Mark { run: self.now.0, ..self.found.clone() };
+        let now = match self.root.set_mark(&mark.encode(), false) {
+            Ok(now) => now,
+            Err(fault) => return self.unmarked(fault, begun),
+        };
+        let since = Stamp { sec: now.sec.saturating_sub(MARGIN_SECONDS), ..now };
+        let Scope { source, entries, .. } = self.scope;
+        let own = Unsettled { since, run: self.now.0, source, entries, boot: self.now.1, is_left: false };
+        mark.begin(own.clone());
+        match self.root.set_mark(&mark.encode(), self.is_durable) {
+            Ok(_) => {
+                begun.own = Some(own);
+                Ok(())
+            }
+            Err(fault) => self.unmarked(fault, begun),
+        }
+    }
+
+    /// A root that takes no mark is no reason to copy nothing; a disk that keeps none is.
+    fn unmarked(&self, fault: Fault, begun: &mut Begun) -> Result<(), RunError> {
+        const EIO: i32 = 5;
+        if fault.errno == EIO || fault.is_cut_off() {
+            return Err(self.unusable(fault));
+        }
+        let after = "after a crash, compare it with verify --level media";
+        begun.notes.push(format!("\"{}\": {fault}: what is not durable cannot be noted; {after}", self.path));
+        Ok(())
+    }
+
+    fn unusable(&self, fault: Fault) -> RunError {
+        RunError::Unusable { path: self.path.clone(), cause: fault.to_string() }
+    }
+
+    /// Whether nothing may be changed.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Relaxed)
+    }
+
+    /// Why nothing was changed, if nothing might be.
+    ///
+    /// # Errors
+    /// That.
+    pub fn outcome(&self) -> Result<(), RunError> {
+        lock(&self.begun).refusal.take().map_or(Ok(()), Err)
+    }
+
+    /// Tells what whoever watches should know of the replica, once.
+    pub fn tell(&self, monitor: &dyn Monitor) {
+        if self.suspect_since().is_some() {
+            monitor.note("an earlier run was not made durable: what was changed on the replica since then is compared by content");
+        }
+    }
+
+    /// The run is over: what has become of what it changed, and whether all that it looks at is equal.
+    pub fn end(&self, options: &Options, (flush, is_complete): (Flush, bool), monitor: &dyn Monitor) {
+        let (is_flushed, is_left) = (flush == Flush::Done, flush == Flush::Left);
+        let begun = lock(&self.begun);
+        begun.notes.iter().for_each(|note| monitor.note(note));
+        if self.name.is_some() || options.dry_run || begun.refusal.is_some() {
+            return;
+        }
+        let ending = Ending { scope: self.scope, is_flushed, is_left, is_complete };
+        let mark = self.found.settled(begun.own.as_ref(), self.now, &ending);
+        if mark != self.found {
+            let _it_says_more_than_it_must_if_that_fails = self.root.set_mark(&mark.encode(), false);
+        }
+    }
+}
+
+/// What has become of what a run has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flush {
+    /// The file systems have written everything out.
+    Done,
+    /// It is left to the kernel, as the user wished.
+    Left,
+    /// It failed, or nobody knows.
+    Failed,
+}
+
+/// Opens the tree's gate when it is dropped: what was to be done before the first change holds on to the tree.
+pub struct Watch(DirRef);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.before_change(None);
+    }
+}
+
+/// What is known of a replica whose mark nobody can read: nothing.
+fn damaged(scope: Scope) -> Mark {
+    let since = Stamp { sec: i64::MIN, nsec: 0 };
+    let Scope { source, entries, .. } = scope;
+    let unsettled = vec![Unsettled { since, run: 0, source, entries, boot: 0, is_left: false }];
+    Mark { unsettled, ..Mark::new(random_id()) }
+}
+
+/// What a run with these options looks at.
+fn scope(options: &Options) -> Scope {
+    let source = &options.source;
+    let path = if source.host.is_none() { absolute(&source.path).unwrap_or_else(|_| source.path.clone()) } else { source.path.clone() };
+    let host = source.host.as_ref().map(|host| host.name().as_bytes().to_vec()).unwrap_or_default();
+    let filter = &options.filter;
+    let chosen = options.selection.as_ref().filter(|selection| !selection.whole);
+    let has_bounds = filter.size_min.is_some() || filter.size_max.is_some();
+    Scope {
+        source: number(&[&host, &b":"[..], path.as_os_str().as_bytes()].concat()),
+        entries: number(format!("{filter:?} {chosen:?} {}", options.one_file_system).as_bytes()),
+        whole: !filter.has_rules() && !has_bounds && chosen.is_none() && !options.one_file_system,
+    }
+}
+
+/// A number for some bytes.
+fn number(bytes: &[u8]) -> u64 {
+    Ledger::key(bytes).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// What keeps other runs from a replica.
+#[derive(Default)]
+pub struct Locks {
+    holds: Vec<Hold>,
+    /// One of them is seen by other hosts: a run that was killed had left it.
+    is_everywhere: bool,
+}
+
+/// Keeps other runs of this host from a replica, or from its entry `name`, and those of other hosts that are at work already.
+///
+/// # Errors
+/// Another run is at work.
+pub fn hold(options: &Options, root: &DirRef, name: Option<&CStr>) -> Result<Locks, RunError> {
+    let mut locks = Locks::default();
+    for reach in [Reach::Host, Reach::Found] {
+        let path = || options.replica.to_string();
+        match root.lock(name, reach).map_err(|fault| RunError::Unusable { path: path(), cause: fault.to_string() })? {
+            Lock::Held(hold) => {
+                locks.holds.push(hold);
+                locks.is_everywhere |= reach == Reach::Found;
+            }
+            Lock::Taken(holder) => return Err(RunError::Locked { path: path(), holder }),
+            Lock::Missing(_) => {}
+        }
+    }
+    Ok(locks)
+}
+
+/// Who it is that works on a replica, in words.
+pub fn holder_words(holder: Option<&Holder>) -> String {
+    holder.map_or_else(String::new, |holder| format!(" (process {} on {})", holder.process, driftless_model::escape(&holder.host)))
+}

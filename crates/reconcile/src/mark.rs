@@ -1,0 +1,268 @@
+//! The mark of a replica: whose it is, which run worked on it last, and what of it may not be durable.
+//!
+//! A run writes its mark before it changes anything, and takes back that something is not durable when the file systems have written
+//! everything out. So a run that finds it said knows that an earlier one did not come so far (the power failed, the disk did, or the
+//! process was killed), and since when. What was changed since then has the right size and time, and perhaps not the right content.
+//!
+//! The mark is text of at most 2 KiB, one line each: a version, an identity, a run, then what is not durable. Lines of another kind are
+//! kept as they are: later versions have more to say.
+
+use driftless_model::Stamp;
+
+const VERSION: &str = "driftless mark 1";
+/// Lines of what is not durable, at most; each takes up to 137 bytes.
+const UNSETTLED_MAX: usize = 8;
+/// Bytes of lines that are not understood and are kept, at most.
+const OTHER_BYTES_MAX: usize = 512;
+
+/// Bytes of a mark that is read; more than any version has written is none.
+const BYTES_MAX: usize = 4096;
+
+/// What a run looks at: two runs that look at the same can vouch for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// The source, as a number.
+    pub source: u64,
+    /// Which entries of it, as a number.
+    pub entries: u64,
+    /// They are all that it has.
+    pub whole: bool,
+}
+
+impl Scope {
+    /// Whether whoever looked at this has looked at all that `line` speaks of.
+    fn covers(&self, line: &Unsettled) -> bool {
+        self.source == line.source && (self.whole || self.entries == line.entries)
+    }
+}
+
+/// What a run has changed and nobody has made durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsettled {
+    /// Since when, by the clock of the replica's file system.
+    pub since: Stamp,
+    /// Which run.
+    pub run: u128,
+    /// What it looked at: its source, and which entries of that.
+    pub source: u64,
+    /// See [`Scope`].
+    pub entries: u64,
+    /// Which boot of the machine on which the replica was written.
+    pub boot: u64,
+    /// The run came to its end, and left it to the kernel to write everything out.
+    pub is_left: bool,
+}
+
+/// A mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Which replica this is; drawn once.
+    pub identity: u128,
+    /// The run that is at work, or was at work last.
+    pub run: u128,
+    /// What may not be durable.
+    pub unsettled: Vec<Unsettled>,
+    /// Lines that are not understood.
+    pub other: Vec<String>,
+}
+
+/// How a run came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// What it looked at.
+    pub scope: Scope,
+    /// The file systems have written everything out.
+    pub is_flushed: bool,
+    /// That was left to the kernel, as the user wished.
+    pub is_left: bool,
+    /// Everything that it looks at was looked at, and is equal.
+    pub is_complete: bool,
+}
+
+impl Mark {
+    /// The mark of a replica that has none.
+    pub fn new(identity: u128) -> Mark {
+        Mark { identity, run: 0, unsettled: Vec::new(), other: Vec::new() }
+    }
+
+    /// Writes it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{VERSION}\nidentity {:032x}\nrun {:032x}\n", self.identity, self.run);
+        for line in &self.unsettled {
+            let word = if line.is_left { "left" } else { "since" };
+            let Unsettled { since, run, source, entries, boot, .. } = line;
+            let (sec, nsec) = (since.sec, since.nsec);
+            text.push_str(&format!("{word} {sec} {nsec} {run:032x} {source:016x} {entries:016x} {boot:016x}\n"));
+        }
+        self.other.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        text.into_bytes()
+    }
+
+    /// Reads it; `None` if it is damaged, or of another version.
+    pub fn decode(bytes: &[u8]) -> Option<Mark> {
+        let mut lines = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= BYTES_MAX)?.lines();
+        if lines.next()? != VERSION {
+            return None;
+        }
+        let mut number = |word: &str| u128::from_str_radix(lines.next()?.strip_prefix(word)?, 16).ok();
+        let (identity, run) = (number("identity ")?, number("run ")?);
+        let mut mark = Mark { run, ..Mark::new(identity) };
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match &words[..] {
+                [word @ ("since" | "left"), rest @ ..] => mark.unsettled.push(unsettled(*word == "left", rest)?),
+                _ => mark.keep_other(line),
+            }
+        }
+        Some(mark)
+    }
+
+    fn keep_other(&mut self, line: &str) {
+        let bytes: usize = self.other.iter().map(|line| line.len() + 1).sum();
+        if bytes + line.len() < OTHER_BYTES_MAX {
+            self.other.push(line.into());
+        }
+    }
+
+    /// Since when what was changed on the replica is not to be relied upon by the run `run` in the boot `boot`. What was left to the
+    /// kernel in this very boot is still in its hands, and so is what this run did before it lost its connection.
+    pub fn suspect_since(&self, run: u128, boot: u64) -> Option<Stamp> {
+        let is_safe = |line: &Unsettled| line.boot == boot && (line.is_left || line.run == run);
+        self.unsettled.iter().filter(|line| !is_safe(line)).map(|line| line.since).min()
+    }
+
+    /// Says that a run begins to change the replica.
+    pub fn begin(&mut self, own: Unsettled) {
+        self.run = own.run;
+        self.add(own);
+    }
+
+    /// Adds a line. There are as many as the mark holds, and then some are told as one, which no run covers.
+    fn add(&mut self, new: Unsettled) {
+        let same = |line: &Unsettled| Unsettled { since: new.since, run: new.run, ..line.clone() } == new;
+        if let Some(line) = self.unsettled.iter_mut().find(|line| same(line)) {
+            (line.since, line.run) = (line.since.min(new.since), new.run);
+        } else if self.unsettled.len() < UNSETTLED_MAX {
+            self.unsettled.push(new);
+        } else {
+            let last = self.unsettled.last_mut().expect("there are as many as may be");
+            *last = Unsettled { since: last.since.min(new.since), run: 0, source: 0, entries: 0, boot: 0, is_left: false };
+        }
+    }
+
+    /// What is left to say when a run is over, of what it `found` when it began and of its `own` changes, if it made any.
+    #[must_use]
+    pub fn settled(&self, own: Option<&Unsettled>, (run, boot): (u128, u64), ending: &Ending) -> Mark {
+        let Ending { scope, is_flushed, is_left, is_complete } = ending;
+        let mut mark = Mark { unsettled: Vec::new(), ..self.clone() };
+        for line in &self.unsettled {
+            let is_own = line.run == run && line.boot == boot;
+            // What this run has not compared, because the kernel had it, is durable with a flush alone.
+            let is_compared = !(line.is_left && line.boot == boot);
+            let is_over =
+                is_own && *is_flushed || *is_complete && scope.covers(line) && (*is_flushed || *is_left && is_compared && !is_own);
+            if !is_over {
+                mark.add(Unsettled { is_left: line.is_left || is_own && *is_left, ..line.clone() });
+            }
+        }
+        if let Some(own) = own {
+            mark.run = own.run;
+            if !is_flushed {
+                mark.add(Unsettled { is_left: *is_left, ..own.clone() });
+            }
+        }
+        mark
+    }
+}
+
+fn unsettled(is_left: bool, words: &[&str]) -> Option<Unsettled> {
+    let [sec, nsec, run, source, entries, boot] = words else { return None };
+    let number = |word: &str| u64::from_str_radix(word, 16).ok();
+    Some(Unsettled {
+        since: Stamp { sec: sec.parse().ok()?, nsec: nsec.parse().ok()? },
+        run: u128::from_str_radix(run, 16).ok()?,
+        source: number(source)?,
+        entries: number(entries)?,
+        boot: number(boot)?,
+        is_left,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCOPE: Scope = Scope { source: 7, entries: 9, whole: false };
+    const DONE: Ending = Ending { scope: SCOPE, is_flushed: true, is_left: false, is_complete: true };
+
+    fn line(sec: i64, run: u128) -> Unsettled {
+        Unsettled { since: Stamp { sec, nsec: 5 }, run, source: 7, entries: 9, boot: 3, is_left: false }
+    }
+
+    fn found(lines: &[Unsettled]) -> Mark {
+        Mark { unsettled: lines.to_vec(), ..Mark::new(1) }
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written_and_keeps_what_it_does_not_understand() {
+        let mut mark = found(&[line(-1, u128::MAX), Unsettled { is_left: true, source: u64::MAX, ..line(2, 0) }]);
+        mark.other.push("lease 17 of a later version".into());
+        assert_eq!(Mark::decode(&mark.encode()), Some(mark));
+        for bad in ["", "driftless mark 2\n", "driftless mark 1\nidentity x\n", "driftless mark 1\nidentity 1\nrun 2\nsince 1 2 3\n"] {
+            assert_eq!(Mark::decode(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_mark_fits_into_an_attribute_of_any_file_system() {
+        let mut mark = Mark::decode(&[found(&[]).encode(), vec![b'x'; 300], vec![b'\n'], vec![b'y'; 400]].concat()).expect("a mark");
+        for run in 0..100 {
+            mark.begin(Unsettled { since: Stamp { sec: i64::MIN, nsec: 999_999_999 }, source: run as u64, ..line(0, run) });
+        }
+        assert_eq!(mark.unsettled.len(), UNSETTLED_MAX);
+        assert!(mark.encode().len() <= 2048);
+    }
+
+    #[test]
+    fn what_is_not_durable_is_suspected_unless_the_kernel_still_has_it() {
+        let left = Unsettled { is_left: true, ..line(1, 20) };
+        let cases = [
+            (vec![], None),
+            (vec![line(5, 20), line(4, 21)], Some(4)),
+            (vec![left.clone(), line(5, 20)], Some(5)),
+            (vec![Unsettled { boot: 2, ..left }], Some(1)),
+            (vec![line(5, 10)], None),
+            (vec![Unsettled { boot: 2, ..line(5, 10) }], Some(5)),
+        ];
+        for (lines, expected) in cases {
+            assert_eq!(found(&lines).suspect_since(10, 3).map(|since| since.sec), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_settles_what_the_run_has_seen_and_no_more() {
+        let (own, old) = (line(50, 10), line(5, 20));
+        let other = Unsettled { entries: 1, ..line(4, 21) };
+        let whole = Scope { whole: true, ..SCOPE };
+        let left = Ending { is_flushed: false, is_left: true, ..DONE };
+        let kept = |lines: &[Unsettled], own: Option<&Unsettled>, ending: Ending| -> Vec<(i64, bool)> {
+            let mark = found(lines).settled(own, (10, 3), &ending);
+            mark.unsettled.iter().map(|line| (line.since.sec, line.is_left)).collect()
+        };
+        let lines = [old.clone(), other];
+        assert_eq!(kept(&lines, Some(&own), DONE), [(4, false)]);
+        assert_eq!(kept(&lines, None, Ending { scope: whole, ..DONE }), []);
+        assert_eq!(kept(&lines, None, Ending { scope: Scope { source: 1, ..whole }, ..DONE }), [(5, false), (4, false)]);
+        assert_eq!(kept(&lines, Some(&own), Ending { is_complete: false, ..DONE }), [(5, false), (4, false)]);
+        assert_eq!(kept(&[], Some(&own), Ending { is_flushed: false, ..DONE }), [(50, false)]);
+        assert_eq!(kept(&lines[..1], Some(&own), Ending { is_flushed: false, ..DONE }), [(5, false)]);
+        assert_eq!(kept(&lines[..1], Some(&own), left), [(50, true)]);
+        // In the boot in which it was left to the kernel, nobody has compared it.
+        let earlier = Unsettled { is_left: true, ..old };
+        assert_eq!(kept(std::slice::from_ref(&earlier), Some(&own), left), [(5, true)]);
+        assert_eq!(kept(std::slice::from_ref(&earlier), None, DONE), []);
+        // What the same run did before it lost its connection is durable with its flush, however it ended, and left as the rest of it.
+        assert_eq!(kept(&[line(6, 10)], Some(&own), left), [(6, true)]);
+        assert_eq!(kept(&[line(6, 10)], None, Ending { is_complete: false, ..DONE }), []);
+    }
+}

@@ -1,0 +1,313 @@
+//! Locks that keep other runs from a replica, and that no other user can take or hold.
+//!
+//! Whoever can open a directory can lock it (flock(2)), so a lock on the replica's root itself would be anybody's. There are two of our
+//! own.
+//!
+//! *On this host*: a file in a folder that nobody else can enter, in which each directory of the host is one byte, found by the hash of
+//! its device and inode. A run locks the byte of its root, and shares those of all directories above: so runs on overlapping trees keep
+//! each other out, and runs side by side do not. Nothing is written to the tree.
+//!
+//! *Everywhere*: a file of mode 0600 in the root, as far as its file system shares locks between hosts. It is made before the first
+//! change, and goes with the lock.
+
+use crate::local::{LocalDir, fault};
+use crate::sys::{self, ByteLock};
+use crate::temp::{ROOT_LOCK, fnv1a, lock_name};
+use crate::{Done, Hold};
+use driftless_model::Side;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// How far a lock reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// Runs on this host, those on a tree above or below this one included.
+    Host,
+    /// Runs on all hosts that share the locks of the file system.
+    Everywhere,
+    /// The same where such a lock is, or was left by a run that was killed: no file is made.
+    Found,
+}
+
+/// What came of a lock.
+pub enum Lock {
+    /// It is held until this is dropped.
+    Held(Hold),
+    /// Another run has it: who, as far as that can be told.
+    Taken(Option<Holder>),
+    /// There is none to be had, and why (errno(3)).
+    Missing(i32),
+}
+
+/// Who has a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The number of its process.
+    pub process: u32,
+    /// The name of its host.
+    pub host: Vec<u8>,
+}
+
+impl Holder {
+    fn here(process: u32) -> Holder {
+        Holder { process, host: rustix::system::uname().nodename().to_bytes().to_vec() }
+    }
+
+    /// What is written into a lock file.
+    fn encode(&self) -> Vec<u8> {
+        [format!("{} ", self.process).as_bytes(), &self.host, b"\n"].concat()
+    }
+
+    fn decode(text: &[u8]) -> Option<Holder> {
+        let line = text.strip_suffix(b"\n")?;
+        let space = line.iter().position(|byte| *byte == b' ')?;
+        let process = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
+        Some(Holder { process, host: line[space + 1..].to_vec() })
+    }
+}
+
+/// How often a lock file is tried that others remove or replace meanwhile.
+const TRIES_MAX: u32 = 16;
+
+/// Opens the file of this host's locks, if that was not done yet: a process that confines itself does so before.
+pub fn prepare_locks() {
+    host_file();
+}
+
+/// Takes a lock on a directory, or on the entry `name` of it.
+pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
+    match reach {
+        Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, "lock", errno)),
+        Reach::Everywhere | Reach::Found => in_tree(dir, name, reach == Reach::Everywhere),
+    }
+}
+
+/// Bytes of the host's file. They are this process's, so they are held by one at a time.
+struct HostLock(Vec<u64>);
+
+impl Drop for HostLock {
+    fn drop(&mut self) {
+        for at in self.0.drain(..) {
+            let _it_ends_with_the_process = host_file().map(|file| sys::lock_byte(file, at, ByteLock::None));
+        }
+    }
+}
+
+fn on_host(dir: &OwnedFd, name: Option<&CStr>) -> Result<Lock, Errno> {
+    let Some(file) = host_file() else { return Ok(Lock::Missing(Errno::NOENT.raw_os_error())) };
+    let above: Vec<u64> = crate::root::lineage(dir)?.into_iter().map(|above| byte_of(above.id, c"")).collect();
+    let (own, above) = match name {
+        Some(name) => (byte_of(id_of(dir)?, name), &above[..]),
+        None => (above[0], &above[1..]),
+    };
+    let mut lock = HostLock(Vec::new());
+    let wanted = std::iter::once((own, ByteLock::Exclusive)).chain(above.iter().map(|at| (*at, ByteLock::Shared)));
+    for (at, kind) in wanted {
+        match sys::lock_byte(file, at, kind) {
+            Ok(()) => lock.0.push(at),
+            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(Lock::Taken(sys::byte_holder(file, at, kind).map(Holder::here))),
+            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
+        }
+    }
+    Ok(Lock::Held(Box::new(lock)))
+}
+
+fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
+}
+
+/// The byte of a directory, or of an entry of it.
+fn byte_of((device, inode): (u64, u64), name: &CStr) -> u64 {
+    /// Offsets are signed, and a byte has one behind it.
+    const OFFSET_MAX: u128 = (1 << 62) - 1;
+    let id = [&device.to_le_bytes()[..], &inode.to_le_bytes(), name.to_bytes()].concat();
+    (fnv1a(&id) & OFFSET_MAX) as u64
+}
+
+fn host_file() -> Option<BorrowedFd<'static>> {
+    static FILE: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    FILE.get_or_init(open_host_file).as_ref().map(AsFd::as_fd)
+}
+
+/// The file in the first place that is this user's own. It is never closed: that would give up all locks on it (fcntl(2)).
+fn open_host_file() -> Option<OwnedFd> {
+    let folder = places().into_iter().find_map(|(base, folders)| private_folder(&base, folders))?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(&folder, c"locks", flags, Mode::RUSR | Mode::WUSR).ok()
+}
+
+type Folders = &'static [&'static CStr];
+
+/// Where a user has state that is his own (file-hierarchy(7), XDG Base Directory Specification).
+fn places() -> Vec<(PathBuf, Folders)> {
+    const OURS: Folders = &[c"driftless"];
+    let variable = |name: &str| std::env::var_os(name).filter(|path: &OsString| Path::new(path).is_absolute()).map(PathBuf::from);
+    let uid = geteuid();
+    let run = if uid.is_root() { "/run".into() } else { PathBuf::from(format!("/run/user/{}", uid.as_raw())) };
+    let mut places = vec![(run, OURS)];
+    places.extend(variable("XDG_RUNTIME_DIR").map(|path| (path, OURS)));
+    places.extend(variable("XDG_STATE_HOME").map(|path| (path, OURS)));
+    places.extend(variable("HOME").map(|path| (path, &[c".local", c"state", c"driftless"][..])));
+    places
+}
+
+/// Enters folders one within the other, making those that are missing; `None` unless all are this user's alone to change.
+fn private_folder(base: &Path, folders: Folders) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Our own folder, no part of a replicated tree.
+    let mut folder = fs::openat(fs::CWD, base.as_os_str().as_bytes(), flags, Mode::empty()).ok().filter(is_ours)?;
+    for name in folders {
+        let _it_may_be_there = fs::mkdirat(&folder, *name, Mode::RWXU);
+        folder = fs::openat(&folder, *name, flags | OFlags::NOFOLLOW, Mode::empty()).ok().filter(is_ours)?;
+    }
+    Some(folder)
+}
+
+fn is_ours(folder: &OwnedFd) -> bool {
+    fs::fstat(folder).is_ok_and(|st| st.st_uid == geteuid().as_raw() && st.st_mode & 0o022 == 0)
+}
+
+/// A locked file in the tree.
+struct FileLock {
+    dir: Arc<OwnedFd>,
+    name: CString,
+    _fd: OwnedFd,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        let _the_next_run_takes_it_up = remove(&self.dir, &self.name);
+    }
+}
+
+/// Does something in a directory that leaves no trace in its times.
+pub fn keep_times<T, E>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let before = fs::fstat(dir);
+    let done = act()?;
+    if let Ok(st) = before {
+        let mtime = Timespec { tv_sec: st.st_mtime, tv_nsec: st.st_mtime_nsec as _ };
+        let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+        let _only_its_owner_can = fs::futimens(dir, &times);
+    }
+    Ok(done)
+}
+
+/// Does something that only who may write to a directory can do. Its owner, who may not, lends himself the right.
+pub fn while_writable<T>(dir: &OwnedFd, mut act: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mode = match act() {
+        // What root may not do is not a matter of modes.
+        Err(Errno::ACCESS) if !geteuid().is_root() => fs::fstat(dir)?.st_mode & 0o7777,
+        other => return other,
+    };
+    fs::fchmod(dir, Mode::from_raw_mode(mode | 0o300)).map_err(|_| Errno::ACCESS)?;
+    let done = act();
+    fs::fchmod(dir, Mode::from_raw_mode(mode))?;
+    done
+}
+
+fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
+    let (fd, name) = (dir.fd()?, name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name));
+    for _ in 0..TRIES_MAX {
+        let (file, is_new) = match open_lock(&fd, &name, makes) {
+            Ok(opened) => opened,
+            Err(Errno::ACCESS) if is_of_root(&fd, &name) => return Ok(Lock::Taken(None)),
+            // A link, a pipe, a socket or a device that somebody has put there.
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS | Errno::PERM) if makes && remove(&fd, &name) => continue,
+            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
+        };
+        let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, "look at", errno))?;
+        if !is_new && !is_own_file(dir, &st) {
+            if makes && remove(&fd, &name) {
+                continue;
+            }
+            return Ok(Lock::Missing(Errno::PERM.raw_os_error()));
+        }
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if !is_still(&fd, &name, &st) => {}
+            Ok(()) => return Ok(held(fd, name, file)),
+            Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
+            Err(errno) => {
+                if is_new {
+                    remove(&fd, &name);
+                }
+                return Ok(Lock::Missing(errno.raw_os_error()));
+            }
+        }
+    }
+    Ok(Lock::Taken(None))
+}
+
+fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
+    let words = Holder::here(std::process::id()).encode();
+    let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
+    Lock::Held(Box::new(FileLock { dir, name, _fd: file }))
+}
+
+/// Opens the file, and tells whether it was made now.
+fn open_lock(dir: &OwnedFd, name: &CStr, makes: bool) -> Result<(OwnedFd, bool), Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match fs::openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) if makes => {}
+        other => return other.map(|file| (file, false)),
+    }
+    let create = || fs::openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    let made = keep_times(dir, || while_writable(dir, create));
+    match made {
+        Err(Errno::EXIST) => fs::openat(dir, name, flags, Mode::empty()).map(|file| (file, false)),
+        other => other.map(|file| (file, true)),
+    }
+}
+
+fn remove(dir: &OwnedFd, name: &CStr) -> bool {
+    keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
+}
+
+fn is_of_root(dir: &OwnedFd, name: &CStr) -> bool {
+    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|st| st.st_uid == 0 && !geteuid().is_root())
+}
+
+/// A file that nobody else can have opened: this user's, with one name and no rights for others.
+fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
+    let plain = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && st.st_mode & 0o077 == 0;
+    plain && dir.is_birth_owner(st.st_uid)
+}
+
+/// Whoever held it before may have removed it in between; then this lock is on nothing.
+fn is_still(dir: &OwnedFd, name: &CStr, st: &Stat) -> bool {
+    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|now| (now.st_dev, now.st_ino) == (st.st_dev, st.st_ino))
+}
+
+fn read_holder(file: &OwnedFd) -> Option<Holder> {
+    let mut text = [0; 256];
+    let got = rustix::io::pread(file, &mut text, 0).ok()?;
+    Holder::decode(&text[..got])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_read_as_it_was_written() {
+        let holder = Holder { process: 17, host: b"node \xff".to_vec() };
+        assert_eq!(Holder::decode(&holder.encode()), Some(holder));
+        for bad in [&b""[..], b"17\n", b"x node\n", b"17 node"] {
+            assert_eq!(Holder::decode(bad), None);
+        }
+    }
+
+    #[test]
+    fn directories_and_entries_have_bytes_of_their_own() {
+        let bytes = [byte_of((1, 2), c""), byte_of((2, 1), c""), byte_of((1, 2), c"a"), byte_of((1, 2), c"b")];
+        let distinct: std::collections::BTreeSet<u64> = bytes.into_iter().collect();
+        assert_eq!(distinct.len(), bytes.len());
+        assert!(bytes.iter().all(|at| i64::try_from(at + 1).is_ok()));
+    }
+}
