@@ -130,6 +130,7 @@ fn counts_fields(counts: &Counts) -> Value {
         "skipped_filtered": counts.skipped_filtered, "skipped_kind": counts.skipped_kind,
         "skipped_other_file_system": counts.skipped_other_fs, "skipped_vanished": counts.skipped_vanished,
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted, "respelt": counts.respelt,
+        "only_on_replica": counts.only_on_replica,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
         "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
         "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
@@ -339,6 +340,9 @@ impl Output {
             if count > 0 {
                 line.push_str(&format!("; {} {word}", show_count(count)));
             }
+        }
+        if c.only_on_replica > 0 {
+            line.push_str(&format!("; {} only on the replica, kept", show_count(c.only_on_replica)));
         }
         let (done, bytes) = self.moved(c);
         if self.task != Task::DryRun {

@@ -310,3 +310,56 @@ fn nothing_is_begun_where_a_required_path_is_missing_on_one_side() {
     check_equal(&src, &dst, "all was there");
     let _ = sync_ok(&src, &dst, NONE);
 }
+
+#[test]
+fn what_only_the_replica_has_is_counted_and_kept() {
+    let (scratch, src, dst) = stage();
+    for path in ["a", "sub/b", "sub/listed/c", "x.o"] {
+        put(&src.join(path), "content");
+    }
+    let run = |arguments: &[&str]| sync_ok(&src, &dst, arguments).count("only_on_replica");
+    assert_eq!(run(&[]), 0, "the first copy");
+    for path in ["old", "sub/old/1", "sub/old/2", "sub/listed/old", "more.o"] {
+        put(&dst.join(path), "content");
+    }
+    put(&scratch.path().join("list"), "sub/listed\na\n");
+    let from = format!("--files-from={}", scratch.path().join("list").display());
+    for (arguments, count) in [
+        (vec![], 4),
+        (vec!["--dry-run"], 4),
+        (vec!["--exclude=*.o"], 3),
+        (vec!["--exclude=old/"], 3),
+        (vec!["--exclude=/sub/"], 2),
+        (vec![&from], 1),
+        (vec!["--delete", "--dry-run"], 0),
+    ] {
+        assert_eq!(run(&arguments), count, "{arguments:?}");
+    }
+    let told = driftless().arg("sync").arg(&src).arg(&dst).run().expect(0).stdout_text();
+    assert!(told.contains("; 4 only on the replica, kept; "), "{told}");
+    assert!(["old", "sub/old/1", "more.o"].iter().all(|path| dst.join(path).exists()));
+    let far = Far::root();
+    for way in Way::ALL {
+        assert_eq!(far.sync_ok(way, &src, &dst, NONE).count("only_on_replica"), 4, "{way:?}");
+    }
+    assert_eq!(run(&["--delete"]), 0);
+    check_equal(&src, &dst, "all of it is gone");
+}
+
+#[test]
+fn what_only_the_replica_has_in_a_large_directory_is_counted_without_a_look_at_each_name() {
+    const NAMES: usize = 20_000;
+    let (scratch, src, dst) = stage();
+    (0..NAMES).for_each(|number| fs::write(src.join(format!("name-{number}")), "").expect("write"));
+    let _ = sync_ok(&src, &dst, NONE);
+    (0..3).for_each(|number| put(&dst.join(format!("old-{number}")), "content"));
+    for (arguments, count) in [(vec![], 3), (vec!["--exclude=old-1"], 2), (vec!["--delete"], 0)] {
+        let trace = scratch.path().join("trace");
+        let strace = ["strace", "-f", "-qq", "-e", "trace=newfstatat,statx", "-o", trace.to_str().expect("text")];
+        let outcome = sync(&src, &dst).args(&arguments).through(strace).run().expect(0);
+        assert_eq!(outcome.count("only_on_replica"), count, "{arguments:?}");
+        let looks = fs::read_to_string(&trace).expect("trace").lines().filter(|line| line.contains("name-")).count();
+        assert_eq!(looks, 2 * NAMES, "each name is looked at once on each side, {arguments:?}");
+    }
+    check_equal(&src, &dst, "what was left went with --delete");
+}

@@ -8,7 +8,7 @@ use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Side, What};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirRef, Done, Known, Names, is_temp_name};
+use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -52,10 +52,11 @@ impl Worker<'_> {
 
     fn scan_extras(&mut self, job: &Arc<DirJob>, replica: &DirRef, known: Option<&Names>) -> Done {
         let mut stream = replica.list()?;
-        if let Some(known) = known.filter(|_| self.run.may_delete(job)) {
+        if let Some(known) = known.filter(|_| self.run.vouches(job)) {
             self.index.fill(known);
         }
-        let mut more = true;
+        let met = self.run.recall_names(job);
+        let (mut more, mut kept) = (true, 0);
         while more {
             let mut names = Names::default();
             more = stream.fill(&mut names, WINDOW_NAMES)?;
@@ -64,10 +65,10 @@ impl Worker<'_> {
             }
             let mut extras = Vec::new();
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
-                match self.is_extra((job, replica), name, kind, known) {
+                match self.is_extra((job, replica), (name, kind), (known, &met)) {
                     Ok(true) if is_temp_name(name) => lock(&job.leftovers).push(name.into()),
                     Ok(true) => extras.push(name.into()),
-                    Ok(false) => {}
+                    Ok(false) => kept += u64::from(self.is_kept((job, replica), (name, kind), (known, &met))),
                     Err(fault) => self.run.problem(job.path_of(name), fault, Class::Skip),
                 }
             }
@@ -78,11 +79,17 @@ impl Worker<'_> {
                 self.run.deletes.add(&job.path(), &extras);
             }
         }
+        add(&self.run.tally.only_on_replica, kept);
         Ok(())
     }
 
     /// Whether an entry of the replica is to go. Nothing goes on doubt: a look that fails for another reason than absence is a fault.
-    fn is_extra(&self, (job, replica): (&Arc<DirJob>, &DirRef), name: &CStr, kind: Option<Kind>, known: Option<&Names>) -> Done<bool> {
+    fn is_extra(
+        &self,
+        (job, replica): (&Arc<DirJob>, &DirRef),
+        (name, kind): (&CStr, Option<Kind>),
+        (known, met): (Option<&Names>, &NameHashes),
+    ) -> Done<bool> {
         // What the source has at such a name is not copied, so it cannot be that.
         if is_temp_name(name) {
             return Ok(true);
@@ -98,7 +105,7 @@ impl Worker<'_> {
         }
         match known {
             Some(known) => Ok(!self.index.contains(known, name)),
-            None => Ok(there(job.source.look(name))?.is_none()),
+            None => Ok(!met.contains(name) && there(job.source.look(name))?.is_none()),
         }
     }
 

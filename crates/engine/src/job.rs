@@ -7,7 +7,7 @@ use crate::share::{Listed, Unfinished};
 use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
 use driftless_mover::{Comparison, Large, Spot};
 use driftless_reconcile::Fingerprint;
-use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
+use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, NameStream, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -54,6 +54,8 @@ pub struct DirJob {
     pub entered: Entered,
     /// Names that the replica's file system may take for one.
     pub namesakes: Namesakes,
+    /// Names of a large directory of the source that were met so far.
+    pub met: Mutex<NameHashes>,
     state: State,
 }
 
@@ -126,6 +128,7 @@ impl DirJob {
             leftovers: Mutex::default(),
             entered: Entered::default(),
             namesakes: Namesakes::default(),
+            met: Mutex::default(),
             state,
         }
     }

@@ -20,6 +20,7 @@ mod findings;
 mod finish;
 mod inspect;
 mod job;
+mod kept;
 mod links;
 pub mod message;
 mod monitor;

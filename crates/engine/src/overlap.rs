@@ -7,7 +7,7 @@
 use crate::options::Options;
 use crate::roots::{Replica, RunError};
 use crate::run::Run;
-use driftless_model::{EntryName, Fault, RelPath, Selection, escape};
+use driftless_model::{EntryName, Fault, RelPath, Selection};
 use driftless_tree::{Ancestor, DirRef, Endpoint};
 
 /// Why a directory of the source is not entered.
@@ -95,12 +95,16 @@ fn replica_inside(options: &Options, source_device: u64, way: &[Step]) -> RunErr
     RunError::Inside { inner: "replica", outer: "source", path: options.replica.to_string(), hint }
 }
 
-/// A rule that matches the directory with these names and nothing else; none if they are no text.
+/// A rule that matches the directory with these names and nothing else, as it can be typed within quotes; none if it cannot.
 fn pattern(names: &[&[u8]]) -> Option<String> {
     let mut pattern = String::new();
     for name in names {
+        let name = std::str::from_utf8(name).ok()?;
+        if name.chars().any(|c| c == '\'' || c.is_control()) {
+            return None;
+        }
         pattern.push('/');
-        for c in std::str::from_utf8(name).ok().filter(|name| !name.contains(['\'', '\n']) && escape(name.as_bytes()) == **name)?.chars() {
+        for c in name.chars() {
             if "*?[]{}\\".contains(c) {
                 pattern.push('\\');
             }

@@ -4,6 +4,7 @@ use crate::changes::Changes;
 use crate::deletes::DeletePlan;
 use crate::entries::Intent;
 use crate::job::{DirJob, Task, lock};
+use crate::kept::HashesKept;
 use crate::links::Links;
 use crate::monitor::{Monitor, Progress};
 use crate::options::{Durability, Options};
@@ -60,6 +61,8 @@ pub struct Run<'r> {
     cut_off: AtomicBool,
     /// Orders to other hosts that are not answered.
     pub orders: Orders,
+    /// Names of large directories that are kept in mind.
+    pub hashes_kept: HashesKept,
     /// In which steps large files are copied.
     pub stride: Stride,
     bytes_pace: Option<Pace>,
@@ -106,6 +109,7 @@ impl<'r> Run<'r> {
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             orders: Orders::default(),
+            hashes_kept: HashesKept::default(),
             stride: Stride::new(),
             bytes_pace: Pace::new(options.bytes_per_second_max),
             request_pace: Pace::new(options.requests_per_second_max),

@@ -87,6 +87,8 @@ counters! {
     respelt,
     /// Entries removed from the replica, also from directories that something else took the place of.
     deleted,
+    /// Entries of the replica that the source lacks and that stay there; those below them are not among it.
+    only_on_replica,
     /// Entries met on the replica.
     replica_seen,
     /// Bytes of content copied.

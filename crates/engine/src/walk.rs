@@ -188,6 +188,7 @@ impl Worker<'_> {
                 return self.unlisted(job, fault);
             }
             Ok(true) => {
+                self.run.remember_names(job, &names);
                 job.more();
                 self.run.queue.push(Task::List(job.clone(), stream, weight / 2));
                 self.hand_out(job, names, weight - weight / 2);
@@ -196,6 +197,8 @@ impl Worker<'_> {
                 drop(stream);
                 if is_first {
                     names.sort();
+                } else {
+                    self.run.remember_names(job, &names);
                 }
                 self.find_extras(job, is_first.then_some(&names));
                 self.hand_out(job, names, weight);
@@ -351,6 +354,6 @@ pub fn forget_inherited(dir: &DirRef) -> Done {
 impl Run<'_> {
     /// Whether a listing of the source vouches for what is not in it.
     pub fn may_delete(&self, job: &DirJob) -> bool {
-        self.options.delete && job.selection.whole && !job.is_unlisted()
+        self.options.delete && self.vouches(job)
     }
 }

@@ -1,8 +1,9 @@
 //! The names of a directory, in one piece of memory.
 
 use driftless_model::Kind;
+use std::collections::HashSet;
 use std::ffi::CStr;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 
 /// Names read from a directory, each with the kind that the listing gave, if it gave one.
 ///
@@ -87,10 +88,58 @@ impl NameIndex {
 
     /// The slots in which a name may stand, in the order in which they are tried.
     fn probe(&self, name: &CStr) -> impl Iterator<Item = usize> + use<> {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(name.to_bytes());
-        let (first, count) = (hasher.finish() as usize, self.slots.len());
+        let (first, count) = (hash(name) as usize, self.slots.len());
         (0..count).map(move |step| (first.wrapping_add(step)) & (count - 1))
+    }
+}
+
+/// The names of a directory that is too large to be held, by the hashes of them that are kept; others are not known.
+#[derive(Debug, Default)]
+pub struct NameHashes(HashSet<u64, BuildHasherDefault<AsItIs>>);
+
+impl NameHashes {
+    /// Keeps the names of a part of the listing.
+    pub fn add(&mut self, names: &Names) {
+        self.0.extend((0..names.len()).map(|index| hash(names.get(index).0)));
+    }
+
+    /// Whether `name` was kept. Two names of a directory have the same 64 bits hardly ever.
+    pub fn contains(&self, name: &CStr) -> bool {
+        !self.0.is_empty() && self.0.contains(&hash(name))
+    }
+
+    /// How many are kept.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn hash(name: &CStr) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name.to_bytes());
+    hasher.finish()
+}
+
+/// Takes a hash for what it is.
+#[derive(Debug, Default)]
+pub struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only hashes are hashed");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
 

@@ -1,0 +1,69 @@
+//! What only the replica has and keeps, counted while its directories are listed anyway.
+//!
+//! Names of the source are at hand where one window holds them. Of a larger directory their hashes are kept, within a bound for the
+//! whole run; the source is asked about names that are not among them. Nothing is ever removed because of a hash.
+
+use crate::job::{DirJob, lock};
+use crate::run::Run;
+use crate::worker::Worker;
+use driftless_model::Kind;
+use driftless_tree::{DirRef, NameHashes, Names, is_temp_name};
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Names of large directories whose hashes are kept at a time: 18 MiB.
+const HASHES_MAX: usize = 1 << 20;
+
+/// How many hashes of names are kept.
+#[derive(Debug, Default)]
+pub struct HashesKept(AtomicUsize);
+
+impl Run<'_> {
+    /// Whether a listing of the source vouches for what is not in it.
+    pub fn vouches(&self, job: &DirJob) -> bool {
+        job.selection.whole && !job.is_unlisted()
+    }
+
+    /// Keeps in mind a part of the names of a directory whose replica will be listed.
+    pub fn remember_names(&self, job: &DirJob, names: &Names) {
+        let due = if job.pass() == 0 { !job.is_made() } else { self.options.delete };
+        if !due || job.borrowed || job.replica.is_none() {
+            return;
+        }
+        if self.hashes_kept.0.fetch_add(names.len(), Relaxed) + names.len() <= HASHES_MAX {
+            lock(&job.met).add(names);
+        } else {
+            self.hashes_kept.0.fetch_sub(names.len(), Relaxed);
+        }
+    }
+
+    /// The names of a directory that were kept in mind, which they are no longer.
+    pub fn recall_names(&self, job: &DirJob) -> NameHashes {
+        let met = std::mem::take(&mut *lock(&job.met));
+        // Equal names are kept once and were counted twice, which no file system lists.
+        self.hashes_kept.0.fetch_sub(met.len(), Relaxed);
+        met
+    }
+}
+
+impl Worker<'_> {
+    /// Whether an entry of the replica, which has no business to be there, stays there. `known` are all names of the source, with which
+    /// the index was filled; else `met` has those that are kept in mind.
+    pub fn is_kept(
+        &self,
+        (job, replica): (&Arc<DirJob>, &DirRef),
+        (name, kind): (&CStr, Option<Kind>),
+        (known, met): (Option<&Names>, &NameHashes),
+    ) -> bool {
+        if self.run.options.delete || !self.run.vouches(job) || is_temp_name(name) {
+            return false;
+        }
+        let is_absent = match known {
+            Some(known) => !self.index.contains(known, name),
+            None => !met.contains(name) && job.source.look(name).is_err_and(|fault| fault.is_missing()),
+        };
+        let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
+        is_absent && (!self.run.options.filter.has_rules() || self.run.takes(job, name, is_dir()))
+    }
+}
