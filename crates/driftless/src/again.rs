@@ -168,9 +168,7 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
         let mut summary = match driftless_engine::sync(options, &pass, &signals.stop) {
             // The other host may take a moment to let go of the lock that the lost line held.
             Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(&(output, signals)) => continue,
-            Err(RunError::Locked { .. }) if signals.stop.load(Relaxed) => {
-                Summary { counts: Counts::default(), elapsed: Duration::ZERO, end: End::Stopped }
-            }
+            Err(RunError::Locked { .. }) if signals.stop.load(Relaxed) => Summary::of_nothing(Duration::ZERO, End::Stopped),
             done => done?,
         };
         summary.elapsed = trouble.began.elapsed();

@@ -102,12 +102,17 @@ fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Resul
     })
 }
 
-/// Where a verification of this pair of trees notes how far it is, if there is a place for it.
-fn ledger(args: &VerifyArgs) -> Option<PathBuf> {
+/// The name of a file about a pair of trees.
+pub fn name_of_pair(what: &str, [source, replica]: [&Path; 2]) -> String {
     let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
     let whole = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into()).into_os_string();
-    let pair = [whole(&args.source).as_bytes(), b"\0", whole(&args.replica).as_bytes()].concat();
-    let path = own::state_file(&format!("verify-{}", driftless_engine::ledger_name(&pair)));
+    let pair = [whole(source).as_bytes(), b"\0", whole(replica).as_bytes()].concat();
+    format!("{what}-{}", driftless_engine::ledger_name(&pair))
+}
+
+/// Where a verification of this pair of trees notes how far it is, if there is a place for it.
+fn ledger(args: &VerifyArgs) -> Option<PathBuf> {
+    let path = own::state_file(&name_of_pair("verify", [&args.source, &args.replica]));
     path.iter().filter(|_| args.fresh).for_each(|path| own::forget_database(path));
     let untold = |why: &String| eprintln!("driftless: {why}: nothing is noted, so this verification begins anew if it is interrupted");
     path.inspect_err(untold).ok()

@@ -7,6 +7,7 @@ mod audit;
 mod cli;
 mod config;
 mod documents;
+mod mounts;
 mod movers;
 mod output;
 mod own;
@@ -19,7 +20,7 @@ mod units;
 
 use again::Earlier;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use cli::{Cli, Command, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
+use cli::{Cli, Command, GuardArgs, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use driftless_reconcile::Refusal;
 use output::{Output, Task};
@@ -76,13 +77,13 @@ fn end_on_bugs() {
 fn sync(args: &SyncArgs, matches: &ArgMatches) -> u8 {
     let task = if args.dry_run { Task::DryRun } else { Task::Sync };
     if !movers::are_wanted(&args.movers) {
-        return run((config::sync(args, matches), &args.reach), &args.output, task, alone);
+        return run((config::sync(args, matches), &args.reach, &args.guard), &args.output, task, alone);
     }
     let options = movers::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
     let shared = |options: &mut Options, lines: &mut Lines, output: &Output, signals: &Signals| {
         movers::sync(args, (options, lines), output, signals)
     };
-    run((options, &args.reach), &args.output, task, shared)
+    run((options, &args.reach, &args.guard), &args.output, task, shared)
 }
 
 /// A run that nobody else shares.
@@ -95,7 +96,7 @@ type Ended = Result<(Summary, Earlier), (u8, String)>;
 
 fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
     let task = if args.repair { Task::Sync } else { Task::Verify };
-    run((config::verify(args, matches), &args.reach), &args.output, task, alone)
+    run((config::verify(args, matches), &args.reach, &args.guard), &args.output, task, alone)
 }
 
 /// Is one more line to an agent that runs already.
@@ -131,7 +132,7 @@ fn agent(again: Option<&str>, squeeze: Option<i32>) -> u8 {
 
 /// Lets the engine do what was asked for.
 fn run(
-    (options, reach): (Result<Options, String>, &ReachArgs),
+    (options, reach, guard): (Result<Options, String>, &ReachArgs, &GuardArgs),
     output: &OutputArgs,
     task: Task,
     work: impl FnOnce(&mut Options, &mut Lines, &Output, &Signals) -> Ended,
@@ -161,9 +162,14 @@ fn run(
     };
     let signals = signals::watch();
     options.run = driftless_tree::random_id();
+    let notes = mounts::Notes::of(&options);
+    options.known_mounts = notes.known(guard.forget_mounts);
     output.start(&options);
     match work(&mut options, &mut lines, &output, &signals) {
         Ok((summary, earlier)) => {
+            if !options.dry_run {
+                notes.keep(&summary, guard.forget_mounts);
+            }
             let code = exit_code(&summary, &options, signals.number());
             let code = output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.

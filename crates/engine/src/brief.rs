@@ -4,12 +4,13 @@
 
 use crate::options::{Durability, Options};
 use crate::share::Route;
-use driftless_model::{Filter, FilterError, Keep, Level, Meta, Rule, Side, Stamp};
+use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
 use driftless_tree::{Cache, Endpoint};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What is asked of each mover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,7 @@ pub struct Brief {
     size_min: Option<u64>,
     size_max: Option<u64>,
     one_file_system: bool,
+    known_mounts: Vec<RelPath>,
     chosen: bool,
     cache: Cache,
     durability: Durability,
@@ -58,6 +60,7 @@ impl Brief {
             size_min: options.filter.size_min,
             size_max: options.filter.size_max,
             one_file_system: options.one_file_system,
+            known_mounts: options.known_mounts.iter().cloned().collect(),
             chosen: options.selection.is_some(),
             cache: options.cache,
             durability: options.durability,
@@ -120,6 +123,7 @@ impl Brief {
             delete_excluded: self.delete_excluded,
             filter: Filter { rules: rules?, size_min: self.size_min, size_max: self.size_max },
             one_file_system: self.one_file_system,
+            known_mounts: Arc::new(self.known_mounts.iter().cloned().collect()),
             cache: self.cache,
             durability: self.durability,
             ..Options::default()

@@ -61,11 +61,7 @@ pub fn coordinate(
     by: (&mut dyn Exchange, &mut Record),
 ) -> Result<Summary, RunError> {
     let began = Instant::now();
-    or_cut_off(try_coordinate((options, brief), monitor, stop, by), options, |end| Summary {
-        counts: Counts::default(),
-        elapsed: began.elapsed(),
-        end,
-    })
+    or_cut_off(try_coordinate((options, brief), monitor, stop, by), options, |end| Summary::of_nothing(began.elapsed(), end))
 }
 
 fn try_coordinate(
@@ -103,7 +99,7 @@ fn try_coordinate(
     coordinator.begin(single.as_ref().map(|(name, _)| &**name))?;
     let end = coordinator.walk_and_link()?;
     if end != End::Complete {
-        return Ok(Summary { counts: coordinator.total, elapsed: started.elapsed(), end });
+        return Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(started.elapsed(), end) });
     }
     coordinator.wait_for_late_movers()?;
     coordinator.end_here(roots, (single.map(|(_, renamed)| renamed), changes), threads_max)
@@ -486,6 +482,10 @@ impl Coordinator<'_> {
         let mut no_room = self.all(fact::NO_ROOM);
         while let Some((_, value)) = no_room.next()? {
             run.postpone_all(decoded(&value).into_iter());
+        }
+        let mut mounts = self.all(fact::MOUNT);
+        while let Some((key, _)) = mounts.next()? {
+            run.mounts.add(path_in(&key));
         }
         let end = delete(&run, threads_max);
         try_postponed(&run, threads_max)?;

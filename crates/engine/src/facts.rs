@@ -31,6 +31,8 @@ pub mod fact {
     pub const FILE: u8 = 6;
     /// How far the run has come.
     pub const STAGE: u8 = 7;
+    /// File systems that are mounted below the source.
+    pub const MOUNT: u8 = 8;
 }
 
 /// How far the run has come, as facts whose order is that of their keys: the first shares were made, and those of the links.
@@ -120,6 +122,9 @@ pub fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, 
     }
     for path in outcome.no_room {
         batch.put(fact::NO_ROOM, &keyed(&path), &encoded(&path))?;
+    }
+    for path in outcome.mounts {
+        batch.put(fact::MOUNT, &keyed(&path), b"")?;
     }
     for (path, left) in outcome.unfinished {
         let held = batch.get(fact::DIR, &keyed(&path))?.and_then(|held| decoded(&held));

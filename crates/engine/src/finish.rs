@@ -56,19 +56,21 @@ impl Worker<'_> {
             self.index.fill(known);
         }
         let met = self.run.recall_names(job);
-        let (mut more, mut kept) = (true, 0);
+        let mut more = true;
         while more {
             let mut names = Names::default();
             more = stream.fill(&mut names, WINDOW_NAMES)?;
             if !job.is_repeated() {
                 add(&self.run.tally.replica_seen, names.len() as u64);
             }
-            let mut extras = Vec::new();
+            let (mut extras, mut kept) = (Vec::new(), Vec::new());
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
                 match self.is_extra((job, replica), (name, kind), (known, &met)) {
                     Ok(true) if is_temp_name(name) => lock(&job.leftovers).push(name.into()),
+                    Ok(false) if !self.is_kept((job, replica), (name, kind), (known, &met)) => {}
+                    Ok(_) if self.run.hides_mount(job, name) => {}
                     Ok(true) => extras.push(name.into()),
-                    Ok(false) => kept += u64::from(self.is_kept((job, replica), (name, kind), (known, &met))),
+                    Ok(false) => kept.push(name.into()),
                     Err(fault) => self.run.problem(job.path_of(name), fault, Class::Skip),
                 }
             }
@@ -78,8 +80,11 @@ impl Worker<'_> {
             if !extras.is_empty() {
                 self.run.deletes.add(&job.path(), &extras);
             }
+            if !kept.is_empty() && !job.is_repeated() {
+                let misspelt = self.misspelt(job, (known, &names), &kept)?;
+                add(&self.run.tally.only_on_replica, (kept.len() - misspelt.len()) as u64);
+            }
         }
-        add(&self.run.tally.only_on_replica, kept);
         Ok(())
     }
 

@@ -91,9 +91,18 @@ impl Worker<'_> {
         folds.unwrap_or(false)
     }
 
-    /// Takes out of `extras`, names of the replica that the source lacks, what the source has under another spelling. `known` are all
-    /// names of the source, if one window holds them; `there` are the replica's names among which the extras are.
-    pub fn keep_misspelt(&self, job: &DirJob, (known, there): (Option<&Names>, &Names), extras: &mut Vec<CString>) -> Done {
+    /// Takes out of `extras`, names of the replica that the source lacks, what the source has under another spelling, and keeps it in
+    /// mind.
+    pub fn keep_misspelt(&self, job: &DirJob, names: (Option<&Names>, &Names), extras: &mut Vec<CString>) -> Done {
+        let found = self.misspelt(job, names, extras)?;
+        extras.retain(|extra| found.binary_search_by(|(misspelt, _)| misspelt.cmp(extra)).is_err());
+        lock(&job.namesakes.misspelt).extend(found);
+        Ok(())
+    }
+
+    /// Which of `extras` the source has under another spelling, and under which, in their order. `known` are all names of the source, if
+    /// one window holds them; `there` are the replica's names among which the extras are.
+    pub fn misspelt(&self, job: &DirJob, (known, there): (Option<&Names>, &Names), extras: &[CString]) -> Done<Vec<(CString, CString)>> {
         let replica = job.replica.as_ref().expect("its names were listed");
         let is_there = |wanted: &CStr| (0..there.len()).any(|number| there.get(number).0 == wanted);
         let folded: HashMap<Vec<u8>, CString> = extras.iter().map(|name| (fold(name.to_bytes()).into_owned(), name.clone())).collect();
@@ -118,9 +127,7 @@ impl Worker<'_> {
         }
         found.sort_unstable();
         found.dedup_by(|later, first| later.0 == first.0);
-        extras.retain(|extra| found.binary_search_by(|(misspelt, _)| misspelt.cmp(extra)).is_err());
-        lock(&job.namesakes.misspelt).extend(found);
-        Ok(())
+        Ok(found)
     }
 
     /// Gives what is misspelt on the replica the source's spelling, when all else in the directory is done.

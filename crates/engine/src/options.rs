@@ -5,6 +5,7 @@ use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint, Loss, Spared};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,8 @@ pub struct Options {
     pub delete_excluded: bool,
     /// Entries are removed from a replica that looks like another tree, too.
     pub delete_unlike: bool,
+    /// Paths below the source on which file systems were mounted in earlier runs of the same two trees.
+    pub known_mounts: Arc<BTreeSet<RelPath>>,
     /// What must be there on both sides, or nothing is begun.
     pub required: Vec<RelPath>,
     /// How many entries may be removed.

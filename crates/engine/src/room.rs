@@ -5,8 +5,9 @@
 
 use crate::entries::Met;
 use crate::job::DirJob;
+use crate::mounts::UNMOUNTED;
 use crate::worker::Worker;
-use driftless_model::{Kind, Meta, RelPath, escape};
+use driftless_model::{Kind, Meta, RelPath, Side, escape};
 use driftless_mover::Trouble;
 use driftless_tree::Removed;
 use std::ffi::CStr;
@@ -18,6 +19,9 @@ impl Worker<'_> {
         let is_dir = there.kind == Kind::Dir && !options.report_only;
         let Some(replica) = job.replica.as_ref().filter(|_| is_dir) else { return Ok(0) };
         let (dir, name) = (job.path(), job.renamed.as_deref().unwrap_or(name));
+        if self.run.had_mount(&dir.join(name.to_bytes())) {
+            return Err(Trouble::Barred(Side::Source, UNMOUNTED));
+        }
         let most = if options.delete { u64::MAX } else { 1 };
         let counted = replica.count_tree(name, most, options.spared(&dir));
         let below = counted.entries.saturating_sub(1);

@@ -107,6 +107,24 @@ pub enum Replica {
 
 /// Opens both roots and refuses pairs that make no sense.
 pub fn open(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
+    let roots = find(options, pool)?;
+    match &roots {
+        Roots::Trees { source, replica } => {
+            refuse_overlap(options, source, replica)?;
+            require(options, source, replica)?;
+        }
+        Roots::Entries { source: (dir, name), replica: (replica_dir, replica_name) } => {
+            require_nothing(options)?;
+            if options.is_one_machine() && dir.first_meta().id() == replica_dir.first_meta().id() && name == replica_name {
+                return Err(RunError::Same(options.source.to_string()));
+            }
+        }
+    }
+    Ok(roots)
+}
+
+/// Finds both roots. Whoever uses them knows that they do not overlap where the run goes.
+pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
     let source = options.source.locate(Side::Source, pool)?;
     let replica = options.replica.locate(Side::Replica, pool)?;
     match (source, replica) {
@@ -122,8 +140,6 @@ fn open_trees(options: &Options, source: DirRef, replica: Place) -> Result<Roots
         Place::Missing { parent, name } => Replica::Missing(parent, name),
         Place::Entry { meta, .. } => return Err(other_type(options, Kind::Dir, meta.kind, String::new())),
     };
-    refuse_overlap(options, &source, &replica)?;
-    require(options, &source, &replica)?;
     Ok(Roots::Trees { source, replica })
 }
 
@@ -138,10 +154,6 @@ fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Pla
             return Err(other_type(options, meta.kind, Kind::Dir, format!(", such as \"{meant}\"")));
         }
     };
-    require_nothing(options)?;
-    if options.is_one_machine() && dir.first_meta().id() == replica.0.first_meta().id() && name == replica.1 {
-        return Err(RunError::Same(options.source.to_string()));
-    }
     Ok(Roots::Entries { source: (dir, name), replica })
 }
 

@@ -7,6 +7,7 @@ use crate::job::{DirJob, Task, lock};
 use crate::kept::HashesKept;
 use crate::links::Links;
 use crate::monitor::{Monitor, Progress};
+use crate::mounts::Mounts;
 use crate::options::{Durability, Options};
 use crate::pace::{Pace, Stride};
 use crate::part::Part;
@@ -61,6 +62,8 @@ pub struct Run<'r> {
     cut_off: AtomicBool,
     /// Orders to other hosts that are not answered.
     pub orders: Orders,
+    /// File systems that are mounted below the source.
+    pub mounts: Mounts,
     /// Names of large directories that are kept in mind.
     pub hashes_kept: HashesKept,
     /// In which steps large files are copied.
@@ -109,6 +112,7 @@ impl<'r> Run<'r> {
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             orders: Orders::default(),
+            mounts: Mounts::default(),
             hashes_kept: HashesKept::default(),
             stride: Stride::new(),
             bytes_pace: Pace::new(options.bytes_per_second_max),

@@ -124,6 +124,8 @@ pub struct Outcome {
     pub no_room: Vec<RelPath>,
     /// Directories that are to be finished.
     pub unfinished: Vec<(RelPath, Unfinished)>,
+    /// Paths below the source on which file systems are mounted.
+    pub mounts: Vec<RelPath>,
     /// Bytes of large files that others finish; they are durable.
     pub copied: Vec<(RelPath, Fingerprint, Ranges)>,
 }
@@ -149,6 +151,7 @@ impl Outcome {
             in_windows(names, |names, bytes| parts.room(bytes_of(&dir) + bytes).extras.push((dir.clone(), names)));
         }
         self.no_room.into_iter().for_each(|path| parts.room(bytes_of(&path)).no_room.push(path));
+        self.mounts.into_iter().for_each(|path| parts.room(bytes_of(&path)).mounts.push(path));
         self.unfinished.into_iter().for_each(|dir| parts.room(bytes_of(&dir.0) + 2 * BYTES_EACH).unfinished.push(dir));
         for file in self.copied {
             parts.room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1)).copied.push(file);

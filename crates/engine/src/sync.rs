@@ -14,6 +14,7 @@ use crate::walk::forget_inherited;
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
 use driftless_tree::{DirRef, HandlePool, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,6 +46,15 @@ pub struct Summary {
     pub elapsed: Duration,
     /// How it ended.
     pub end: End,
+    /// Paths below the source on which file systems are mounted.
+    pub mounts: BTreeSet<RelPath>,
+}
+
+impl Summary {
+    /// Of a run that did nothing before its end.
+    pub fn of_nothing(elapsed: Duration, end: End) -> Summary {
+        Summary { counts: Counts::default(), elapsed, end, mounts: BTreeSet::new() }
+    }
 }
 
 /// Descriptors a thread holds at most besides directories: two files, each with a second descriptor for direct I/O.
@@ -67,7 +77,7 @@ pub fn descriptors() -> (usize, usize) {
 /// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]), however early.
 pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
     let began = Instant::now();
-    or_cut_off(try_sync(options, monitor, stop), options, |end| Summary { counts: Counts::default(), elapsed: began.elapsed(), end })
+    or_cut_off(try_sync(options, monitor, stop), options, |end| Summary::of_nothing(began.elapsed(), end))
 }
 
 /// Whatever could not be done because a line was lost, the loss is why it ended.
@@ -287,7 +297,7 @@ pub fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     if let Some(changes) = &run.changes {
         changes.end(run.options, (flush(run, &end), is_complete(&end, &counts)), run.monitor);
     }
-    Summary { counts, elapsed: run.started.elapsed(), end }
+    Summary { counts, elapsed: run.started.elapsed(), end, mounts: run.mounts.take() }
 }
 
 /// What has become of what the run has written.

@@ -2,6 +2,7 @@
 
 use crate::entries::Intent;
 use crate::job::{Begin, DirJob, Task};
+use crate::mounts::UNMOUNTED;
 use crate::overlap::{OWN_REPLICA, OWN_SOURCE};
 use crate::run::Run;
 use crate::tally::{Reason, add};
@@ -45,9 +46,9 @@ impl Worker<'_> {
         parent.entered.note(name, source.first_meta());
         let selection = below(parent, name);
         let foreign = self.run.options.one_file_system && source.first_meta().dev != self.run.roots.0.first_meta().dev;
-        if !foreign && self.run.is_replica(&source) {
+        if let Some(why) = self.barred(parent, name, &source, foreign) {
             // A second look at the directory above tells it no second time.
-            return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, OWN_REPLICA) });
+            return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, why) });
         }
         let (replica, before, replaced) = match self.enter_replica(parent, name) {
             Err(Trouble::Failed(fault)) if self.tells_closed((parent, name, weight), &source, fault)? => return Ok(None),
@@ -63,6 +64,15 @@ impl Worker<'_> {
             return Ok(None);
         }
         Ok(Some(job))
+    }
+
+    /// Why a directory of the source is not entered, although it is there and may be read.
+    fn barred(&self, parent: &DirJob, name: &CStr, source: &DirRef, foreign: bool) -> Option<&'static str> {
+        match () {
+            () if !foreign && self.run.is_replica(source) => Some(OWN_REPLICA),
+            () if self.run.is_unmounted(parent, name, source) => Some(UNMOUNTED),
+            () => None,
+        }
     }
 
     /// The root of another file system: the directory itself is made, what is in it is left alone.

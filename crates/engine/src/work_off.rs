@@ -6,7 +6,7 @@ use crate::monitor::Progress;
 use crate::options::Options;
 use crate::part::{Gathered, Part, Sharing};
 use crate::pool::drive;
-use crate::roots::{Replica, Roots, RunError, open};
+use crate::roots::{Replica, Roots, RunError, find};
 use crate::run::Run;
 use crate::share::{Outcome, Piece, Share};
 use crate::sync::{End, begin_root, descriptors, end_run, or_cut_off};
@@ -66,7 +66,8 @@ fn try_work_off(
     drive(&run, threads_max);
     run.gather_rest().map_err(|error| RunError::Unusable { path: options.replica.to_string(), cause: error.to_string() })?;
     let summary = end_run(&run, End::Complete);
-    let outcome = Outcome { counts: summary.counts, ..gathered.take() };
+    let mounts = summary.mounts.into_iter().collect();
+    let outcome = Outcome { counts: summary.counts, mounts, ..gathered.take() };
     Ok((outcome, summary.end))
 }
 
@@ -85,9 +86,9 @@ fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, O
 /// Both roots, and the name of the replica of a single file.
 type ForShare = ((DirRef, Option<DirRef>), Option<CString>);
 
-/// Opens both roots. Whoever coordinates the run has made the replica's, and holds its lock.
+/// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the replica's, and holds its lock.
 fn open_for_share(options: &Options, directories: usize) -> Result<ForShare, RunError> {
-    match open(options, &HandlePool::new(directories))? {
+    match find(options, &HandlePool::new(directories))? {
         Roots::Trees { source, replica: Replica::There(replica) } => Ok(((source, Some(replica)), None)),
         Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
         Roots::Entries { source, replica } => Ok(((source.0, Some(replica.0)), Some(replica.1))),

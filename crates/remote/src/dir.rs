@@ -529,6 +529,13 @@ impl Dir for RemoteDir {
         }
     }
 
+    fn is_mounted(&self) -> Done<bool> {
+        match self.call(&Request::IsMounted { dir: self.0.at })? {
+            (Reply::IsMounted(mounted), _) => Ok(mounted),
+            _ => self.confused(),
+        }
+    }
+
     fn posts(&self) -> bool {
         true
     }

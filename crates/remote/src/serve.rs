@@ -140,6 +140,7 @@ impl Server<'_> {
             R::Mark { dir } => told(self.dir(dir)?.mark(), Reply::Note),
             R::SetMark { dir, text, durable } => told(self.replica(dir, "mark")?.set_mark(&text, durable), Reply::Time),
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
+            R::IsMounted { dir } => told(self.dir(dir)?.is_mounted(), Reply::IsMounted),
             other => self.on_file(other)?,
         })
     }

@@ -222,6 +222,8 @@ pub enum Request {
     SetMark { dir: Handle, text: Vec<u8>, durable: bool },
     /// What lies above a directory.
     Lineage { dir: Handle },
+    /// Whether something is mounted on a directory.
+    IsMounted { dir: Handle },
     /// Make an entry; the frame's data is its content.
     Make { dir: Handle, parcel: Box<ParcelHead> },
     /// Read a small file whole.
@@ -425,6 +427,8 @@ pub enum Reply {
     Time(Stamp),
     /// Devices and inodes.
     Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<Ancestor>),
+    /// Whether something is mounted there.
+    IsMounted(bool),
     /// A note of progress, the target of a link, or a mark.
     Note(Option<Vec<u8>>),
 }

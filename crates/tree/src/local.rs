@@ -428,6 +428,10 @@ impl Dir for LocalDir {
         self.fail("find what lies above", crate::root::lineage(&*self.fd()?))
     }
 
+    fn is_mounted(&self) -> Done<bool> {
+        Ok(crate::mounts::is_mount_root(self.fd()?.as_fd()).unwrap_or(true))
+    }
+
     fn as_local(&self) -> Option<&LocalDir> {
         Some(self)
     }

@@ -26,7 +26,7 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
 }
 
 /// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.
-fn is_mount_root(dir: BorrowedFd<'_>) -> Option<bool> {
+pub fn is_mount_root(dir: BorrowedFd<'_>) -> Option<bool> {
     let found = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()).ok()?;
     let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
     known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))

@@ -1,0 +1,74 @@
+//! Notes of the file systems that runs of a pair of trees met below the source.
+//!
+//! A small file in the user's folder for state: a line that says what it is, then the paths, each with a NUL behind it. It is written
+//! whole and only when it changes. Notes are a help: without them, or where there is no such folder, a file system that is not mounted is
+//! not missed.
+
+use crate::{config, own};
+use driftless_engine::{End, MOUNTS_MAX, Options, Summary};
+use driftless_model::RelPath;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the file begins with.
+const HEAD: &[u8] = b"driftless mounts 1\n";
+/// Bytes of it that are read at most.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The notes of a pair of trees.
+pub struct Notes {
+    /// The file's name.
+    name: String,
+    known: BTreeSet<RelPath>,
+}
+
+impl Notes {
+    /// What earlier runs of these two trees left.
+    pub fn of(options: &Options) -> Notes {
+        let (source, replica) = (options.source.to_bytes(), options.replica.to_bytes());
+        let name = config::name_of_pair("mounts", [&source, &replica].map(|bytes| Path::new(OsStr::from_bytes(bytes))));
+        let known = own::state_file(&name).ok().and_then(|path| read(&path).ok()).unwrap_or_default();
+        Notes { name, known }
+    }
+
+    /// The paths that a run must know of.
+    pub fn known(&self, forget: bool) -> Arc<BTreeSet<RelPath>> {
+        if forget { Arc::default() } else { Arc::new(self.known.clone()) }
+    }
+
+    /// Adds what a run met. What is to be forgotten is, if the run has seen all of the source.
+    pub fn keep(&self, summary: &Summary, forget: bool) {
+        let saw_all = matches!(summary.end, End::Complete | End::Refused(_) | End::NoPlan(_));
+        let before = if forget && saw_all { BTreeSet::new() } else { self.known.clone() };
+        let now: BTreeSet<RelPath> = before.into_iter().chain(summary.mounts.iter().cloned()).take(MOUNTS_MAX).collect();
+        if now != self.known {
+            let _a_run_that_was_well_done_does_not_fail_for_it = write(&self.name, &now);
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+fn read(path: &Path) -> io::Result<BTreeSet<RelPath>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    let paths = bytes.strip_prefix(HEAD).ok_or(io::ErrorKind::InvalidData)?;
+    // What follows the last NUL is empty, or was cut off.
+    let whole = paths.iter().rposition(|byte| *byte == 0).unwrap_or(0);
+    Ok(paths[..whole].split(|byte| *byte == 0).filter_map(|path| RelPath::parse(path).ok()).filter(|path| !path.is_root()).collect())
+}
+
+#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+fn write(name: &str, paths: &BTreeSet<RelPath>) -> io::Result<()> {
+    let path = own::state_file(name).map_err(io::Error::other)?;
+    if paths.is_empty() {
+        return std::fs::remove_file(path);
+    }
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
+    file.write_all(HEAD)?;
+    paths.iter().try_for_each(|path| file.write_all(&[path.as_bytes(), b"\0"].concat()))?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}

@@ -1,0 +1,112 @@
+//! File systems that are mounted below the source: those that earlier runs of the same pair of trees met, and those that this one does.
+//!
+//! One that was there and is not there now is doubt, not absence: what an empty mount point shows is not what the source has. Nothing
+//! at or below its path is touched on the replica, and that is a problem of the path. A subvolume, which has a device number of its own
+//! and cannot be unmounted, is no mounted file system.
+
+use crate::job::{DirJob, lock};
+use crate::run::Run;
+use driftless_model::{Class, Problem, RelPath, Side};
+use driftless_tree::DirRef;
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::sync::Mutex;
+
+/// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
+pub const MOUNTS_MAX: usize = 1000;
+
+/// Why a directory of the source is not entered, and what stands there on the replica stays.
+pub const UNMOUNTED: &str = "in an earlier run a file system was mounted there that is not there now; \
+    mount it, or say that it is gone for good with --forget-mounts";
+
+/// What a run finds out about them.
+#[derive(Debug, Default)]
+pub struct Mounts {
+    met: Mutex<BTreeSet<RelPath>>,
+    told: Mutex<BTreeSet<RelPath>>,
+}
+
+impl Mounts {
+    /// Those that were met.
+    pub fn take(&self) -> BTreeSet<RelPath> {
+        std::mem::take(&mut *lock(&self.met))
+    }
+
+    /// Adds those that others met.
+    pub fn add(&self, paths: impl IntoIterator<Item = RelPath>) {
+        lock(&self.met).extend(paths);
+    }
+}
+
+impl Run<'_> {
+    /// Whether something was mounted on a directory of the source in an earlier run, and is not now. If something is, that is noted.
+    pub fn is_unmounted(&self, parent: &DirJob, name: &CStr, source: &DirRef) -> bool {
+        let known = &self.options.known_mounts;
+        let was = !known.is_empty() && known.contains(&parent.path_of(name));
+        let crosses = source.first_meta().dev != parent.source.first_meta().dev;
+        if !was && !crosses {
+            return false;
+        }
+        let is = source.is_mounted().unwrap_or(true);
+        if is && !self.options.one_file_system {
+            let mut met = lock(&self.mounts.met);
+            if met.len() < MOUNTS_MAX {
+                met.insert(parent.path_of(name));
+            }
+        }
+        was && !is
+    }
+
+    /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.
+    pub fn hides_mount(&self, job: &DirJob, name: &CStr) -> bool {
+        if self.options.known_mounts.is_empty() {
+            return false;
+        }
+        let path = job.path_of(name);
+        let hides = self.had_mount(&path) && self.takes(job, name, true);
+        if hides && lock(&self.mounts.told).insert(path.clone()) {
+            self.report(&Problem { path, side: Side::Source, act: "find".into(), cause: UNMOUNTED.into(), class: Class::Skip });
+        }
+        hides
+    }
+
+    /// Whether something was mounted at or below a path in an earlier run.
+    pub fn had_mount(&self, path: &RelPath) -> bool {
+        at_or_below(&self.options.known_mounts, path)
+    }
+}
+
+fn at_or_below(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
+    if paths.contains(path) {
+        return true;
+    }
+    // What begins with the path and a slash stands together in the order of bytes; no name comes before that of the byte 1.
+    let next = paths.range(path.join(b"\x01")..).next();
+    next.is_some_and(|next| next.as_bytes().strip_prefix(path.as_bytes()).is_some_and(|rest| rest.starts_with(b"/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_at_or_below_a_path_is_found() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let paths: BTreeSet<RelPath> = ["a/b", "a-b/c", "d", "e/f/g", "e!"].map(path).into();
+        for (text, found) in [
+            ("a", true),
+            ("a/b", true),
+            ("a/b/c", false),
+            ("a-b", true),
+            ("a-", false),
+            ("d", true),
+            ("d/d", false),
+            ("e", true),
+            ("e/f", true),
+            ("e/f/g/h", false),
+            ("f", false),
+        ] {
+            assert_eq!(at_or_below(&paths, &path(text)), found, "{text}");
+        }
+    }
+}
