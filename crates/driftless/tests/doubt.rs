@@ -5,6 +5,7 @@
 mod common;
 
 use common::{check_accounts, check_equal, names_below, put, sync, sync_ok, wait_until};
+use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{FsKind, Outcome, Running, Scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
     (scratch, src, dst)
 }
 
-/// A run of one thread that stops at files of the source: content is moved by a program that waits at each whose first line begins
-/// with `gate` until it is told to go on.
+/// A run of one thread that stops at files of the source: content is moved by a program that waits after each whose first line
+/// begins with `gate` until it is told to go on.
 struct Gated {
     folder: PathBuf,
     running: Option<Running>,
@@ -29,7 +30,7 @@ struct Gated {
 impl Gated {
     fn start(scratch: &Scratch, src: &Path, dst: &Path, arguments: &[&str]) -> Gated {
         let folder = scratch.dir("gates");
-        let text = r#"read -r gate < "$1"; case $gate in gate*) : > "$3/at-$gate"; until [ -e "$3/go-$gate" ]; do sleep 0.01; done;; esac; cat "$1" > "$2""#;
+        let text = r#"cat "$1" > "$2"; read -r gate < "$2"; case $gate in gate*) : > "$3/at-$gate"; until [ -e "$3/go-$gate" ]; do sleep 0.01; done;; esac"#;
         let program = format!("sh -c '{text}' x %s %d '{}'", folder.display());
         let running = sync(src, dst).args(["--jobs=1", "--copy-with", &program]).args(arguments).spawn();
         Gated { folder, running: Some(running) }
@@ -241,24 +242,33 @@ fn a_directory_that_the_source_loses_before_the_deletes_is_changing() {
     assert_eq!(problems(&outcome), [], "{}", outcome.describe());
 }
 
-/// A file system whose listings tell no kinds, unmounted on drop.
-struct Kindless(PathBuf);
+/// A file system of a special kind, unmounted on drop.
+struct Mounted(PathBuf);
 
-impl Kindless {
-    fn new(scratch: &Scratch) -> Kindless {
-        let (image, path) = (scratch.path().join("image"), scratch.dir("kindless"));
+impl Mounted {
+    /// One whose listings tell no kinds.
+    fn kindless(scratch: &Scratch) -> Mounted {
+        let image = scratch.path().join("image");
         fs::File::create(&image).expect("image").set_len(16 << 20).expect("size");
-        let run = |program: &str, words: &[&str], path: Option<&Path>| {
-            let status = Command::new(program).args(words).arg(&image).args(path).status();
-            assert!(status.expect("it runs").success(), "{program}");
-        };
-        run("mkfs.ext2", &["-q", "-F", "-O", "^filetype"], None);
-        run("mount", &["-o", "loop"], Some(&path));
-        Kindless(path)
+        let status = Command::new("mkfs.ext2").args(["-q", "-F", "-O", "^filetype"]).arg(&image).status();
+        assert!(status.expect("mkfs.ext2 runs").success());
+        Mounted::mount(scratch, &["-o", "loop"], &image)
+    }
+
+    /// One with room for 40 names.
+    fn narrow(scratch: &Scratch) -> Mounted {
+        Mounted::mount(scratch, &["-t", "tmpfs", "-o", "nr_inodes=40"], Path::new("driftless-narrow"))
+    }
+
+    fn mount(scratch: &Scratch, options: &[&str], from: &Path) -> Mounted {
+        let path = scratch.dir("mounted");
+        let status = Command::new("mount").args(options).args([from, &path]).status();
+        assert!(status.expect("mount runs").success());
+        Mounted(path)
     }
 }
 
-impl Drop for Kindless {
+impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -267,7 +277,7 @@ impl Drop for Kindless {
 #[test]
 fn rules_for_directories_protect_where_listings_tell_no_kinds() {
     let (scratch, src, _) = stage();
-    let kindless = Kindless::new(&scratch);
+    let kindless = Mounted::kindless(&scratch);
     let dst = kindless.0.join("dst");
     put(&src.join("x"), "content");
     put(&dst.join("x"), "older content");
@@ -285,4 +295,23 @@ fn rules_for_directories_protect_where_listings_tell_no_kinds() {
     assert!(dst.join("scratch2").exists());
     let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude=scratch/"]);
     assert_eq!(names_below(&dst), ["x"]);
+}
+
+#[test]
+fn a_second_look_is_not_answered_from_a_cache() {
+    let fuse = Fuse::mount(Mood { remembers: Duration::from_secs(600), ..Mood::healthy() });
+    let (scratch, _, dst) = stage();
+    let src = fuse.dir("src");
+    put(&src.join("d/f"), "gate");
+    let real = fuse.backing().join("src/d");
+    let change = || {
+        // After a read the kernel asks again by itself; a look in between has it remember.
+        ["d", "d/f"].iter().for_each(|path| drop(fs::metadata(src.join(path)).expect("look")));
+        put(&real.join("f"), "another content");
+        put(&real.join("new"), "new");
+    };
+    let outcome = Gated::start(&scratch, &src, &dst, &[]).at("gate", change).end().expect(0);
+    check_accounts(&outcome);
+    assert_eq!(fs::read(dst.join("d/f")).expect("read"), b"another content", "{}", outcome.describe());
+    assert_eq!(names_below(&dst), ["d", "d/f", "d/new"]);
 }

@@ -225,6 +225,10 @@ impl Worker<'_> {
     /// Removes names from the replica's directory at `path`, if the source still lacks them, and mends its times.
     pub fn delete(&mut self, path: &driftless_model::RelPath, names: &[CString]) {
         let Some((source, replica)) = self.open_both(path) else { return };
+        // A network file system remembers names that are not there as long as it takes the directory to be what it was.
+        if let Err(fault) = source.meta_again() {
+            return self.run.problem(path.clone(), fault, Class::Skip);
+        }
         if !self.run.options.dry_run {
             replica.make_writable();
         }

@@ -102,7 +102,7 @@ impl FileJob {
 
     fn has_changed(&self) -> Result<bool, Unread> {
         let one_step = self.length() <= BUFFER_BYTES as u64 && self.target.leaf_bytes.is_none();
-        Ok(!one_step && !self.meta.unchanged(&self.file.meta()?))
+        Ok(!one_step && !self.meta.unchanged(&self.file.meta_again()?))
     }
 }
 

@@ -310,7 +310,7 @@ impl Worker<'_> {
         if self.post_look_again(job) {
             return false;
         }
-        self.finish_now(job, job.source.meta())
+        self.finish_now(job, job.source.meta_again())
     }
 
     /// The same, when it is known what the source's directory is like.

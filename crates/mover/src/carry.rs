@@ -68,7 +68,7 @@ impl Mover<'_> {
         (self.pace)(0);
         let carried = carrier.carry(&source.lend(), &lent.path, self.stopped);
         // Of a source that has changed nobody could have made a copy: that is not the program's failure.
-        if carried != Err(Undone::Stopped) && !opened.meta.unchanged(&opened.file.meta()?) {
+        if carried != Err(Undone::Stopped) && !opened.meta.unchanged(&opened.file.meta_again()?) {
             return Err(Trouble::Changing);
         }
         carried?;

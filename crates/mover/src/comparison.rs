@@ -104,7 +104,7 @@ impl Comparison {
     /// Looks again at the source and says where the files differ.
     pub fn finish(&self) -> Result<Compared, Trouble> {
         let differs = self.with(|outcome| outcome.clone())?;
-        if !self.source.meta.unchanged(&self.source.file.meta()?) {
+        if !self.source.meta.unchanged(&self.source.file.meta_again()?) {
             return Err(Trouble::Changing);
         }
         Ok(Compared { source: self.source.clone(), replica: self.replica.clone(), differs })

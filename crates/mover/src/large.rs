@@ -339,7 +339,7 @@ impl Large {
 
     /// What was written last was there already, but for the time of the writing and a note of progress.
     fn hide_traces(&self, mover: &Mover) {
-        if !self.opened.file.meta().is_ok_and(|now| self.opened.meta.unchanged(&now)) {
+        if !self.opened.file.meta_again().is_ok_and(|now| self.opened.meta.unchanged(&now)) {
             return;
         }
         let _as_well_as_it_can_be_done = self.replica.settle();
@@ -357,7 +357,7 @@ impl Large {
         }
         let keep = mover.terms.rules.keep;
         let xattrs = self.opened.file.xattrs(&keep)?;
-        if !self.opened.meta.unchanged(&self.opened.file.meta()?) {
+        if !self.opened.meta.unchanged(&self.opened.file.meta_again()?) {
             return Err(Trouble::Changing);
         }
         self.replica.settle()?;

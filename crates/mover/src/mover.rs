@@ -116,7 +116,7 @@ impl Mover<'_> {
         (known, xattrs): (&Known, Xattrs),
         sync: bool,
     ) -> Result<Vec<Fault>, Trouble> {
-        if !opened.meta.unchanged(&opened.file.meta()?) {
+        if !opened.meta.unchanged(&opened.file.meta_again()?) {
             return Err(Trouble::Changing);
         }
         file.settle()?;

@@ -297,6 +297,10 @@ impl Dir for RemoteDir {
     }
 
     fn meta(&self) -> Done<Meta> {
+        self.meta_again()
+    }
+
+    fn meta_again(&self) -> Done<Meta> {
         let now = self.meta_reply(&Request::Meta { at: self.0.at })?;
         self.0.looked(&now);
         Ok(now)

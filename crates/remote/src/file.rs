@@ -160,6 +160,10 @@ impl ReadFile for RemoteFile {
         self.now()
     }
 
+    fn meta_again(&self) -> Done<Meta> {
+        self.now()
+    }
+
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
         match self.call(&Request::Xattrs { at: self.at, keep: *keep })? {
             (Reply::Xattrs(xattrs), _) => Ok(xattrs),

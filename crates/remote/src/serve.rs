@@ -184,8 +184,9 @@ impl Server<'_> {
 
     fn meta(&self, at: Handle) -> Result<Reply, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, _) => Ok(told(dir.meta(), Reply::Meta)),
-            Object::File(file) => Ok(told(file.reader().meta(), Reply::Meta)),
+            // The first look came with the opening.
+            Object::Dir(dir, _) => Ok(told(dir.meta_again(), Reply::Meta)),
+            Object::File(file) => Ok(told(file.reader().meta_again(), Reply::Meta)),
             Object::Lock(_) => Err(WireFault::new("look at", EBADF)),
         }
     }

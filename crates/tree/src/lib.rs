@@ -71,6 +71,8 @@ pub trait Dir: Send + Sync {
     fn first_meta(&self) -> &Meta;
     /// Metadata of the directory itself, now.
     fn meta(&self) -> Done<Meta>;
+    /// The same, asked of the file system and not of what is remembered of it: for a second look, on which it is decided.
+    fn meta_again(&self) -> Done<Meta>;
     /// Extended attributes of the directory itself.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
     /// Starts to list the names. One listing at a time.
@@ -169,6 +171,10 @@ pub trait Dir: Send + Sync {
 pub trait ReadFile: Send + Sync {
     /// Metadata, now.
     fn meta(&self) -> Done<Meta>;
+    /// The same, asked of the file system and not of what is remembered of it: for a second look, on which it is decided.
+    fn meta_again(&self) -> Done<Meta> {
+        self.meta()
+    }
     /// Extended attributes.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
     /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.

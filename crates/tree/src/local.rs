@@ -12,7 +12,7 @@ use crate::xattr::{Target, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -41,6 +41,38 @@ pub fn meta_of(st: &Stat) -> Meta {
         dev: st.st_dev,
         ino: st.st_ino,
         rdev: st.st_rdev,
+    }
+}
+
+/// Metadata of what is open, asked of the file system and not of what a network file system or FUSE remembers of it (statx(2),
+/// `AT_STATX_FORCE_SYNC`). Where nothing is remembered, that costs what fstat(2) does.
+pub fn meta_again(fd: impl AsFd) -> Result<Meta, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    match fs::statx(&fd, c"", flags, StatxFlags::BASIC_STATS) {
+        Ok(st) => Ok(meta_of_statx(&st)),
+        // An old kernel does not have the call, and a sandbox that does not know it forbids it.
+        Err(Errno::NOSYS | Errno::PERM) => fs::fstat(&fd).map(|st| meta_of(&st)),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn meta_of_statx(st: &Statx) -> Meta {
+    let stamp = |stamp: StatxTimestamp| Stamp { sec: stamp.tv_sec, nsec: stamp.tv_nsec };
+    let mode = u32::from(st.stx_mode);
+    Meta {
+        kind: kind_of(FileType::from_raw_mode(mode)).expect("the kernel knows no other kinds"),
+        mode: mode & 0o7777,
+        uid: st.stx_uid,
+        gid: st.stx_gid,
+        size: st.stx_size,
+        blocks: st.stx_blocks,
+        mtime: stamp(st.stx_mtime),
+        atime: stamp(st.stx_atime),
+        ctime: stamp(st.stx_ctime),
+        nlink: st.stx_nlink.into(),
+        dev: fs::makedev(st.stx_dev_major, st.stx_dev_minor),
+        ino: st.stx_ino,
+        rdev: fs::makedev(st.stx_rdev_major, st.stx_rdev_minor),
     }
 }
 
@@ -260,6 +292,10 @@ impl Dir for LocalDir {
         self.fail("look at", fs::fstat(&*self.fd()?)).map(|st| meta_of(&st))
     }
 
+    fn meta_again(&self) -> Done<Meta> {
+        self.fail("look at", meta_again(&*self.fd()?))
+    }
+
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
         self.fail("read extended attributes of", Target::Open(self.fd()?.as_fd()).read(keep))
     }
@@ -434,5 +470,20 @@ impl Dir for LocalDir {
 
     fn as_local(&self) -> Option<&LocalDir> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_look_at_an_inode_say_the_same() {
+        for path in [c"/", c"/dev/null", c"/proc/self/stat", c"/etc"] {
+            let fd = fs::openat(fs::CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("open");
+            let first = fs::fstat(&fd).map(|st| meta_of(&st)).expect("look");
+            let again = meta_again(&fd).expect("look again");
+            assert_eq!(again, Meta { atime: again.atime, ..first }, "{path:?}");
+        }
     }
 }

@@ -32,7 +32,7 @@ impl Whole {
         let mut data = vec![0; meta.size as usize];
         let got = if data.is_empty() { 0 } else { file.read_at(&mut data, 0)? };
         let extents = extents(file, &data, keep)?;
-        let unchanged = got == data.len() && meta.unchanged(&file.meta()?);
+        let unchanged = got == data.len() && meta.unchanged(&file.meta_again()?);
         Ok(unchanged.then_some(Whole { meta: *meta, xattrs, extents, data }))
     }
 }
