@@ -8,6 +8,7 @@ use common::{check_accounts, check_equal, names_below, put, sync, sync_ok, wait_
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{FsKind, Outcome, Running, Scratch};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -295,6 +296,38 @@ fn rules_for_directories_protect_where_listings_tell_no_kinds() {
     assert!(dst.join("scratch2").exists());
     let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude=scratch/"]);
     assert_eq!(names_below(&dst), ["x"]);
+}
+
+#[test]
+fn what_is_listed_below_something_that_is_no_directory_is_told_path_by_path() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("releases/5/f"), "data");
+    put(&src.join("releases/5/g"), "data");
+    put(&src.join("plain"), "content");
+    symlink("releases/5", src.join("current")).expect("symlink");
+    let list = scratch.path().join("list");
+    let releases = ["releases", "releases/5", "releases/5/f", "releases/5/g"];
+    let cases = [
+        ("current/f\ncurrent/g\nplain/x/y\nreleases/5/f\n", &["current/f", "current/g", "plain/x/y"][..], &releases[..3]),
+        // What is listed itself is made equal, and what is listed below it is still missing.
+        ("current\ncurrent/f\nplain\n", &["current/f"], &["current", "plain"]),
+        ("current/f\ncurrent\n", &["current/f"], &["current"]),
+        ("releases\nreleases/5/f\nreleases/5/f/deeper\n", &["releases/5/f/deeper"], &releases),
+        ("releases\nreleases/5/f\nreleases/5/nope\nreleases/nope/f\n", &["releases/5/nope", "releases/nope/f"], &releases),
+        ("nope/a\nnope/b/c\nplain\n", &["nope/a", "nope/b/c"], &["plain"]),
+    ];
+    for (text, told, made) in cases {
+        put(&list, text);
+        let outcome = sync(&src, &dst).arg("--files-from").arg(&list).run().expect(3);
+        check_accounts(&outcome);
+        let expected: Vec<_> = told.iter().map(|path| ((*path).to_owned(), "skip".to_owned())).collect();
+        assert_eq!(problems(&outcome), expected, "{text}{}", outcome.describe());
+        assert_eq!(outcome.count("failed"), told.len() as u64, "{text}{}", outcome.describe());
+        assert_eq!(names_below(&dst), made, "{text}{}", outcome.describe());
+        let verify = common::driftless().args(["verify", "--json", "--files-from"]).arg(&list).arg(&src).arg(&dst).run().expect(3);
+        assert_eq!(problems(&verify), expected, "{text}{}", verify.describe());
+        fs::remove_dir_all(&dst).expect("remove");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::comparisons::WHOLE;
 use crate::job::{DirJob, Task, descend};
 use crate::links::Arrival;
+use crate::listed::has_listed;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Difference, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs, escape};
@@ -143,7 +144,9 @@ impl Worker<'_> {
         }
         match hint {
             Some(Kind::Dir) => return self.subdirectory(job, name, weight),
-            Some(Kind::File) if job.is_fresh() && !self.run.options.dry_run => return self.new_file(job, name, weight),
+            Some(Kind::File) if job.is_fresh() && !self.run.options.dry_run && !has_listed(job, name) => {
+                return self.new_file(job, name, weight);
+            }
             _ => {}
         }
         let meta = job.source.look(name)?;
@@ -152,6 +155,9 @@ impl Worker<'_> {
         }
         if meta.kind == Kind::Dir {
             return self.subdirectory(job, name, weight);
+        }
+        if self.blocks_listed(job, name) {
+            return Ok(Verdict::Reported);
         }
         if let Some(reason) = self.unwanted(&meta) {
             return Ok(Verdict::Skipped(reason));

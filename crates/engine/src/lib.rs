@@ -22,6 +22,7 @@ mod inspect;
 mod job;
 mod kept;
 mod links;
+mod listed;
 pub mod message;
 mod monitor;
 mod mounts;

@@ -154,6 +154,14 @@ impl Part<'_> {
         }
     }
 
+    /// Whether the names below a directory that is only passed through are the user's list.
+    pub fn has_list(&self, options: &Options) -> bool {
+        match self {
+            Part::Whole => options.selection.is_some(),
+            part => !part.found_names(options),
+        }
+    }
+
     /// Whether shares have passed through this directory, and said so if it was not there.
     pub fn was_passed(&self, job: &DirJob, name: &CStr) -> bool {
         let Part::End(left) = self else { return false };

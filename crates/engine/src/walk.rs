@@ -211,6 +211,7 @@ impl Worker<'_> {
                     self.run.remember_names(job, &names);
                 }
                 self.find_extras(job, is_first.then_some(&names));
+                self.find_listed(job, is_first.then_some(&names));
                 self.hand_out(job, names, weight);
             }
         }
@@ -336,11 +337,7 @@ type Entered = (Option<DirRef>, Option<(Meta, driftless_model::Xattrs)>, Option<
 
 /// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
 fn below(parent: &DirJob, name: &CStr) -> Arc<Selection> {
-    let selection = &parent.selection;
-    if selection.whole {
-        return selection.clone();
-    }
-    let known = selection.children.get(name.to_bytes()).cloned();
+    let known = parent.selection.below(name.to_bytes());
     known.unwrap_or_else(|| Arc::new(if parent.was_listed() { Selection::all() } else { Selection::default() }))
 }
 

@@ -1,6 +1,7 @@
 //! One thread of the pool: takes items and carries them out.
 
 use crate::job::{DirJob, Task};
+use crate::listed::ENOENT;
 use crate::options::Jobs;
 use crate::pool::{BYTES_PER_ENTRY, Crew};
 use crate::queue::Queue;
@@ -135,10 +136,7 @@ impl Worker<'_> {
                 self.skip(job, Reason::Vanished);
             }
             Trouble::Vanished => {
-                const ENOENT: i32 = 2;
-                add(&tally.failed, 1);
-                let fault = Fault { side: Side::Source, act: "look at", errno: ENOENT };
-                self.run.problem(job.path_of(name), fault, Class::Skip);
+                self.report_listed(&self.listed_at(job, name), (1, 0), ENOENT);
             }
             Trouble::Changing => {
                 self.count_late(job);

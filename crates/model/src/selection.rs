@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Selection {
     /// The entry and everything below it is chosen.
     pub whole: bool,
-    /// Chosen names below this one; not looked at when `whole`.
+    /// Chosen names below this one; when `whole`, those that were chosen by themselves as well.
     pub children: BTreeMap<Box<[u8]>, Arc<Selection>>,
 }
 
@@ -31,12 +31,31 @@ impl Selection {
     fn add(&mut self, path: &RelPath, scope: Scope) {
         let mut node = self;
         for name in path.names() {
-            if node.whole {
-                return;
-            }
             node = Arc::make_mut(node.children.entry(name.into()).or_default());
         }
         node.whole |= scope == Scope::Subtree;
+    }
+
+    /// What of the directory `name` in a directory of which this is chosen is chosen.
+    pub fn below(self: &Arc<Self>, name: &[u8]) -> Option<Arc<Selection>> {
+        match self.children.get(name) {
+            Some(known) if self.whole && !known.whole => Some(Arc::new(Selection { whole: true, children: known.children.clone() })),
+            None if self.whole && self.children.is_empty() => Some(self.clone()),
+            None if self.whole => Some(Arc::new(Selection::all())),
+            known => known.cloned(),
+        }
+    }
+
+    /// The paths that were chosen at `path`, where this is, and below, in order.
+    pub fn chosen(&self, path: RelPath) -> Vec<RelPath> {
+        let (mut chosen, mut left) = (Vec::new(), vec![(path, self)]);
+        while let Some((path, node)) = left.pop() {
+            left.extend(node.children.iter().rev().map(|(name, below)| (path.join(name), &**below)));
+            if node.whole || node.children.is_empty() {
+                chosen.push(path);
+            }
+        }
+        chosen
     }
 }
 
@@ -63,12 +82,26 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_directory_covers_what_is_listed_below_it() {
-        let work = |text: &str| Work { path: RelPath::parse(text.as_bytes()).unwrap(), scope: Scope::Subtree };
-        let chosen = Selection::of(&[work("a/b"), work("a/b/c"), work("d")]);
-        assert!(!chosen.whole);
-        assert!(chosen.children[&b"a"[..]].children[&b"b"[..]].whole);
-        assert!(chosen.children[&b"a"[..]].children[&b"b"[..]].children.is_empty());
-        assert!(chosen.children[&b"d"[..]].whole);
+    fn a_listed_directory_covers_what_is_listed_below_it_and_that_is_still_known() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        let work = |text: &&str| Work { path: path(text), scope: Scope::Subtree };
+        let list = ["a/b", "a/b/c/e", "d"];
+        for list in [list, [list[1], list[2], list[0]]] {
+            let root = Arc::new(Selection::of(&list.iter().map(work).collect::<Vec<_>>()));
+            assert_eq!(root.chosen(RelPath::root()), ["a/b", "a/b/c/e", "d"].map(path));
+            let a = root.below(b"a").unwrap();
+            let b = a.below(b"b").unwrap();
+            assert_eq!([&root, &a, &b].map(|node| node.whole), [false, false, true]);
+            for (names, chosen) in [(&["c"][..], &["a/b/c", "a/b/c/e"][..]), (&["c", "e"], &["a/b/c/e"]), (&["x", "y"], &["a/b/x/y"])] {
+                let node = names.iter().fold(b.clone(), |node, name| node.below(name.as_bytes()).unwrap());
+                assert!(node.whole, "{names:?}");
+                assert_eq!(
+                    node.chosen(path(&format!("a/b/{}", names.join("/")))),
+                    chosen.iter().map(|text| path(text)).collect::<Vec<_>>()
+                );
+            }
+            assert!(root.below(b"d").unwrap().below(b"any").unwrap().whole);
+            assert!(root.below(b"other").is_none());
+        }
     }
 }
