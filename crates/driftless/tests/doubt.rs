@@ -331,6 +331,59 @@ fn what_is_listed_below_something_that_is_no_directory_is_told_path_by_path() {
 }
 
 #[test]
+fn a_hard_link_for_which_there_was_no_room_becomes_one_after_the_deletes() {
+    let (scratch, src, _) = stage();
+    let narrow = Mounted::narrow(&scratch);
+    let dst = narrow.0.join("dst");
+    put(&src.join("f"), "data");
+    let _ = sync_ok(&src, &dst, NONE);
+    fs::hard_link(src.join("f"), src.join("g")).expect("link");
+    let filled = (0..100).find(|index| fs::write(dst.join(format!("old{index}")), "").is_err());
+    assert!(filled.is_some(), "there is no room left");
+    let outcome = sync_ok(&src, &dst, ["--delete"]);
+    check_equal(&src, &dst, &outcome.describe());
+}
+
+#[test]
+fn a_name_that_is_linked_after_the_first_was_done_is_changing() {
+    for listed_again in [true, false] {
+        let (scratch, src, dst) = stage();
+        put(&src.join("d1/a"), "A");
+        put(&src.join("zz/last"), "gate");
+        fs::create_dir(src.join("zz/sub")).expect("dir");
+        // A name outside of the tree that was there before is nobody's business.
+        put(&src.join("zz/own"), "of its own");
+        fs::hard_link(src.join("zz/own"), scratch.path().join("outside")).expect("link");
+        let late = src.join(if listed_again { "zz/c" } else { "zz/sub/c" });
+        let link = || fs::hard_link(src.join("d1/a"), &late).expect("link");
+        let outcome = Gated::start(&scratch, &src, &dst, &[]).at("gate", link).end().expect(5);
+        check_accounts(&outcome);
+        let path = late.strip_prefix(&src).expect("below").to_str().expect("text");
+        assert_eq!(problems(&outcome), problem(path, "changing"), "{}", outcome.describe());
+        let _ = sync_ok(&src, &dst, NONE);
+        check_equal(&src, &dst, "the next run");
+    }
+}
+
+#[test]
+fn a_first_name_that_is_met_again_and_again_leaves_room_for_all_others() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("d1/a"), "content");
+    let _ = sync_ok(&src, &dst, NONE);
+    for name in ["d2/x/y/z/b", "d3/x/y/z/c"] {
+        fs::create_dir_all(src.join(name).parent().expect("a parent")).expect("dir");
+        fs::hard_link(src.join("d1/a"), src.join(name)).expect("link");
+    }
+    put(&src.join("d1/one"), "gate one");
+    // The directory is listed three times before anybody comes to the others.
+    let one = || put(&src.join("d1/two"), "gate two");
+    let two = || put(&src.join("d1/three"), "x");
+    let outcome = Gated::start(&scratch, &src, &dst, &[]).at("gate one", one).at("gate two", two).end().expect(0);
+    check_accounts(&outcome);
+    check_equal(&src, &dst, &outcome.describe());
+}
+
+#[test]
 fn a_second_look_is_not_answered_from_a_cache() {
     let fuse = Fuse::mount(Mood { remembers: Duration::from_secs(600), ..Mood::healthy() });
     let (scratch, _, dst) = stage();

@@ -264,6 +264,9 @@ impl Worker<'_> {
                 None
             }
         };
+        if let (Some(verdict), Some(_)) = (done, &leader) {
+            self.note_late(&met, verdict);
+        }
         match self.run.links.settle(met.meta.id(), leader) {
             Ok(waiting) => waiting.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name))),
             Err(error) => self.account_trouble(met.job, met.name, store_trouble(error)),
@@ -317,6 +320,10 @@ impl Worker<'_> {
         let Met { job, name, meta, .. } = met;
         let there = self.replica_meta(job, name)?;
         if there.as_ref().is_some_and(|there| there.id() == leader.id) {
+            if job.pass() > 0 {
+                // It was met in the first look.
+                self.run.links.give_back(meta.id(), leader).map_err(store_trouble)?;
+            }
             return Ok(Verdict::Same);
         }
         let mut what = What::default();
@@ -329,11 +336,17 @@ impl Worker<'_> {
         if there.is_some_and(|there| self.is_alike(meta, &there)) && !leader.proven {
             self.prove(met, leader)?;
         }
-        match self.link_to(job, name, leader, room) {
+        let done = match self.link_to(job, name, leader, room) {
             Ok(moved) => Ok(Verdict::Changed(intent, moved)),
-            Err(Trouble::Failed(fault)) => self.copy_instead(met, fault),
+            // Content would want room, too.
+            Err(Trouble::Failed(fault)) if !fault.lacks_room() => self.copy_instead(met, fault),
             Err(other) => Err(other),
+        };
+        if matches!(&done, Err(Trouble::Failed(fault)) if fault.lacks_room()) {
+            // It is met again when there is room.
+            self.run.links.give_back(meta.id(), leader).map_err(store_trouble)?;
         }
+        done
     }
 
     /// Whether a file of the replica looks as if it had the source's content.

@@ -3,8 +3,14 @@
 //! Whoever meets a further name while the first is still being copied leaves it here and goes on; it is put back into the
 //! queue when the group is settled.
 
+use crate::entries::{Met, Verdict};
+use crate::job::descend;
+use crate::run::Run;
+use crate::worker::Worker;
+use driftless_model::{Action, Class, Problem, RelPath, Side};
 use driftless_state::{InodeId, Leader, LinkTable};
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Inodes held in memory; more spill to disk. At some 200 bytes each this is 20 MB.
@@ -41,10 +47,15 @@ enum Stage {
 /// Groups that are held in the hope of a name that is there; more are copied at once.
 const HOPING_MAX: usize = 10_000;
 
+/// Groups that are looked at in the end, because their names changed while the run went on; more are reported at once.
+const LATE_MAX: usize = 10_000;
+
 /// The groups of a run; `T` is a name that waits.
 #[derive(Debug)]
 pub struct Links<T> {
     state: Mutex<(LinkTable, HashMap<InodeId, Open<T>>)>,
+    /// Of groups whose names changed while the run went on, the first name and how many there were when that was met.
+    late: Mutex<HashMap<InodeId, (RelPath, u64)>>,
 }
 
 type Store<R> = Result<R, driftless_state::StoreError>;
@@ -52,7 +63,7 @@ type Store<R> = Result<R, driftless_state::StoreError>;
 impl<T> Links<T> {
     /// No groups yet.
     pub fn new() -> Self {
-        Links { state: Mutex::new((LinkTable::new(MEMORY_INODES_MAX), HashMap::new())) }
+        Links { state: Mutex::new((LinkTable::new(MEMORY_INODES_MAX), HashMap::new())), late: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, (LinkTable, HashMap<InodeId, Open<T>>)> {
@@ -111,8 +122,78 @@ impl<T> Links<T> {
         self.lock().0.prove(id)
     }
 
+    /// A name that followed `leader` has to be met again, or was met before: it does not count.
+    pub fn give_back(&self, id: InodeId, leader: &Leader) -> Store<()> {
+        self.lock().0.give_back(id, leader.clone())
+    }
+
+    /// Notes that the names of a group, `nlink` now, the first at `path`, changed while the run went on; returns whether there was room.
+    pub fn note_late(&self, id: InodeId, path: RelPath, nlink: u64) -> bool {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = late.len() < LATE_MAX;
+        if fits {
+            late.insert(id, (path, nlink));
+        }
+        fits
+    }
+
+    /// Those of these groups of which not all names were met: the inode, the first name, how many were met.
+    fn incomplete(&self) -> Store<Vec<(InodeId, RelPath, u64)>> {
+        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner));
+        let (table, _) = &*self.lock();
+        let mut found = Vec::new();
+        for (id, (path, nlink)) in late {
+            found.extend(table.left(id)?.map(|left| (id, path, nlink.saturating_sub(left))));
+        }
+        Ok(found)
+    }
+
     /// Claims an inode of the replica for an inode of the source.
     pub fn claim(&self, replica: InodeId, source: InodeId) -> Store<bool> {
         self.lock().0.claim(replica, source)
+    }
+}
+
+impl Worker<'_> {
+    /// Notes the first name of a group whose names changed while the run went on: others may have been met before, when there were fewer.
+    pub fn note_late(&self, Met { job, name, meta, .. }: &Met<'_>, verdict: &Verdict) {
+        let is_made = matches!(verdict, Verdict::Changed(intent, _) if intent.action != Action::Meta);
+        let is_late = meta.ctime > self.run.began || job.pass() > 0 && is_made;
+        if is_late && !self.run.links.note_late(meta.id(), job.path_of(name), meta.nlink) {
+            self.run.report_late_names(job.path_of(name));
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Names that a file got while the run went on: one that was met before was the only one then, and is a file of its own on the
+    /// replica. Where names are missing that the file still has, it is changing.
+    pub fn report_split_groups(&self) {
+        if self.stopped() {
+            return;
+        }
+        // Without the table nothing is known of any group, and that was told when it failed.
+        for (id, path, met) in self.links.incomplete().unwrap_or_default() {
+            let Some((dir, name)) = path.split_last().and_then(|(dir, name)| Some((dir, CString::new(name).ok()?))) else { continue };
+            let now = descend(&self.roots.0, &dir).and_then(|dir| dir.look(&name));
+            let complete = match now {
+                Ok(now) => now.id() != id || now.nlink <= met,
+                Err(fault) => fault.is_missing(),
+            };
+            if !complete {
+                self.report_late_names(path);
+            }
+        }
+    }
+
+    /// Says that the file at `path` has names that were made while the run went on.
+    pub fn report_late_names(&self, path: RelPath) {
+        self.report(&Problem {
+            path,
+            side: Side::Source,
+            act: "link all names of".into(),
+            cause: "it got another while the run went on".into(),
+            class: Class::Changing,
+        });
     }
 }

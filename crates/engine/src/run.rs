@@ -50,6 +50,8 @@ pub struct Run<'r> {
     pub ladder: Arc<Ladder>,
     /// When it began.
     pub started: Instant,
+    /// The same by the clock on the wall.
+    pub began: Stamp,
     /// One directory of each file system of the replica that was met.
     pub file_systems: Mutex<HashMap<u64, DirRef>>,
     /// The root directories, once they are open.
@@ -86,7 +88,12 @@ pub struct Run<'r> {
 
 /// Seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    stamp_now().sec.cast_unsigned()
+}
+
+fn stamp_now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
 }
 
 impl<'r> Run<'r> {
@@ -105,6 +112,7 @@ impl<'r> Run<'r> {
             ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, now, notes.age_max.as_secs()))),
             ladder: Arc::default(),
             started: Instant::now(),
+            began: stamp_now(),
             file_systems: Mutex::default(),
             roots,
             one_machine: options.is_one_machine(),

@@ -128,6 +128,7 @@ fn sync_trees(
     walk(&run, DirJob::begin(begin), threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&run, threads_max);
+    run.report_split_groups();
     let summary = end_run(&run, end);
     run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
     // What was done before the line was lost is not forgotten.

@@ -80,10 +80,35 @@ impl LinkTable {
         let Some(disk) = &self.disk else { return Ok(None) };
         let found = stored_leader(disk, source)?;
         if found.is_some() {
-            disk.prepare_cached("UPDATE leaders SET left = left - 1 WHERE dev = ? AND ino = ?")?
+            disk.prepare_cached("UPDATE leaders SET left = MAX(left - 1, 0) WHERE dev = ? AND ino = ?")?
                 .execute(params![bits(source.0), bits(source.1)])?;
         }
         Ok(found)
+    }
+
+    /// A name that was met has to be met again, or was met before: `leader`, as it was given to it, has one more to come.
+    pub fn give_back(&mut self, source: InodeId, leader: Leader) -> rusqlite::Result<()> {
+        if let Some(known) = self.leaders.get_mut(&source) {
+            known.left += 1;
+            return Ok(());
+        }
+        if let Some(disk) = &self.disk {
+            let mut update = disk.prepare_cached("UPDATE leaders SET left = left + 1 WHERE dev = ? AND ino = ?")?;
+            if update.execute(params![bits(source.0), bits(source.1)])? > 0 {
+                return Ok(());
+            }
+        }
+        self.settle(source, Leader { left: leader.left + 1, ..leader })
+    }
+
+    /// How many names of a group were not met yet; `None` if none is missing, or it has no leader.
+    pub fn left(&self, source: InodeId) -> rusqlite::Result<Option<u64>> {
+        if let Some(leader) = self.leaders.get(&source) {
+            return Ok(Some(leader.left));
+        }
+        let Some(disk) = &self.disk else { return Ok(None) };
+        let mut find = disk.prepare_cached("SELECT left FROM leaders WHERE dev = ? AND ino = ? AND left > 0")?;
+        find.query_row(params![bits(source.0), bits(source.1)], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned())).optional()
     }
 
     /// Notes the leader of a group.
@@ -183,6 +208,20 @@ mod tests {
                 assert_eq!((first.id, first.left, first.proven), ((9, ino), 1, ino % 2 == 0), "memory_max {memory_max}");
                 assert_eq!(table.meet((1, ino)).unwrap().unwrap().left, 0);
             }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_given_back_is_met_again() {
+        for memory_max in [0, 1000] {
+            let mut table = LinkTable::new(memory_max);
+            table.settle((1, 7), leader(7, 1)).unwrap();
+            assert_eq!(table.left((1, 7)).unwrap(), Some(1));
+            let met = table.meet((1, 7)).unwrap().unwrap();
+            assert_eq!((met.left, table.left((1, 7)).unwrap()), (0, None), "memory_max {memory_max}");
+            table.give_back((1, 7), met.clone()).unwrap();
+            assert_eq!(table.left((1, 7)).unwrap(), Some(1), "memory_max {memory_max}");
+            assert_eq!(table.meet((1, 7)).unwrap(), Some(met));
         }
     }
 
