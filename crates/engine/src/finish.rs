@@ -105,13 +105,22 @@ impl Worker<'_> {
         if self.run.options.filter.has_rules() {
             let Some(kind) = kind_there(replica, name, kind)? else { return Ok(false) };
             if !self.run.takes(job, name, kind == Kind::Dir) {
-                return Ok(self.run.options.delete_excluded);
+                return Ok(self.run.options.delete_excluded && !self.is_taken_otherwise(job, name, known)?);
             }
         }
         match known {
             Some(known) => Ok(!self.index.contains(known, name)),
             None => Ok(!met.contains(name) && there(job.source.look(name))?.is_none()),
         }
+    }
+
+    /// Whether the source has something of another kind at a name which the rules leave out as what it is on the replica: then it takes
+    /// its place.
+    fn is_taken_otherwise(&self, job: &Arc<DirJob>, name: &CStr, known: Option<&Names>) -> Done<bool> {
+        if known.is_some_and(|known| !self.index.contains(known, name)) {
+            return Ok(false);
+        }
+        Ok(there(job.source.look(name))?.is_some_and(|meta| self.run.takes(job, name, meta.kind == Kind::Dir)))
     }
 
     /// Sets the attributes of the directory itself and accounts for it; returns whether that is done, and not posted. `now` is what the
