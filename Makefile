@@ -51,7 +51,7 @@ test-broker: packages
 	cargo test -p driftless-queue
 
 # Each campaign prints its figures and fails if one of its runs did; all are run.
-CAMPAIGNS = matrix
+CAMPAIGNS = matrix nth_call
 
 campaign: packages
 	@failed=; for name in $(CAMPAIGNS); do \

@@ -303,13 +303,9 @@ fn fail_replica(fuse: &Fuse, op: Op) {
 }
 
 /// Rows that do not hold yet, and what they wait for.
-const WAITING: &[(&str, &str)] = &[
-    ("a new spelling is a rename where case does not count", CASE),
-    (COLLISION, CASE),
-    ("a file that is changed behind a cache of attributes is noticed", "a second look that no cache answers"),
-];
+const WAITING: &[(&str, &str)] =
+    &[("a file that is changed behind a cache of attributes is noticed", "a second look that no cache answers")];
 
-const CASE: &str = "names that the replica takes to be one";
 /// A test of its own that waits as the rows do.
 const COLLISION: &str = "names that collide";
 

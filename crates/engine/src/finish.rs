@@ -253,7 +253,10 @@ impl Worker<'_> {
         }
         if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
             let keep = driftless_model::Keep { xattrs: false, acls: false, ..self.run.options.keep };
-            replica.set_own(&Known::of(&there), &Attributes::of(&meta, Vec::new(), &keep));
+            let faults = replica.set_own(&Known::of(&there), &Attributes::of(&meta, Vec::new(), &keep));
+            // What this user may not set was told when the directory was finished.
+            let new = faults.into_iter().filter(|fault| !fault.is_denied());
+            new.for_each(|fault| self.run.problem(path.clone(), fault, Class::Partly));
         }
     }
 

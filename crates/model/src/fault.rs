@@ -43,6 +43,8 @@ pub const REACH_AGENT: &str = "reach the agent of";
 
 /// Error numbers that decisions are made on (asm-generic/errno.h).
 mod errno {
+    pub const EPERM: i32 = 1;
+    pub const EACCES: i32 = 13;
     pub const ENOENT: i32 = 2;
     pub const ENOSPC: i32 = 28;
     pub const ENOTCONN: i32 = 107;
@@ -64,6 +66,11 @@ impl Fault {
     /// Whether there was no room (`ENOSPC`, `EDQUOT`).
     pub fn lacks_room(&self) -> bool {
         matches!(self.errno, errno::ENOSPC | errno::EDQUOT)
+    }
+
+    /// Whether this user may not do that.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.errno, errno::EPERM | errno::EACCES)
     }
 
     /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`). A dead FUSE mount fails with the same number,

@@ -31,7 +31,7 @@ impl Campaign {
         let (runs, failures, seconds) = (self.runs, self.failed.len(), self.began.elapsed().as_secs());
         println!("campaign {}: {runs} runs, {failures} failures, {seconds} s, Linux {kernel}", self.name);
         if failures == 0 && runs > 0 {
-            println!("campaign {}: at most {:.2} % fail, with 95 % confidence", self.name, 300.0 / runs as f64);
+            println!("campaign {}: at most {:.2} % fail, with 95 % confidence", self.name, (300.0 / runs as f64).min(100.0));
         }
         assert!(runs > 0, "{}: nothing ran", self.name);
         assert!(failures == 0, "{}: {:#?}", self.name, self.failed);

@@ -76,7 +76,8 @@ impl Kind {
             Kind::Ext4Old => Holds { grain_ns: SECOND_NS, seconds: OLD_SECONDS, ..all },
             Kind::Ext4 | Kind::Ext2Untyped => Holds { seconds: *OLD_SECONDS.start()..=i64::MAX, ..all },
             Kind::Xfs => Holds { link_bytes_max: 1024, ..all },
-            Kind::Overlay => Holds { whiteouts: false, ..all },
+            // Copying up fills holes.
+            Kind::Overlay => Holds { whiteouts: false, holes: false, ..all },
             Kind::Seconds => Holds { grain_ns: SECOND_NS, ..all },
             Kind::Folded => Holds { grain_ns: 2 * SECOND_NS, folds: true, ..all },
             Kind::Bare => Holds { attributes: false, ..all },
@@ -138,11 +139,20 @@ pub struct Holds {
     pub whiteouts: bool,
     pub folds: bool,
     pub attributes: bool,
+    pub holes: bool,
 }
 
 impl Default for Holds {
     fn default() -> Holds {
-        Holds { grain_ns: 1, seconds: i64::MIN..=i64::MAX, link_bytes_max: usize::MAX, whiteouts: true, folds: false, attributes: true }
+        Holds {
+            grain_ns: 1,
+            seconds: i64::MIN..=i64::MAX,
+            link_bytes_max: usize::MAX,
+            whiteouts: true,
+            folds: false,
+            attributes: true,
+            holes: true,
+        }
     }
 }
 
@@ -157,13 +167,14 @@ impl Holds {
             whiteouts: self.whiteouts && other.whiteouts,
             folds: self.folds || other.folds,
             attributes: self.attributes && other.attributes,
+            holes: self.holes && other.holes,
         }
     }
 
     /// How the judges compare: times as coarse as they can be kept.
     pub fn options(&self) -> Options {
         let kept = self.attributes;
-        Options { mtime_grain_ns: self.grain_ns, xattrs: kept, acls: kept, ..Options::default() }
+        Options { mtime_grain_ns: self.grain_ns, xattrs: kept, acls: kept, holes: self.holes, ..Options::default() }
     }
 
     /// Takes all from a tree that cannot be kept, but for fine times: those a replica has to live with.
@@ -208,6 +219,9 @@ impl Holds {
     }
 }
 
+/// Names that differ in form alone are cut as well, though the folded kind keeps them apart: where nothing is there yet, a replica
+/// that takes no heed of case is taken to be one that takes no heed of form either. This waits for a probe of each by itself.
 fn fold(name: &[u8]) -> Vec<u8> {
-    String::from_utf8(name.to_vec()).map_or_else(|_| name.to_ascii_lowercase(), |text| text.to_lowercase().into_bytes())
+    let Ok(text) = std::str::from_utf8(name) else { return name.to_ascii_lowercase() };
+    text.to_lowercase().replace("e\u{301}", "\u{e9}").into_bytes()
 }
