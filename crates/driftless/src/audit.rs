@@ -6,6 +6,7 @@ mod report;
 
 use crate::cli::{ChooseArgs, KeepArgs, LevelArg, ReachArgs, RunArgs};
 use crate::product::Product;
+use crate::standing::When;
 use crate::{again, config, exit, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
@@ -77,6 +78,9 @@ pub struct AuditArgs {
     /// Print problems only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
+    /// Tell where the audit stands: "auto" (a bar at a terminal, elsewhere a line a minute), "never", or a line after so many seconds; SIGUSR1 asks at any time
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = When::parse, help_heading = "Output")]
+    pub progress: When,
 }
 
 impl AuditArgs {

@@ -2,6 +2,7 @@
 
 use crate::audit::AuditArgs;
 use crate::program::Template;
+use crate::standing::When;
 use crate::sum::SumArgs;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -371,7 +372,7 @@ pub struct OutputArgs {
     /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Append changes and problems to FILE
+    /// Append start, changes, problems and end to FILE, with the time
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
     /// Print problems only
@@ -380,6 +381,9 @@ pub struct OutputArgs {
     /// Print every change
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
+    /// Tell where the run stands: "auto" (a bar at a terminal, elsewhere a line a minute), "never", or a line after so many seconds; SIGUSR1 asks at any time
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = When::parse, help_heading = "Output")]
+    pub progress: When,
 }
 
 #[derive(Debug, Args)]

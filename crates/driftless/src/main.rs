@@ -7,6 +7,7 @@ mod audit;
 mod cli;
 mod config;
 mod documents;
+mod estimate;
 mod mounts;
 mod movers;
 mod output;
@@ -15,6 +16,7 @@ mod product;
 mod program;
 mod reach;
 mod signals;
+mod standing;
 mod sum;
 mod units;
 
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     end_on_bugs();
     signals::outlive_file_limits();
+    signals::hear_questions();
     let code = match &cli.command {
         Command::Sync(args) => sync(args, matches.subcommand_matches("sync").expect("it was parsed")),
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),

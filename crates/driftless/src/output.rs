@@ -4,18 +4,18 @@
 
 use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
-use crate::units::{show_bytes, show_count, show_time};
+use crate::standing::{Standing, parts};
+use crate::units::{log_time, show_bytes, show_count, show_time};
 use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
 use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
 use driftless_tree::Endpoint;
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ pub struct Output {
     quiet: bool,
     verbose: bool,
     task: Task,
-    bar: Option<ProgressBar>,
+    standing: Standing,
     log: Option<Mutex<BufWriter<File>>>,
     listed: Mutex<(Vec<String>, u64)>,
     reported: Mutex<Instant>,
@@ -140,13 +140,12 @@ fn counts_fields(counts: &Counts) -> Value {
 impl Output {
     /// Opens the log, if there is one, and prepares the terminal.
     pub fn new(args: &OutputArgs, task: Task) -> Result<Self, String> {
-        let show_bar = !args.json && !args.quiet && io::stderr().is_terminal();
         Ok(Output {
             json: args.json,
             quiet: args.quiet,
             verbose: args.verbose,
             task,
-            bar: show_bar.then(new_bar),
+            standing: Standing::new(args.progress, args.json || args.quiet),
             log: args.log.as_deref().map(open_log).transpose()?,
             listed: Mutex::default(),
             reported: Mutex::new(Instant::now()),
@@ -158,11 +157,7 @@ impl Output {
     /// Prints a line.
     pub fn print(&self, line: &str) {
         let write = || writeln!(io::stdout().lock(), "{line}");
-        let done = match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        };
-        match done {
+        match self.standing.aside(write) {
             // Nobody reads any more: whoever closed the pipe has what he wanted.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             done => self.keep_failure(0, done, "standard output"),
@@ -196,13 +191,14 @@ impl Output {
     /// Writes a line into the log, if there is one.
     pub fn write_log(&self, line: &str) {
         if let Some(log) = &self.log {
-            let done = writeln!(lock(log), "{line}");
+            let done = writeln!(lock(log), "{} {line}", log_time());
             self.keep_failure(1, done, "the log");
         }
     }
 
     /// The run begins.
     pub fn start(&self, options: &Options) {
+        self.write_log(&format!("start    {} -> {}", options.source, options.replica));
         if self.json {
             let roots = joined(root_field("source", &options.source), root_field("replica", &options.replica));
             self.print_json(joined(json!({ "event": "start", "dry_run": options.dry_run, "level": options.level }), roots));
@@ -216,10 +212,7 @@ impl Output {
         }
         self.write_log(&format!("note     {text}"));
         let write = || eprintln!("driftless: {text}");
-        match &self.bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        self.standing.aside(write);
     }
 
     /// The run did not begin.
@@ -245,10 +238,8 @@ impl Output {
     fn say(&self, line: &str) {
         self.write_log(line);
         let write = || eprintln!("driftless: {line}");
-        match &self.bar {
-            _ if self.quiet => {}
-            Some(bar) => bar.suspend(write),
-            None => write(),
+        if !self.quiet {
+            self.standing.aside(write);
         }
     }
 
@@ -280,6 +271,8 @@ impl Output {
     /// The run is over. Returns the exit code.
     pub fn end(&self, summary: &Summary, earlier: &Earlier, code: u8) -> u8 {
         self.clear_bar();
+        let line = self.summary_line(summary, earlier);
+        self.write_log(&format!("end      exit code {code}; {line}"));
         self.flush_log();
         if self.json {
             let fields = counts_fields(&summary.counts);
@@ -291,7 +284,7 @@ impl Output {
             });
             self.print_json(joined(object, fields));
         } else if !self.quiet {
-            self.print_summary(summary, earlier);
+            self.print(&line);
         }
         self.list_problems();
         self.print_end(summary);
@@ -306,22 +299,17 @@ impl Output {
         }
     }
 
-    /// Shows how far it is, if somebody watches; the share is not always known.
-    pub fn show_progress(&self, share: Option<f64>, message: String) {
-        if let Some(bar) = &self.bar {
-            bar.set_position((share.unwrap_or(0.0) * 1000.0) as u64);
-            bar.set_message(message);
-        }
+    /// Shows how far it is, if somebody watches; the share is not always known. What matters most comes first in `parts`.
+    pub fn show_progress(&self, share: Option<f64>, parts: &[String]) {
+        self.standing.show(share, parts);
     }
 
     /// Leaves the terminal as it was.
     pub fn clear_bar(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.standing.clear();
     }
 
-    fn print_summary(&self, summary: &Summary, earlier: &Earlier) {
+    fn summary_line(&self, summary: &Summary, earlier: &Earlier) -> String {
         let c = &summary.counts;
         let seconds = summary.elapsed.as_secs_f64();
         let (same, made, gone, respelt) = match self.task {
@@ -349,7 +337,7 @@ impl Output {
             let rate = (bytes as f64 / seconds.max(0.001)) as u64;
             line.push_str(&format!("; {done} {} in {seconds:.2} s ({}/s)", show_bytes(bytes), show_bytes(rate)));
         }
-        self.print(&(line + &remarks(c, earlier)));
+        line + &remarks(c, earlier)
     }
 
     /// What is done with content, and with how many bytes of it so far.
@@ -431,13 +419,6 @@ fn quoted(word: &OsStr) -> String {
 
 fn octal(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }
-}
-
-fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(10));
-    let style = ProgressStyle::with_template("{bar:30} {msg}").expect("the template is right");
-    bar.set_style(style.progress_chars("=> "));
-    bar
 }
 
 /// The log is the user's own file, not part of a replicated tree.
@@ -550,40 +531,16 @@ impl Monitor for Output {
     }
 
     fn progress(&self, progress: &Progress) {
-        if self.bar.is_some() {
-            self.show_progress(Some(progress.counts.walked_share()), progress_line(progress, self.moved(&progress.counts)));
-        }
+        let (share, left) = (progress.counts.walked_share(), self.standing.seconds_left(progress));
+        self.show_progress(Some(share), &parts(progress, left, self.moved(&progress.counts)));
         if self.json {
             let mut reported = lock(&self.reported);
             if reported.elapsed() >= JSON_PROGRESS {
                 *reported = Instant::now();
-                let (seconds, share) = (progress.elapsed.as_secs_f64(), progress.counts.walked_share());
-                let object = json!({ "event": "progress", "seconds": seconds, "share": share, "eta_seconds": eta(progress) });
+                let seconds = progress.elapsed.as_secs_f64();
+                let object = json!({ "event": "progress", "seconds": seconds, "share": share, "eta_seconds": left });
                 self.print_json(joined(object, counts_fields(&progress.counts)));
             }
         }
     }
-}
-
-/// Seconds to the end, if the walk is far enough to say: each directory divides its share of the whole equally among its
-/// entries (Knuth, "Estimating the efficiency of backtrack programs", 1975), so it is an estimate while the walk runs.
-fn eta(progress: &Progress) -> Option<f64> {
-    let share = progress.counts.walked_share();
-    let elapsed = progress.elapsed.as_secs_f64();
-    (share > 0.01 && elapsed > 1.0).then(|| elapsed * (1.0 - share) / share)
-}
-
-fn progress_line(progress: &Progress, (done, bytes): (&str, u64)) -> String {
-    let c = &progress.counts;
-    let seconds = progress.elapsed.as_secs_f64().max(0.001);
-    let rate = show_bytes((bytes as f64 / seconds) as u64);
-    let entries = (c.seen as f64 / seconds) as u64;
-    let left = eta(progress).map_or("?".to_string(), |s| HumanDuration(Duration::from_secs_f64(s)).to_string());
-    format!(
-        "{} entries ({}/s), {} {done} ({rate}/s), about {left} left, {} jobs",
-        show_count(c.seen),
-        show_count(entries),
-        show_bytes(bytes),
-        progress.jobs
-    )
 }

@@ -4,10 +4,10 @@
 //! background) wants it to outlive the terminal.
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 
 /// What a signal has said so far.
 pub struct Signals {
@@ -36,6 +36,19 @@ pub fn watch() -> Signals {
 /// everything: what SIGXFSZ does where nobody listens (setrlimit(2)).
 pub fn outlive_file_limits() {
     let _without_it_the_limit_ends_the_run = flag::register(Signal::XFSZ.as_raw(), Arc::default());
+}
+
+/// Set when SIGUSR1 has asked where the run stands.
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Has SIGUSR1 ask where a run stands, instead of ending it.
+pub fn hear_questions() {
+    let _without_it_the_signal_ends_the_run = flag::register(SIGUSR1, ASKED.clone());
+}
+
+/// Whether it was asked where the run stands; once for each time.
+pub fn was_asked() -> bool {
+    ASKED.swap(false, Relaxed)
 }
 
 /// The signals that are ignored, a bit each (proc(5): SigIgn).

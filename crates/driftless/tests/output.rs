@@ -5,11 +5,14 @@ mod common;
 
 use common::{driftless, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Profile, Scratch, attrs, build_tree};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 
@@ -91,7 +94,69 @@ fn a_log_file_is_written_when_asked_for() {
     put(&src.join("file"), "content");
     let log = scratch.path().join("log");
     let _ = sync(&src, &dst).arg("--log").arg(&log).run().expect(0);
-    assert!(fs::metadata(&log).expect("log").len() > 0);
+    let text = fs::read_to_string(&log).expect("log");
+    let is_digit_at = |line: &str, at: usize| line.as_bytes()[at].is_ascii_digit();
+    for line in text.lines() {
+        // 2026-01-31T23:59:59Z
+        assert!([0, 3, 5, 8, 11, 14, 18].iter().all(|at| is_digit_at(line, *at)), "{line}");
+        assert_eq!((&line[4..5], &line[10..11], &line[19..21]), ("-", "T", "Z "), "{line}");
+    }
+    let words: Vec<&str> = text.lines().map(|line| line[21..].split(' ').next().expect("a word")).collect();
+    assert_eq!(words, ["start", "create", "create", "end"], "{text}");
+    assert!(text.contains("end      exit code 0; 2 entries: 0 same, 2 changed"), "{text}");
+}
+
+/// A tree whose copy takes some seconds with `--bwlimit 2M`.
+fn slow_tree() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    (0..40).for_each(|file| put(&src.join(format!("f{file}")), vec![b'x'; 200_000]));
+    (scratch, src, dst)
+}
+
+#[test]
+fn sigusr1_asks_where_the_run_stands_and_ends_nothing() {
+    let (_scratch, src, dst) = slow_tree();
+    for command in ["sync", "verify"] {
+        let running = driftless().args([command, "--bwlimit", "2M", "--progress", "never"]).arg(&src).arg(&dst).spawn();
+        assert!(!running.ends_within(Duration::from_millis(700)), "it should take seconds");
+        running.signal(Signal::USR1);
+        let outcome = running.wait().expect(0);
+        let told: Vec<String> = outcome.stderr_text().lines().map(str::to_owned).collect();
+        assert!(told.len() == 1 && told[0].contains("entries") && told[0].contains("jobs"), "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn without_a_terminal_there_is_a_line_after_each_pause() {
+    let (_scratch, src, dst) = slow_tree();
+    let told = |when: &str| {
+        let outcome = driftless().args(["sync", "--checksum", "--bwlimit", "2M", "--progress", when]).arg(&src).arg(&dst).run().expect(0);
+        outcome.stderr_text().lines().filter(|line| line.contains("of the walk")).count()
+    };
+    assert!((1..=20).contains(&told("1")));
+    assert_eq!((told("never"), told("auto")), (0, 0), "a run of seconds has nothing to say");
+}
+
+#[test]
+fn the_progress_line_fits_a_narrow_terminal() {
+    const COLUMNS: usize = 60;
+    let (scratch, src, dst) = slow_tree();
+    let binary = env!("CARGO_BIN_EXE_driftless");
+    let inner = format!("stty cols {COLUMNS}; {binary} sync --bwlimit 3M {} {} >/dev/null", src.display(), dst.display());
+    let shown = Command::new("script").args(["-qec", &inner, "/dev/null"]).current_dir(scratch.path()).output().expect("script starts");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let frames: Vec<String> =
+        text.split(['\r', '\n']).map(without_escapes).filter(|frame| frame.contains('[') || frame.contains("left")).collect();
+    assert!(frames.iter().any(|frame| frame.contains("about ") && frame.contains(" left, 41 entries")), "{text}");
+    assert!(frames.iter().all(|frame| frame.chars().count() <= COLUMNS), "{frames:#?}");
+}
+
+/// What a terminal shows of a text: without its escape sequences (ECMA-48, CSI).
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, part| shown + part.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).get(1..).unwrap_or_default())
 }
 
 #[test]
@@ -128,7 +193,6 @@ fn what_was_asked_for_and_cannot_be_written_is_no_success() {
     }
     assert_eq!(run("sync src dst > /dev/full"), Some(0), "the run itself is what matters");
     assert_eq!(run("sync --json src dst | true; exit ${PIPESTATUS[0]}"), Some(0), "nobody wants to read on");
-    assert_eq!(run("sync --log /dev/full src dst"), Some(0), "nothing had to be logged");
     put(&src.join("g"), "y");
     assert_eq!(run("sync --log /dev/full src dst"), Some(1));
     assert!(dst.join("g").exists(), "all else was done");

@@ -6,6 +6,7 @@ use crate::files::{LARGE_BYTES, is_far, next_step};
 use crate::job::{CompareJob, Task, lock};
 use crate::pace::Stride;
 use crate::tally::add;
+use crate::underway::Begun;
 use crate::worker::Worker;
 use driftless_model::{Level, Meta, Side, What};
 use driftless_mover::{Comparison, Trouble};
@@ -46,7 +47,8 @@ impl Worker<'_> {
         met.job.more();
         let range = 0..comparison.size();
         let pending = AtomicUsize::new(1);
-        let compare = CompareJob { comparison, job, name, pair, what, leads, weight, pending, incomplete: AtomicBool::default() };
+        let begun = Begun::new(&self.run.under_way, range.end, weight);
+        let compare = CompareJob { comparison, job, name, pair, what, leads, weight, begun, pending, incomplete: AtomicBool::default() };
         self.compare_chunk(&Arc::new(compare), range);
         Ok(Verdict::Large)
     }
@@ -59,7 +61,9 @@ impl Worker<'_> {
                 break;
             }
             if range.start >= data_end {
+                let start = range.start;
                 data_end = compare.comparison.next_data(&mut range);
+                compare.begun.advance(range.start - start);
             }
             if range.is_empty() {
                 break;
@@ -76,6 +80,7 @@ impl Worker<'_> {
                 self.note_equal(&compare.pair, &piece);
             }
             add(&run.tally.bytes_compared, len);
+            compare.begun.advance(len);
         }
         if compare.pending.fetch_sub(1, Ordering::AcqRel) == 1 && !self.run.stopped() {
             if compare.incomplete.load(Ordering::Relaxed) {

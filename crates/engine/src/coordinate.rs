@@ -19,6 +19,7 @@ use crate::run::Run;
 use crate::share::{Listed, Outcome, Piece, Share, Unfinished};
 use crate::sync::{End, Summary, begin_root, delete, descriptors, end_run, or_cut_off, prepare_replica, try_postponed, walk};
 use crate::tally::{Counts, WHOLE_WALK};
+use crate::underway::LargeFiles;
 use crate::work_off::{Ends, work_off};
 use driftless_model::{Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
 use driftless_state::Record;
@@ -413,7 +414,7 @@ impl Coordinator<'_> {
         let mut counts = self.total;
         self.alive.values().for_each(|(_, more)| counts.add(more));
         let jobs = self.movers.values().filter(|heard| heard.elapsed() < AWAY).count();
-        self.monitor.progress(&Progress { counts, elapsed: self.started.elapsed(), jobs });
+        self.monitor.progress(&Progress { counts, elapsed: self.started.elapsed(), large: LargeFiles::default(), jobs });
     }
 
     /// Looks for shares that nobody could work off, and for those that nobody works on.

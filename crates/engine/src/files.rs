@@ -4,6 +4,7 @@ use crate::entries::{Intent, Met, Verdict};
 use crate::job::{DirJob, Errand, LargeJob, Task};
 use crate::pace::Stride;
 use crate::tally::add;
+use crate::underway::Begun;
 use crate::worker::Worker;
 use driftless_model::{Action, Kind, RelPath, What};
 use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
@@ -80,7 +81,9 @@ impl Worker<'_> {
         add(&self.run.tally.bytes_copied, large.cloned());
         let missing = large.missing();
         let pending = AtomicUsize::new(missing.len().max(1));
-        let large = LargeJob { large, job: job.clone(), name: name.into(), errand, pending, bytes_of: None };
+        let bytes = missing.iter().map(|range| range.end - range.start).sum();
+        let begun = Begun::new(&self.run.under_way, bytes, errand.weight);
+        let large = LargeJob { large, job: job.clone(), name: name.into(), errand, begun, pending, bytes_of: None };
         let large = Arc::new(large);
         let mut pieces = missing.into_iter();
         let first = pieces.next().unwrap_or(0..0);
@@ -151,7 +154,8 @@ impl Worker<'_> {
         let intent = Intent::new(Action::Content, What::default(), job.source.first_meta());
         let errand = Errand { intent, leads: None, attempt: 0, weight: 0 };
         let (pending, bytes_of) = (AtomicUsize::new(1), Some((path, range.clone())));
-        let large = LargeJob { large, job, name, errand, pending, bytes_of };
+        let begun = Begun::new(&self.run.under_way, range.end - range.start, 0);
+        let large = LargeJob { large, job, name, errand, begun, pending, bytes_of };
         self.chunk(&Arc::new(large), range);
     }
 
@@ -167,6 +171,7 @@ impl Worker<'_> {
     fn walked(&self, large: &LargeJob, bytes: u64) {
         let part = u128::from(large.errand.weight) * u128::from(bytes) / u128::from(large.large.size().max(1));
         add(&self.run.tally.walked, part as u64);
+        large.begun.advance(bytes);
     }
 
     fn finish_large(&mut self, large: &Arc<LargeJob>) {

@@ -4,6 +4,7 @@ use crate::entered::Entered;
 use crate::entries::Pair;
 use crate::namesakes::Namesakes;
 use crate::share::{Listed, Unfinished};
+use crate::underway::Begun;
 use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
 use driftless_mover::{Comparison, Large, Spot};
 use driftless_reconcile::Fingerprint;
@@ -355,6 +356,8 @@ pub struct LargeJob {
     pub name: CString,
     /// What it is copied for.
     pub errand: Errand,
+    /// How much of it is under way.
+    pub begun: Begun,
     /// Ranges that are being copied or wait for it.
     pub pending: AtomicUsize,
     /// Where it is, and these bytes of it, if only they are copied here and somebody else finishes it.
@@ -377,6 +380,8 @@ pub struct CompareJob {
     pub leads: bool,
     /// Its share of the walk.
     pub weight: u64,
+    /// How much of it is under way.
+    pub begun: Begun,
     /// Ranges that are being compared or wait for it.
     pub pending: AtomicUsize,
     /// Some of it is not compared, because the file is left to others.

@@ -1,6 +1,7 @@
 //! Who watches a run: the terminal, a log, a program.
 
 use crate::tally::Counts;
+use crate::underway::LargeFiles;
 use driftless_model::{Problem, Receipt};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ pub struct Progress {
     pub counts: Counts,
     /// Since the run began.
     pub elapsed: Duration,
+    /// Large files that were begun.
+    pub large: LargeFiles,
     /// Threads at work.
     pub jobs: usize,
 }

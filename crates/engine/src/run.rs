@@ -14,6 +14,7 @@ use crate::part::Part;
 use crate::posted::Orders;
 use crate::queue::Queue;
 use crate::tally::Tally;
+use crate::underway::UnderWay;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp};
 use driftless_mover::Terms;
 use driftless_reconcile::{DeleteLimit, Rules};
@@ -48,6 +49,8 @@ pub struct Run<'r> {
     pub ledger: Option<Mutex<Ledger>>,
     /// What the file systems can do.
     pub ladder: Arc<Ladder>,
+    /// Large files that were begun.
+    pub under_way: Arc<UnderWay>,
     /// When it began.
     pub started: Instant,
     /// The same by the clock on the wall.
@@ -111,6 +114,7 @@ impl<'r> Run<'r> {
             deletes: DeletePlan::after(options.deleted_before),
             ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, now, notes.age_max.as_secs()))),
             ladder: Arc::default(),
+            under_way: Arc::default(),
             started: Instant::now(),
             began: stamp_now(),
             file_systems: Mutex::default(),
@@ -256,7 +260,7 @@ impl<'r> Run<'r> {
 
     /// A look at the run for those who watch.
     pub fn progress(&self, jobs: usize) -> Progress {
-        Progress { counts: self.tally.counts(), elapsed: self.started.elapsed(), jobs }
+        Progress { counts: self.tally.counts(), elapsed: self.started.elapsed(), large: self.under_way.now(), jobs }
     }
 
     /// Whether the filters take an entry. The path is made only if there are rules.

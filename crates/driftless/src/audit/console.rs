@@ -25,7 +25,7 @@ pub struct Console<'a> {
 impl<'a> Console<'a> {
     /// Opens the log, if there is one, and prepares the terminal.
     pub fn new(args: &'a AuditArgs, options: &'a AuditOptions) -> Result<Self, String> {
-        let output = OutputArgs { json: args.json, log: args.log.clone(), quiet: args.quiet, verbose: false };
+        let output = OutputArgs { json: args.json, log: args.log.clone(), quiet: args.quiet, verbose: false, progress: args.progress };
         let (output, began) = (Output::new(&output, Task::Verify)?, Instant::now());
         Ok(Console { args, options, output, began, reported: Mutex::new(began) })
     }
@@ -148,6 +148,6 @@ impl AuditMonitor for Console<'_> {
         }
         let share = of.map(|of| entries as f64 / of.max(1) as f64);
         let of = of.map(|of| format!(" of {}", show_count(of))).unwrap_or_default();
-        self.output.show_progress(share, format!("{stage}: {}{of} entries, {jobs} jobs", show_count(entries)));
+        self.output.show_progress(share, &[format!("{stage}: {}{of} entries", show_count(entries)), format!("{jobs} jobs")]);
     }
 }
