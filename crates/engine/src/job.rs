@@ -154,6 +154,7 @@ impl DirJob {
             replica: &**self.replica.as_ref().expect("only dry runs have none, and they make nothing"),
             name: self.renamed.as_deref().unwrap_or(name),
             private: self.is_fresh(),
+            nested: false,
             birth: self.birth,
             room: 0,
         }

@@ -86,7 +86,7 @@ impl Mover<'_> {
     /// Moves the finished file out of the private directory and gives it its name.
     fn take(&self, place: &LocalDir, spot: &Spot) -> Result<(), Trouble> {
         let temp = temp_name();
-        spot.replica.as_local().ok_or_else(elsewhere)?.take(place, CONTENT, &temp)?;
+        spot.replica.take(place, CONTENT, &temp)?;
         let published = self.publish(spot, Some(&temp));
         if published.is_err() {
             let _the_first_error_counts = spot.replica.remove(&temp);

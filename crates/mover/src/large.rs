@@ -6,8 +6,8 @@
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Fault, Keep, Kind, Level, Side};
-use driftless_reconcile::{Fingerprint, Ranges, Resume};
-use driftless_tree::{Attributes, Copier, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
+use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
+use driftless_tree::{Attributes, Copier, Dir, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -365,28 +365,55 @@ impl Large {
             self.flush(&mut lock(&self.flushing))?;
         }
         self.replica.save_progress(None)?;
-        let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
-        let faults = self.replica.set(&known, &new_attributes(&self.opened.meta, xattrs, &mover.terms));
-        self.replica.flush()?;
-        let id = self.keeps_name(spot)?;
+        let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
+        let attributes = new_attributes(&self.opened.meta, xattrs, &mover.terms);
+        if let Some(nest) = if hidden { spot.replica.nest(true)? } else { None } {
+            return self.finish_out_of_sight(mover, &*nest, spot, &attributes);
+        }
+        let (faults, id) = self.dress(spot.replica, spot, &attributes)?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
         Ok(Moved { faults, id: Some(id), ..Moved::default() })
     }
 
-    /// Which inode the copy is, if that is what stands at the temporary name. Anybody can find out that name, and whoever may rename in
-    /// the directory can put a file of his own there.
-    fn keeps_name(&self, spot: &Spot) -> Result<(u64, u64), Trouble> {
-        let id = self.replica.meta()?.id();
-        if spot.replica.look(&self.temp)?.id() == id {
-            return Ok(id);
+    /// So far nobody but this user may open the copy. It is moved to where nobody can find it before it belongs to somebody else, who
+    /// could write to it before it has the rights that go with its content.
+    fn finish_out_of_sight(&self, mover: &Mover, nest: &dyn Dir, spot: &Spot, attributes: &Attributes) -> Made {
+        nest.take(spot.replica, &self.temp, &self.temp)?;
+        // By another name it could be found.
+        let alone = nest.look(&self.temp).map_err(Trouble::from).and_then(|there| if there.nlink == 1 { Ok(()) } else { Err(stale()) });
+        let dressed = alone.and_then(|()| self.keeps_name(nest)).and_then(|_| self.dress(nest, spot, attributes));
+        if dressed.is_err() {
+            let _the_first_error_counts = nest.remove(&self.temp);
         }
-        Err(Fault { side: Side::Replica, act: "keep hold of the unfinished copy of", errno: ESTALE }.into())
+        let (faults, id) = dressed?;
+        mover.emerge(nest, &self.temp, spot)?;
+        Ok(Moved { faults, id: Some(id), ..Moved::default() })
+    }
+
+    /// Gives the copy in `dir` its attributes. Returns what could not be set, and its inode.
+    fn dress(&self, dir: &dyn Dir, spot: &Spot, attributes: &Attributes) -> Result<(Vec<Fault>, (u64, u64)), Trouble> {
+        let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
+        let faults = self.replica.set(&known, attributes);
+        self.replica.flush()?;
+        Ok((faults, self.keeps_name(dir)?))
+    }
+
+    /// Which inode the copy is, if that is what stands at the temporary name in `dir`. Anybody can find out that name, and whoever may
+    /// rename there can put a file of his own in its place.
+    fn keeps_name(&self, dir: &dyn Dir) -> Result<(u64, u64), Trouble> {
+        let id = self.replica.meta()?.id();
+        if dir.look(&self.temp)?.id() == id { Ok(id) } else { Err(stale()) }
     }
 
     fn discard(&self, spot: &Spot) {
         let _the_next_run_removes_it = spot.replica.remove(&self.temp);
     }
+}
+
+/// Something else stands at the temporary name.
+fn stale() -> Trouble {
+    Fault { side: Side::Replica, act: "keep hold of the unfinished copy of", errno: ESTALE }.into()
 }
 
 fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn WriteFile>, Ranges)> {

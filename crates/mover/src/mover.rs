@@ -4,7 +4,7 @@ use crate::carry::Carrier;
 use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Xattrs};
-use driftless_reconcile::{Agreement, Rules, mtimes};
+use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes};
 use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, WriteFile, temp_name};
 use std::ffi::CStr;
 use std::time::Duration;
@@ -84,11 +84,44 @@ impl Mover<'_> {
         if let Some(carrier) = self.carrier.filter(|_| opened.meta.size > 0) {
             return self.carry(carrier, spot, opened);
         }
+        let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
+        if !spot.private && lends_rights(&opened.meta, &xattrs, &self.terms.rules.keep) {
+            return self.out_of_sight(spot, true, |mover, spot| mover.copy_to(spot, opened, xattrs));
+        }
+        self.copy_to(spot, opened, xattrs)
+    }
+
+    /// Makes an entry where others cannot get at it, and moves it to its place when it is finished. With `hidden` they may not open it
+    /// before, either.
+    fn out_of_sight(&mut self, spot: &Spot, hidden: bool, make: impl FnOnce(&mut Self, &Spot) -> Made) -> Made {
+        let nest = if spot.private { None } else { spot.replica.nest(hidden)? };
+        let Some(nest) = nest else { return make(self, spot) };
+        let temp = temp_name();
+        let moved = make(self, &Spot { replica: &*nest, name: &temp, private: true, nested: true, birth: None, ..*spot })?;
+        self.emerge(&*nest, &temp, spot).map(|()| moved)
+    }
+
+    /// Moves a finished entry out of the private directory to its name.
+    pub(crate) fn emerge(&self, nest: &dyn Dir, temp: &CStr, spot: &Spot) -> Result<(), Trouble> {
+        let done = match spot.replica.take(nest, temp, spot.name) {
+            Err(e) if in_the_way(e.errno) => match spot.replica.take(nest, temp, temp) {
+                Ok(()) => self.publish(spot, Some(temp)),
+                Err(fault) => Err(fault.into()),
+            },
+            other => other.map_err(Trouble::from),
+        };
+        if done.is_err() {
+            let _wherever_it_is = nest.remove(temp).or_else(|_| spot.replica.remove(temp));
+        }
+        done
+    }
+
+    fn copy_to(&mut self, spot: &Spot, opened: &Opened, xattrs: Xattrs) -> Made {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
         let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
         let file = spot.replica.create_file(name, mode)?;
-        let done = self.fill(spot, opened, &*file, mode).and_then(|moved| Ok(file.close().map(|()| moved)?));
+        let done = self.fill(spot, (opened, xattrs), &*file, mode).and_then(|moved| Ok(file.close().map(|()| moved)?));
         let done = done.and_then(|moved| self.publish(spot, temp.as_deref()).map(|()| moved));
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
@@ -101,8 +134,7 @@ impl Mover<'_> {
         if self.terms.rules.keep.mode { meta.mode & 0o777 } else { default_mode(Kind::File) }
     }
 
-    fn fill(&mut self, spot: &Spot, opened: &Opened, file: &dyn WriteFile, mode: u32) -> Made {
-        let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
+    fn fill(&mut self, spot: &Spot, (opened, xattrs): (&Opened, Xattrs), file: &dyn WriteFile, mode: u32) -> Made {
         let bytes = self.content(opened, file)?;
         let faults = self.complete(opened, file, (&spot.newborn(Kind::File, mode), xattrs), self.terms.sync_each)?;
         Ok(Moved { bytes, faults, id: leads(opened, file)?, ..Moved::default() })
@@ -180,7 +212,11 @@ impl Mover<'_> {
     }
 
     /// Makes a symbolic link to `target`, or a fifo, socket or device node.
-    pub fn make_special(&self, spot: &Spot, source: &Entry, target: Option<&CStr>) -> Made {
+    pub fn make_special(&mut self, spot: &Spot, source: &Entry, target: Option<&CStr>) -> Made {
+        self.out_of_sight(spot, false, |mover, spot| mover.make_handleless(spot, source, target))
+    }
+
+    fn make_handleless(&self, spot: &Spot, source: &Entry, target: Option<&CStr>) -> Made {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
         match target {

@@ -18,6 +18,8 @@ pub struct Spot<'a> {
     pub name: &'a CStr,
     /// The replica's directory is new and private: entries are made under their own names.
     pub private: bool,
+    /// The replica's directory is private, but made in one of somebody else's: what that hands down to new entries is not known.
+    pub nested: bool,
     /// Owner and group that new entries in the replica's directory are known to get.
     pub birth: Option<(u32, u32)>,
     /// How many entries in a directory that stands at the name may go with it.
@@ -31,8 +33,8 @@ impl Spot<'_> {
             made_now: true,
             private: self.private,
             owner: self.birth.filter(|_| self.private),
-            mode: Some(mode).filter(|_| self.private),
-            clean: self.private,
+            mode: Some(mode).filter(|_| self.private && !self.nested),
+            clean: self.private && !self.nested,
             symlink: kind == Kind::Symlink,
             ..Known::default()
         }

@@ -175,6 +175,12 @@ fn in_place(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> Step 
     }
 }
 
+/// Whether a file lends rights to whoever runs it: set-id bits, capabilities.
+pub fn lends_rights(meta: &Meta, xattrs: &Xattrs, keep: &Keep) -> bool {
+    let set_id = keep.mode && meta.kind == Kind::File && meta.mode & (SETUID | SETGID) != 0;
+    set_id || xattrs.iter().any(|(name, _)| **name == *CAPABILITY)
+}
+
 /// Whether what differs would lend rights to content that may be another's: size and time say nothing of who wrote it, and between
 /// a comparison and the change he may write again.
 fn gains_rights(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> bool {

@@ -10,7 +10,7 @@ mod mark;
 mod ranges;
 mod times;
 
-pub use compare::{Rules, Step, after_content, decide, differences, values};
+pub use compare::{Rules, Step, after_content, decide, differences, lends_rights, values};
 pub use cut::split_half;
 pub use fold::{alike, fold};
 pub use guard::{DeleteLimit, Guard, Refusal};

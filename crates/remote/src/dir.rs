@@ -441,6 +441,28 @@ impl Dir for RemoteDir {
         let _may_fail_for_others = self.done(&Request::MakeWritable { dir: self.0.at });
     }
 
+    fn nest(&self, hidden: bool) -> Done<Option<DirRef>> {
+        self.pass_gate()?;
+        let at = self.0.line.link.handle();
+        // Its number is given back when this is dropped, also if there is none.
+        let nested = |meta| Self::of(&self.0.line, self.0.side, at, First::Known(meta), (None, true, None)).open();
+        match self.call(&Request::Nest { dir: self.0.at, hidden, at }) {
+            Ok((Reply::Meta(meta), _)) => Ok(Some(nested(meta))),
+            other => {
+                drop(nested(NO_META));
+                if matches!(other?.0, Reply::Done) { Ok(None) } else { self.confused() }
+            }
+        }
+    }
+
+    fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
+        const EXDEV: i32 = 18;
+        self.touched(to)?;
+        let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
+        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: "rename to its name", errno: EXDEV }) };
+        self.done(&Request::Take { dir: self.0.at, from, name: name.into(), to: to.into() })
+    }
+
     fn rename(&self, from: &CStr, to: &CStr) -> Done {
         self.touched(from)?;
         self.touched(to)?;

@@ -80,6 +80,7 @@ impl Server<'_> {
                 let made = self.dir(dir)?.make_dir(&name.0)?;
                 Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(made)))) }
             }
+            R::Nest { dir, hidden, at } => nested(at, self.dir(dir)?.nest(hidden)?),
             R::List { dir, survey, restart } => Reply::Listing(self.list(dir, survey, restart)?).into(),
             R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
             R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::written)?)?,
@@ -119,6 +120,7 @@ impl Server<'_> {
             R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
             R::Link { dir, name, from, from_name, id } => done(self.dir(dir)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id)),
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
+            R::Take { dir, from, name, to } => done(self.dir(dir)?.take(&*self.dir(from)?, &name.0, &to.0)),
             R::Rename { dir, from, to } => done(self.dir(dir)?.rename(&from.0, &to.0)),
             R::Displace { dir, from, to, below_max } => done(self.dir(dir)?.displace(&from.0, &to.0, below_max)),
             R::Remove { dir, name } => done(self.dir(dir)?.remove(&name.0)),
@@ -295,6 +297,12 @@ fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
         return Err(WireFault::new("open", EINVAL));
     }
     Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
+}
+
+fn nested(at: Handle, nest: Option<DirRef>) -> Outcome {
+    let reply = nest.as_ref().map_or(Reply::Done, |nest| Reply::Meta(*nest.first_meta()));
+    let object = nest.map(Object::dir).ok_or_else(|| WireFault::new("find the private directory in", EBADF));
+    Outcome { replied: (reply, Vec::new()), made: Some((at, object)) }
 }
 
 fn locked(at: Handle, lock: Lock) -> Outcome {

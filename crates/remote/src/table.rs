@@ -167,6 +167,7 @@ pub fn makes(request: &Request) -> Option<Handle> {
         Request::Locate { at, .. }
         | Request::Enter { at, .. }
         | Request::MakeDir { at, .. }
+        | Request::Nest { at, .. }
         | Request::Open { at, .. }
         | Request::Create { at, .. }
         | Request::Reopen { at, .. }
@@ -190,7 +191,8 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
     let (first, second) = match request {
         R::Locate { .. } | R::Gather => (None, None),
         R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
-        R::Link { dir, from, .. } => (Some(*dir), Some(*from)),
+        R::Link { dir, from, .. } | R::Take { dir, from, .. } => (Some(*dir), Some(*from)),
+        R::Nest { dir, .. } => (Some(*dir), None),
         R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } => (Some(*dir), None),
         R::EntryXattrs { dir, .. } | R::ReadLink { dir, .. } | R::Open { dir, .. } | R::Create { dir, .. } => (Some(*dir), None),
         R::Reopen { dir, .. } | R::Symlink { dir, .. } | R::Node { dir, .. } | R::SetEntry { dir, .. } => (Some(*dir), None),

@@ -198,6 +198,10 @@ pub enum Request {
     SetEntry { dir: Handle, name: Name, known: Known, attributes: Attributes },
     /// Lend an ordinary user the right to change his directory.
     MakeWritable { dir: Handle },
+    /// Call the private directory in a directory `at`, if there has to be one.
+    Nest { dir: Handle, hidden: bool, at: Handle },
+    /// Move an entry of another directory to a directory.
+    Take { dir: Handle, from: Handle, name: Name, to: Name },
     /// Rename within a directory.
     Rename { dir: Handle, from: Name, to: Name },
     /// Rename within a directory to a name at which a directory stands, which goes.

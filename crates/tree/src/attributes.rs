@@ -4,12 +4,14 @@
 //! modification time is last, so that an entry that was left half done differs from its source.
 
 use crate::local::fault;
+use crate::sys;
 use crate::xattr::{Target, proc_path};
 use driftless_model::{Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs};
-use rustix::fs::{AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 const SETID_BITS: u32 = SETUID | SETGID;
 const GROUP_BITS: u32 = 0o070;
@@ -47,6 +49,15 @@ impl Attributes {
             atime: keep.atimes.then_some(meta.atime),
             xattrs: keep.any_xattr().then_some((xattrs, *keep)),
         }
+    }
+}
+
+impl Attributes {
+    /// Whether somebody else than the owner so far may have rights to a directory that gets them.
+    pub(crate) fn opens(&self) -> bool {
+        let others = self.mode.is_some_and(|mode| mode & 0o077 != 0);
+        let listed = self.xattrs.as_ref().is_some_and(|(xattrs, _)| !xattrs.is_empty());
+        self.uid.is_some() || self.gid.is_some() || others || listed
     }
 }
 
@@ -248,7 +259,7 @@ impl<'a> Setter<'a> {
         match self.target {
             Target::Open(fd) => rustix::fs::fchmod(fd, raw),
             Target::Pinned(fd) => rustix::fs::chmod(proc_path(fd, None), raw),
-            Target::Name(dir, name) => rustix::fs::chmodat(dir, name, raw, AtFlags::empty()),
+            Target::Name(dir, name) => chmod_no_link(dir, name, raw),
         }
     }
 
@@ -278,6 +289,19 @@ impl<'a> Setter<'a> {
         };
         if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX { Err(Errno::RANGE) } else { Ok(()) }
     }
+}
+
+/// Sets the mode of an entry that is no symbolic link. fchmodat(2) follows a link that somebody has put in its place.
+fn chmod_no_link(dir: BorrowedFd<'_>, name: &CStr, mode: Mode) -> Result<(), Errno> {
+    match sys::fchmodat2(dir, name, mode.as_raw_mode()) {
+        Err(Errno::NOSYS) => {}
+        done => return done,
+    }
+    let pinned = rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&pinned)?.st_mode) == FileType::Symlink {
+        return Err(Errno::LOOP);
+    }
+    rustix::fs::chmod(proc_path(pinned.as_fd(), None), mode)
 }
 
 fn spec(stamp: Option<Stamp>) -> Timespec {

@@ -5,10 +5,8 @@
 //! exec(2), where every other program that is started at the same moment would get it, too. A program that closes what it has
 //! inherited before it starts another one does no harm either. Whoever may act as this process's user may use such a path, nobody else.
 
-use crate::local::fault;
 use crate::{Done, LocalDir, LocalFile};
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -38,11 +36,5 @@ impl LocalDir {
     pub fn lend(&self, name: &CStr) -> Done<Lent> {
         let open = self.fd()?;
         Ok(Lent { path: through(&open).join(OsStr::from_bytes(name.to_bytes())), _open: open })
-    }
-
-    /// Moves the entry `name` of another directory of the same file system here, where it is called `to`.
-    pub fn take(&self, from: &LocalDir, name: &CStr, to: &CStr) -> Done {
-        let moved = fs::renameat(&*from.fd()?, name, &*self.fd()?, to);
-        moved.map_err(|errno| fault(self.side(), "rename to its name", errno))
     }
 }

@@ -22,6 +22,7 @@ mod locks;
 mod mark;
 mod mounts;
 mod names;
+mod nest;
 mod post;
 mod remove;
 mod root;
@@ -104,6 +105,11 @@ pub trait Dir: Send + Sync {
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault>;
     /// Gives an ordinary user the right to change a directory of his own, as far as he may. Whoever calls it sets the mode again.
     fn make_writable(&self);
+    /// A private directory in this one, in which entries are made before they are [taken](Dir::take) here; `None` where that is not
+    /// needed, because nobody else can put anything in the place of what is made here, or, with `hidden`, open it.
+    fn nest(&self, hidden: bool) -> Done<Option<DirRef>>;
+    /// Moves an entry of another directory of the same file system here, replacing what is not a directory.
+    fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done;
     /// Renames within this directory, replacing what is not a directory.
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
     /// Renames within this directory to a name at which a directory stands; that goes, with at most so many entries in it.

@@ -6,6 +6,7 @@ use crate::gate::BeforeChange;
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::leftover::remove_leftover;
 use crate::locks::{Lock, Reach};
+use crate::nest::Keeper;
 use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, is_root_name};
 use crate::xattr::{Target, proc_path};
@@ -17,8 +18,8 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// A fault from an error number.
 pub fn fault(side: Side, act: &'static str, errno: Errno) -> Fault {
@@ -96,9 +97,22 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
 /// An open directory of this machine.
 #[derive(Debug, Clone)]
 pub struct LocalDir {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     first: Box<Meta>,
-    listed: Arc<AtomicBool>,
+    pub(crate) state: Arc<State>,
+}
+
+/// What all that hold a directory share.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    listed: AtomicBool,
+    /// This process has made it, and nobody else can look into it.
+    pub(crate) private: AtomicBool,
+    /// It may belong to somebody else since it was opened, or be open to others.
+    pub(crate) given: AtomicBool,
+    pub(crate) nest: Mutex<Option<LocalDir>>,
+    /// If it is a nest itself.
+    _keeper: Option<Keeper>,
 }
 
 impl LocalDir {
@@ -130,31 +144,49 @@ impl LocalDir {
     }
 
     fn of(node: Arc<Node>, st: &Stat) -> Self {
-        LocalDir { node, first: Box::new(meta_of(st)), listed: Arc::default() }
+        LocalDir { node, first: Box::new(meta_of(st)), state: Arc::default() }
     }
 
-    /// Makes a directory with mode 0700 and opens it; it is checked to be the one made.
+    /// A directory in which entries grow out of sight.
+    pub(crate) fn nested(node: Arc<Node>, st: &Stat, keeper: Keeper) -> Self {
+        let (private, keeper) = (AtomicBool::new(true), Some(keeper));
+        LocalDir { state: Arc::new(State { private, _keeper: keeper, ..State::default() }), ..Self::of(node, st) }
+    }
+
+    /// Makes a directory with mode 0700 and opens it; it is the one made.
     pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
-        self.fail("make directory in", fs::mkdirat(&*self.changing()?, name, Mode::RWXU))?;
-        let dir = self.enter_local(name)?;
-        let made = &dir.first;
-        let ours = is_own(made.uid) && made.mode & 0o077 == 0 || !is_own(made.uid) && self.is_birth_owner(made.uid);
-        if !ours {
-            return self.fail("keep hold of new directory in", Err(Errno::STALE));
-        }
-        if made.mode != 0o700 {
+        let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
+        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), &st);
+        if dir.first.mode != 0o700 {
             self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
+        dir.state.private.store(is_own(dir.first.uid), Relaxed);
         if crate::is_temp_name(name) {
             crate::leftover::mark(&dir)?;
         }
         Ok(dir)
     }
 
+    /// Makes a directory that nobody else can look into and opens it; where others may rename, it may be another one of that kind.
+    pub(crate) fn make_and_open(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
+        let here = self.changing()?;
+        self.fail("make directory in", fs::mkdirat(&*here, name, Mode::RWXU))?;
+        let fd = self.fail("open directory in", open_dir(&here, name))?;
+        let st = self.fail("look at", fs::fstat(&fd))?;
+        let private = is_own(st.st_uid) && st.st_mode & 0o077 == 0;
+        let ours = private || !is_own(st.st_uid) && self.is_birth_owner(st.st_uid);
+        if ours { Ok((fd, st)) } else { self.fail("keep hold of new directory in", Err(Errno::STALE)) }
+    }
+
+    /// The names of a directory that was just opened.
+    pub(crate) fn names_of(&self, fd: &OwnedFd) -> Done<impl NameStream> {
+        Ok(LocalNames { fd: Arc::new(self.fail("open", open_dir(fd, c"."))?), side: self.side() })
+    }
+
     /// Reads at least `max` names, if there are so many, from a position of the listing, whose start is 0, and moves it on.
     pub(crate) fn list_from(&self, at: &mut u64, names: &mut Names, max: usize) -> Done<bool> {
         let fd = self.fd()?;
-        self.listed.store(true, Relaxed);
+        self.state.listed.store(true, Relaxed);
         self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(*at)))?;
         let more = LocalNames { fd: fd.clone(), side: self.side() }.fill(names, max)?;
         *at = self.fail("list", fs::tell(&*fd))?;
@@ -216,7 +248,7 @@ impl LocalDir {
     }
 
     /// The descriptor, for something that changes the tree.
-    fn changing(&self) -> Done<Arc<OwnedFd>> {
+    pub(crate) fn changing(&self) -> Done<Arc<OwnedFd>> {
         self.node.pass_gate()?;
         self.fd()
     }
@@ -281,6 +313,7 @@ impl Dir for LocalDir {
     }
 
     fn leave(&self) {
+        self.leave_nest();
         self.node.revive_parent();
     }
 
@@ -302,7 +335,7 @@ impl Dir for LocalDir {
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         let fd = self.fd()?;
-        if self.listed.swap(true, Relaxed) {
+        if self.state.listed.swap(true, Relaxed) {
             self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
         }
         Ok(Box::new(LocalNames { fd, side: self.side() }))
@@ -384,6 +417,12 @@ impl Dir for LocalDir {
     }
 
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        // It would change the times; and from now on others may come in.
+        self.leave_nest();
+        if attributes.opens() {
+            self.state.given.store(true, Relaxed);
+            self.state.private.store(false, Relaxed);
+        }
         match self.changing() {
             Ok(fd) => Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes),
             Err(e) => vec![e],
@@ -396,6 +435,18 @@ impl Dir for LocalDir {
         if st.st_mode & 0o700 != 0o700 && !rustix::process::geteuid().is_root() {
             let _may_fail_for_others = fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
         }
+    }
+
+    fn nest(&self, hidden: bool) -> Done<Option<DirRef>> {
+        if self.is_private() || !hidden && self.is_guarded() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(self.nest_local()?)))
+    }
+
+    fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
+        let Some(from) = from.as_local() else { return self.fail("rename to its name", Err(Errno::XDEV)) };
+        self.fail("rename to its name", fs::renameat(&*from.fd()?, name, &*self.changing()?, to))
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {

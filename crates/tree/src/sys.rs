@@ -136,6 +136,14 @@ fn last_errno() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
+/// Sets the mode of `name` in `dir`, and never that of what a symbolic link there leads to (Linux 6.6).
+pub fn fchmodat2(dir: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
+    const SYS_FCHMODAT2: libc::c_long = 452;
+    // SAFETY: the pointer is valid and lives across the call.
+    let done = unsafe { libc::syscall(SYS_FCHMODAT2, dir.as_raw_fd(), name.as_ptr(), mode, NOFOLLOW) };
+    if done == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))) }
+}
+
 /// A range of a file, mapped for reading. Unmapped when it is dropped.
 #[derive(Debug)]
 pub struct Mapping {
