@@ -99,7 +99,7 @@ fn go_on(way: Way) {
     }
     put(&stage.src.join("large"), noise(1, 40 * MIB));
     put(&stage.dst.join("extra/file"), "only here");
-    let running = stage.sync(way).args(["--delete", UNSYNCED]).spawn();
+    let running = stage.sync(way).args(["--delete", "--delete-unlike", UNSYNCED]).spawn();
     let outcome = cut_after(&stage.relay, running, &[2 * MIB, 8 * MIB, 10 * MIB]).expect(0);
     check_told(&outcome, Some(3));
     check_equal_twice(&stage.src, &stage.dst, &outcome.describe());
