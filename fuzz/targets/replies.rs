@@ -5,7 +5,7 @@ use driftless_fuzz::{begin, bounded, said_again};
 use driftless_model::{Entry, EntryName, Kind, Meta, RelPath, Side, Stamp, check_name};
 use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
-use driftless_tree::{Removed, STUCK_MAX};
+use driftless_tree::{Removed, Rights, STUCK_MAX};
 use libfuzzer_sys::fuzz_target;
 
 /// What the kernel returns as error numbers ends here (`MAX_ERRNO` of linux/err.h).
@@ -122,7 +122,7 @@ fn seeds() -> Vec<Vec<u8>> {
         bytes
     };
     let mut greeting = format!("Welcome\ndriftless-agent {PROTOCOL} 0.1.0\n").into_bytes();
-    greeting.extend(line(&[Frame::new(0, &Hello { user: (0, 0), machine: b"boot".to_vec() }, Vec::new())]));
+    greeting.extend(line(&[Frame::new(0, &Hello { rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true }, machine: b"boot".to_vec() }, Vec::new())]));
     let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));
     let heads = frames.iter().map(|frame| frame.head.clone());
     each.chain(heads).chain([line(&frames), greeting, b"driftless-agent 99 x\n".to_vec()]).collect()

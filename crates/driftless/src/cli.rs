@@ -372,6 +372,9 @@ pub struct OutputArgs {
     /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    /// End with exit code 3 also if something is not kept that is only counted: owners that this user cannot give
+    #[arg(long, help_heading = "Output")]
+    pub strict: bool,
     /// Append start, changes, problems and end to FILE, with the time
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
@@ -407,6 +410,12 @@ pub struct KeepArgs {
     /// Count modification times as equal that are at most SECONDS apart; without it, those that differ by what the replica cannot keep
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     pub modify_window: u32,
+    /// Take it for a problem if an owner cannot be given; without it, owners that an ordinary user cannot give are only counted
+    #[arg(long = "owner", conflicts_with = "owner")]
+    pub demand_owner: bool,
+    /// The same for groups
+    #[arg(long = "group", conflicts_with = "group")]
+    pub demand_group: bool,
     /// Copy hard links as separate files
     #[arg(long = "no-hard-links", action = ArgAction::SetFalse)]
     pub hard_links: bool,

@@ -128,6 +128,7 @@ fn keep(args: &KeepArgs) -> Keep {
         mode: args.mode,
         owner: args.owner,
         group: args.group,
+        demands_owners: args.demand_owner || args.demand_group,
         times: args.times,
         modify_window: args.modify_window,
         atimes: args.atimes,

@@ -173,7 +173,7 @@ fn run(
             if !options.dry_run {
                 notes.keep(&summary, guard.forget_mounts);
             }
-            let code = exit_code(&summary, &options, signals.number());
+            let code = exit_code(&summary, (&options, output.is_strict()), signals.number());
             let code = output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
             let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
@@ -215,7 +215,7 @@ fn refusal_code(error: &RunError) -> u8 {
     }
 }
 
-fn exit_code(summary: &Summary, options: &Options, signal: u8) -> u8 {
+fn exit_code(summary: &Summary, (options, strict): (&Options, bool), signal: u8) -> u8 {
     let counts = &summary.counts;
     match summary.end {
         End::Stopped => 128 + signal,
@@ -223,6 +223,7 @@ fn exit_code(summary: &Summary, options: &Options, signal: u8) -> u8 {
         End::Refused(_) => exit::REFUSED,
         End::Complete if !counts.adds_up() => exit::BUG,
         End::Complete if options.report_only && counts.changed + counts.deleted + counts.respelt > 0 => exit::DIFFERENT,
+        End::Complete if counts.problems() == 0 && counts.failed == 0 && strict && counts.unkept() > 0 => exit::PROBLEMS,
         End::Complete if counts.problems() == 0 && counts.failed == 0 => exit::EQUAL,
         End::Complete if counts.problems() == counts.problems_changing => exit::CHANGING,
         End::Complete => exit::PROBLEMS,

@@ -8,7 +8,7 @@ use crate::standing::{Standing, parts};
 use crate::units::{log_time, show_bytes, show_count, show_time};
 use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
-use driftless_model::{Action, Problem, Receipt, RelPath, What, cause, escape};
+use driftless_model::{Action, Class, Problem, Receipt, RelPath, What, cause, escape};
 use driftless_tree::Endpoint;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -46,14 +46,45 @@ pub struct Output {
     json: bool,
     quiet: bool,
     verbose: bool,
+    strict: bool,
     task: Task,
     standing: Standing,
     log: Option<Mutex<BufWriter<File>>>,
-    listed: Mutex<(Vec<String>, u64)>,
+    listed: Mutex<Listed>,
     reported: Mutex<Instant>,
     told: Mutex<Option<Told>>,
     /// The first failure to write what is printed, and that to write the log.
     unwritten: Mutex<[Option<String>; 2]>,
+}
+
+/// Problems for the list at the end.
+#[derive(Default)]
+struct Listed {
+    total: u64,
+    /// A line for each, but for those of properties that are not kept: of these one for each kind, and how many more there are.
+    lines: Vec<(String, u64)>,
+    /// The line of each such kind.
+    kinds: HashMap<String, usize>,
+}
+
+impl Listed {
+    fn add(&mut self, problem: &Problem, line: String) {
+        self.total += 1;
+        let kind = (problem.class == Class::Partly).then(|| format!("{} {} {}", problem.act, problem.side.word(), problem.cause));
+        match kind.as_ref().and_then(|kind| self.kinds.get(kind)) {
+            Some(number) => self.lines[*number].1 += 1,
+            None if self.lines.len() < LISTED_MAX => {
+                self.kinds.extend(kind.map(|kind| (kind, self.lines.len())));
+                self.lines.push((line, 0));
+            }
+            None => {}
+        }
+    }
+
+    /// How many problems no line speaks of.
+    fn unlisted(&self) -> u64 {
+        self.total - self.lines.iter().map(|(_, more)| 1 + more).sum::<u64>()
+    }
 }
 
 /// What was told in passes through the trees that a lost connection ended; the next pass finds it again.
@@ -132,7 +163,7 @@ fn counts_fields(counts: &Counts) -> Value {
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted, "respelt": counts.respelt,
         "only_on_replica": counts.only_on_replica,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
-        "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
+        "unkept_owners": counts.unkept_owners, "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
         "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
     })
 }
@@ -144,6 +175,7 @@ impl Output {
             json: args.json,
             quiet: args.quiet,
             verbose: args.verbose,
+            strict: args.strict,
             task,
             standing: Standing::new(args.progress, args.json || args.quiet),
             log: args.log.as_deref().map(open_log).transpose()?,
@@ -152,6 +184,11 @@ impl Output {
             told: Mutex::default(),
             unwritten: Mutex::default(),
         })
+    }
+
+    /// Whether what is not kept, and only counted, ends with the exit code of problems.
+    pub fn is_strict(&self) -> bool {
+        self.strict
     }
 
     /// Prints a line.
@@ -285,6 +322,7 @@ impl Output {
             self.print_json(joined(object, fields));
         } else if !self.quiet {
             self.print(&line);
+            self.print_unkept(&summary.counts);
         }
         self.list_problems();
         self.print_end(summary);
@@ -340,6 +378,15 @@ impl Output {
         line + &remarks(c, earlier)
     }
 
+    /// What is not kept, and counts as no problem.
+    fn print_unkept(&self, c: &Counts) {
+        let owners = ("the owners of", c.unkept_owners, "which only root can give");
+        for (what, count, why) in [owners].into_iter().filter(|(_, count, _)| *count > 0) {
+            let noun = if count == 1 { "entry" } else { "entries" };
+            eprintln!("driftless: not kept here: {what} {} {noun}, {why}", show_count(count));
+        }
+    }
+
     /// What is done with content, and with how many bytes of it so far.
     fn moved(&self, c: &Counts) -> (&'static str, u64) {
         if self.task == Task::Verify { ("compared", c.bytes_compared) } else { ("copied", c.bytes_copied) }
@@ -347,15 +394,17 @@ impl Output {
 
     /// Lists the problems of the run for a person.
     pub fn list_problems(&self) {
-        let (lines, total) = &*lock(&self.listed);
-        if *total == 0 {
+        let listed = lock(&self.listed);
+        if listed.total == 0 {
             return;
         }
-        eprintln!("driftless: {} {}:", show_count(*total), if *total == 1 { "problem" } else { "problems" });
-        lines.iter().for_each(|line| eprintln!("  {line}"));
-        let more = total - lines.len() as u64;
-        if more > 0 {
-            eprintln!("  and {} more (--log FILE keeps all)", show_count(more));
+        eprintln!("driftless: {} {}:", show_count(listed.total), if listed.total == 1 { "problem" } else { "problems" });
+        for (line, others) in &listed.lines {
+            let others = if *others == 0 { String::new() } else { format!("; the same for {} more", show_count(*others)) };
+            eprintln!("  {line}{others}");
+        }
+        if listed.unlisted() > 0 {
+            eprintln!("  and {} more (--log FILE keeps all)", show_count(listed.unlisted()));
         }
     }
 
@@ -519,11 +568,7 @@ impl Monitor for Output {
             });
             self.print_json(joined(object, path_fields(&problem.path)));
         }
-        let (lines, total) = &mut *lock(&self.listed);
-        *total += 1;
-        if lines.len() < LISTED_MAX {
-            lines.push(line);
-        }
+        lock(&self.listed).add(problem, line);
     }
 
     fn note(&self, text: &str) {

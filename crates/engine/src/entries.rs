@@ -8,7 +8,7 @@ use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Difference, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
-use driftless_reconcile::{Agreement, Grain, Step, after_content, decide, differences, mtimes, values};
+use driftless_reconcile::{Agreement, Step, after_content, decide, differences, mtimes, values};
 use driftless_state::{Leader, StoreError};
 use driftless_tree::{Dir, DirRef, is_temp_name};
 use std::ffi::{CStr, CString};
@@ -421,9 +421,9 @@ impl Worker<'_> {
         let Some(there) = self.replica_meta(job, name)? else {
             return self.create(met, opened);
         };
-        let pair = self.pair(job, name, meta, there)?;
+        let mut pair = self.pair(job, name, meta, there)?;
         let same_target = pair.targets.as_ref().is_none_or(|(source, replica)| source == replica);
-        let mut step = decide(&pair.source, &pair.replica, &self.run.rules, same_target);
+        let mut step = self.decide(&mut pair, same_target);
         if there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
             let mut what = What::default();
             what.add_if(true, What::LINKS);
@@ -433,6 +433,15 @@ impl Worker<'_> {
             Step::CompareContent(what) => self.compare(met, pair, what),
             step => self.act(met, &pair, step, Ready { opened, patch: None }),
         }
+    }
+
+    /// What cannot be attained is no difference.
+    fn decide(&self, pair: &mut Pair, same_target: bool) -> Step {
+        let attainable = self.run.attainable(&pair.source.meta, &pair.replica.meta);
+        let source = std::mem::replace(&mut pair.source.meta, attainable);
+        let step = decide(&pair.source, &pair.replica, &self.run.rules, same_target);
+        pair.source.meta = source;
+        step
     }
 
     fn pair(&self, job: &DirJob, name: &CStr, meta: &Meta, there: Meta) -> Result<Pair, Trouble> {
@@ -471,6 +480,9 @@ impl Worker<'_> {
         let (action, what) = match self.sparing(&met, pair, step) {
             Step::Same | Step::CompareContent(_) => {
                 self.note_times(job, Some(name), (meta, &pair.replica.meta));
+                if job.pass() == 0 {
+                    self.run.note_owner(meta, &pair.replica.meta);
+                }
                 return Ok(Verdict::Same);
             }
             Step::Meta(what) => {
@@ -489,25 +501,6 @@ impl Worker<'_> {
                 intent.room = self.room(job, name, &pair.replica.meta)?;
                 self.make(met, &pair.source, ready, intent)
             }
-        }
-    }
-
-    /// Tells that a time is left as near to the source's as the replica can keep it; of a directory itself without a name.
-    pub fn note_times(&self, job: &DirJob, name: Option<&CStr>, (source, replica): (&Meta, &Meta)) {
-        let keep = &self.run.options.keep;
-        let told_before = name.is_some() && job.pass() > 0;
-        if !keep.times || source.mtime == replica.mtime || told_before {
-            return;
-        }
-        match mtimes(source, replica, keep.modify_window) {
-            Agreement::Cut(Grain::Fine) | Agreement::Unsure(Grain::Fine) => add(&self.run.tally.times_cut_fine, 1),
-            Agreement::Cut(Grain::Seconds) | Agreement::Unsure(Grain::Seconds) => add(&self.run.tally.times_cut_seconds, 1),
-            Agreement::OutOfRange => {
-                const ERANGE: i32 = 34;
-                let fault = Fault { side: Side::Replica, act: "set times of", errno: ERANGE };
-                self.run.problem(name.map_or_else(|| job.path(), |name| job.path_of(name)), fault, Class::Partly);
-            }
-            Agreement::Same | Agreement::Other => {}
         }
     }
 
@@ -605,7 +598,7 @@ impl Worker<'_> {
     /// Links to the file of an earlier copy, if that is equal in everything.
     fn link_basis(&mut self, Met { job, name, meta, .. }: Met<'_>, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
         let Ok(earlier) = basis.look(name) else { return Ok(None) };
-        let source = self.source_entry(job, name, meta)?;
+        let source = self.source_entry(job, name, &self.run.attainable(meta, &earlier))?;
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
         let equal = decide(&source, &basis_entry, &self.run.basis_rules(), true);
         if equal != Step::Same || !self.claim(&earlier, meta)? {

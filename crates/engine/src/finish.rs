@@ -173,7 +173,8 @@ impl Worker<'_> {
             (Some(other), _) => Some(Entry { meta: *other, xattrs: Vec::new() }),
             (None, before) => before.as_ref().map(|(meta, xattrs)| Entry { meta: *meta, xattrs: xattrs.clone() }),
         };
-        let differs = || there.as_ref().map_or(What::default(), |there| differences(&source, there, keep));
+        let attainable = |there: &Entry| Entry { meta: self.run.attainable(&source.meta, &there.meta), xattrs: source.xattrs.clone() };
+        let differs = || there.as_ref().map_or(What::default(), |there| differences(&attainable(there), there, keep));
         let (action, what) = match job.left {
             _ if job.replaced.is_some() => (Action::Replace, differs()),
             Some(left) if left.replaced => (Action::Replace, What::default()),
@@ -182,22 +183,25 @@ impl Worker<'_> {
             _ => (Action::Meta, differs()),
         };
         let equal = action == Action::Meta && what.is_empty();
+        // Whatever else is set leaves the time as it is.
+        let timed = action != Action::Meta || job.is_touched() || what.has(What::MTIME);
+        job.before.iter().filter(|_| !timed).for_each(|(before, _)| self.note_times(job, None, (&source.meta, before)));
         let mut intent = Intent::new(action, what, &source.meta);
         if let (true, Some(there)) = (self.run.monitor.wants_values(), &there) {
             intent.values = values(&source, there, what);
         }
         let faults = match &job.replica {
             Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => {
-                let (known, attributes) = self.wanted(job, replica, source)?;
+                let (known, mut attributes) = self.wanted(job, replica, source)?;
+                attributes.mtime = attributes.mtime.filter(|_| timed);
                 if !equal && self.post_attributes(job, known, &attributes, &intent) {
                     return Ok(End::Posted);
                 }
-                replica.set_own(&known, &attributes)
+                let faults = replica.set_own(&known, &attributes).into_iter();
+                faults.filter(|fault| !self.run.does_without(fault)).collect()
             }
             _ => {
-                if let Some((before, _)) = &job.before {
-                    self.note_times(job, None, (&source.meta, before));
-                }
+                job.before.iter().filter(|_| equal).for_each(|(before, _)| self.run.note_owner(&source.meta, before));
                 Vec::new()
             }
         };

@@ -30,6 +30,7 @@ mod namesakes;
 mod options;
 mod order;
 mod overlap;
+
 mod pace;
 mod part;
 mod plan;
@@ -48,6 +49,7 @@ mod survey;
 mod sync;
 mod tally;
 mod underway;
+mod unkept;
 mod walk;
 mod work_off;
 mod worker;

@@ -3,7 +3,8 @@
 use crate::job::descend;
 use crate::options::Options;
 use crate::roots::{Replica, RunError};
-use driftless_model::{Kind, RelPath, Side};
+use crate::run::Run;
+use driftless_model::{Kind, Meta, RelPath, Side};
 use driftless_reconcile::Refusal;
 use driftless_tree::{DirRef, NameIndex, Names, is_temp_name};
 use std::ffi::{CStr, CString, OsStr};
@@ -11,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Names of one side that are held at a time.
 const WINDOW_NAMES: usize = 16 * 1024;
+/// The sticky bit (inode(7)).
+const STICKY: u32 = 0o1000;
 /// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
 const OF_FILE_SYSTEM: &CStr = c"lost+found";
 
@@ -40,6 +43,29 @@ fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError>
 
 fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
     Refusal::Lacking { side: side.word(), path: path.to_string(), cause: cause.to_owned() }
+}
+
+/// Says what the root of the replica is about to become, where it is more than a directory of the tree: one in which everybody makes files,
+/// such as `/tmp`, or one on which a file system is mounted.
+pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirRef) {
+    let before = replica.first_meta();
+    let above = replica.lineage().unwrap_or_default();
+    let is_mounted = above.len() == 1 || above.first().zip(above.get(1)).is_some_and(|(own, parent)| own.id.0 != parent.id.0);
+    let place = match before.mode & STICKY != 0 {
+        true => "in which everybody may make files",
+        false if is_mounted => "on which a file system is mounted",
+        false => return,
+    };
+    let (keep, wanted) = (&run.options.keep, run.attainable(source, before));
+    let changes = [
+        (keep.mode && wanted.mode != before.mode, format!("mode {:04o} (is {:04o})", wanted.mode, before.mode)),
+        (keep.owner && wanted.uid != before.uid, format!("owner {} (is {})", wanted.uid, before.uid)),
+        (keep.group && wanted.gid != before.gid, format!("group {} (is {})", wanted.gid, before.gid)),
+    ];
+    let changes: Vec<String> = changes.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect();
+    if !changes.is_empty() {
+        run.monitor.note(&format!("the root of the replica, {place}, takes over from the source: {}", changes.join(", ")));
+    }
 }
 
 /// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is no reason to delete.

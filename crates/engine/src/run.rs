@@ -15,6 +15,7 @@ use crate::posted::Orders;
 use crate::queue::Queue;
 use crate::tally::Tally;
 use crate::underway::UnderWay;
+use crate::unkept::Owners;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp};
 use driftless_mover::Terms;
 use driftless_reconcile::{DeleteLimit, Rules};
@@ -75,6 +76,8 @@ pub struct Run<'r> {
     pub stride: Stride,
     bytes_pace: Option<Pace>,
     request_pace: Option<Pace>,
+    /// Which owners can be given on the replica.
+    pub owners: Owners,
     /// Which part of a run it is.
     pub part: Part<'r>,
     /// The name of the replica of a single file.
@@ -117,6 +120,7 @@ impl<'r> Run<'r> {
             under_way: Arc::default(),
             started: Instant::now(),
             began: stamp_now(),
+            owners: Owners::of(roots.1.as_ref(), &options.keep),
             file_systems: Mutex::default(),
             roots,
             one_machine: options.is_one_machine(),
@@ -227,7 +231,7 @@ impl<'r> Run<'r> {
     /// Reports a problem.
     pub fn problem(&self, path: RelPath, fault: Fault, class: Class) {
         // Where nothing may be changed, that is why the run ends, and no problem of a path.
-        if self.is_refused() {
+        if self.is_refused() || class == Class::Partly && self.does_without(&fault) {
             return;
         }
         // One lost connection is one problem, and the end of the run says it.

@@ -6,7 +6,7 @@ use crate::job::{Begin, DirJob, Task};
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::pool::{THREADS_MAX, drive};
-use crate::precautions::refuse_doubt;
+use crate::precautions::{refuse_doubt, tell_root};
 use crate::roots::{Replica, Roots, RunError, open};
 use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
@@ -121,6 +121,9 @@ fn sync_trees(
     run.basis_since =
         basis.as_ref().map_or(Ok(None), |basis| Changes::of(options, basis, None, &Locks::default()).map(|it| it.suspect_since()))?;
     let _watch = run.watch(changes);
+    if let Some(replica) = replica.as_ref().filter(|_| !made && !options.report_only) {
+        tell_root(&run, source.first_meta(), replica);
+    }
     let selection = options.selection.clone().unwrap_or_else(|| Arc::new(Selection::all()));
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: None, weight };

@@ -73,6 +73,8 @@ counters! {
     problems_partly,
     /// Problems: the entry was left as it was.
     problems_skip,
+    /// Entries whose owner or group the user of the run cannot give.
+    unkept_owners,
     /// Entries whose time agrees as far as the replica keeps it: parts of a second are lost.
     times_cut_fine,
     /// Entries whose time agrees as far as the replica keeps it: whole seconds, or within the window.
@@ -148,6 +150,11 @@ impl Counts {
     /// Problems of all kinds.
     pub fn problems(&self) -> u64 {
         sum([self.problems_changing, self.problems_partly, self.problems_skip])
+    }
+
+    /// Entries of which something is not kept that counts as no problem.
+    pub fn unkept(&self) -> u64 {
+        self.unkept_owners
     }
 
     /// Whether every entry that was seen is accounted for.

@@ -12,6 +12,8 @@ pub struct Keep {
     pub owner: bool,
     /// Numeric group.
     pub group: bool,
+    /// An owner or group that this user cannot give is a problem; an ordinary user's are only counted otherwise.
+    pub demands_owners: bool,
     /// Modification times.
     pub times: bool,
     /// Seconds by which times may be apart and count as equal all the same.
@@ -40,6 +42,7 @@ impl Default for Keep {
             mode: true,
             owner: true,
             group: true,
+            demands_owners: false,
             times: true,
             modify_window: 0,
             atimes: false,

@@ -10,7 +10,7 @@ use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply
 use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Known, Lock, NameStream, Names, Reach, ReadFile, Removed,
-    Spared, WriteFile,
+    Rights, Spared, WriteFile,
 };
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -29,8 +29,8 @@ const ENOENT: i32 = 2;
 pub struct Line {
     /// Requests and replies.
     pub link: Link<Answer>,
-    /// Effective user and group there.
-    pub user: (u32, u32),
+    /// What the user there may do.
+    pub rights: Rights,
     /// Which attributes listings tell.
     pub keep: Keep,
     /// What the replica's first change waits for.
@@ -516,7 +516,11 @@ impl Dir for RemoteDir {
     }
 
     fn user(&self) -> (u32, u32) {
-        self.0.line.user
+        (self.0.line.rights.uid, self.0.line.rights.gid)
+    }
+
+    fn rights(&self) -> Rights {
+        self.0.line.rights.clone()
     }
 
     fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {

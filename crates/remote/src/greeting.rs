@@ -2,8 +2,7 @@
 
 use crate::wire::{Frame, Hello, PROTOCOL};
 use driftless_model::escape;
-use driftless_tree::this_machine;
-use rustix::process::{getegid, geteuid};
+use driftless_tree::{Rights, this_machine};
 use std::io::{self, BufRead, Read, Write};
 
 /// The first word on the line.
@@ -16,7 +15,7 @@ const VERSION_CHARS_MAX: usize = 40;
 /// Says who speaks.
 pub fn greet(output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "{GREETING} {PROTOCOL} {}", env!("CARGO_PKG_VERSION"))?;
-    let hello = Hello { user: (geteuid().as_raw(), getegid().as_raw()), machine: this_machine() };
+    let hello = Hello { rights: Rights::own(), machine: this_machine() };
     Frame::new(0, &hello, Vec::new()).write(output)?;
     output.flush()
 }

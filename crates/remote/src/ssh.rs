@@ -181,7 +181,7 @@ impl SshHost {
     fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String)) -> Arc<SshHost> {
         let (out, frames) = unbounded();
         out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
-        let line = Arc::new(Line { link: Link::new(out), user: opened.hello.user, keep: reach.keep, gate: Gate::default() });
+        let line = Arc::new(Line { link: Link::new(out), rights: opened.hello.rights.clone(), keep: reach.keep, gate: Gate::default() });
         let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
         let children = Arc::new(Mutex::new(vec![child]));
         add_lines(name, &reach, (&line, &children));

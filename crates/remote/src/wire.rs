@@ -12,7 +12,7 @@
 
 pub use crate::sparing::{SparingRules, WireRemoved};
 use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, check_name};
-use driftless_tree::{Ancestor, Attributes, Holder, Known, Parcel, Reach, WHOLE_BYTES_MAX, Whole};
+use driftless_tree::{Ancestor, Attributes, Holder, Known, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
@@ -440,8 +440,8 @@ pub enum Reply {
 /// What each side says first, behind the greeting.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Hello {
-    /// Effective user and group.
-    pub user: (u32, u32),
+    /// What the user there may do.
+    pub rights: Rights,
     /// Number of the machine's boot.
     pub machine: Vec<u8>,
 }

@@ -202,7 +202,7 @@ impl<'a> Setter<'a> {
     }
 
     fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) {
-        self.mode_touched |= name == ACL_ACCESS;
+        self.mode_touched |= name == ACL_ACCESS && done.is_ok();
         self.acl_failed |= name == ACL_ACCESS && done.is_err();
         let act = if name.starts_with(b"system.posix_acl") { "set ACL of" } else { "set extended attribute of" };
         self.note(act, done);

@@ -48,9 +48,34 @@ pub use temp::{is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
 use driftless_model::{Fault, Keep, Kind, Meta, Stamp, Xattrs};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// What the user who acts on a tree may do (credentials(7), capabilities(7)).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rights {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+    /// May give entries to anybody (`CAP_CHOWN`).
+    pub any_owner: bool,
+}
+
+impl Rights {
+    /// Those of this process.
+    pub fn own() -> Rights {
+        use rustix::process::{getegid, geteuid, getgroups};
+        let held = rustix::thread::capabilities(None).map(|held| held.effective.contains(rustix::thread::CapabilitySet::CHOWN));
+        let groups = getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw()).collect();
+        let any_owner = held.unwrap_or(geteuid().is_root());
+        Rights { uid: geteuid().as_raw(), gid: getegid().as_raw(), groups, any_owner }
+    }
+}
 
 /// A shared open directory.
 pub type DirRef = Arc<dyn Dir>;
@@ -128,6 +153,8 @@ pub trait Dir: Send + Sync {
     fn sync_all(&self) -> Done;
     /// Effective user and group that act on this tree (credentials(7)).
     fn user(&self) -> (u32, u32);
+    /// What that user may do.
+    fn rights(&self) -> Rights;
     /// Whether entries of this tree may be given to other owners (chown(2)).
     fn may_give(&self) -> bool {
         self.user().0 == 0

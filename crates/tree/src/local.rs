@@ -10,7 +10,7 @@ use crate::nest::Keeper;
 use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, is_root_name};
 use crate::xattr::{Target, proc_path};
-use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, WriteFile};
+use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
@@ -493,6 +493,10 @@ impl Dir for LocalDir {
     fn may_give(&self) -> bool {
         use rustix::thread::{CapabilitySet, capabilities};
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::own()
     }
 
     fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {

@@ -25,7 +25,14 @@ pub struct Console<'a> {
 impl<'a> Console<'a> {
     /// Opens the log, if there is one, and prepares the terminal.
     pub fn new(args: &'a AuditArgs, options: &'a AuditOptions) -> Result<Self, String> {
-        let output = OutputArgs { json: args.json, log: args.log.clone(), quiet: args.quiet, verbose: false, progress: args.progress };
+        let output = OutputArgs {
+            json: args.json,
+            log: args.log.clone(),
+            quiet: args.quiet,
+            verbose: false,
+            progress: args.progress,
+            strict: false,
+        };
         let (output, began) = (Output::new(&output, Task::Verify)?, Instant::now());
         Ok(Console { args, options, output, began, reported: Mutex::new(began) })
     }

@@ -93,6 +93,25 @@ pub fn check_equal(src: &Path, dst: &Path, context: &str) {
     assert_equal(src, dst, &Options::default(), context);
 }
 
+/// The path that an event is about, as bytes.
+pub fn path_of(event: &serde_json::Value) -> Vec<u8> {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    let text = |field: &str| event[field].as_str().unwrap_or_default();
+    if event["path_base64"].is_null() { text("path").into() } else { BASE64_STANDARD.decode(text("path_base64")).expect("base64") }
+}
+
+/// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners, which are only counted, and the
+/// set-id bits that stand for them.
+pub fn is_roots_alone(difference: &driftless_testkit::Difference) -> bool {
+    let without = |mode: &str| u32::from_str_radix(mode, 8).expect("a mode") & !0o6000;
+    match difference.kind {
+        "uid" | "gid" => true,
+        "xattrs" => difference.a.contains("trusted."),
+        "mode" => without(&difference.a) == without(&difference.b),
+        _ => false,
+    }
+}
+
 /// Every unfinished file that a run left below `root`; the mark of a replica on a file system without attributes is none.
 pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     let all = driftless_testkit::mutate::list_all(root).expect("list the replica");

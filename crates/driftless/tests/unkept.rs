@@ -1,0 +1,119 @@
+//! What is not kept here is told once a kind, with a number; and what the root of the replica is about to become.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{USER, check_accounts, count_entries, driftless, put, sync, sync_ok};
+use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const NONE: [&str; 0] = [];
+
+/// Entries of root and of user 1234, a program with set-id bits, a file of USER; and a replica that belongs to USER.
+fn stage(scratch: &Scratch) -> (PathBuf, PathBuf) {
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for name in ["a", "dir/b", "dir/program", "own"] {
+        put(&src.join(name), name);
+    }
+    attrs::set_owner(&src.join("dir"), 1234, 1234).expect("chown");
+    attrs::set_owner(&src.join("own"), USER, USER).expect("chown");
+    attrs::set_mode(&src.join("dir/program"), 0o6755).expect("chmod");
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    (src, dst)
+}
+
+fn as_user(src: &Path, dst: &Path, arguments: &[&str], code: i32) -> Outcome {
+    let outcome = sync(src, dst).args(arguments).as_user(USER, USER).run().expect(code);
+    check_accounts(&outcome);
+    outcome
+}
+
+#[test]
+fn an_ordinary_user_is_told_once_that_owners_are_not_kept() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = stage(&scratch);
+    let foreign = count_entries(&src) - 1;
+    let first = as_user(&src, &dst, &[], 0);
+    assert_eq!(first.count("unkept_owners"), foreign, "{}", first.describe());
+    assert_eq!(first.events_named("problem").len(), 0, "{}", first.describe());
+    assert_eq!(std::fs::metadata(dst.join("dir/program")).expect("stat").mode() & 0o7777, 0o755);
+
+    let before = snapshot_hash(&dst, true);
+    let second = as_user(&src, &dst, &["--delete"], 0);
+    assert_eq!([second.count("unkept_owners"), second.count("changed")], [foreign, 0], "{}", second.describe());
+    let words = driftless().arg("sync").args([&src, &dst]).as_user(USER, USER).run().expect(0).stderr_text();
+    assert!(words.contains(&format!("not kept here: the owners of {foreign} entries, which only root can give")), "{words}");
+    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    let _ = driftless().args(["audit", "--samples=100", "--grace=0"]).args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    assert_eq!(snapshot_hash(&dst, true), before, "a second run touched the replica");
+}
+
+#[test]
+fn owners_that_are_demanded_are_problems_and_strict_ends_with_their_exit_code() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = stage(&scratch);
+    let strict = as_user(&src, &dst, &["--strict"], 3);
+    assert_eq!([strict.events_named("problem").len() as u64, strict.count("unkept_owners")], [0, 5]);
+    let demanded = as_user(&src, &dst, &["--owner"], 3);
+    assert_eq!([demanded.events_named("problem").len() as u64, demanded.count("unkept_owners")], [5, 0], "{}", demanded.describe());
+    let _ = as_user(&src, &dst, &["--strict", "--no-owner", "--no-group"], 0);
+}
+
+#[test]
+fn an_ordinary_users_changes_are_found_though_owners_are_not_kept() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = stage(&scratch);
+    let _ = as_user(&src, &dst, &[], 0);
+    put(&src.join("a"), "longer than before");
+    attrs::set_mode(&src.join("dir/b"), 0o640).expect("chmod");
+    let outcome = as_user(&src, &dst, &[], 0);
+    assert_eq!(outcome.count("unkept_owners"), 5, "{}", outcome.describe());
+    assert_eq!(std::fs::read_to_string(dst.join("a")).expect("read"), "longer than before");
+    assert_eq!(std::fs::metadata(dst.join("dir/b")).expect("stat").mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn problems_of_one_kind_are_listed_once_with_their_number() {
+    let source = Scratch::new(FsKind::Tmpfs, 16);
+    let replica = Fuse::mount(Mood::bare());
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    for number in 0..5 {
+        put(&src.join(format!("f{number}")), "x");
+        attrs::set_xattr(&src.join(format!("f{number}")), b"user.note", b"y").expect("setxattr");
+    }
+    let run = || driftless().args(["sync", "--jobs=1"]).args([&src, &dst]).run().expect(3).stderr_text();
+    let first = run();
+    assert!(first.contains("driftless: 5 problems:\n"), "{first}");
+    assert_eq!(first.lines().filter(|line| line.contains("set extended attribute of")).count(), 1, "{first}");
+    assert!(first.contains("; the same for 4 more"), "{first}");
+    let changed = || std::fs::metadata(dst.join("f0")).map(|meta| (meta.ctime(), meta.ctime_nsec())).expect("stat");
+    let before = changed();
+    assert!(run().contains("; the same for 4 more"));
+    assert_eq!(changed(), before, "a run that can do nothing touched a file");
+}
+
+#[test]
+fn what_the_root_of_the_replica_becomes_is_said_where_it_is_more_than_a_directory_of_the_tree() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let src = scratch.dir("src");
+    put(&src.join("f"), "x");
+    attrs::set_mode(&src, 0o700).expect("chmod");
+    let sticky = scratch.dir("sticky");
+    attrs::set_mode(&sticky, 0o1777).expect("chmod");
+    let mounted = Scratch::new(FsKind::Tmpfs, 16);
+    let plain = scratch.dir("plain");
+    let told = |dst: &Path, arguments: &[&str]| {
+        let outcome = sync(&src, dst).args(arguments).run().expect(0);
+        outcome.events_named("note").iter().map(|note| note["message"].as_str().expect("text").to_owned()).collect::<Vec<_>>()
+    };
+    let of_sticky = "the root of the replica, in which everybody may make files, takes over from the source: mode 0700 (is 1777)";
+    assert_eq!(told(&sticky, &["--dry-run"]), [of_sticky]);
+    assert_eq!(told(&sticky, &["--no-mode"]), NONE);
+    assert_eq!(told(&sticky, &[]), [of_sticky]);
+    assert_eq!(told(&sticky, &[]), NONE);
+    let of_mount = "the root of the replica, on which a file system is mounted, takes over from the source: mode 0700 (is 0755)";
+    assert_eq!(told(mounted.path(), &[]), [of_mount]);
+    assert_eq!(told(&plain, &[]), NONE);
+    let _ = sync_ok(&src, &plain, NONE);
+}
