@@ -207,7 +207,7 @@ fn chosen_paths_filters_and_limits_hold() {
     let outcome = by.sync(&src, &dst).arg("--files-from").arg(&list).run().expect(3);
     check_accounts(&outcome);
     let problems = outcome.events_named("problem");
-    assert!(problems.len() == 1 && problems[0]["path"] == "not", "{}", outcome.describe());
+    assert!(problems.len() == 1 && problems[0]["path"] == "not/there", "{}", outcome.describe());
     assert_eq!(common::names_below(&dst), ["a", "a/deep", "a/deep/er", "a/deep/er/keep.c", "a/deep/er/leave.o", "b", "b/keep.c"]);
     let outcome = by.sync_ok(&src, &dst, &["--exclude", "*.o", "--delete", "--delete-excluded"]);
     assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
