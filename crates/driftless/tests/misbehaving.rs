@@ -303,8 +303,7 @@ fn fail_replica(fuse: &Fuse, op: Op) {
 }
 
 /// Rows that do not hold yet, and what they wait for.
-const WAITING: &[(&str, &str)] =
-    &[("a file that is changed behind a cache of attributes is noticed", "a second look that no cache answers")];
+const WAITING: &[(&str, &str)] = &[];
 
 /// A test of its own that waits as the rows do.
 const COLLISION: &str = "names that collide";
