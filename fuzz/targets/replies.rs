@@ -96,7 +96,10 @@ fn replies() -> Vec<Reply> {
         Reply::Digests(vec![[7; 32]; 2]),
         Reply::Range(Some(0..6)),
         Reply::Count(3),
-        Reply::Removed(Removed { entries: 3, met: 4, spares: true, stuck: vec![(RelPath::from_names([&b"a"[..], b"b"]), fault().on(Side::Replica))] }.into()),
+        Reply::Removed(
+            Removed { entries: 3, met: 4, spares: true, stuck: vec![(RelPath::from_names([&b"a"[..], b"b"]), fault().on(Side::Replica))] }
+                .into(),
+        ),
         Reply::Located(Located::Dir(own())),
         Reply::Located(Located::Entry(own(), name(), meta(Kind::File, 6))),
         Reply::Located(Located::Missing(own(), name())),

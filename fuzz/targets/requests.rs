@@ -75,7 +75,17 @@ fn parcels() -> [Parcel; 2] {
     let (private, sync, verify) = (true, false, Some(Level::Content));
     [
         Parcel { name: c"file".into(), entry: file, content: Some(content), target: None, keep, private, room: 0, sync, verify },
-        Parcel { name: c"link".into(), entry: link, content: None, target: Some(c"target".into()), keep, private, room: 7, sync, verify: None },
+        Parcel {
+            name: c"link".into(),
+            entry: link,
+            content: None,
+            target: Some(c"target".into()),
+            keep,
+            private,
+            room: 7,
+            sync,
+            verify: None,
+        },
     ]
 }
 

@@ -85,7 +85,7 @@ impl Estimator {
     /// Adds a sample.
     pub fn add(&mut self, sample: Sample) {
         self.met += 1;
-        if self.met % self.stride.max(1) == 0 {
+        if self.met.is_multiple_of(self.stride.max(1)) {
             self.samples.push(sample);
         }
         if self.samples.len() > SAMPLES_MAX {
