@@ -6,7 +6,7 @@
 mod common;
 
 use common::{check_equal, leftovers, names_below, put, sync, sync_ok};
-use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
+use driftless_testkit::{FsKind, Options, Profile, Scratch, build_tree, compare, snapshot_hash};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,107 +20,6 @@ fn failing(calls: &str, error: &str, when: &str) -> Vec<String> {
     let trace = format!("trace={calls}");
     let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, "--"];
     words.map(str::to_owned).to_vec()
-}
-
-/// Reading calls fail differently from writing ones; the numbers are the calls of a thread that fail.
-const FAULTS: [(&str, &[&str], &[&str]); 34] = [
-    ("read", &["EIO", "EINTR"], &["6", "30"]),
-    ("pread64", &["EIO", "EINTR"], &["1", "5", "20"]),
-    ("write", &["EIO", "ENOSPC", "EINTR"], &["3", "10", "40"]),
-    ("pwrite64", &["EIO", "ENOSPC", "EINTR"], &["1", "5", "20"]),
-    ("openat", &["EIO", "EACCES", "ENOMEM", "EMFILE"], &["6", "20", "45", "90"]),
-    ("openat2", &["EIO", "EACCES"], &["1", "3"]),
-    ("getdents64", &["EIO", "ENOMEM"], &["1", "2", "7"]),
-    ("newfstatat", &["EIO", "EACCES", "ENOMEM"], &["3", "15"]),
-    ("statx", &["EIO", "EACCES", "ENOMEM"], &["1", "10", "40", "90"]),
-    ("fstat", &["EIO"], &["5", "10"]),
-    ("fchown", &["EIO", "EPERM"], &["1", "4"]),
-    ("fchownat", &["EIO", "EPERM"], &["1", "4"]),
-    ("fchmod", &["EIO", "EPERM"], &["1", "4"]),
-    ("fchmodat", &["EIO", "EPERM"], &["1", "4"]),
-    ("fchmodat2", &["EIO", "EPERM"], &["1", "4"]),
-    ("fsetxattr", &["EIO", "ENOSPC", "EPERM"], &["1", "3"]),
-    ("setxattr", &["EIO", "ENOSPC"], &["1", "3"]),
-    ("fgetxattr", &["EIO", "ENOMEM"], &["1", "4"]),
-    ("flistxattr", &["EIO", "ENOMEM"], &["1", "4"]),
-    ("utimensat", &["EIO", "EPERM"], &["1", "5", "15"]),
-    ("renameat", &["EIO", "EACCES"], &["1", "5"]),
-    ("renameat2", &["EIO", "EACCES"], &["1", "5"]),
-    ("mkdirat", &["EIO", "ENOSPC"], &["1", "2"]),
-    ("linkat", &["EIO", "EMLINK", "EPERM"], &["1", "2"]),
-    ("symlinkat", &["EIO"], &["1", "2"]),
-    ("mknodat", &["EIO", "EPERM"], &["1", "2"]),
-    ("unlinkat", &["EIO", "EACCES"], &["1", "3"]),
-    ("syncfs", &["EIO"], &["1"]),
-    ("fsync", &["EIO"], &["1", "3"]),
-    ("close", &["EIO", "EINTR"], &["10", "40"]),
-    ("copy_file_range", &["EIO", "ENOSPC", "EXDEV"], &["1", "3"]),
-    ("ioctl", &["EIO", "EOPNOTSUPP"], &["1", "3"]),
-    ("ftruncate", &["EIO", "ENOSPC"], &["1", "3"]),
-    ("lseek", &["EIO", "EINVAL"], &["1", "6"]),
-];
-
-/// What must hold after any run: the exit code tells the truth, and nothing crashed.
-fn check_honest(src: &Path, dst: &Path, outcome: &Outcome, fault: &str) {
-    assert!(!CRASHES.contains(&outcome.code()), "{fault}: a crash\n{}", outcome.describe());
-    if outcome.code() == 0 {
-        let found = compare(src, dst, &Options::default());
-        assert!(found.is_empty(), "{fault}: exit code 0, but {found:#?}\n{}", outcome.describe());
-    }
-}
-
-fn check_faults(kind: FsKind, faults: &[(&str, &[&str], &[&str])]) {
-    let scratch = Scratch::new(kind, 300);
-    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-    build_tree(&src, 21, &Profile { entries: 120, ..Profile::small() });
-    let _ = sync_ok(&src, &dst, NONE);
-    let cases = faults
-        .iter()
-        .flat_map(|(calls, errors, whens)| errors.iter().flat_map(move |error| whens.iter().map(move |when| (*calls, *error, *when))));
-    let (mut met, mut all) = (0, 0);
-    for (seed, (calls, error, when)) in cases.enumerate() {
-        let fault = format!("{calls} number {when} fails with {error} on {kind:?}, mutation seed {seed}");
-        mutate(&src, seed as u64, 25);
-        put(&src.join(format!("new-{seed}/file")), vec![1u8; 30_000]);
-        let outcome = sync(&src, &dst).arg("--delete").through(failing(calls, error, when)).run();
-        check_honest(&src, &dst, &outcome, &fault);
-        (met, all) = (met + u32::from(outcome.code() != 0), all + 1);
-        let _ = sync_ok(&src, &dst, ["--delete"]);
-        check_equal(&src, &dst, &format!("a clean run after {fault}"));
-        assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "{fault}");
-    }
-    println!("{met} of {all} faults on {kind:?} kept the run from success");
-    assert!(met * 5 > all, "only {met} of {all} faults were met");
-}
-
-#[test]
-fn a_failed_call_is_told_or_made_good_on_ext4() {
-    check_faults(FsKind::Ext4, &FAULTS[..17]);
-    check_faults(FsKind::Ext4, &FAULTS[17..]);
-}
-
-#[test]
-fn a_failed_call_is_told_or_made_good_on_btrfs_with_reflinks() {
-    let names = ["ioctl", "copy_file_range", "pwrite64", "fsetxattr", "renameat", "utimensat", "lseek"];
-    let chosen: Vec<_> = FAULTS.into_iter().filter(|(calls, ..)| names.contains(calls)).collect();
-    check_faults(FsKind::Btrfs, &chosen);
-}
-
-#[test]
-fn a_failed_call_in_the_first_copy_is_told_or_made_good() {
-    let scratch = Scratch::new(FsKind::Tmpfs, 300);
-    let src = scratch.dir("src");
-    build_tree(&src, 22, &Profile::small());
-    for (calls, errors, whens) in FAULTS {
-        let (error, when) = (errors[0], whens[whens.len() - 1]);
-        let fault = format!("{calls} number {when} fails with {error} in the first copy");
-        let dst = scratch.path().join("dst");
-        let outcome = sync(&src, &dst).through(failing(calls, error, when)).run();
-        check_honest(&src, &dst, &outcome, &fault);
-        let _ = sync_ok(&src, &dst, NONE);
-        check_equal(&src, &dst, &format!("a clean run after {fault}"));
-        driftless_testkit::remove_deep(&dst).expect("remove");
-    }
 }
 
 #[test]
@@ -326,4 +225,49 @@ fn holes_are_kept_where_the_file_system_cannot_tell_where_they_are() {
     }
     let found = compare(&src, &dst, &Options { holes: false, ..Options::default() });
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_run_without_one_more_thread_does_its_work() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    for action in ["sync", "verify"] {
+        let run = common::driftless().arg(action).arg(&src).arg(&dst);
+        let _ = run.through(failing("clone3", "EAGAIN", "1+")).run().expect(0);
+        check_equal(&src, &dst, action);
+    }
+}
+
+#[test]
+fn a_standard_error_that_is_full_ends_no_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    std::os::unix::fs::symlink("t".repeat(300), src.join("link")).expect("link");
+    let to_full = ["sh", "-c", "exec \"$0\" \"$@\" 2>/dev/full"];
+    // A problem is told there, and by the exit code.
+    let mut strace = failing("openat", "EIO", "1+");
+    let end = strace.len() - 1;
+    strace.splice(end..end, ["-P", "file"].map(str::to_owned));
+    let outcome = sync(&src, &dst).through(to_full.map(str::to_owned).into_iter().chain(strace)).run().expect(3);
+    assert_eq!(outcome.count("failed"), 1, "{}", outcome.describe());
+    assert_eq!(fs::read_link(dst.join("link")).expect("link").as_os_str().len(), 300, "{}", outcome.describe());
+}
+
+#[test]
+fn the_root_has_its_time_when_one_look_at_it_fails() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    for calls in ["fstat", "utimensat"] {
+        for when in 1..25 {
+            let outcome = sync(&src, &dst).arg("--jobs=1").through(failing(calls, "ESTALE", &when.to_string())).run();
+            assert!(!CRASHES.contains(&outcome.code()), "{}", outcome.describe());
+            if outcome.code() == 0 {
+                check_equal(&src, &dst, &format!("{calls} number {when} failed"));
+            }
+            driftless_testkit::mutate::remove_any(&dst).expect("remove");
+        }
+    }
 }

@@ -168,14 +168,19 @@ impl<'r, C: Crew> Pool<'r, C> {
             let thread = Builder::new().name(format!("mover-{index}")).stack_size(STACK_BYTES);
             if thread.spawn_scoped(scope, move || crew.work(index)).is_err() {
                 // No more threads to be had: this many it is.
-                assert!(index > 0, "not even one thread can be started");
-                (self.threads_max, threads) = (index, index);
+                threads = index.max(1);
+                self.threads_max = threads;
                 break;
             }
             self.spawned += 1;
         }
         self.admitted = threads;
         crew.queue().admit(threads);
+        if self.spawned == 0 {
+            // Not even one: this thread does the work, and nobody is told meanwhile how far it is.
+            self.spawned = 1;
+            crew.work(0);
+        }
     }
 
     fn adapt<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)

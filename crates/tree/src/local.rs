@@ -209,8 +209,8 @@ impl LocalDir {
         // It may be asked before anything else is changed, so it leaves no trace.
         let (name, fd) = (crate::temp_name(), self.fd().ok()?);
         let owner = crate::locks::keep_times(&fd, || {
-            let probe = self.create(&fd, &name, 0o600)?;
-            let owner = probe.meta().map(|meta| meta.uid);
+            let probe = self.create(&fd, &name, 0o600).map_err(|_| Errno::IO)?;
+            let owner = probe.meta().map(|meta| meta.uid).map_err(|_| Errno::IO);
             let _the_next_run_removes_it = fs::unlinkat(&*fd, &*name, AtFlags::empty());
             owner
         });

@@ -187,15 +187,14 @@ impl Drop for FileLock {
     }
 }
 
-/// Does something in a directory that leaves no trace in its times.
-pub fn keep_times<T, E>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    let before = fs::fstat(dir);
+/// Does something in a directory that leaves no trace in its times; nothing, if these cannot be read. The end of a run, where the last lock
+/// goes, has nobody to tell what failed, so both calls are made once more then.
+pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
     let done = act()?;
-    if let Ok(st) = before {
-        let mtime = Timespec { tv_sec: st.st_mtime, tv_nsec: st.st_mtime_nsec as _ };
-        let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
-        let _only_its_owner_can = fs::futimens(dir, &times);
-    }
+    let mtime = Timespec { tv_sec: st.st_mtime, tv_nsec: st.st_mtime_nsec as _ };
+    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+    let _only_its_owner_can = fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times));
     Ok(done)
 }
 
