@@ -307,3 +307,28 @@ fn a_source_that_vanishes_while_it_is_copied_never_empties_the_replica() {
         fs::rename(&away, &src).expect("back");
     }
 }
+
+#[test]
+fn a_replica_written_in_the_tick_of_its_source_is_told_by_verify_and_mended_by_checksum() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for (name, size) in [("small", 100_000), ("large", 66 << 20)] {
+        put(&src.join(name), "");
+        fs::OpenOptions::new().write(true).open(src.join(name)).expect("open").set_len(size).expect("size");
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    for name in ["small", "large"] {
+        let [here, there] = [&src, &dst].map(|root| fs::OpenOptions::new().write(true).open(root.join(name)).expect("open"));
+        let time = |file: &fs::File| file.metadata().map(|meta| (meta.mtime(), meta.mtime_nsec())).expect("stat");
+        common::wait_until("both are written in one tick", LONG, || {
+            here.write_all_at(b"one", 50_000).expect("write");
+            there.write_all_at(b"two", 70_000).expect("write");
+            time(&here) == time(&there)
+        });
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    let outcome = common::driftless().args(["verify", "--json"]).arg(&src).arg(&dst).run().expect(4);
+    assert_eq!(outcome.count("changed"), 2, "{}", outcome.describe());
+    let _ = sync_ok(&src, &dst, ["--checksum"]);
+    check_equal(&src, &dst, "with --checksum");
+}
