@@ -1,5 +1,6 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
-# make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems.
+# make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
+# times 600 system calls that fail and 120 power cuts.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 55 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
@@ -51,7 +52,7 @@ test-broker: packages
 	cargo test -p driftless-queue
 
 # Each campaign prints its figures and fails if one of its runs did; all are run.
-CAMPAIGNS = matrix nth_call
+CAMPAIGNS = matrix nth_call injected power
 
 campaign: packages
 	@failed=; for name in $(CAMPAIGNS); do \

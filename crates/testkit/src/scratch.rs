@@ -73,6 +73,25 @@ impl Scratch {
         Scratch::mounted(|scratch| scratch.mount_image(format, size_mib))
     }
 
+    /// Mounts an image that `write` has filled, such as one that was found after a power cut.
+    pub fn found(options: &str, write: impl FnOnce(&Path)) -> Scratch {
+        Scratch::mounted(|scratch| {
+            write(&scratch.image());
+            scratch.mount_as_it_is(options);
+        })
+    }
+
+    /// Unmounts an image and mounts it again, so that what shows comes from the image alone.
+    pub fn mount_again(&self) {
+        must_run(Command::new("umount").arg(&self.mount));
+        let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.mount_as_it_is("loop");
+    }
+
+    fn mount_as_it_is(&self, options: &str) {
+        must_run(Command::new("mount").args(["-o", options]).arg(self.image()).arg(&self.mount));
+    }
+
     fn mounted(mount: impl FnOnce(&Scratch)) -> Scratch {
         let folder = scratch_folder();
         let place = folder.path().join("mnt");
@@ -130,11 +149,8 @@ impl Scratch {
     }
 
     fn mount_image(&self, format: &[&str], size_mib: u64) {
-        let image = self.image();
-        let file = fs::File::create(&image).expect("image");
-        file.set_len(size_mib << 20).expect("image size");
-        must_run(Command::new(format[0]).args(&format[1..]).arg(&image));
-        must_run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&self.mount));
+        format_image(&self.image(), format, size_mib);
+        self.mount_as_it_is("loop");
     }
 }
 
@@ -155,6 +171,19 @@ pub fn scratch_folder() -> tempfile::TempDir {
     builder.prefix("driftless-test-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
     let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
     made.expect("temp folder")
+}
+
+/// A sparse file that the command `format` makes a file system of.
+pub(crate) fn format_image(image: &Path, format: &[&str], size_mib: u64) {
+    let file = fs::File::create(image).expect("image");
+    file.set_len(size_mib << 20).expect("image size");
+    must_run(Command::new(format[0]).args(&format[1..]).arg(image));
+}
+
+/// Mounts an image by a loop device.
+pub(crate) fn mount_loop(image: &Path, at: &Path, options: &str) {
+    let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    must_run(Command::new("mount").args(["-o", options]).arg(image).arg(at));
 }
 
 pub(crate) fn must_run(command: &mut Command) {
