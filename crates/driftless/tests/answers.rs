@@ -280,9 +280,10 @@ fn a_set_gid_bit_that_the_kernel_drops_is_told() {
     };
     for times in ["first", "second"] {
         let outcome = run(&dst);
-        for path in ["file", "dir"] {
+        // A file does not get the bit where its group is another's anyway; on a directory it lends nobody a right.
+        for (path, told) in [("file", &[][..]), ("dir", &["set mode of"])] {
             assert_eq!(mode(&dst.join(path)), 0o755, "the kernel does not drop it here");
-            assert_eq!(acts_on(&outcome, path), ["set mode of"], "{times}: {path}\n{}", outcome.describe());
+            assert_eq!(acts_on(&outcome, path), told, "{times}: {path}\n{}", outcome.describe());
         }
     }
     assert_eq!(acts_on(&run(&parent.join("new")), "."), ["set mode of"]);

@@ -18,6 +18,7 @@ mod facts;
 mod files;
 mod findings;
 mod finish;
+mod grouped;
 mod inspect;
 mod job;
 mod kept;

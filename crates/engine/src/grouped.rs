@@ -1,0 +1,204 @@
+//! Hard-link groups on their way: the first name of each is made equal, the others become links to it.
+
+use crate::entries::{Intent, Met, Reconciled, Verdict};
+use crate::job::{DirJob, Task, descend};
+use crate::links::Arrival;
+use crate::tally::add;
+use crate::worker::Worker;
+use driftless_model::{Action, Class, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs};
+use driftless_mover::{Moved, Opened, Spot, Trouble};
+use driftless_reconcile::{Agreement, differences, mtimes};
+use driftless_state::{Leader, StoreError};
+use driftless_tree::DirRef;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+impl Worker<'_> {
+    /// Takes care of hard links, then makes the entry equal.
+    pub fn grouped(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
+        if meta.nlink < 2 || !self.run.options.keep.hard_links || self.run.part.is_alone() {
+            return self.equalise(met, opened);
+        }
+        if self.run.part.is_share() {
+            return self.leave_link(met);
+        }
+        let missing = !job.is_fresh() && self.replica_meta(job, name)?.is_none();
+        job.more();
+        let arrival = self.run.links.arrive(meta.id(), meta.nlink, missing, (job.clone(), name.into()));
+        match arrival.map_err(store_trouble)? {
+            Arrival::Waits => Ok(Verdict::Waits),
+            Arrival::Follow(_, leader) => {
+                job.less();
+                self.follow(met, &leader)
+            }
+            Arrival::Lead(_) => {
+                job.less();
+                let done = self.equalise(Met { leads: true, ..met }, opened);
+                match &done {
+                    Ok(Verdict::Large) => {}
+                    Err(_) => self.settle(met, None),
+                    Ok(verdict) => self.settle(met, Some(verdict)),
+                }
+                done
+            }
+        }
+    }
+
+    /// The first name of a group is done (`None`: it failed): notes where it is and lets the others go on.
+    pub fn settle(&mut self, met: Met<'_>, done: Option<&Verdict>) {
+        let leader = match done.map(|verdict| self.leader(&met, verdict)).transpose() {
+            Ok(leader) => leader,
+            Err(fault) => {
+                // The next name leads then, and the group is not what it is on the source.
+                self.run.problem(met.job.path_of(met.name), fault, Class::Partly);
+                None
+            }
+        };
+        if let (Some(verdict), Some(_)) = (done, &leader) {
+            self.note_late(&met, verdict);
+        }
+        match self.run.links.settle(met.meta.id(), leader) {
+            Ok(waiting) => waiting.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name))),
+            Err(error) => self.account_trouble(met.job, met.name, store_trouble(error)),
+        }
+    }
+
+    fn leader(&self, met: &Met<'_>, verdict: &Verdict) -> Result<Leader, Fault> {
+        /// No inode: the one that a dry run would have made.
+        const NOT_MADE: (u64, u64) = (0, 0);
+        let path = met.job.path_of(met.name).as_bytes().to_vec();
+        let left = met.meta.nlink - 1;
+        let made = match verdict {
+            Verdict::Changed(intent, moved) => moved.id.filter(|_| intent.action != Action::Meta),
+            _ => None,
+        };
+        let in_place = matches!(verdict, Verdict::Same) || matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Meta);
+        let id = match &self.run.options {
+            // What is there is what the other names are held against, whatever else is wrong with it.
+            options if options.report_only && met.job.replica.is_some() => match self.look_at(met) {
+                Err(fault) if fault.is_missing() => NOT_MADE,
+                there => there?.id(),
+            },
+            options if options.dry_run && !in_place => NOT_MADE,
+            _ => made.map_or_else(|| self.look_at_equal(met, verdict), Ok)?,
+        };
+        let linked = matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Link);
+        Ok(Leader { path, id, left, proven: made.is_some() && !linked })
+    }
+
+    fn look_at(&self, Met { job, name, .. }: &Met<'_>) -> Result<Meta, Fault> {
+        job.replica.as_ref().expect("only dry runs have none").look(job.renamed.as_deref().unwrap_or(name))
+    }
+
+    /// The inode of an entry that was found equal, or made so in place. Somebody may have put another there since.
+    fn look_at_equal(&self, met: &Met<'_>, verdict: &Verdict) -> Result<(u64, u64), Fault> {
+        const ESTALE: i32 = 116;
+        let there = self.look_at(met)?;
+        let entry = |meta: &Meta| Entry { meta: *meta, xattrs: Xattrs::new() };
+        let keep = Keep { xattrs: false, acls: false, ..self.run.options.keep };
+        let is_same = match verdict {
+            Verdict::Changed(_, Moved { id: Some(id), .. }) => there.id() == *id,
+            // A copy that could not be given all that it should have tells its inode.
+            _ => self.run.options.dry_run || differences(&entry(met.meta), &entry(&there), &keep).is_empty(),
+        };
+        let stale = Fault { side: Side::Replica, act: "keep hold of the first link of", errno: ESTALE };
+        if is_same { Ok(there.id()) } else { Err(stale) }
+    }
+
+    /// Makes a further name of a group a link to its first.
+    fn follow(&mut self, met: Met<'_>, leader: &Leader) -> Reconciled {
+        let Met { job, name, meta, .. } = met;
+        let there = self.replica_meta(job, name)?;
+        if there.as_ref().is_some_and(|there| there.id() == leader.id) {
+            if job.pass() > 0 {
+                // It was met in the first look.
+                self.run.links.give_back(meta.id(), leader).map_err(store_trouble)?;
+            }
+            return Ok(Verdict::Same);
+        }
+        let mut what = What::default();
+        what.add_if(true, What::LINKS);
+        let room = there.map_or(Ok(0), |there| self.room(job, name, &there))?;
+        let intent = Intent { room, ..Intent::new(Action::Link, what, meta) };
+        if self.run.options.dry_run {
+            return Ok(Verdict::Changed(intent, Moved::default()));
+        }
+        if there.is_some_and(|there| self.is_alike(meta, &there)) && !leader.proven {
+            self.prove(met, leader)?;
+        }
+        let done = match self.link_to(job, name, leader, room) {
+            Ok(moved) => Ok(Verdict::Changed(intent, moved)),
+            // Content would want room, too.
+            Err(Trouble::Failed(fault)) if !fault.lacks_room() => self.copy_instead(met, fault),
+            Err(other) => Err(other),
+        };
+        if matches!(&done, Err(Trouble::Failed(fault)) if fault.lacks_room()) {
+            // It is met again when there is room.
+            self.run.links.give_back(meta.id(), leader).map_err(store_trouble)?;
+        }
+        done
+    }
+
+    /// Whether a file of the replica looks as if it had the source's content.
+    fn is_alike(&self, source: &Meta, there: &Meta) -> bool {
+        let files = source.kind == Kind::File && there.kind == Kind::File;
+        files && source.size == there.size && mtimes(source, there, self.run.options.keep.modify_window) != Agreement::Other
+    }
+
+    /// Two inodes of the replica claim to be the one of the source. Before a name that may be right becomes a link to the other, its
+    /// content is compared: whoever may write where the first name is may have put anything there that has the right size and time.
+    fn prove(&mut self, Met { job, name, meta, .. }: Met<'_>, leader: &Leader) -> Result<(), Trouble> {
+        const EILSEQ: i32 = 84;
+        let (dir, leader_name) = self.place_of(job, leader)?;
+        let spot = Spot { replica: &*dir, name: &leader_name, private: false, birth: None, ..job.spot(name) };
+        let compared = self.mover.compare(&spot, Level::Content)?;
+        add(&self.run.tally.bytes_compared, meta.size);
+        if !compared.differs.is_empty() {
+            let act = "take the first link, whose content differs (see --checksum), for this file of";
+            return Err(Trouble::Failed(Fault { side: Side::Replica, act, errno: EILSEQ }));
+        }
+        self.run.links.prove(meta.id()).map_err(store_trouble)
+    }
+
+    fn link_to(&mut self, job: &Arc<DirJob>, name: &CStr, leader: &Leader, room: u64) -> Result<Moved, Trouble> {
+        let (dir, leader_name) = self.place_of(job, leader)?;
+        self.mover.make_link(&Spot { room, ..job.touched_spot(name) }, (&*dir, &leader_name), leader.id)
+    }
+
+    /// Where on the replica the first name of a group is.
+    fn place_of(&self, job: &DirJob, leader: &Leader) -> Result<(DirRef, CString), Trouble> {
+        let gone = Fault { side: Side::Replica, act: "find the first link of", errno: 2 };
+        let (dir, name) = leader.place().ok_or(Trouble::Failed(gone))?;
+        let name = CString::new(name).map_err(|_| Trouble::Failed(gone))?;
+        Ok((self.replica_dir(job, &dir).map_err(Trouble::Failed)?, name))
+    }
+
+    /// The replica's directory at a path: this very one most of the time, else a walk from the root.
+    fn replica_dir(&self, job: &DirJob, path: &driftless_model::RelPath) -> Result<DirRef, Fault> {
+        let own = job.replica.as_ref().expect("only dry runs have none");
+        if job.path() == *path {
+            return Ok(own.clone());
+        }
+        descend(self.run.roots.1.as_ref().expect("only dry runs have none"), path)
+    }
+
+    /// The file system refuses one more link (EMLINK, say): the content is kept, and that it is no link is reported.
+    fn copy_instead(&mut self, met: Met<'_>, fault: Fault) -> Reconciled {
+        match self.equalise(met, None)? {
+            Verdict::Changed(intent, mut moved) => {
+                moved.faults.push(fault);
+                Ok(Verdict::Changed(intent, moved))
+            }
+            // Its content is right already, and it is still not the link that it should be.
+            Verdict::Same => Err(Trouble::Failed(fault)),
+            other => Ok(other),
+        }
+    }
+}
+
+/// The store of hard links fails when the disk for temporary files does.
+pub fn store_trouble(_: StoreError) -> Trouble {
+    const EIO: i32 = 5;
+    Trouble::Failed(Fault { side: Side::Replica, act: "keep the table of hard links for", errno: EIO })
+}
