@@ -271,3 +271,33 @@ fn the_root_has_its_time_when_one_look_at_it_fails() {
         }
     }
 }
+
+#[test]
+fn that_a_large_file_is_no_link_is_told() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("first"), "content");
+    fs::OpenOptions::new().write(true).open(src.join("first")).expect("open").set_len(66 << 20).expect("size");
+    fs::hard_link(src.join("first"), src.join("second")).expect("link");
+    let outcome = sync(&src, &dst).through(failing("linkat", "EMLINK", "1+")).run().expect(3);
+    assert_eq!(outcome.count("problems"), 1, "{}", outcome.describe());
+    let options = Options { hard_links: false, ..Options::default() };
+    assert_eq!(compare(&src, &dst, &options), Vec::new(), "{}", outcome.describe());
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "linked");
+}
+
+#[test]
+fn a_root_that_is_away_for_a_moment_is_no_single_file() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    let root = ["-P".to_owned(), src.to_str().expect("text").to_owned()];
+    for calls in ["open", "openat"] {
+        let mut strace = failing(calls, "ENOENT", "1");
+        let end = strace.len() - 1;
+        strace.splice(end..end, root.clone());
+        let outcome = sync(&src, &dst).through(strace).run();
+        assert!(outcome.code() != 0 || dst.join("dir/file").exists(), "{}", outcome.describe());
+    }
+}

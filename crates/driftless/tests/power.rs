@@ -9,7 +9,7 @@
 mod common;
 
 use common::campaign::{Campaign, count_of};
-use common::{driftless, leftovers, put, sync, sync_ok};
+use common::{LOCK, driftless, leftovers, put, sync, sync_ok};
 use driftless_testkit::{Disk, FsKind, Options, Profile, Recording, Scratch, assert_equal, build_tree, mutate};
 use fastrand::Rng;
 use rustix::process::Signal;
@@ -24,8 +24,6 @@ const MUTATIONS: usize = 30;
 const CUTS_EACH: usize = 5;
 /// Sessions of a campaign on each file system for each seed that is asked for: 200 cuts with five seeds.
 const SESSIONS_EACH: u64 = 8;
-/// The name that ARCHITECTURE.md gives to the lock of a replica.
-const LOCK: &[u8] = b".driftless-tmp-00000000000000000000000000000002";
 /// So that some of it lasts long enough to be cut.
 const SLOW: &str = "--bwlimit=25M";
 

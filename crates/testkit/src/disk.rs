@@ -8,7 +8,7 @@
 
 use crate::fuse::door::{Door, Server};
 use crate::fuse::wire::{Answer, Attr, Call, Op, Words};
-use crate::scratch::{FsKind, Scratch, format_image, must_run, scratch_folder};
+use crate::scratch::{FsKind, Scratch, format_image, must_run, scratch_folder, unmount};
 use fastrand::Rng;
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -94,7 +94,7 @@ impl Disk {
     /// Unmounts it; what that writes is in the record, too.
     pub fn switch_off(self, kind: FsKind) -> Recording {
         let Disk { mounted, door, image, folder } = self;
-        drop(mounted);
+        assert!(unmount(&mounted.0), "{} is busy", mounted.0.display());
         drop(door);
         let events = std::mem::take(&mut *lock(&image.events));
         Recording { events, formatted: folder.path().join("formatted"), options: shape(kind).1, _folder: folder }
@@ -158,10 +158,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let plain = Command::new("umount").arg("-q").arg(&self.0).status();
-        if !plain.is_ok_and(|status| status.success()) {
-            let _ = Command::new("umount").args(["-q", "-l"]).arg(&self.0).status();
-        }
+        // What was switched off is unmounted already.
+        let _ = Command::new("umount").args(["-q", "-l"]).arg(&self.0).stderr(std::process::Stdio::null()).status();
     }
 }
 

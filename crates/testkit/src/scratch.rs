@@ -5,8 +5,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// A kind of file system that a scratch can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl Scratch {
 
     /// Unmounts an image and mounts it again, so that what shows comes from the image alone.
     pub fn mount_again(&self) {
-        must_run(Command::new("umount").arg(&self.mount));
+        assert!(unmount(&self.mount), "{} is busy", self.mount.display());
         let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.mount_as_it_is("loop");
     }
@@ -178,6 +181,21 @@ pub(crate) fn format_image(image: &Path, format: &[&str], size_mib: u64) {
     let file = fs::File::create(image).expect("image");
     file.set_len(size_mib << 20).expect("image size");
     must_run(Command::new(format[0]).args(&format[1..]).arg(image));
+}
+
+/// Unmounts; a process that a test has just started may hold open files of it until it runs its program. False if it stays busy.
+pub(crate) fn unmount(path: &Path) -> bool {
+    let deadline = Instant::now() + BUSY_MAX;
+    loop {
+        let status = Command::new("umount").arg("-q").arg(path).stderr(Stdio::null()).status();
+        if status.is_ok_and(|status| status.success()) {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Mounts an image by a loop device.

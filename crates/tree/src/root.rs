@@ -113,6 +113,8 @@ fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place
     let fd = parent.fd().map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
     let parent: DirRef = Arc::new(parent);
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
+        // A moment ago there was none; a file system has just been mounted, say. As an entry it would be compared without what is in it.
+        Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => Err(RootError::new(path, "open", Errno::STALE)),
         Ok(st) => Ok(Place::Entry { parent, name, meta: meta_of(&st) }),
         Err(Errno::NOENT) => Ok(Place::Missing { parent, name }),
         Err(errno) => Err(RootError::new(path, "look at", errno)),

@@ -26,6 +26,9 @@ pub const MARK_FILE: &str = ".driftless-tmp-00000000000000000000000000000001";
 /// The lock of a replica while it is changed.
 pub const LOCK_FILE: &str = ".driftless-tmp-00000000000000000000000000000002";
 
+/// The lock of a replica, which goes when all else is done.
+pub const LOCK: &[u8] = b".driftless-tmp-00000000000000000000000000000002";
+
 /// The binary under test without arguments.
 pub fn driftless() -> Driftless {
     Driftless::new(env!("CARGO_BIN_EXE_driftless"))
