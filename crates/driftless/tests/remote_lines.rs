@@ -213,8 +213,8 @@ fn lose_in_the_middle(way: Way, lose: impl Fn(&Far, &Relay)) {
     let (_scratch, src, dst) = stage();
     plant(&src);
     put(&dst.join(EXTRA), "only here");
-    let running =
-        slow.sync(way, &src, &dst).args(["--delete", "--durability=none", "--reconnect=0"]).limit(Duration::from_secs(60)).spawn();
+    let running = slow.sync(way, &src, &dst).args(["--delete", "--delete-unlike", "--durability=none", "--reconnect=0"]);
+    let running = running.limit(Duration::from_secs(60)).spawn();
     wait_until("the replica fills", Duration::from_secs(30), || entries(&dst) > 200);
     lose(&far, &relay);
     assert!(running.ends_within(END_MAX), "{way:?}: it goes on without a line");
