@@ -8,6 +8,7 @@ use common::{LOCK_FILE, MARK_FILE, USER, check_equal, check_settled, driftless, 
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Outcome, Running, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -468,4 +469,29 @@ fn a_run_that_movers_share_compares_what_was_not_durable() {
     assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
     check_equal(&src, &dst, "mended by movers");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn names_of_the_mark_and_the_lock_say_nothing_but_in_a_root() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    for name in [LOCK_FILE, MARK_FILE] {
+        put(&src.join("p").join(name), "somebody's");
+        put(&src.join(name).join("inside"), "somebody's");
+        put(&dst.join("gone").join(name).join("x"), "x");
+        put(&dst.join("stays").join(name), "of a replica within this one");
+        fs::create_dir_all(src.join("stays")).expect("dir");
+    }
+    let count = |extra: &[&str]| sync(&src, &dst).args(["--delete", "--delete-unlike"]).args(extra).run().expect(3);
+    let told = |outcome: &Outcome| {
+        let paths = outcome.events_named("problem").into_iter().map(|event| event["path"].as_str().expect("text").to_owned());
+        paths.collect::<BTreeSet<String>>()
+    };
+    let dry = count(&["--dry-run"]);
+    let done = count(&[]);
+    let expected: BTreeSet<String> = [LOCK_FILE, MARK_FILE].iter().flat_map(|name| [format!("p/{name}"), (*name).to_owned()]).collect();
+    assert_eq!((told(&dry), told(&done)), (expected.clone(), expected), "{}", done.describe());
+    assert_eq!(dry.count("deleted"), done.count("deleted"));
+    assert!(!dst.join("gone").exists() && dst.join("stays").join(MARK_FILE).exists());
+    let verified = driftless().args(["verify", "--json"]).arg(&src).arg(&dst).run();
+    assert!([3, 4].contains(&verified.code()), "{}", verified.describe());
 }

@@ -101,6 +101,11 @@ impl Node {
         Arc::new(Node { pool: pool.clone(), side, parent: None, name: c".".into(), id, fd })
     }
 
+    /// Whether it is the root of a tree.
+    pub fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// A directory below `parent` that was just opened.
     pub fn child(parent: &Arc<Node>, name: &CStr, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
         let (pool, side) = (parent.pool.clone(), parent.side);

@@ -44,7 +44,7 @@ pub use names::{NameHashes, NameIndex, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, locate};
-pub use temp::{is_temp_name, stable_temp_name, temp_name};
+pub use temp::{is_root_name, is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
 use driftless_model::{Fault, Keep, Kind, Meta, Stamp, Xattrs};

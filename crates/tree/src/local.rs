@@ -180,7 +180,7 @@ impl LocalDir {
 
     /// The names of a directory that was just opened.
     pub(crate) fn names_of(&self, fd: &OwnedFd) -> Done<impl NameStream> {
-        Ok(LocalNames { fd: Arc::new(self.fail("open", open_dir(fd, c"."))?), side: self.side() })
+        Ok(LocalNames { fd: Arc::new(self.fail("open", open_dir(fd, c"."))?), side: self.side(), at_root: false })
     }
 
     /// Reads at least `max` names, if there are so many, from a position of the listing, whose start is 0, and moves it on.
@@ -188,7 +188,7 @@ impl LocalDir {
         let fd = self.fd()?;
         self.state.listed.store(true, Relaxed);
         self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(*at)))?;
-        let more = LocalNames { fd: fd.clone(), side: self.side() }.fill(names, max)?;
+        let more = LocalNames { fd: fd.clone(), side: self.side(), at_root: false }.fill(names, max)?;
         *at = self.fail("list", fs::tell(&*fd))?;
         Ok(more)
     }
@@ -287,6 +287,15 @@ thread_local! {
 struct LocalNames {
     fd: Arc<OwnedFd>,
     side: Side,
+    at_root: bool,
+}
+
+impl LocalNames {
+    /// What no listing shows: the mark and the lock of a replica, which are files in its root. Anywhere else, and of any other kind, such
+    /// a name is one of the reserved form like others.
+    fn hides(&self, name: &CStr, kind: Option<Kind>) -> bool {
+        matches!(name.to_bytes(), b"." | b"..") || self.at_root && matches!(kind, None | Some(Kind::File)) && is_root_name(name)
+    }
 }
 
 impl NameStream for LocalNames {
@@ -298,7 +307,7 @@ impl NameStream for LocalNames {
                     None => return Ok(false),
                     Some(Err(Errno::INTR)) => {}
                     Some(Err(e)) => return Err(fault(self.side, "list", e)),
-                    Some(Ok(entry)) if matches!(entry.file_name().to_bytes(), b"." | b"..") || is_root_name(entry.file_name()) => {}
+                    Some(Ok(entry)) if self.hides(entry.file_name(), kind_of(entry.file_type())) => {}
                     Some(Ok(entry)) => names.push(entry.file_name(), kind_of(entry.file_type())),
                 }
             }
@@ -338,7 +347,7 @@ impl Dir for LocalDir {
         if self.state.listed.swap(true, Relaxed) {
             self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
         }
-        Ok(Box::new(LocalNames { fd, side: self.side() }))
+        Ok(Box::new(LocalNames { fd, side: self.side(), at_root: self.node.is_root() }))
     }
 
     fn look(&self, name: &CStr) -> Done<Meta> {
