@@ -121,12 +121,18 @@ impl Mover<'_> {
         let name = temp.as_deref().unwrap_or(spot.name);
         let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
         let file = spot.replica.create_file(name, mode)?;
-        let done = self.fill(spot, (opened, xattrs), &*file, mode).and_then(|moved| Ok(file.close().map(|()| moved)?));
-        let done = done.and_then(|moved| self.publish(spot, temp.as_deref()).map(|()| moved));
+        let moved = match self.fill(spot, (opened, xattrs), &*file, mode) {
+            Ok(moved) => moved,
+            Err(trouble) => {
+                undo(spot, name, &*file);
+                return Err(trouble);
+            }
+        };
+        let done = file.close().map_err(Trouble::from).and_then(|()| self.publish(spot, temp.as_deref()));
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
         }
-        done
+        done.map(|()| moved)
     }
 
     /// The mode with which a file in a private directory is created: its own, but for the set-id bits, which wait for the owner.
@@ -268,6 +274,14 @@ impl Mover<'_> {
 /// Which inode a file is, if its source has other names.
 pub(crate) fn leads(opened: &Opened, file: &dyn WriteFile) -> Result<Option<(u64, u64)>, Trouble> {
     if opened.meta.nlink < 2 { Ok(None) } else { Ok(Some(file.meta()?.id())) }
+}
+
+/// Removes an unfinished file. A mover that slept meanwhile may find that another one, which took over, has put its own there: that stays.
+fn undo(spot: &Spot, name: &CStr, file: &dyn WriteFile) {
+    let is_ours = matches!((file.meta(), spot.replica.look(name)), (Ok(made), Ok(there)) if made.id() == there.id());
+    if is_ours {
+        let _the_first_error_counts = spot.replica.remove(name);
+    }
 }
 
 /// Modes of new entries where modes are not kept: readable by all, changeable by the owner.
