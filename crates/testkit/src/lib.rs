@@ -30,7 +30,7 @@ pub mod sshd;
 
 pub use build::{Profile, build_tree};
 pub use bytes::escape;
-pub use compare::{Difference, Options, assert_equal, compare, snapshot, snapshot_hash, touched};
+pub use compare::{Difference, Options, Snapshot, assert_equal, compare, snapshot, snapshot_hash, touched};
 pub use deep::{deep_path, remove_deep};
 pub use disk::{Disk, Recording};
 pub use fuse::{Fuse, Mood, Rule};

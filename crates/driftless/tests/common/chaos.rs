@@ -2,10 +2,8 @@
 //! what must hold however it went.
 
 use super::movers::Job;
-use super::{check_accounts, check_equal, leftovers, put};
-use driftless_testkit::{
-    Driftless, FsKind, Host, Lab, Outcome, Profile, Rabbit, Running, Scratch, attrs, build_tree, mutate, snapshot, touched,
-};
+use super::{check_accounts, check_equal, leftovers, put, state_but_for_the_mark};
+use driftless_testkit::{Driftless, FsKind, Host, Lab, Outcome, Profile, Rabbit, Running, Scratch, attrs, build_tree, mutate, touched};
 use fastrand::Rng;
 use rustix::process::Signal;
 use std::collections::HashMap;
@@ -366,8 +364,8 @@ impl<'s> Case<'s> {
 
     /// Another run, and what was touched of the replica meanwhile.
     fn second(&self) -> (Outcome, Vec<String>) {
-        let before = snapshot(&self.trees.dst, true);
-        (self.sync().run(), touched(&before, &snapshot(&self.trees.dst, true)))
+        let before = state_but_for_the_mark(&self.trees.dst);
+        (self.sync().run(), touched(&before, &state_but_for_the_mark(&self.trees.dst)))
     }
 
     /// Another run finds nothing to do.

@@ -9,7 +9,9 @@ pub mod far;
 pub mod movers;
 pub mod places;
 
-use driftless_testkit::{Driftless, Options, Outcome, Profile, assert_equal, attrs, escape, rsync_oracle, snapshot_hash};
+use driftless_testkit::{
+    Driftless, Options, Outcome, Profile, Snapshot, assert_equal, attrs, escape, rsync_oracle, snapshot, snapshot_hash,
+};
 use far::Who;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -152,4 +154,12 @@ pub fn names_below(root: &Path) -> Vec<String> {
     let all = driftless_testkit::mutate::list_all(root).expect("list");
     let relative = |path: &PathBuf| escape(path.strip_prefix(root).expect("below").as_os_str().as_bytes());
     all.iter().map(relative).collect()
+}
+
+/// All of a replica, change times included, but for the root's: the mark that a coordinator sets before it hands out the first share leaves
+/// a trace there.
+pub fn state_but_for_the_mark(root: &Path) -> Snapshot {
+    let mut all = snapshot(root, true);
+    all.get_mut(&b"."[..]).expect("the root").retain(|(kind, _)| *kind != "ctime");
+    all
 }
