@@ -27,6 +27,8 @@ pub fn read(dir: &LocalDir) -> Done<Option<Vec<u8>>> {
         let mut text = vec![0; MARK_BYTES_MAX];
         match fs::fgetxattr(&*fd, name, &mut text[..]) {
             Ok(size) => return Ok(Some(text[..size].to_vec())),
+            // Longer than any of ours: damaged.
+            Err(Errno::RANGE) => return Ok(Some(Vec::new())),
             Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
             Err(errno) => return Err(fail(errno)),
         }
@@ -38,8 +40,8 @@ fn read_file(dir: &LocalDir, fd: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match fs::openat(fd, ROOT_MARK, flags, Mode::empty()) {
         Ok(file) => file,
-        // Nothing, or something that we have not made.
-        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS | Errno::PERM) => return Ok(None),
+        // Nothing, or something that we have not made; nobody of us takes a lease on it either (fcntl(2)).
+        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS | Errno::PERM | Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno),
     };
     let st = fs::fstat(&file)?;
