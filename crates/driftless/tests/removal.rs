@@ -472,3 +472,16 @@ fn what_a_killed_run_left_goes_from_a_directory_of_others_too() {
     assert_eq!(common::leftovers(&dst), Vec::<PathBuf>::new());
     check_equal(&src, &dst, "nothing is left");
 }
+
+#[test]
+fn what_is_tried_again_after_the_deletes_takes_no_more_than_they_left() {
+    let (_scratch, src, dst) = stage();
+    (1..10).for_each(|index| put(&src.join(format!("k/{index}")), ""));
+    let _ = sync_ok(&src, &dst, NONE);
+    (1..5).for_each(|index| put(&dst.join(format!("g/{index}")), ""));
+    (1..6).for_each(|index| put(&dst.join(format!("repl/{index}")), ""));
+    put(&src.join("repl"), "a file");
+    // Ten entries would go of 22, and 8 may.
+    let outcome = sync(&src, &dst).args(["--jobs=1", "--delete", "--max-delete=40%"]).run();
+    assert!(outcome.code() != 0 && outcome.count("deleted") <= 8, "{}", outcome.describe());
+}

@@ -99,6 +99,7 @@ impl DeletePlan {
         let fits = guard.check(reserved, seen_of_replica(run) + unseen).is_ok();
         if !fits {
             self.reserved.fetch_sub(entries, Relaxed);
+            self.unseen.fetch_sub(entries, Relaxed);
         }
         fits
     }
@@ -130,6 +131,9 @@ impl DeletePlan {
                 unseen += below;
             })?;
             guard.check(deletes, seen_of_replica(run) + unseen)?;
+            // What is tried again after the deletes may take what they have left, and no more.
+            self.reserved.store(deletes, Relaxed);
+            self.unseen.store(unseen, Relaxed);
         }
         let mut queued = 0;
         plan.for_each(&mut |path, names| {
