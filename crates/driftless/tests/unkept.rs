@@ -117,3 +117,34 @@ fn what_the_root_of_the_replica_becomes_is_said_where_it_is_more_than_a_director
     assert_eq!(told(&plain, &[]), NONE);
     let _ = sync_ok(&src, &plain, NONE);
 }
+
+#[test]
+fn hard_links_of_somebody_else_stay_links_for_an_ordinary_user() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    put(&src.join("a"), "of root");
+    std::fs::hard_link(src.join("a"), src.join("a2")).expect("link");
+    let _ = as_user(&src, &dst, &[], 0);
+    let _ = as_user(&src, &dst, &[], 0);
+    std::fs::hard_link(src.join("a"), src.join("a3")).expect("link");
+    let _ = as_user(&src, &dst, &[], 0);
+    assert_eq!(std::fs::metadata(dst.join("a3")).expect("look").nlink(), 3);
+    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+}
+
+#[test]
+fn what_belongs_to_somebody_else_is_made_anew_where_it_should_be_the_users_own() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for path in [&src, &dst] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    put(&src.join("a"), "content");
+    attrs::set_owner(&src.join("a"), USER, USER).expect("chown");
+    let _ = as_user(&src, &dst, &[], 0);
+    attrs::set_owner(&dst.join("a"), 5, 5).expect("chown");
+    let outcome = as_user(&src, &dst, &[], 0);
+    assert_eq!(std::fs::metadata(dst.join("a")).expect("look").uid(), USER, "{}", outcome.describe());
+    assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
+}

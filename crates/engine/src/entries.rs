@@ -258,7 +258,7 @@ impl Worker<'_> {
         let source = std::mem::replace(&mut pair.source.meta, attainable);
         let step = decide(&pair.source, &pair.replica, &self.run.rules, same_target);
         pair.source.meta = source;
-        step
+        self.run.owners.takes_over(step, &pair.replica.meta)
     }
 
     fn pair(&self, job: &DirJob, name: &CStr, meta: &Meta, there: Meta) -> Result<Pair, Trouble> {

@@ -8,8 +8,8 @@ use crate::job::DirJob;
 use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Class, Fault, Keep, Meta, Side};
-use driftless_reconcile::{Agreement, Grain, mtimes};
+use driftless_model::{Class, Fault, Keep, Meta, Side, What};
+use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{DirRef, Rights};
 use std::ffi::CStr;
 
@@ -40,6 +40,16 @@ impl Owners {
         let uid = if foreign_user { there.uid } else { source.uid };
         let gid = if foreign_group { there.gid } else { source.gid };
         (foreign_user || foreign_group).then_some(Meta { uid, gid, mode: source.mode & !SETID_BITS, ..*source })
+    }
+
+    /// An ordinary user cannot give himself what belongs to somebody else, but he can make it anew.
+    pub fn takes_over(&self, step: Step, there: &Meta) -> Step {
+        match (self, step) {
+            (Owners::Own(rights), Step::Meta(what)) if there.uid != rights.uid && (what.has(What::OWNER) || what.has(What::GROUP)) => {
+                Step::Anew(what)
+            }
+            _ => step,
+        }
     }
 
     /// Whether this is what an ordinary user does without.
