@@ -105,7 +105,9 @@ fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Resul
 /// The name of a file about a pair of trees.
 pub fn name_of_pair(what: &str, [source, replica]: [&Path; 2]) -> String {
     let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
-    let whole = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into()).into_os_string();
+    let absolute = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into());
+    // A slash at the end says nothing.
+    let whole = |path: &Path| absolute(path).components().collect::<PathBuf>().into_os_string();
     let pair = [whole(source).as_bytes(), b"\0", whole(replica).as_bytes()].concat();
     format!("{what}-{}", driftless_engine::ledger_name(&pair))
 }

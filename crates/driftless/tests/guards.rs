@@ -419,6 +419,9 @@ fn a_file_system_that_was_mounted_in_an_earlier_run_and_is_not_now_is_doubt_and_
     pair.check_missed(pair.run(&[]), "data/disk");
     pair.check_missed(pair.run(&["--delete", "--dry-run"]), "data/disk");
     pair.check_missed(pair.run(&["--delete", "-x"]), "data/disk");
+    // A slash at the end says nothing.
+    let slashed = [&pair.src, &pair.dst].map(|path| path.join(""));
+    pair.check_missed(pair.noted(driftless().args(["sync", "--json", "--delete"]).args(slashed)), "data/disk");
     let verify = driftless().args(["verify", "--json"]).args([&pair.src, &pair.dst]);
     pair.check_missed(pair.noted(verify), "data/disk");
     fs::remove_dir_all(pair.src.join("data/disk")).expect("remove");

@@ -13,7 +13,6 @@ use driftless_state::Ledger;
 use driftless_tree::{DirRef, Done, Hold, Holder, Lock, Reach, random_id};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::absolute;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -220,7 +219,7 @@ fn damaged(scope: Scope) -> Mark {
 /// What a run with these options looks at.
 fn scope(options: &Options) -> Scope {
     let source = &options.source;
-    let path = if source.host.is_none() { absolute(&source.path).unwrap_or_else(|_| source.path.clone()) } else { source.path.clone() };
+    let path = source.plain_path();
     let host = source.host.as_ref().map(|host| host.name().as_bytes().to_vec()).unwrap_or_default();
     let filter = &options.filter;
     let chosen = options.selection.as_ref().filter(|selection| !selection.whole);

@@ -5,7 +5,7 @@ use driftless_model::{Side, escape};
 use rustix::fs::{Mode, OFlags, open};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +56,13 @@ impl Endpoint {
             None => locate(&self.path, side, pool),
             Some(host) => host.locate(&self.path, side),
         }
+    }
+
+    /// The path as it is written down to be known again: absolute where it is on this machine, and without what says nothing, such as a
+    /// slash at its end.
+    pub fn plain_path(&self) -> PathBuf {
+        let path = if self.host.is_none() { absolute(&self.path).unwrap_or_else(|_| self.path.clone()) } else { self.path.clone() };
+        path.components().collect()
     }
 
     /// Another path on the same machine.
