@@ -125,7 +125,11 @@ fn seeds() -> Vec<Vec<u8>> {
         bytes
     };
     let mut greeting = format!("Welcome\ndriftless-agent {PROTOCOL} 0.1.0\n").into_bytes();
-    greeting.extend(line(&[Frame::new(0, &Hello { rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true }, machine: b"boot".to_vec() }, Vec::new())]));
+    greeting.extend(line(&[Frame::new(
+        0,
+        &Hello { rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true }, machine: b"boot".to_vec() },
+        Vec::new(),
+    )]));
     let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));
     let heads = frames.iter().map(|frame| frame.head.clone());
     each.chain(heads).chain([line(&frames), greeting, b"driftless-agent 99 x\n".to_vec()]).collect()
