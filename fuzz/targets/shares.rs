@@ -88,6 +88,7 @@ fn check_outcome(outcome: &Outcome) {
     outcome.links.iter().for_each(|link| check_path(&link.path));
     outcome.extras.iter().for_each(|(dir, names)| check_piece(&Piece::Entries(dir.clone(), names.clone())));
     outcome.no_room.iter().for_each(check_path);
+    outcome.mounts.iter().for_each(check_path);
     outcome.unfinished.iter().for_each(|(dir, _)| check_path(dir));
     outcome.copied.iter().for_each(|(path, _, copied)| {
         check_path(path);
@@ -107,6 +108,7 @@ fn in_parts(outcome: Outcome) {
             together.no_room.extend(part.no_room);
             together.unfinished.extend(part.unfinished);
             together.copied.extend(part.copied);
+            together.mounts.extend(part.mounts);
             together.rest.extend(part.rest);
             together.extras.extend(part.extras);
         }
