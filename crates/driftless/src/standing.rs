@@ -1,13 +1,14 @@
 //! Where a run stands, for a person: a bar at a terminal, a line now and then elsewhere, and whenever SIGUSR1 asks.
 
 use crate::estimate::{Estimator, Sample};
+use crate::output::lock;
 use crate::signals;
 use crate::units::{show_bytes, show_count};
 use driftless_engine::Progress;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Columns of the bar itself.
@@ -100,10 +101,6 @@ impl Standing {
             self.aside(|| eprintln!("driftless: {share}{}", parts.join(", ")));
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn new_bar() -> ProgressBar {
