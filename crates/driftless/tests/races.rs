@@ -2,7 +2,8 @@
 //! read into the replica, written or removed.
 //!
 //! A race test passes by spending its whole budget, which alone proves nothing. So every scenario first runs against a
-//! copier that is careless on purpose: it looks, then acts, each time by path. It must lose within its own budget.
+//! copier that is careless on purpose: it looks, waits until something was swapped, then acts, each time by path. It must
+//! lose within its own budget.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -13,7 +14,7 @@ use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BUDGET: Duration = Duration::from_secs(5);
@@ -89,46 +90,67 @@ const PAUSE: u8 = 1;
 const PAUSED: u8 = 2;
 const STOP: u8 = 3;
 
-/// Swaps a name with the attacker's link without rest, unless it is told to pause.
-fn attack(victim: &Path, decoy: &Path, state: &AtomicU8) {
-    loop {
-        match state.load(Ordering::Acquire) {
-            RUNNING => {
-                let _ = attrs::exchange(victim, decoy);
+/// Somebody who swaps a name with a link of his own without rest, unless he is told to pause.
+struct Attacker {
+    state: AtomicU8,
+    swaps: AtomicU64,
+}
+
+impl Attacker {
+    fn new(state: u8) -> Attacker {
+        Attacker { state: AtomicU8::new(state), swaps: AtomicU64::new(0) }
+    }
+
+    fn work(&self, victim: &Path, decoy: &Path) {
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                RUNNING => {
+                    let _ = attrs::exchange(victim, decoy);
+                    self.swaps.fetch_add(1, Ordering::AcqRel);
+                }
+                PAUSE => drop(self.state.compare_exchange(PAUSE, PAUSED, Ordering::AcqRel, Ordering::Acquire)),
+                STOP => return,
+                _ => std::thread::yield_now(),
             }
-            PAUSE => drop(state.compare_exchange(PAUSE, PAUSED, Ordering::AcqRel, Ordering::Acquire)),
-            STOP => return,
-            _ => std::hint::spin_loop(),
+        }
+    }
+
+    /// Pauses the attack and waits until it has paused.
+    fn pause(&self) {
+        self.state.store(PAUSE, Ordering::Release);
+        while self.state.load(Ordering::Acquire) != PAUSED {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until something was swapped, also where one processor has to do for both.
+    fn awaited(&self) {
+        let before = self.swaps.load(Ordering::Acquire);
+        let until = Instant::now() + Duration::from_millis(50);
+        while self.swaps.load(Ordering::Acquire) == before && Instant::now() < until {
+            std::thread::yield_now();
         }
     }
 }
 
-/// Pauses the attack and waits until it has paused.
-fn pause(state: &AtomicU8) {
-    state.store(PAUSE, Ordering::Release);
-    while state.load(Ordering::Acquire) != PAUSED {
-        std::thread::yield_now();
-    }
-}
-
 /// Lets `copier` work under attack again and again; the first loss, or `None` when the time is over.
-fn contest(scenario: &Scenario, budget: Duration, copier: impl Fn(&Arena)) -> Option<String> {
+fn contest(scenario: &Scenario, budget: Duration, copier: impl Fn(&Arena, &Attacker)) -> Option<String> {
     let arena = Arena::new();
     let canary_before = snapshot_hash(&arena.canary, true);
     let (victim, outside) = (scenario.victim)(&arena);
     let decoy = arena.attic.join("decoy");
-    let state = AtomicU8::new(PAUSED);
+    let attacker = Attacker::new(PAUSED);
     std::thread::scope(|scope| {
-        scope.spawn(|| attack(&victim, &decoy, &state));
-        let _stop = StopOnDrop(&state);
+        scope.spawn(|| attacker.work(&victim, &decoy));
+        let _stop = StopOnDrop(&attacker.state);
         let deadline = Instant::now() + budget;
         let mut rounds = 0;
         while Instant::now() < deadline {
             arena.reset(scenario);
             symlink(&outside, &decoy).expect("decoy");
-            state.store(RUNNING, Ordering::Release);
-            copier(&arena);
-            pause(&state);
+            attacker.state.store(RUNNING, Ordering::Release);
+            copier(&arena, &attacker);
+            attacker.pause();
             rounds += 1;
             if let Some(loss) = arena.loss(canary_before) {
                 return Some(format!("round {rounds}: {loss}"));
@@ -149,12 +171,12 @@ impl Drop for StopOnDrop<'_> {
 }
 
 fn check(scenario: &Scenario) {
-    let careless = contest(scenario, CONTROL_BUDGET, |arena| {
-        let _ = careless_sync(&arena.src, &arena.dst);
+    let careless = contest(scenario, CONTROL_BUDGET, |arena, attacker| {
+        let _ = careless_sync(attacker, &arena.src, &arena.dst);
     });
     let careless = careless.expect("a careless copier loses, or this test proves nothing");
     println!("the careless copier lost: {careless}");
-    let loss = contest(scenario, BUDGET, |arena| {
+    let loss = contest(scenario, BUDGET, |arena, _| {
         let outcome = sync(&arena.src, &arena.dst).args(scenario.arguments).run();
         assert!([0, 3, 5, 13].contains(&outcome.code()), "{}", outcome.describe());
     });
@@ -171,44 +193,36 @@ fn check_calm(scenario: &Scenario) {
     common::check_equal(&arena.src, &arena.dst, "without an attacker");
 }
 
-/// What lies between a check and its use; here it is long enough that the attacker need not be lucky.
-fn dawdle() {
-    let until = Instant::now() + Duration::from_micros(20);
-    while Instant::now() < until {
-        std::hint::spin_loop();
-    }
-}
-
-/// How a copier must not be written: every step names its target by path, every check is apart from its use.
-fn careless_sync(src: &Path, dst: &Path) -> std::io::Result<()> {
+/// How a copier must not be written: every step names its target by path, and between a check and its use somebody else has time.
+fn careless_sync(attacker: &Attacker, src: &Path, dst: &Path) -> std::io::Result<()> {
     let meta = fs::symlink_metadata(src)?;
-    dawdle();
+    attacker.awaited();
     if meta.is_symlink() {
         return symlink(fs::read_link(src)?, dst);
     }
     if !meta.is_dir() {
-        return careless_file(src, dst);
+        return careless_file(attacker, src, dst);
     }
     if !fs::symlink_metadata(dst).is_ok_and(|meta| meta.is_dir()) {
         let _ = fs::remove_file(dst);
         fs::create_dir(dst)?;
     }
     let names = |root: &Path| fs::read_dir(root).map(|all| all.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
-    dawdle();
+    attacker.awaited();
     let wanted = names(src)?;
     for name in names(dst)?.iter().filter(|name| !wanted.contains(name)) {
-        let _ = careless_remove(&dst.join(name));
+        let _ = careless_remove(attacker, &dst.join(name));
     }
     for name in &wanted {
-        let _ = careless_sync(&src.join(name), &dst.join(name));
+        let _ = careless_sync(attacker, &src.join(name), &dst.join(name));
     }
     attrs::set_mode(dst, fs::metadata(src)?.mode() & 0o7777)
 }
 
-fn careless_file(src: &Path, dst: &Path) -> std::io::Result<()> {
+fn careless_file(attacker: &Attacker, src: &Path, dst: &Path) -> std::io::Result<()> {
     let meta = fs::metadata(src)?;
     let old = fs::symlink_metadata(dst).ok().filter(fs::Metadata::is_file);
-    dawdle();
+    attacker.awaited();
     if old.is_none_or(|old| old.len() != meta.len() || old.mtime() != meta.mtime()) {
         fs::write(dst, fs::read(src)?)?;
     }
@@ -219,13 +233,13 @@ fn careless_file(src: &Path, dst: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn careless_remove(path: &Path) -> std::io::Result<()> {
+fn careless_remove(attacker: &Attacker, path: &Path) -> std::io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
     }
-    dawdle();
+    attacker.awaited();
     for entry in fs::read_dir(path)?.flatten() {
-        let _ = careless_remove(&entry.path());
+        let _ = careless_remove(attacker, &entry.path());
     }
     fs::remove_dir(path)
 }
@@ -364,10 +378,10 @@ fn fifos_and_devices_in_place_of_files_are_never_opened() {
     put(&arena.src.join("f"), "content");
     let decoy = arena.src.join("pipe");
     attrs::make_node(&decoy, rustix::fs::FileType::Fifo, 0, 0).expect("fifo");
-    let state = AtomicU8::new(RUNNING);
+    let attacker = Attacker::new(RUNNING);
     std::thread::scope(|scope| {
-        scope.spawn(|| attack(&arena.src.join("f"), &decoy, &state));
-        let _stop = StopOnDrop(&state);
+        scope.spawn(|| attacker.work(&arena.src.join("f"), &decoy));
+        let _stop = StopOnDrop(&attacker.state);
         let deadline = Instant::now() + BUDGET;
         while Instant::now() < deadline {
             let outcome = sync(&arena.src, &arena.dst).limit(Duration::from_secs(20)).run();
