@@ -148,3 +148,99 @@ fn what_belongs_to_somebody_else_is_made_anew_where_it_should_be_the_users_own()
     assert_eq!(std::fs::metadata(dst.join("a")).expect("look").uid(), USER, "{}", outcome.describe());
     assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
 }
+
+#[test]
+fn set_id_bits_are_kept_with_the_user_or_group_that_they_stand_for() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    let rows = [("group", 0, USER, 0o2755), ("user", USER, 1234, 0o4755), ("neither", 0, 1234, 0o755), ("both", USER, USER, 0o6755)];
+    for (name, uid, gid, _) in rows {
+        put(&src.join(name), name);
+        std::fs::create_dir(src.join(name.to_owned() + "-dir")).expect("make");
+        for path in [src.join(name), src.join(name.to_owned() + "-dir")] {
+            attrs::set_owner(&path, uid, gid).expect("chown");
+            attrs::set_mode(&path, 0o6755).expect("chmod");
+        }
+    }
+    let check = |when: &str| {
+        for (name, _, _, wanted) in rows {
+            for name in [name.to_owned(), name.to_owned() + "-dir"] {
+                let made = std::fs::metadata(dst.join(&name)).expect("look");
+                assert_eq!(
+                    (made.uid(), made.gid(), format!("{:o}", made.mode() & 0o7777)),
+                    (USER, USER, format!("{wanted:o}")),
+                    "{when}: {name}"
+                );
+            }
+        }
+    };
+    let _ = as_user(&src, &dst, &[], 0);
+    check("made");
+    let before = snapshot_hash(&dst, true);
+    assert_eq!(as_user(&src, &dst, &["--checksum"], 0).count("changed"), 0);
+    assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
+    assert_eq!(snapshot_hash(&dst, true), before, "a second run touched the replica");
+    for (name, ..) in rows {
+        attrs::set_mode(&dst.join(name), 0o755).expect("chmod");
+        attrs::set_mode(&dst.join(name.to_owned() + "-dir"), 0o755).expect("chmod");
+    }
+    let _ = as_user(&src, &dst, &[], 0);
+    check("mended");
+}
+
+/// A replica of USER's in which a directory belongs to user 5, who lets all write to it.
+fn with_a_foreign_directory(scratch: &Scratch) -> (PathBuf, PathBuf) {
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("dir/file"), "content");
+    attrs::set_mode(&src.join("dir"), 0o777).expect("chmod");
+    for path in [&src, &src.join("dir"), &src.join("dir/file"), &dst] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    let _ = as_user(&src, &dst, &[], 0);
+    attrs::set_owner(&dst.join("dir"), 5, 5).expect("chown");
+    (src, dst)
+}
+
+#[test]
+fn a_directory_that_is_somebody_elses_stays_so_and_is_told_as_not_kept() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = with_a_foreign_directory(&scratch);
+    for _ in 0..2 {
+        let outcome = as_user(&src, &dst, &[], 0);
+        assert_eq!([outcome.count("unkept_owners"), outcome.count("changed")], [1, 0], "{}", outcome.describe());
+    }
+    let _ = as_user(&src, &dst, &["--strict"], 3);
+    let demanded = as_user(&src, &dst, &["--owner"], 3);
+    assert_eq!(demanded.events_named("problem").len(), 1, "{}", demanded.describe());
+    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+}
+
+#[test]
+fn what_cannot_be_set_on_somebody_elses_directory_is_a_problem_in_every_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = with_a_foreign_directory(&scratch);
+    attrs::set_mode(&src.join("dir"), 0o755).expect("chmod");
+    for _ in 0..2 {
+        let outcome = as_user(&src, &dst, &[], 3);
+        let problems = outcome.events_named("problem");
+        assert_eq!(problems.len(), 1, "{}", outcome.describe());
+        assert_eq!(
+            (problems[0]["path"].as_str(), problems[0]["act"].as_str()),
+            (Some("dir"), Some("set mode of")),
+            "{}",
+            outcome.describe()
+        );
+    }
+}
+
+#[test]
+fn a_file_that_belongs_to_whom_its_directory_belongs_to_is_not_made_anew_in_every_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = with_a_foreign_directory(&scratch);
+    attrs::set_owner(&dst.join("dir/file"), 5, 5).expect("chown");
+    for _ in 0..2 {
+        let outcome = as_user(&src, &dst, &[], 0);
+        assert_eq!([outcome.count("unkept_owners"), outcome.count("changed")], [2, 0], "{}", outcome.describe());
+    }
+}

@@ -238,9 +238,9 @@ impl Worker<'_> {
         let Some(there) = self.replica_meta(job, name)? else {
             return self.create(met, opened);
         };
-        let mut pair = self.pair(job, name, meta, there)?;
+        let pair = self.pair(job, name, meta, there)?;
         let same_target = pair.targets.as_ref().is_none_or(|(source, replica)| source == replica);
-        let mut step = self.decide(&mut pair, same_target);
+        let mut step = self.decide(job, &pair, same_target);
         if there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
             let mut what = What::default();
             what.add_if(true, What::LINKS);
@@ -253,11 +253,16 @@ impl Worker<'_> {
     }
 
     /// What cannot be attained is no difference.
-    fn decide(&self, pair: &mut Pair, same_target: bool) -> Step {
-        let attainable = self.run.attainable(&pair.source.meta, &pair.replica.meta);
-        let source = std::mem::replace(&mut pair.source.meta, attainable);
-        let step = decide(&pair.source, &pair.replica, &self.run.rules, same_target);
-        pair.source.meta = source;
+    fn decide(&self, job: &DirJob, pair: &Pair, same_target: bool) -> Step {
+        let attainable = self.run.attainable_entry(&pair.source, &pair.replica, job.replica.as_ref());
+        let step = decide(&attainable, &pair.replica, &self.run.rules, same_target);
+        self.run.owners.takes_over(step, &pair.replica.meta)
+    }
+
+    /// The same when it is known whether the content is equal, `what` being what differs besides.
+    fn decide_after(&self, job: &DirJob, pair: &Pair, what: What, same: bool) -> Step {
+        let attainable = self.run.attainable_entry(&pair.source, &pair.replica, job.replica.as_ref());
+        let step = after_content(&attainable, &pair.replica, &self.run.rules, what, same);
         self.run.owners.takes_over(step, &pair.replica.meta)
     }
 
@@ -275,7 +280,7 @@ impl Worker<'_> {
         if same {
             self.note_equal(pair, WHOLE);
         }
-        let step = after_content(&pair.source, &pair.replica, &self.run.rules, what, same);
+        let step = self.decide_after(met.job, pair, what, same);
         let Compared { source, replica, differs } = content;
         let patch = replica.filter(|_| !same).map(|replica| Patch { replica, differs: Some(differs) });
         self.act(met, pair, step, Ready { opened: Some(source), patch })
@@ -283,12 +288,14 @@ impl Worker<'_> {
 
     /// Does what follows where the replica's content cannot be read: it is made anew.
     pub fn unreadable(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
-        self.act(met, pair, after_content(&pair.source, &pair.replica, &self.run.rules, what, false), Ready::default())
+        let step = self.decide_after(met.job, pair, what, false);
+        self.act(met, pair, step, Ready::default())
     }
 
     /// Does what follows where the content is equal.
     pub fn same_content(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
-        self.act(met, pair, after_content(&pair.source, &pair.replica, &self.run.rules, what, true), Ready::default())
+        let step = self.decide_after(met.job, pair, what, true);
+        self.act(met, pair, step, Ready::default())
     }
 
     /// Does what was decided about an entry that is on both sides.
@@ -298,7 +305,7 @@ impl Worker<'_> {
             Step::Same | Step::CompareContent(_) => {
                 self.note_times(job, Some(name), (meta, &pair.replica.meta));
                 if job.pass() == 0 {
-                    self.run.note_owner(meta, &pair.replica.meta);
+                    self.run.note_owner(meta, &pair.replica.meta, job.replica.as_ref());
                 }
                 return Ok(Verdict::Same);
             }
@@ -415,9 +422,10 @@ impl Worker<'_> {
     /// Links to the file of an earlier copy, if that is equal in everything.
     fn link_basis(&mut self, Met { job, name, meta, .. }: Met<'_>, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
         let Ok(earlier) = basis.look(name) else { return Ok(None) };
-        let source = self.source_entry(job, name, &self.run.attainable(meta, &earlier))?;
+        let source = self.source_entry(job, name, meta)?;
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
-        let equal = decide(&source, &basis_entry, &self.run.basis_rules(), true);
+        let attainable = self.run.attainable_entry(&source, &basis_entry, Some(basis));
+        let equal = decide(&attainable, &basis_entry, &self.run.basis_rules(), true);
         if equal != Step::Same || !self.claim(&earlier, meta)? {
             return Ok(None);
         }

@@ -175,8 +175,10 @@ impl Worker<'_> {
             (Some(other), _) => Some(Entry { meta: *other, xattrs: Vec::new() }),
             (None, before) => before.as_ref().map(|(meta, xattrs)| Entry { meta: *meta, xattrs: xattrs.clone() }),
         };
-        let attainable = |there: &Entry| Entry { meta: self.run.attainable(&source.meta, &there.meta), xattrs: source.xattrs.clone() };
-        let differs = || there.as_ref().map_or(What::default(), |there| differences(&attainable(there), there, keep));
+        let differs = || {
+            let held = |there| differences(&self.run.attainable_entry(&source, there, None), there, keep);
+            there.as_ref().map_or(What::default(), held)
+        };
         let (action, what) = match job.left {
             _ if job.replaced.is_some() => (Action::Replace, differs()),
             Some(left) if left.replaced => (Action::Replace, What::default()),
@@ -203,7 +205,7 @@ impl Worker<'_> {
                 faults.filter(|fault| !self.run.does_without(fault)).collect()
             }
             _ => {
-                job.before.iter().filter(|_| equal).for_each(|(before, _)| self.run.note_owner(&source.meta, before));
+                job.before.iter().filter(|_| equal).for_each(|(before, _)| self.run.note_owner(&source.meta, before, None));
                 Vec::new()
             }
         };

@@ -100,7 +100,10 @@ impl Worker<'_> {
         let is_same = match verdict {
             Verdict::Changed(_, Moved { id: Some(id), .. }) => there.id() == *id,
             // A copy that could not be given all that it should have tells its inode.
-            _ => self.run.options.dry_run || differences(&entry(&self.run.attainable(met.meta, &there)), &entry(&there), &keep).is_empty(),
+            _ => {
+                let attainable = self.run.attainable(met.meta, &there, met.job.replica.as_ref());
+                self.run.options.dry_run || differences(&entry(&attainable), &entry(&there), &keep).is_empty()
+            }
         };
         let stale = Fault { side: Side::Replica, act: "keep hold of the first link of", errno: ESTALE };
         if is_same { Ok(there.id()) } else { Err(stale) }

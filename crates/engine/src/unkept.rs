@@ -8,13 +8,11 @@ use crate::job::DirJob;
 use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Class, Fault, Keep, Meta, Side, What};
+use driftless_model::{Class, Entry, Fault, Keep, Meta, SETGID, SETUID, Side, What};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{DirRef, Rights};
+use std::borrow::Cow;
 use std::ffi::CStr;
-
-/// Set-id bits are not kept without the owner or group that they stand for.
-const SETID_BITS: u32 = 0o6000;
 
 /// Which owners can be given on the replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +30,26 @@ impl Owners {
         rights.filter(|rights| !rights.any_owner).map_or(Owners::All, Owners::Own)
     }
 
-    /// What the replica's entry, which is now like `there`, can come to have of its source; `None` if that is everything.
-    pub fn attainable(&self, source: &Meta, there: &Meta, keep: &Keep) -> Option<Meta> {
-        let Owners::Own(rights) = self else { return None };
-        let foreign_user = keep.owner && source.uid != rights.uid;
-        let foreign_group = keep.group && source.gid != rights.gid && !rights.groups.contains(&source.gid);
-        let uid = if foreign_user { there.uid } else { source.uid };
-        let gid = if foreign_group { there.gid } else { source.gid };
-        (foreign_user || foreign_group).then_some(Meta { uid, gid, mode: source.mode & !SETID_BITS, ..*source })
+    /// What the replica's entry, which is now like `there`, can come to have of its source. One that `stays` can neither be given away,
+    /// where it is somebody else's, nor be made anew. A set-id bit is not kept without the user or group that it stands for, and not where
+    /// the kernel would drop it, because the user is not of the group (chmod(2)).
+    pub fn attainable(&self, source: &Meta, there: &Meta, keep: &Keep, stays: bool) -> Meta {
+        let Owners::Own(rights) = self else { return *source };
+        let is_given = there.uid != rights.uid && stays;
+        let keeps_user = !keep.owner || source.uid == there.uid || source.uid == rights.uid && !is_given;
+        let keeps_group = !keep.group || source.gid == there.gid || rights.may_give_to(source.gid) && !is_given;
+        let lends_group = !keep.group || there.mode & SETGID != 0 || rights.may_give_to(source.gid);
+        let mut attainable = *source;
+        if !keeps_user {
+            (attainable.uid, attainable.mode) = (there.uid, attainable.mode & !SETUID);
+        }
+        if !keeps_group {
+            attainable.gid = there.gid;
+        }
+        if !keeps_group || !lends_group {
+            attainable.mode &= !SETGID;
+        }
+        attainable
     }
 
     /// An ordinary user cannot give himself what belongs to somebody else, but he can make it anew.
@@ -60,9 +70,19 @@ impl Owners {
 }
 
 impl Run<'_> {
-    /// What an entry of the replica can come to have of its source.
-    pub fn attainable(&self, source: &Meta, there: &Meta) -> Meta {
-        self.owners.attainable(source, there, &self.options.keep).unwrap_or(*source)
+    /// What an entry of the replica's directory `above` can come to have of its source; of a directory itself without it.
+    ///
+    /// What belongs to whom the directory around it belongs to is left with him: a file system that gives all to one user would have it made
+    /// anew in every run.
+    pub fn attainable(&self, source: &Meta, there: &Meta, above: Option<&DirRef>) -> Meta {
+        let stays = above.is_none_or(|above| above.first_meta().uid == there.uid);
+        self.owners.attainable(source, there, &self.options.keep, stays)
+    }
+
+    /// The same of an entry with its extended attributes.
+    pub fn attainable_entry<'e>(&self, source: &'e Entry, there: &Entry, above: Option<&DirRef>) -> Cow<'e, Entry> {
+        let meta = self.attainable(&source.meta, &there.meta, above);
+        if meta == source.meta { Cow::Borrowed(source) } else { Cow::Owned(Entry { meta, xattrs: source.xattrs.clone() }) }
     }
 
     /// Whether this is what an ordinary user does without; counts it.
@@ -73,8 +93,9 @@ impl Run<'_> {
     }
 
     /// Counts an owner that is not kept, if the replica's entry cannot come to have it.
-    pub fn note_owner(&self, source: &Meta, there: &Meta) {
-        if self.owners.attainable(source, there, &self.options.keep).is_some() {
+    pub fn note_owner(&self, source: &Meta, there: &Meta, above: Option<&DirRef>) {
+        let attainable = self.attainable(source, there, above);
+        if (attainable.uid, attainable.gid) != (source.uid, source.gid) {
             add(&self.tally.unkept_owners, 1);
         }
     }
@@ -112,20 +133,43 @@ mod tests {
         Meta { kind, mode, uid, gid, size, blocks, mtime, atime, ctime, nlink, dev, ino, rdev }
     }
 
+    /// Owner, group and mode that can be attained for such a source, by user 10 of the groups 20 and 21.
+    fn attained(source: (u32, u32, u32), there: (u32, u32, u32), stays: bool) -> (u32, u32, u32) {
+        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![21], any_owner: false });
+        let [source, there] = [source, there].map(|(uid, gid, mode)| meta(uid, gid, mode));
+        let attained = own.attainable(&source, &there, &Keep::default(), stays);
+        (attained.uid, attained.gid, attained.mode)
+    }
+
     #[test]
     fn an_ordinary_user_gives_entries_to_himself_and_his_groups() {
-        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![21], any_owner: false });
-        let there = meta(10, 20, 0o755);
-        let attainable = |owners: &Owners, uid, gid| {
-            let meta = owners.attainable(&meta(uid, gid, 0o4755), &there, &Keep::default())?;
-            Some((meta.uid, meta.gid, meta.mode))
-        };
-        assert_eq!(attainable(&own, 10, 20), None);
-        assert_eq!(attainable(&own, 10, 21), None);
-        assert_eq!(attainable(&own, 11, 21), Some((10, 21, 0o755)));
-        assert_eq!(attainable(&own, 10, 22), Some((10, 20, 0o755)));
-        assert_eq!(attainable(&Owners::All, 11, 22), None);
-        let keep = Keep { owner: false, ..Keep::default() };
-        assert_eq!(own.attainable(&meta(11, 20, 0o4755), &there, &keep), None, "what is not asked for is not missed");
+        let there = (10, 20, 0o755);
+        for whole in [(10, 20, 0o6755), (10, 21, 0o6755)] {
+            assert_eq!(attained(whole, there, false), whole);
+        }
+        assert_eq!(attained((11, 21, 0o755), there, false), (10, 21, 0o755));
+        assert_eq!(attained((10, 22, 0o755), there, false), (10, 20, 0o755));
+        let (source, there) = (meta(11, 22, 0o6755), meta(10, 20, 0o755));
+        assert_eq!(Owners::All.attainable(&source, &there, &Keep::default(), false), source);
+        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![], any_owner: false });
+        let keep = Keep { owner: false, group: false, ..Keep::default() };
+        assert_eq!(own.attainable(&source, &there, &keep, false), source, "what is not asked for is not missed");
+    }
+
+    #[test]
+    fn a_set_id_bit_goes_with_the_user_or_group_that_it_stands_for() {
+        let there = (10, 20, 0o755);
+        assert_eq!(attained((11, 21, 0o6755), there, false), (10, 21, 0o2755), "without the user");
+        assert_eq!(attained((10, 22, 0o6755), there, false), (10, 20, 0o4755), "without the group");
+        assert_eq!(attained((11, 22, 0o6755), there, false), (10, 20, 0o755), "without both");
+        assert_eq!(attained((10, 22, 0o2755), (10, 22, 0o755), false), (10, 22, 0o755), "not of the group, which it has already");
+        assert_eq!(attained((11, 22, 0o6755), (11, 22, 0o6755), false), (11, 22, 0o6755), "it is right already");
+    }
+
+    #[test]
+    fn what_is_somebody_elses_and_stays_keeps_its_owner() {
+        assert_eq!(attained((10, 20, 0o755), (11, 22, 0o755), true), (11, 22, 0o755));
+        assert_eq!(attained((10, 20, 0o755), (11, 22, 0o755), false), (10, 20, 0o755), "it can be made anew");
+        assert_eq!(attained((10, 21, 0o755), (10, 20, 0o755), true), (10, 21, 0o755), "it is the user's own");
     }
 }

@@ -3,6 +3,7 @@
 //! The order matters. A change of owner drops setuid bits and `security.capability`, an ACL changes the mode, and the
 //! modification time is last, so that an entry that was left half done differs from its source.
 
+use crate::Rights;
 use crate::local::fault;
 use crate::sys;
 use crate::xattr::{Target, proc_path};
@@ -26,9 +27,9 @@ pub struct Attributes {
     pub gid: Option<u32>,
     /// Permission bits, 07777.
     pub mode: Option<u32>,
-    /// Whose rights (user and group) the set-id bits among them lend: one is left out where the entry is another's. `None` if they
-    /// lend nobody's.
-    pub lends: Option<(u32, u32)>,
+    /// Whose rights the set-id bits among them stand for: the user and the group that the entry must belong to, where that matters. `None`
+    /// if there are no such bits.
+    pub lends: Option<Lends>,
     /// Modification time.
     pub mtime: Option<Stamp>,
     /// Access time.
@@ -44,7 +45,7 @@ impl Attributes {
             uid: keep.owner.then_some(meta.uid),
             gid: keep.group.then_some(meta.gid),
             mode: keep.mode.then_some(meta.mode),
-            lends: (meta.kind != Kind::Dir && meta.mode & SETID_BITS != 0).then_some((meta.uid, meta.gid)),
+            lends: Lends::of(meta, keep),
             mtime: keep.times.then_some(meta.mtime),
             atime: keep.atimes.then_some(meta.atime),
             xattrs: keep.any_xattr().then_some((xattrs, *keep)),
@@ -58,6 +59,22 @@ impl Attributes {
         let others = self.mode.is_some_and(|mode| mode & 0o077 != 0);
         let listed = self.xattrs.as_ref().is_some_and(|(xattrs, _)| !xattrs.is_empty());
         self.uid.is_some() || self.gid.is_some() || others || listed
+    }
+}
+
+/// The user and the group without whom an entry does not get its set-user-id and set-group-id bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lends {
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+impl Lends {
+    /// A file lends the rights of its owner and group to whoever runs it. A directory lends none: only what is kept otherwise matters.
+    fn of(meta: &Meta, keep: &Keep) -> Option<Lends> {
+        let is_dir = meta.kind == Kind::Dir;
+        let (uid, gid) = ((!is_dir || keep.owner).then_some(meta.uid), (!is_dir || keep.group).then_some(meta.gid));
+        (meta.mode & SETID_BITS != 0).then_some(Lends { uid, gid })
     }
 }
 
@@ -118,7 +135,7 @@ impl<'a> Setter<'a> {
         }
         let mode = attributes.mode.or(known.mode.filter(|_| setter.mode_lent));
         if let Some(mode) = mode.filter(|_| !known.symlink) {
-            setter.mode(known, mode, attributes.lends);
+            setter.mode(known, mode, attributes);
         }
         if attributes.mtime.is_some() || attributes.atime.is_some() {
             setter.times(attributes);
@@ -208,14 +225,12 @@ impl<'a> Setter<'a> {
         self.note(act, done);
     }
 
-    /// Never wider than the source: without its owner no setuid or setgid, without its ACL no rights for the group (they are the ACL's mask).
-    fn mode(&mut self, known: &Known, wanted: u32, lends: Option<(u32, u32)>) {
+    /// Never wider than the source: without its user no set-user-id, without its group no set-group-id, without its ACL no rights for the
+    /// group (they are the ACL's mask).
+    fn mode(&mut self, known: &Known, wanted: u32, attributes: &Attributes) {
         let mut mode = wanted;
-        if self.owner_failed {
-            mode &= !SETID_BITS;
-        }
-        if let Some(lends) = lends.filter(|_| mode & SETID_BITS != 0) {
-            mode &= !self.foreign_bits(lends);
+        if let Some(lends) = attributes.lends.filter(|_| mode & SETID_BITS != 0) {
+            mode &= !self.foreign_bits(lends, attributes.gid.is_some() && mode & SETGID != 0);
         }
         if self.acl_failed {
             mode &= !GROUP_BITS;
@@ -243,15 +258,23 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// The set-id bits that would lend the rights of somebody else than `lends`, whose they are.
-    fn foreign_bits(&mut self, lends: (u32, u32)) -> u32 {
-        match self.look() {
-            Ok(now) => (u32::from(now.st_uid != lends.0) * SETUID) | (u32::from(now.st_gid != lends.1) * SETGID),
+    /// The set-id bits that would lend the rights of somebody else than `lends`, and the one that the kernel drops without a word: a
+    /// group's, from a user who is not of the group (chmod(2)). Where that group was to be `given`, it is as if it were not.
+    fn foreign_bits(&mut self, lends: Lends, given: bool) -> u32 {
+        let now = match self.look() {
+            Ok(now) => now,
             Err(errno) => {
                 self.note("look at", Err::<(), _>(errno));
-                SETID_BITS
+                return SETID_BITS;
             }
+        };
+        let (foreign_user, foreign_group) =
+            (lends.uid.is_some_and(|uid| uid != now.st_uid), lends.gid.is_some_and(|gid| gid != now.st_gid));
+        let dropped = given && !foreign_group && !Rights::own().may_give_to(now.st_gid);
+        if dropped && !self.owner_failed {
+            self.note("set owner of", Err::<(), _>(Errno::PERM));
         }
+        (u32::from(foreign_user) * SETUID) | (u32::from(foreign_group || dropped) * SETGID)
     }
 
     fn chmod(&self, mode: u32) -> Result<(), Errno> {

@@ -31,7 +31,7 @@ mod temp;
 mod whole;
 mod xattr;
 
-pub use attributes::{Attributes, Known};
+pub use attributes::{Attributes, Known, Lends};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
 pub use endpoint::{Endpoint, Host, Loss, random_id, this_machine};
 pub use file::LocalFile;
@@ -74,6 +74,11 @@ impl Rights {
         let groups = getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw()).collect();
         let any_owner = held.unwrap_or(geteuid().is_root());
         Rights { uid: geteuid().as_raw(), gid: getegid().as_raw(), groups, any_owner }
+    }
+
+    /// Whether this user may give what is his to the group, and have it lend the group's rights.
+    pub fn may_give_to(&self, gid: u32) -> bool {
+        self.any_owner || self.gid == gid || self.groups.contains(&gid)
     }
 }
 
