@@ -82,7 +82,7 @@ fn meta(kind: Kind, size: u64) -> Meta {
 fn replies() -> Vec<Reply> {
     let xattrs = vec![(b"user.a"[..].into(), b"b"[..].into())];
     let (fault, name) = (|| WireFault::new("open", 13), || Name(c"name".into()));
-    let own = || Own { meta: meta(Kind::Dir, 0), xattrs: Some(xattrs.clone()) };
+    let own = || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()) };
     let entry = |kind| Entry { meta: meta(kind, 6), xattrs: xattrs.clone() };
     let told = |kind, target| Told { name: name(), kind: Some(kind), entry: Some(entry(kind)), target };
     let listing =

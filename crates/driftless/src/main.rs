@@ -41,6 +41,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Exit codes, the same for all commands (see `EXIT_CODES`).
 mod exit {
@@ -174,12 +175,15 @@ fn run(
     let signals = signals::watch();
     options.run = driftless_tree::random_id();
     let notes = mounts::Notes::of(&options);
-    options.known_mounts = notes.known(guard.forget_mounts);
+    options.known_mounts = notes.known();
+    if guard.forget_mounts {
+        options.known_mounts = Arc::new(driftless_engine::not_gone(&options));
+    }
     output.start(&options);
     match work(&mut options, &mut lines, &output, &signals) {
         Ok((summary, earlier)) => {
             if !options.dry_run {
-                notes.keep(&summary, guard.forget_mounts);
+                notes.keep(&summary, &options);
             }
             let code = exit_code(&summary, (&options, output.is_strict()), signals.number());
             let code = output.end(&summary, &earlier, code);

@@ -36,15 +36,16 @@ impl Notes {
     }
 
     /// The paths that a run must know of.
-    pub fn known(&self, forget: bool) -> Arc<BTreeSet<RelPath>> {
-        if forget { Arc::default() } else { Arc::new(self.known.clone()) }
+    pub fn known(&self) -> Arc<BTreeSet<RelPath>> {
+        Arc::new(self.known.clone())
     }
 
-    /// Adds what a run met. What is to be forgotten is, if the run has seen all of the source.
-    pub fn keep(&self, summary: &Summary, forget: bool) {
-        let saw_all = matches!(summary.end, End::Complete | End::Refused(_) | End::NoPlan(_));
-        let before = if forget && saw_all { BTreeSet::new() } else { self.known.clone() };
-        let now: BTreeSet<RelPath> = before.into_iter().chain(summary.mounts.iter().cloned()).take(MOUNTS_MAX).collect();
+    /// Adds what a run met. What it did not know any more is forgotten, if it came to its end.
+    pub fn keep(&self, summary: &Summary, options: &Options) {
+        let has_ended = matches!(summary.end, End::Complete | End::Refused(_) | End::NoPlan(_));
+        let before = if has_ended { &options.known_mounts } else { &self.known };
+        let now: BTreeSet<&RelPath> = before.iter().chain(&summary.mounts).collect();
+        let now: BTreeSet<RelPath> = now.into_iter().take(MOUNTS_MAX).cloned().collect();
         if now != self.known {
             let _a_run_that_was_well_done_does_not_fail_for_it = write(&self.name, &now);
         }

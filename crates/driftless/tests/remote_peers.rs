@@ -328,7 +328,7 @@ fn answers_to_other_questions_end_in_errors() {
         ("many", || Reply::Count(u64::MAX)),
         ("nothing above", || Reply::Lineage(Vec::new())),
         ("strange metadata", || Reply::Meta(strange_meta())),
-        ("a directory unlike any", || Reply::Entered(Own { meta: strange_meta(), xattrs: None }, None)),
+        ("a directory unlike any", || Reply::Entered(Own { meta: strange_meta(), is_mount_root: None, xattrs: None }, None)),
         ("a file without its content", || {
             Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: Vec::new() }, Vec::new())))
         }),

@@ -62,7 +62,7 @@ pub use coordinate::coordinate;
 pub use driftless_mover::{Carrier, Undone};
 pub use exchange::{Alive, Exchange, PartOfOutcome, Word};
 pub use monitor::{Monitor, Progress};
-pub use mounts::MOUNTS_MAX;
+pub use mounts::{MOUNTS_MAX, not_gone};
 pub use options::{Durability, Jobs, Notes, Options};
 pub use roots::RunError;
 pub use share::{Outcome, Piece, Route, Share};

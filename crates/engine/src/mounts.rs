@@ -2,18 +2,23 @@
 //!
 //! One that was there and is not there now is doubt, not absence: what an empty mount point shows is not what the source has. Nothing
 //! at or below its path is touched on the replica, and that is a problem of the path. A subvolume, which has a device number of its own
-//! and cannot be unmounted, is no mounted file system.
+//! and cannot be unmounted, is no mounted file system; a directory that is mounted at a second place is one.
 
 use crate::job::{DirJob, lock};
+use crate::options::Options;
+use crate::overlap::leaves_out;
 use crate::run::Run;
 use driftless_model::{Class, Problem, RelPath, Side};
-use driftless_tree::DirRef;
+use driftless_tree::{DirRef, HandlePool, Place};
 use std::collections::BTreeSet;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::Mutex;
 
 /// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
 pub const MOUNTS_MAX: usize = 1000;
+
+/// Directories that are held open while it is found out which are there.
+const HANDLES: usize = 64;
 
 /// Why a directory of the source is not entered, and what stands there on the replica stays.
 pub const UNMOUNTED: &str = "in an earlier run a file system was mounted there that is not there now; \
@@ -44,17 +49,20 @@ impl Run<'_> {
         let known = &self.options.known_mounts;
         let was = !known.is_empty() && known.contains(&parent.path_of(name));
         let crosses = source.first_meta().dev != parent.source.first_meta().dev;
-        if !was && !crosses {
-            return false;
-        }
-        let is = source.is_mounted().unwrap_or(true);
-        if is && !self.options.one_file_system {
+        // A bind mount shows another part of the same file system, and a subvolume is none.
+        let is = source.is_mount_root().unwrap_or(crosses);
+        if is && !self.is_foreign(source) {
             let mut met = lock(&self.mounts.met);
             if met.len() < MOUNTS_MAX {
                 met.insert(parent.path_of(name));
             }
         }
         was && !is
+    }
+
+    /// Whether a directory of the source lies on another file system than its root, and is not entered for that.
+    pub fn is_foreign(&self, source: &DirRef) -> bool {
+        self.options.one_file_system && source.first_meta().dev != self.roots.0.first_meta().dev
     }
 
     /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.
@@ -74,6 +82,34 @@ impl Run<'_> {
     pub fn had_mount(&self, path: &RelPath) -> bool {
         at_or_below(&self.options.known_mounts, path)
     }
+}
+
+/// Which of the known ones a run that forgets what is gone still has to know: those that it does not look at, those that are there, and
+/// those of which nobody can tell.
+pub fn not_gone(options: &Options) -> BTreeSet<RelPath> {
+    let known = &options.known_mounts;
+    let Ok(Place::Dir(source)) = options.source.locate(Side::Source, &HandlePool::new(HANDLES)) else { return (**known).clone() };
+    let is_left_out = |path: &RelPath| leaves_out(options, &path.names().collect::<Vec<_>>());
+    known.iter().filter(|path| is_left_out(path) || !is_gone(options, &source, path)).cloned().collect()
+}
+
+/// Whether nothing is mounted at a path of the source, as far as a run comes on the way there.
+fn is_gone(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+    const ENOTDIR: i32 = 20;
+    const ELOOP: i32 = 40;
+    let mut at = source.clone();
+    for name in path.names() {
+        if options.one_file_system && at.first_meta().dev != source.first_meta().dev {
+            return false;
+        }
+        let name = CString::new(name).expect("names hold no NUL");
+        match at.enter(&name) {
+            Ok(below) => at = below,
+            // Nothing, or something else, is there.
+            Err(fault) => return fault.is_missing() || matches!(fault.errno, ENOTDIR | ELOOP),
+        }
+    }
+    at.is_mount_root() == Some(false)
 }
 
 fn at_or_below(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {

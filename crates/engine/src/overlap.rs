@@ -65,12 +65,16 @@ fn is_left_out(options: &Options, source_device: u64, way: &[Step]) -> bool {
         return true;
     }
     let names: Option<Vec<&[u8]>> = way.iter().map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();
-    let Some(names) = names else { return false };
+    names.is_some_and(|names| leaves_out(options, &names))
+}
+
+/// Whether the rules or the list leave out the directory with these names below the source, or one above it.
+pub fn leaves_out(options: &Options, names: &[&[u8]]) -> bool {
     let excluded = (1..=names.len()).any(|depth| {
         let path = RelPath::from_names(names[..depth].iter().copied());
         !options.filter.takes(path.as_bytes(), true)
     });
-    excluded || options.selection.as_ref().is_some_and(|selection| !reaches(selection, &names))
+    excluded || options.selection.as_ref().is_some_and(|selection| !reaches(selection, names))
 }
 
 /// Whether what is chosen includes the entry at the end of these names, or something below it.

@@ -45,7 +45,7 @@ impl Worker<'_> {
         let source = parent.source.enter(name).map_err(kind_changed)?;
         parent.entered.note(name, source.first_meta());
         let selection = below(parent, name);
-        let foreign = self.run.options.one_file_system && source.first_meta().dev != self.run.roots.0.first_meta().dev;
+        let foreign = self.run.is_foreign(&source);
         if let Some(why) = self.barred(parent, name, &source, foreign) {
             // A second look at the directory above tells it no second time.
             return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, why) });

@@ -57,7 +57,8 @@ struct Entries {
 }
 
 enum First {
-    Known(Meta),
+    /// What it was like, and whether something is mounted there.
+    Known(Meta, Option<bool>),
     /// It is being made.
     Coming(Arc<Promise>, OnceLock<Result<Meta, WireFault>>),
 }
@@ -99,7 +100,7 @@ impl Inner {
 
     /// Its attributes are what they were only if it is.
     fn looked(&self, now: &Meta) {
-        if !matches!(&self.first, First::Known(first) if first.unchanged(now)) {
+        if !matches!(&self.first, First::Known(first, _) if first.unchanged(now)) {
             lock(&self.own).take();
         }
     }
@@ -108,7 +109,7 @@ impl Inner {
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
     pub fn found(line: &Arc<Line>, side: Side, at: Handle, own: Own) -> DirRef {
-        Self::of(line, side, at, First::Known(own.meta), (own.xattrs, true, None)).open()
+        Self::of(line, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None)).open()
     }
 
     fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
@@ -178,7 +179,7 @@ impl RemoteDir {
     fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<DirRef> {
         match on(self.0.side, reply) {
             Ok((Reply::Entered(own, listing), _)) => {
-                Ok(Self::of(&self.0.line, self.0.side, at, First::Known(own.meta), (own.xattrs, files, listing)).open())
+                Ok(Self::of(&self.0.line, self.0.side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, files, listing)).open())
             }
             other => {
                 self.0.line.link.forget(at);
@@ -281,7 +282,7 @@ impl Dir for RemoteDir {
 
     fn first_meta(&self) -> &Meta {
         match &self.0.first {
-            First::Known(meta) => meta,
+            First::Known(meta, _) => meta,
             First::Coming(promise, met) => {
                 let met = met.get_or_init(|| match self.0.line.link.wait(promise)? {
                     (Reply::Meta(meta), _) => Ok(meta),
@@ -445,7 +446,7 @@ impl Dir for RemoteDir {
         self.pass_gate()?;
         let at = self.0.line.link.handle();
         // Its number is given back when this is dropped, also if there is none.
-        let nested = |meta| Self::of(&self.0.line, self.0.side, at, First::Known(meta), (None, true, None)).open();
+        let nested = |meta| Self::of(&self.0.line, self.0.side, at, First::Known(meta, Some(false)), (None, true, None)).open();
         match self.call(&Request::Nest { dir: self.0.at, hidden, at }) {
             Ok((Reply::Meta(meta), _)) => Ok(Some(nested(meta))),
             other => {
@@ -559,10 +560,10 @@ impl Dir for RemoteDir {
         }
     }
 
-    fn is_mounted(&self) -> Done<bool> {
-        match self.call(&Request::IsMounted { dir: self.0.at })? {
-            (Reply::IsMounted(mounted), _) => Ok(mounted),
-            _ => self.confused(),
+    fn is_mount_root(&self) -> Option<bool> {
+        match &self.0.first {
+            First::Known(_, is_mount_root) => *is_mount_root,
+            First::Coming(..) => Some(false),
         }
     }
 

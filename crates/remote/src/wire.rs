@@ -226,8 +226,6 @@ pub enum Request {
     SetMark { dir: Handle, text: Vec<u8>, durable: bool },
     /// What lies above a directory.
     Lineage { dir: Handle },
-    /// Whether something is mounted on a directory.
-    IsMounted { dir: Handle },
     /// Make an entry; the frame's data is its content.
     Make { dir: Handle, parcel: Box<ParcelHead> },
     /// Read a small file whole.
@@ -363,6 +361,8 @@ pub enum Located {
 pub struct Own {
     /// Its metadata.
     pub meta: Meta,
+    /// Whether something is mounted on it, if that can be told.
+    pub is_mount_root: Option<bool>,
     /// Its extended attributes, if they were asked for and could be read.
     pub xattrs: Option<Xattrs>,
 }
@@ -431,8 +431,6 @@ pub enum Reply {
     Time(Stamp),
     /// Devices and inodes.
     Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<Ancestor>),
-    /// Whether something is mounted there.
-    IsMounted(bool),
     /// A note of progress, the target of a link, or a mark.
     Note(Option<Vec<u8>>),
 }

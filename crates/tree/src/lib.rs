@@ -175,8 +175,8 @@ pub trait Dir: Send + Sync {
     /// This directory and all above it, up to the root of the name space.
     fn lineage(&self) -> Done<Vec<Ancestor>>;
 
-    /// Whether something is mounted on this directory; where the kernel cannot tell, it is taken to be so.
-    fn is_mounted(&self) -> Done<bool>;
+    /// Whether something is mounted on this directory, as it was when it was opened; `None` where the kernel does not tell.
+    fn is_mount_root(&self) -> Option<bool>;
 
     /// Owner and group that entries made here get, if this directory, which was just made, shows it without being asked.
     fn birth(&self) -> Option<(u32, u32)> {

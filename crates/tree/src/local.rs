@@ -57,6 +57,15 @@ pub fn meta_again(fd: impl AsFd) -> Result<Meta, Errno> {
     }
 }
 
+/// The same for what was just opened, as cheap as fstat(2); and whether something is mounted there, which kernels tell from 5.8 on.
+fn first_look(fd: impl AsFd) -> Result<(Meta, Option<bool>), Errno> {
+    match fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS) {
+        Ok(st) => Ok((meta_of_statx(&st), crate::mounts::is_mount_root(&st))),
+        Err(Errno::NOSYS | Errno::PERM) => fs::fstat(&fd).map(|st| (meta_of(&st), None)),
+        Err(errno) => Err(errno),
+    }
+}
+
 fn meta_of_statx(st: &Statx) -> Meta {
     let stamp = |stamp: StatxTimestamp| Stamp { sec: stamp.tv_sec, nsec: stamp.tv_nsec };
     let mode = u32::from(st.stx_mode);
@@ -99,6 +108,7 @@ fn kind_of(file_type: FileType) -> Option<Kind> {
 pub struct LocalDir {
     pub(crate) node: Arc<Node>,
     first: Box<Meta>,
+    is_mount_root: Option<bool>,
     pub(crate) state: Arc<State>,
 }
 
@@ -118,8 +128,8 @@ pub(crate) struct State {
 impl LocalDir {
     /// The root of a tree.
     pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd) -> Done<Self> {
-        let st = fs::fstat(&fd).map_err(|e| fault(side, "look at", e))?;
-        Ok(Self::of(Node::root(pool, side, fd, (st.st_dev, st.st_ino)), &st))
+        let look = first_look(&fd).map_err(|e| fault(side, "look at", e))?;
+        Ok(Self::of(Node::root(pool, side, fd, look.0.id()), look))
     }
 
     /// The open descriptor.
@@ -139,24 +149,24 @@ impl LocalDir {
     /// Opens a subdirectory.
     pub fn enter_local(&self, name: &CStr) -> Done<LocalDir> {
         let fd = self.fail("open directory in", open_dir(&*self.fd()?, name))?;
-        let st = self.fail("look at", fs::fstat(&fd))?;
-        Ok(Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), &st))
+        let look = self.fail("look at", first_look(&fd))?;
+        Ok(Self::of(Node::child(&self.node, name, fd, look.0.id()), look))
     }
 
-    fn of(node: Arc<Node>, st: &Stat) -> Self {
-        LocalDir { node, first: Box::new(meta_of(st)), state: Arc::default() }
+    fn of(node: Arc<Node>, (first, is_mount_root): (Meta, Option<bool>)) -> Self {
+        LocalDir { node, first: Box::new(first), is_mount_root, state: Arc::default() }
     }
 
     /// A directory in which entries grow out of sight.
     pub(crate) fn nested(node: Arc<Node>, st: &Stat, keeper: Keeper) -> Self {
         let (private, keeper) = (AtomicBool::new(true), Some(keeper));
-        LocalDir { state: Arc::new(State { private, _keeper: keeper, ..State::default() }), ..Self::of(node, st) }
+        LocalDir { state: Arc::new(State { private, _keeper: keeper, ..State::default() }), ..Self::of(node, (meta_of(st), Some(false))) }
     }
 
     /// Makes a directory with mode 0700 and opens it; it is the one made.
     pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
         let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
-        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), &st);
+        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (meta_of(&st), Some(false)));
         if dir.first.mode != 0o700 {
             self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
@@ -217,13 +227,17 @@ impl LocalDir {
         owner.ok()
     }
 
-    /// Pins the inode at `name` and checks that it is the expected one.
+    /// Pins the inode at `name` and checks that it is the expected one, and that it is of this tree: what is mounted at a name of the
+    /// replica (a bind mount of a single file, say) belongs to another place.
     fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = self.fail("open", fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
-        let st = self.fail("look at", fs::fstat(&fd))?;
-        let same = expected.id.is_none_or(|id| id == (st.st_dev, st.st_ino));
-        let ours = || st.st_nlink == 1 && self.is_birth_owner(st.st_uid);
+        let (meta, is_mount_root) = self.fail("look at", first_look(&fd))?;
+        if is_mount_root == Some(true) {
+            return self.fail("set attributes of what is mounted at", Err(Errno::BUSY));
+        }
+        let same = expected.id.is_none_or(|id| id == meta.id());
+        let ours = || meta.nlink == 1 && self.is_birth_owner(meta.uid);
         if same && (!expected.made_now || ours()) { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
     }
 
@@ -528,8 +542,8 @@ impl Dir for LocalDir {
         self.fail("find what lies above", crate::root::lineage(&*self.fd()?))
     }
 
-    fn is_mounted(&self) -> Done<bool> {
-        Ok(crate::mounts::is_mount_root(self.fd()?.as_fd()).unwrap_or(true))
+    fn is_mount_root(&self) -> Option<bool> {
+        self.is_mount_root
     }
 
     fn as_local(&self) -> Option<&LocalDir> {

@@ -6,7 +6,7 @@
 use crate::Done;
 use crate::local::{LocalDir, fault};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, open, statx};
+use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, open};
 
 /// Whether `below`, which was entered from `above`, is of another file system, or something is mounted there.
 pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
@@ -14,11 +14,10 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
     if above.first_meta().dev != below.first_meta().dev {
         return Ok(true);
     }
-    let (upper, lower) = (above.fd()?, below.fd()?);
-    match is_mount_root(lower.as_fd()) {
+    match below.is_mount_root() {
         Some(is_root) => Ok(is_root),
         // Kernels before 5.8 do not say so; the number of the mount does, as far as it can be had.
-        None => match (mount_id(upper.as_fd()), mount_id(lower.as_fd())) {
+        None => match (mount_id(above.fd()?.as_fd()), mount_id(below.fd()?.as_fd())) {
             (Some(upper), Some(lower)) => Ok(upper != lower),
             _ => Err(fault(below.side(), "tell whether something is mounted on the directory in", rustix::io::Errno::NOSYS)),
         },
@@ -26,8 +25,7 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
 }
 
 /// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.
-pub fn is_mount_root(dir: BorrowedFd<'_>) -> Option<bool> {
-    let found = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty()).ok()?;
+pub fn is_mount_root(found: &Statx) -> Option<bool> {
     let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
     known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }

@@ -6,6 +6,7 @@
 pub mod campaign;
 pub mod chaos;
 pub mod far;
+pub mod mounted;
 pub mod movers;
 pub mod places;
 
@@ -103,6 +104,11 @@ pub fn path_of(event: &serde_json::Value) -> Vec<u8> {
     use base64::prelude::{BASE64_STANDARD, Engine};
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     if event["path_base64"].is_null() { text("path").into() } else { BASE64_STANDARD.decode(text("path_base64")).expect("base64") }
+}
+
+/// The paths that have problems.
+pub fn problems(outcome: &Outcome) -> Vec<String> {
+    outcome.events_named("problem").iter().map(|problem| problem["path"].as_str().expect("a path").to_owned()).collect()
 }
 
 /// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners, which are only counted, and the

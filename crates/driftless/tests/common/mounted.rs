@@ -1,0 +1,34 @@
+//! What a test mounts for its time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Something that is mounted, until it is dropped.
+pub struct Mounted(PathBuf);
+
+impl Mounted {
+    /// A directory or a file that is there at a second place.
+    pub fn bind(what: &Path, at: &Path) -> Mounted {
+        Mounted::by(Command::new("mount").arg("--bind").arg(what), at)
+    }
+
+    /// A file system in memory.
+    pub fn tmpfs(at: &Path) -> Mounted {
+        Mounted::by(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=0755", "driftless-inner"]), at)
+    }
+
+    fn by(command: &mut Command, at: &Path) -> Mounted {
+        if !at.exists() {
+            fs::create_dir_all(at).expect("mount point");
+        }
+        assert!(command.arg(at).status().expect("mount runs").success(), "{command:?}");
+        Mounted(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
