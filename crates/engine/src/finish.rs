@@ -52,9 +52,6 @@ impl Worker<'_> {
 
     fn scan_extras(&mut self, job: &Arc<DirJob>, replica: &DirRef, known: Option<&Names>) -> Done {
         let mut stream = replica.list()?;
-        if let Some(known) = known.filter(|_| self.run.vouches(job)) {
-            self.index.fill(known);
-        }
         let met = self.run.recall_names(job);
         let mut more = true;
         while more {
@@ -111,7 +108,7 @@ impl Worker<'_> {
             }
         }
         match known {
-            Some(known) => Ok(!self.index.contains(known, name)),
+            Some(known) => Ok(!self.indexes(known, name)),
             None => Ok(!met.contains(name) && there(job.source.look(name))?.is_none()),
         }
     }
@@ -119,7 +116,7 @@ impl Worker<'_> {
     /// Whether the source has something of another kind at a name which the rules leave out as what it is on the replica: then it takes
     /// its place.
     fn is_taken_otherwise(&self, job: &Arc<DirJob>, name: &CStr, known: Option<&Names>) -> Done<bool> {
-        if known.is_some_and(|known| !self.index.contains(known, name)) {
+        if known.is_some_and(|known| !self.indexes(known, name)) {
             return Ok(false);
         }
         Ok(there(job.source.look(name))?.is_some_and(|meta| self.run.takes(job, name, meta.kind == Kind::Dir)))

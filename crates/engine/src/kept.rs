@@ -60,7 +60,7 @@ impl Worker<'_> {
             return false;
         }
         let is_absent = match known {
-            Some(known) => !self.index.contains(known, name),
+            Some(known) => !self.indexes(known, name),
             None => !met.contains(name) && job.source.look(name).is_err_and(|fault| fault.is_missing()),
         };
         let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);

@@ -10,10 +10,11 @@ use crate::job::{DirJob, lock};
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
-use driftless_reconcile::{alike, fold};
+use driftless_reconcile::fold;
 use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -34,12 +35,12 @@ pub struct Namesakes {
 }
 
 impl Worker<'_> {
-    /// Notes which of the source's names, sorted, differ from an earlier one in case or form alone.
-    pub fn note_namesakes(&self, job: &DirJob, names: &Names) {
+    /// Fills the index with a window of the source's names, and notes which of them differ from an earlier one in case or form alone.
+    pub fn note_names(&mut self, job: &DirJob, names: &Names) {
         if job.replica.is_none() {
             return;
         }
-        for (first, later) in alike(names.len(), |number| names.get(number).0.to_bytes()) {
+        for (first, later) in self.index.fill(names.len(), |number| names.bytes(number)) {
             let [(first, kind), (later, other_kind)] = [first, later].map(|number| names.get(number));
             let takes = |name, kind| self.run.takes(job, name, kind == Some(Kind::Dir));
             if takes(first, kind) && takes(later, other_kind) {
@@ -47,6 +48,11 @@ impl Worker<'_> {
                 job.namesakes.any.store(true, Relaxed);
             }
         }
+    }
+
+    /// Whether `name` is among the source's names of the window that was listed last, which are `known`.
+    pub fn indexes(&self, known: &Names, name: &CStr) -> bool {
+        self.index.contains(name.to_bytes(), |number| known.bytes(number))
     }
 
     /// What comes of an entry whose name is that of another to the replica: a problem, told once.
@@ -151,6 +157,11 @@ impl Worker<'_> {
             self.run.receipt(|| job.path_of(&to), respelling(&meta, &from, &to));
         }
     }
+}
+
+/// For an index: a number that nobody knows beforehand.
+pub fn random_seed() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 fn respelling(meta: &Meta, from: &CStr, to: &CStr) -> Intent {

@@ -5,8 +5,8 @@ use crate::options::Options;
 use crate::roots::{Replica, RunError};
 use crate::run::Run;
 use driftless_model::{Kind, Meta, RelPath, Side};
-use driftless_reconcile::Refusal;
-use driftless_tree::{DirRef, NameIndex, Names, is_temp_name};
+use driftless_reconcile::{NameIndex, Refusal};
+use driftless_tree::{DirRef, Names, is_temp_name};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
@@ -117,14 +117,14 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result
 }
 
 fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tree::Done<Likeness> {
-    let mut index = NameIndex::default();
-    index.fill(names);
+    let mut index = NameIndex::new(crate::namesakes::random_seed());
+    index.fill(names.len(), |number| names.bytes(number));
     let (mut stream, mut found, mut more) = (replica.list()?, Likeness::Harmless, true);
     while more {
         let mut theirs = Names::default();
         more = stream.fill(&mut theirs, WINDOW_NAMES)?;
         for (name, kind) in (0..theirs.len()).map(|at| theirs.get(at)).filter(|(name, _)| says_something(name)) {
-            if index.contains(names, name) {
+            if index.contains(name.to_bytes(), |number| names.bytes(number)) {
                 return Ok(Likeness::Alike);
             }
             if found == Likeness::Harmless && may_go(options, replica, name, kind) {

@@ -180,6 +180,7 @@ impl Worker<'_> {
             for name in job.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
                 names.push(&name, None);
             }
+            self.note_names(job, &names);
             self.hand_out(job, names, weight);
             return self.less(job);
         }
@@ -192,7 +193,12 @@ impl Worker<'_> {
     /// Reads a window of names. What is left of a longer directory becomes an item for others.
     pub fn list_on(&mut self, job: &Arc<DirJob>, mut stream: Box<dyn NameStream>, weight: u64, is_first: bool) {
         let mut names = Names::default();
-        match stream.fill(&mut names, WINDOW_NAMES) {
+        let filled = stream.fill(&mut names, WINDOW_NAMES);
+        if is_first && matches!(filled, Ok(false)) {
+            names.sort();
+        }
+        self.note_names(job, &names);
+        match filled {
             Err(fault) => {
                 self.hand_out(job, names, weight);
                 return self.unlisted(job, fault);
@@ -205,9 +211,7 @@ impl Worker<'_> {
             }
             Ok(false) => {
                 drop(stream);
-                if is_first {
-                    names.sort();
-                } else {
+                if !is_first {
                     self.run.remember_names(job, &names);
                 }
                 self.find_extras(job, is_first.then_some(&names));
@@ -229,7 +233,6 @@ impl Worker<'_> {
     /// Directories come first: a kernel lets one thread at a time make or remove names in a directory, and the sooner many are open, the
     /// fewer threads wait for the same.
     fn hand_out(&mut self, job: &Arc<DirJob>, mut names: Names, weight: u64) {
-        self.note_namesakes(job, &names);
         names.put_directories_first();
         let count = names.len() as u64;
         if count == 0 {

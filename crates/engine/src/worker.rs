@@ -2,6 +2,7 @@
 
 use crate::job::{DirJob, Task};
 use crate::listed::ENOENT;
+use crate::namesakes::random_seed;
 use crate::options::Jobs;
 use crate::pool::{BYTES_PER_ENTRY, Crew};
 use crate::queue::Queue;
@@ -9,7 +10,8 @@ use crate::run::Run;
 use crate::tally::{Reason, add};
 use driftless_model::{Class, Fault, RelPath, Side};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Copier, NameIndex};
+use driftless_reconcile::NameIndex;
+use driftless_tree::Copier;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +23,7 @@ pub struct Worker<'a> {
     pub run: &'a Run<'a>,
     /// Makes entries equal.
     pub mover: Mover<'a>,
-    /// The names of the directory that is looked through.
+    /// Where the names of the window stand that was listed last.
     pub index: NameIndex,
 }
 
@@ -83,7 +85,7 @@ impl Run<'_> {
         let copier = Copier::new(self.options.cache, self.ladder.clone());
         let carrier = self.options.carrier.as_deref();
         let mover = Mover { copier, terms: self.terms(), carrier, pace: &pace, stopped: &stopped };
-        act(&mut Worker { run: self, mover, index: NameIndex::default() });
+        act(&mut Worker { run: self, mover, index: NameIndex::new(random_seed()) });
     }
 }
 

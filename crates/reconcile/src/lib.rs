@@ -6,14 +6,16 @@ mod compare;
 mod cut;
 mod fold;
 mod guard;
+mod index;
 mod mark;
 mod ranges;
 mod times;
 
 pub use compare::{Rules, Step, after_content, decide, differences, lends_rights, values};
 pub use cut::split_half;
-pub use fold::{alike, fold};
+pub use fold::fold;
 pub use guard::{DeleteLimit, Guard, Refusal};
+pub use index::NameIndex;
 pub use mark::{Ending, Mark, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, mtimes};

@@ -40,7 +40,7 @@ pub use handles::HandlePool;
 pub use lend::Lent;
 pub use local::LocalDir;
 pub use locks::{Holder, Lock, Reach, prepare_locks};
-pub use names::{NameHashes, NameIndex, NameStream, Names};
+pub use names::{NameHashes, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, locate};

@@ -7,19 +7,29 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 
 /// Names read from a directory, each with the kind that the listing gave, if it gave one.
 ///
-/// All names stand in one buffer, NUL-terminated, so that a million of them cost their bytes and eight more each.
+/// All names stand in one buffer, NUL-terminated, so that a million of them cost their bytes and twelve more each.
 #[derive(Debug, Default)]
 pub struct Names {
     bytes: Vec<u8>,
-    items: Vec<(u32, Option<Kind>)>,
+    items: Vec<Item>,
+}
+
+/// Where a name stands in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    at: u32,
+    /// Without the NUL.
+    len: u32,
+    kind: Option<Kind>,
 }
 
 impl Names {
     /// Adds a name.
     pub fn push(&mut self, name: &CStr, kind: Option<Kind>) {
-        let at = u32::try_from(self.bytes.len()).expect("windows of names are far below 4 GiB");
+        let [at, len] =
+            [self.bytes.len(), name.count_bytes()].map(|count| u32::try_from(count).expect("windows of names are far below 4 GiB"));
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
-        self.items.push((at, kind));
+        self.items.push(Item { at, len, kind });
     }
 
     /// How many names there are.
@@ -34,62 +44,35 @@ impl Names {
 
     /// The name at `index` and its kind, if known.
     pub fn get(&self, index: usize) -> (&CStr, Option<Kind>) {
-        let (at, kind) = self.items[index];
-        let name = CStr::from_bytes_until_nul(&self.bytes[at as usize..]).expect("names end with NUL");
-        (name, kind)
+        let Item { at, len, kind } = self.items[index];
+        let bytes = &self.bytes[at as usize..=at as usize + len as usize];
+        (CStr::from_bytes_with_nul(bytes).expect("names end with NUL"), kind)
+    }
+
+    /// The bytes of the name at `index`, which nobody has to look through for their end.
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        self.bytes_of(self.items[index])
+    }
+
+    fn bytes_of(&self, Item { at, len, .. }: Item) -> &[u8] {
+        &self.bytes[at as usize..at as usize + len as usize]
     }
 
     /// Sorts by bytes, so that [`contains`](Names::contains) can search.
     pub fn sort(&mut self) {
         let mut items = std::mem::take(&mut self.items);
-        items.sort_unstable_by(|a, b| self.at(a.0).cmp(self.at(b.0)));
+        items.sort_unstable_by(|a, b| self.bytes_of(*a).cmp(self.bytes_of(*b)));
         self.items = items;
     }
 
     /// Puts those of directories before all others, which otherwise stay in their order. The list is no longer sorted then.
     pub fn put_directories_first(&mut self) {
-        self.items.sort_by_key(|(_, kind)| *kind != Some(Kind::Dir));
+        self.items.sort_by_key(|item| item.kind != Some(Kind::Dir));
     }
 
     /// Whether a sorted list has `name`.
     pub fn contains(&self, name: &CStr) -> bool {
-        self.items.binary_search_by(|item| self.at(item.0).cmp(name)).is_ok()
-    }
-
-    fn at(&self, at: u32) -> &CStr {
-        CStr::from_bytes_until_nul(&self.bytes[at as usize..]).expect("names end with NUL")
-    }
-}
-
-/// Where the names of one directory stand, by their hashes. A thread keeps it and fills it anew for each directory, so that it costs no
-/// memory of its own each time.
-#[derive(Debug, Default)]
-pub struct NameIndex {
-    /// One more than the number of a name; 0 is empty. As many as a power of two, at least twice as many as there are names.
-    slots: Vec<u32>,
-}
-
-impl NameIndex {
-    /// Takes the names of a directory in the place of what was there.
-    pub fn fill(&mut self, names: &Names) {
-        self.slots.clear();
-        self.slots.resize((2 * names.len()).next_power_of_two(), 0);
-        for index in 0..names.len() {
-            let slot = self.probe(names.get(index).0).find(|slot| self.slots[*slot] == 0).expect("at least half of them are empty");
-            self.slots[slot] = u32::try_from(index + 1).expect("windows of names are far below 4 GiB");
-        }
-    }
-
-    /// Whether `name` is among `names`, with which this was filled.
-    pub fn contains(&self, names: &Names, name: &CStr) -> bool {
-        let met = self.probe(name).map(|slot| self.slots[slot]).take_while(|slot| *slot != 0);
-        met.into_iter().any(|slot| names.get(slot as usize - 1).0 == name)
-    }
-
-    /// The slots in which a name may stand, in the order in which they are tried.
-    fn probe(&self, name: &CStr) -> impl Iterator<Item = usize> + use<> {
-        let (first, count) = (hash(name) as usize, self.slots.len());
-        (0..count).map(move |step| (first.wrapping_add(step)) & (count - 1))
+        self.items.binary_search_by(|item| self.bytes_of(*item).cmp(name.to_bytes())).is_ok()
     }
 }
 
@@ -100,12 +83,12 @@ pub struct NameHashes(HashSet<u64, BuildHasherDefault<AsItIs>>);
 impl NameHashes {
     /// Keeps the names of a part of the listing.
     pub fn add(&mut self, names: &Names) {
-        self.0.extend((0..names.len()).map(|index| hash(names.get(index).0)));
+        self.0.extend((0..names.len()).map(|index| hash(names.bytes(index))));
     }
 
     /// Whether `name` was kept. Two names of a directory have the same 64 bits hardly ever.
     pub fn contains(&self, name: &CStr) -> bool {
-        !self.0.is_empty() && self.0.contains(&hash(name))
+        !self.0.is_empty() && self.0.contains(&hash(name.to_bytes()))
     }
 
     /// How many are kept.
@@ -119,9 +102,9 @@ impl NameHashes {
     }
 }
 
-fn hash(name: &CStr) -> u64 {
+fn hash(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hasher.write(name.to_bytes());
+    hasher.write(name);
     hasher.finish()
 }
 
@@ -170,17 +153,5 @@ mod tests {
         names.sort();
         assert_eq!(names.get(0).0, c"a");
         assert!(names.contains(c"\xff") && names.contains(c"a\n") && !names.contains(c"c"));
-    }
-
-    #[test]
-    fn names_are_found_by_their_hashes() {
-        let mut index = NameIndex::default();
-        for count in [1000, 3, 0, 1, 40] {
-            let name = |number: u32| std::ffi::CString::new(format!("name {number}")).expect("no NUL");
-            let mut names = Names::default();
-            (0..count).for_each(|number| names.push(&name(number), None));
-            index.fill(&names);
-            assert!((0..2000).all(|number| index.contains(&names, &name(number)) == (number < count)), "{count} names");
-        }
     }
 }
