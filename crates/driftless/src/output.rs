@@ -70,7 +70,7 @@ struct Listed {
 impl Listed {
     fn add(&mut self, problem: &Problem, line: String) {
         self.total += 1;
-        let kind = (problem.class == Class::Partly).then(|| format!("{} {} {}", problem.act, problem.side.word(), problem.cause));
+        let kind = (problem.class == Class::Partly).then(|| format!("{}: {}", problem.act.on(problem.side), problem.cause));
         match kind.as_ref().and_then(|kind| self.kinds.get(kind)) {
             Some(number) => self.lines[*number].1 += 1,
             None if self.lines.len() < LISTED_MAX => {
@@ -563,7 +563,7 @@ impl Monitor for Output {
         }
         if self.json && is_new {
             let object = json!({
-                "event": "problem", "side": problem.side, "act": problem.act, "cause": problem.cause,
+                "event": "problem", "side": problem.side, "act": problem.act.words(), "cause": problem.cause,
                 "class": problem.class, "follows": problem.class.follows(),
             });
             self.print_json(joined(object, path_fields(&problem.path)));

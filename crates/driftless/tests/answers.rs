@@ -125,7 +125,7 @@ fn a_file_whose_closing_fails_does_not_get_its_name() {
         let dst = scratch.path().join(format!("dst-{name}"));
         let outcome = sync(&src, &dst).through(failing_close(&dst.join(closed))).run().expect(3);
         check_accounts(&outcome);
-        assert_eq!(acts_on(&outcome, name), ["close"], "{}", outcome.describe());
+        assert_eq!(acts_on(&outcome, name), ["close it"], "{}", outcome.describe());
         assert!(!dst.join(name).exists(), "{name} has its name\n{}", outcome.describe());
         assert!(dst.join("other").exists(), "the others are kept from nothing");
         assert_eq!(common::leftovers(&dst), Vec::<std::path::PathBuf>::new());
@@ -157,7 +157,7 @@ fn a_file_whose_upload_fails_keeps_its_old_content() {
         let outcome = run.run().expect(3);
         check_accounts(&outcome);
         for (name, _) in SIZES {
-            assert_eq!(acts_on(&outcome, name), ["close"], "{}", outcome.describe());
+            assert_eq!(acts_on(&outcome, name), ["close it"], "{}", outcome.describe());
             assert_eq!(fs::read(fuse.backing().join("dst").join(name)).expect("read"), b"old", "{name}");
         }
         assert_eq!(common::leftovers(&dst), Vec::<std::path::PathBuf>::new());
@@ -181,7 +181,7 @@ fn bytes_that_a_source_does_not_give_do_not_become_zeros() {
         let outcome = run.run().expect(3);
         check_accounts(&outcome);
         for (name, _) in &SIZES[1..] {
-            assert_eq!(acts_on(&outcome, name), ["read all of"], "{}", outcome.describe());
+            assert_eq!(acts_on(&outcome, name), ["read all of it"], "{}", outcome.describe());
             assert!(!dst.join(name).exists(), "{name}");
         }
         fuse.forgive();
@@ -190,7 +190,7 @@ fn bytes_that_a_source_does_not_give_do_not_become_zeros() {
     check_equal(&src, &dst, "when all of it can be read");
     fuse.order(Rule::end_at(4000));
     let outcome = far.sync(Way::Pull, &src, &scratch.path().join("pulled")).run().expect(3);
-    SIZES[1..].iter().for_each(|(name, _)| assert_eq!(acts_on(&outcome, name), ["read all of"], "{}", outcome.describe()));
+    SIZES[1..].iter().for_each(|(name, _)| assert_eq!(acts_on(&outcome, name), ["read all of it"], "{}", outcome.describe()));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_file_that_ends_before_its_size_does_is_a_problem_and_not_zeros() {
         let dst = scratch.path().join(format!("dst{}", options.concat()));
         let outcome = sync(Path::new(SYSFS), &dst).args(options).run().expect(3);
         check_accounts(&outcome);
-        assert_eq!(acts_on(&outcome, "enabled"), ["read all of"], "{options:?}\n{}", outcome.describe());
+        assert_eq!(acts_on(&outcome, "enabled"), ["read all of it"], "{options:?}\n{}", outcome.describe());
         assert!(!dst.join("enabled").exists(), "{options:?}: zeros");
     }
     let outcome = driftless().args(["sum", SYSFS]).run().expect(3);
@@ -281,12 +281,12 @@ fn a_set_gid_bit_that_the_kernel_drops_is_told() {
     for times in ["first", "second"] {
         let outcome = run(&dst);
         // A file does not get the bit where its group is another's anyway; on a directory it lends nobody a right.
-        for (path, told) in [("file", &[][..]), ("dir", &["set mode of"])] {
+        for (path, told) in [("file", &[][..]), ("dir", &["set its mode"])] {
             assert_eq!(mode(&dst.join(path)), 0o755, "the kernel does not drop it here");
             assert_eq!(acts_on(&outcome, path), told, "{times}: {path}\n{}", outcome.describe());
         }
     }
-    assert_eq!(acts_on(&run(&parent.join("new")), "."), ["set mode of"]);
+    assert_eq!(acts_on(&run(&parent.join("new")), "."), ["set its mode"]);
     let kept = scratch.path().join("kept");
     let _ = sync_ok(&src, &kept, NONE);
     assert_eq!(mode(&kept.join("file")), 0o2755);
@@ -319,7 +319,7 @@ fn a_replica_file_that_its_owner_may_not_read_differs_and_is_made_anew() {
     attrs::set_mode(&dst.join("file"), 0).expect("chmod");
     attrs::set_owner(&dst.join("file"), 0, 0).expect("chown");
     let outcome = run("verify", &["--no-owner", "--no-group"]).expect(3);
-    assert_eq!(acts_on(&outcome, "file"), ["open"], "of files of others nothing is known\n{}", outcome.describe());
+    assert_eq!(acts_on(&outcome, "file"), ["open it"], "of files of others nothing is known\n{}", outcome.describe());
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_replica_directory_that_its_owner_may_not_enter_is_told_as_what_it_is() {
         let told: Vec<_> = outcome.events_named(event).into_iter().filter(|event| event["path"] == "dir").collect();
         assert_eq!(told.len(), 1, "{}", outcome.describe());
         assert_eq!(told[0]["what"][0], "mode", "{}", outcome.describe());
-        assert_eq!(acts_on(&outcome, "dir"), ["open directory in"], "what is in it, nobody knows\n{}", outcome.describe());
+        assert_eq!(acts_on(&outcome, "dir"), ["open the directory"], "what is in it, nobody knows\n{}", outcome.describe());
     }
     let _ = run("sync", &[]).expect(0);
     check_equal(&src, &dst, "a run makes it equal");

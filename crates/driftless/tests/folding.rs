@@ -64,7 +64,13 @@ fn check_collisions(src: &Path, dst: &Path) {
     let outcome = sync(src, dst).arg("--delete").run().expect(3);
     check_accounts(&outcome);
     assert_eq!(problems(&outcome), ["dir", "file", "new/b"], "{}", outcome.describe());
-    assert!(outcome.stderr_text().contains("\"file\": cannot tell from \"FILE\" on the replica"), "{}", outcome.stderr_text());
+    assert!(
+        outcome
+            .stderr_text()
+            .contains("\"file\": cannot tell it from another name on the replica: \"FILE\" is the same name to its file system"),
+        "{}",
+        outcome.stderr_text()
+    );
     assert_eq!([read(&dst.join("FILE")), read(&dst.join("DIR/x")), read(&dst.join("new/B"))], ["upper", "upper", "upper"]);
 }
 

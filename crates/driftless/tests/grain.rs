@@ -113,7 +113,7 @@ fn times_out_of_the_replicas_range_are_problems_and_the_content_decides() {
     set_time(&stage.src.join("early"), -5_364_662_400, 5);
     set_time(&stage.src.join("dir"), 4_102_444_800, 5);
     set_time(&stage.src, 1_500_000_000, 5);
-    let expected = ["dir", "early", "late"].map(|path| format!("\"{path}\" \"set times of\" \"partly\""));
+    let expected = ["dir", "early", "late"].map(|path| format!("\"{path}\" \"set its times\" \"partly\""));
     let first = sync(&stage.src, &stage.dst).run().expect(3);
     check_accounts(&first);
     assert_eq!(problems(&first), expected);

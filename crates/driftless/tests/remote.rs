@@ -558,7 +558,9 @@ fn a_full_replica_is_told_as_locally() {
         let outcome = run(&dst);
         check_accounts(&outcome);
         let problems = outcome.events_named("problem");
-        let no_space = |problem: &serde_json::Value| problem["cause"] == "no space left on device" && problem["side"] == "replica";
+        let no_space = |problem: &serde_json::Value| {
+            problem["cause"] == "no space or no inode is left on the file system, see df and df -i" && problem["side"] == "replica"
+        };
         assert!(problems.iter().any(|problem| problem["path"] == "too-large" && no_space(problem)), "{}", outcome.describe());
         assert!(problems.iter().all(no_space), "{}", outcome.describe());
         assert!(leftovers(&dst).len() <= 1, "at most the unfinished large file: {:?}", leftovers(&dst));

@@ -7,7 +7,7 @@
 mod common;
 
 use common::{TEMP_PREFIX, driftless, put};
-use driftless_model::{Keep, Kind, Meta, Side, Xattrs};
+use driftless_model::{Act, Keep, Kind, Meta, Side, Xattrs};
 use driftless_remote::wire::{
     Frame, Listing, Located, Locked, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault,
 };
@@ -332,8 +332,8 @@ fn answers_to_other_questions_end_in_errors() {
         ("a file without its content", || {
             Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: Vec::new() }, Vec::new())))
         }),
-        ("an error that there is none", || Reply::Fault(WireFault::new("\u{1b}[31m", 0))),
-        ("an error below all", || Reply::Fault(WireFault::new(&"x".repeat(100_000), i32::MIN))),
+        ("an error that there is none", || Reply::Fault(WireFault::new(Act::Read, 0))),
+        ("an error below all", || Reply::Fault(WireFault::new(Act::ReachAgent, i32::MIN))),
     ];
     for pull in [true, false] {
         for (what, answer) in answers {
@@ -495,7 +495,7 @@ fn a_verification_with_a_liar_never_says_equal_of_what_it_could_not_read() {
     for which in [(|request| matches!(request, Request::Fetch { .. } | Request::Open { .. })) as fn(&Request) -> bool, |request| {
         matches!(request, Request::Enter { .. })
     }] {
-        let liar = Liar::new(answering(|| Reply::Fault(WireFault::new("read", 5)), which));
+        let liar = Liar::new(answering(|| Reply::Fault(WireFault::new(Act::Read, 5)), which));
         let run =
             driftless().args(["verify", "--json", "--streams=1", "--reconnect=0", "--ssh"]).arg(&liar.command).args(stage.ends(false));
         let outcome = run.env("XDG_STATE_HOME", &state).limit(END_MAX).run();

@@ -195,7 +195,7 @@ fn each_entry_that_cannot_be_removed_is_told_once_by_its_own_path_and_cause() {
         check_accounts(&outcome);
         assert_eq!(problems(&outcome), ["d/also", "d/sub/fixed", "single"], "{}", outcome.describe());
         for problem in outcome.events_named("problem") {
-            assert_eq!(problem["cause"], "operation not permitted", "{}", outcome.describe());
+            assert_eq!(problem["cause"], "operation not permitted, see lsattr", "{}", outcome.describe());
         }
         assert!(!dst.join("d/sub/free").exists());
     }

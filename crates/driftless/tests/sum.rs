@@ -274,7 +274,7 @@ fn what_cannot_be_hashed_is_a_problem_and_the_rest_is_done() {
     let reachable = stage.run(&format!("setpriv --reuid 65534 --regid 65534 --clear-groups test -x {BINARY}"));
     if reachable.code == 0 {
         let ran = stage.run(&script).expect(3);
-        assert!(ran.err.contains("\"d/f\": cannot open source: permission denied"), "{}", ran.err);
+        assert!(ran.err.contains("\"d/f\": cannot open it: permission denied"), "{}", ran.err);
     }
     stage.run("driftless sum good > /dev/full").expect(1);
 }

@@ -7,7 +7,7 @@ use crate::job::lock;
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::roots::RunError;
-use driftless_model::{Fault, Stamp};
+use driftless_model::{Act, Fault, Stamp};
 use driftless_reconcile::{Ending, Mark, Scope, Unsettled};
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Done, Hold, Holder, Lock, Reach, random_id};
@@ -84,7 +84,7 @@ impl Changes {
     /// The first change is about to be made.
     pub fn begin(&self) -> Done {
         let mut begun = lock(&self.begun);
-        let refused = Fault { side: driftless_model::Side::Replica, act: "change", errno: 11 };
+        let refused = Fault { side: driftless_model::Side::Replica, act: Act::Change, errno: 11 };
         if begun.refusal.is_some() {
             return Err(refused);
         }

@@ -112,6 +112,7 @@ pub fn judge(path: &RelPath, draw: Draw<'_>, seen: Option<&Seen>, since: Stamp) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driftless_model::Act;
     use driftless_model::Side;
 
     const SINCE: Stamp = Stamp { sec: 100, nsec: 5 };
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn what_came_of_an_entry_follows_from_a_second_look() {
         let (file, none) = (there(Kind::File), Found::Missing(0, OLD));
-        let unknown = Found::Unknown(Fault { side: Side::Source, act: "look at", errno: 13 });
+        let unknown = Found::Unknown(Fault { side: Side::Source, act: Act::LookAt, errno: 13 });
         let (meta, create) = (receipt(Action::Meta), receipt(Action::Create));
         let cases = [
             (Draw::Same, none, none, OLD, "same"),

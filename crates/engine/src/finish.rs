@@ -6,7 +6,7 @@ use crate::share::Unfinished;
 use crate::survey::is_absent;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Side, What};
+use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
@@ -299,7 +299,7 @@ impl Worker<'_> {
 
     /// Says that the source has a name that no listing had: it came back, or the listing missed it. Nobody compared it.
     fn report_unlisted(&self, path: driftless_model::RelPath) {
-        let (act, cause) = ("compare".into(), "it is there, and was not listed".into());
+        let (act, cause) = (Act::Compare, "it is there, and was not listed".into());
         self.run.report(&driftless_model::Problem { path, side: Side::Source, act, cause, class: Class::Changing });
     }
 

@@ -5,7 +5,7 @@ use crate::job::{DirJob, Task, descend};
 use crate::links::Arrival;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs};
+use driftless_model::{Act, Action, Class, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs};
 use driftless_mover::{Moved, Opened, Spot, Trouble};
 use driftless_reconcile::{Agreement, differences, mtimes};
 use driftless_state::{Leader, StoreError};
@@ -105,7 +105,7 @@ impl Worker<'_> {
                 self.run.options.dry_run || differences(&entry(&attainable), &entry(&there), &keep).is_empty()
             }
         };
-        let stale = Fault { side: Side::Replica, act: "keep hold of the first link of", errno: ESTALE };
+        let stale = Fault { side: Side::Replica, act: Act::HoldFirstLink, errno: ESTALE };
         if is_same { Ok(there.id()) } else { Err(stale) }
     }
 
@@ -158,8 +158,7 @@ impl Worker<'_> {
         let compared = self.mover.compare(&spot, Level::Content)?;
         add(&self.run.tally.bytes_compared, meta.size);
         if !compared.differs.is_empty() {
-            let act = "take the first link, whose content differs (see --checksum), for this file of";
-            return Err(Trouble::Failed(Fault { side: Side::Replica, act, errno: EILSEQ }));
+            return Err(Trouble::Failed(Fault { side: Side::Replica, act: Act::LinkSame, errno: EILSEQ }));
         }
         self.run.links.prove(meta.id()).map_err(store_trouble)
     }
@@ -171,7 +170,7 @@ impl Worker<'_> {
 
     /// Where on the replica the first name of a group is.
     fn place_of(&self, job: &DirJob, leader: &Leader) -> Result<(DirRef, CString), Trouble> {
-        let gone = Fault { side: Side::Replica, act: "find the first link of", errno: 2 };
+        let gone = Fault { side: Side::Replica, act: Act::FindFirstLink, errno: 2 };
         let (dir, name) = leader.place().ok_or(Trouble::Failed(gone))?;
         let name = CString::new(name).map_err(|_| Trouble::Failed(gone))?;
         Ok((self.replica_dir(job, &dir).map_err(Trouble::Failed)?, name))
@@ -208,5 +207,5 @@ impl Worker<'_> {
 /// The store of hard links fails when the disk for temporary files does.
 pub fn store_trouble(_: StoreError) -> Trouble {
     const EIO: i32 = 5;
-    Trouble::Failed(Fault { side: Side::Replica, act: "keep the table of hard links for", errno: EIO })
+    Trouble::Failed(Fault { side: Side::Replica, act: Act::KeepLinks, errno: EIO })
 }

@@ -7,7 +7,7 @@ use crate::entries::{Met, Verdict};
 use crate::job::descend;
 use crate::run::Run;
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Problem, RelPath, Side};
+use driftless_model::{Act, Action, Class, Problem, RelPath, Side};
 use driftless_state::{InodeId, Leader, LinkTable};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -191,7 +191,7 @@ impl Run<'_> {
         self.report(&Problem {
             path,
             side: Side::Source,
-            act: "link all names of".into(),
+            act: Act::LinkAll,
             cause: "it got another while the run went on".into(),
             class: Class::Changing,
         });

@@ -3,7 +3,7 @@
 use crate::job::DirJob;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Class, Fault, RelPath, Side};
+use driftless_model::{Act, Class, Fault, RelPath, Side};
 use driftless_tree::Names;
 use std::ffi::{CStr, CString};
 
@@ -62,7 +62,7 @@ impl Worker<'_> {
         let (tally, all) = (&self.run.tally, listed.len() as u64);
         add(&tally.seen, all - seen);
         add(&tally.failed, all - failed);
-        let fault = Fault { side: Side::Source, act: "look at", errno };
+        let fault = Fault { side: Side::Source, act: Act::LookAt, errno };
         listed.iter().for_each(|path| self.run.problem(path.clone(), fault, Class::Skip));
     }
 

@@ -8,7 +8,7 @@ use crate::job::{DirJob, lock};
 use crate::options::Options;
 use crate::overlap::leaves_out;
 use crate::run::Run;
-use driftless_model::{Class, Problem, RelPath, Side};
+use driftless_model::{Act, Class, Problem, RelPath, Side};
 use driftless_tree::{DirRef, HandlePool, Place};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -73,7 +73,7 @@ impl Run<'_> {
         let path = job.path_of(name);
         let hides = self.had_mount(&path) && self.takes(job, name, true);
         if hides && lock(&self.mounts.told).insert(path.clone()) {
-            self.report(&Problem { path, side: Side::Source, act: "find".into(), cause: UNMOUNTED.into(), class: Class::Skip });
+            self.report(&Problem { path, side: Side::Source, act: Act::Find, cause: UNMOUNTED.into(), class: Class::Skip });
         }
         hides
     }

@@ -9,7 +9,7 @@ use crate::finish::there;
 use crate::job::{DirJob, lock};
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
+use driftless_model::{Act, Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
 use driftless_reconcile::fold;
 use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
 use std::collections::HashMap;
@@ -70,8 +70,8 @@ impl Worker<'_> {
         self.run.report(&Problem {
             path: job.path_of(name),
             side: Side::Replica,
-            act: format!("tell from \"{}\" on the", escape(first.to_bytes())).into(),
-            cause: "the two names are one to its file system".into(),
+            act: Act::TellApart,
+            cause: format!("\"{}\" is the same name to its file system", escape(first.to_bytes())),
             class: Class::Skip,
         });
         Some(Verdict::Reported)

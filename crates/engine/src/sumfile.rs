@@ -86,7 +86,7 @@ impl FileJob {
         let what = match (hashed, &self.xattrs) {
             (Ok((digest, _)), Some(xattrs)) => What::Entry(Box::new(Entry { meta: self.meta, xattrs: xattrs.clone() }), Some(digest)),
             (Ok((digest, tree)), None) => What::Sum(Sum { digest, range: self.range.clone(), tree: tree.map(Box::new) }),
-            (Err(Unread::Fault(fault)), _) => What::Problem(fault.to_string()),
+            (Err(Unread::Fault(fault)), _) => What::Problem(fault.alone()),
             (Err(Unread::Short), _) => What::Problem(self.why_short().into()),
             (Err(Unread::Stopped), _) => What::Problem("the run was stopped".into()),
         };

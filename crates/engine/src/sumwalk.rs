@@ -283,7 +283,7 @@ impl Met {
 impl Found {
     /// A path that could not be read.
     pub fn problem(target: &Arc<Target>, path: Vec<u8>, fault: Fault) -> Found {
-        Found { target: Some(target.clone()), path, what: What::Problem(fault.to_string()) }
+        Found { target: Some(target.clone()), path, what: What::Problem(fault.alone()) }
     }
 
     /// An entry of a manifest.

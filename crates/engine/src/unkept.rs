@@ -8,7 +8,7 @@ use crate::job::DirJob;
 use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Class, Entry, Fault, Keep, Meta, SETGID, SETUID, Side, What};
+use driftless_model::{Act, Class, Entry, Fault, Keep, Meta, SETGID, SETUID, Side, What};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{DirRef, Rights};
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ impl Owners {
     /// Whether this is what an ordinary user does without.
     pub fn do_without(&self, fault: &Fault) -> bool {
         const EPERM: i32 = 1;
-        matches!(self, Owners::Own(_)) && fault.side == Side::Replica && fault.errno == EPERM && fault.act == "set owner of"
+        matches!(self, Owners::Own(_)) && fault.side == Side::Replica && fault.errno == EPERM && fault.act == Act::SetOwner
     }
 }
 
@@ -114,7 +114,7 @@ impl Worker<'_> {
             Agreement::Cut(Grain::Seconds) | Agreement::Unsure(Grain::Seconds) => add(&self.run.tally.times_cut_seconds, 1),
             Agreement::OutOfRange => {
                 const ERANGE: i32 = 34;
-                let fault = Fault { side: Side::Replica, act: "set times of", errno: ERANGE };
+                let fault = Fault { side: Side::Replica, act: Act::SetTimes, errno: ERANGE };
                 self.run.problem(name.map_or_else(|| job.path(), |name| job.path_of(name)), fault, Class::Partly);
             }
             Agreement::Same | Agreement::Other => {}

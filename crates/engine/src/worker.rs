@@ -8,7 +8,7 @@ use crate::pool::{BYTES_PER_ENTRY, Crew};
 use crate::queue::Queue;
 use crate::run::Run;
 use crate::tally::{Reason, add};
-use driftless_model::{Class, Fault, RelPath, Side};
+use driftless_model::{Act, Class, Fault, RelPath, Side};
 use driftless_mover::{Mover, Trouble};
 use driftless_reconcile::NameIndex;
 use driftless_tree::Copier;
@@ -226,7 +226,7 @@ impl Worker<'_> {
         self.run.report(&driftless_model::Problem {
             path,
             side: Side::Source,
-            act: "copy a consistent state of".into(),
+            act: Act::CopyConsistent,
             cause: "it keeps changing".into(),
             class: Class::Changing,
         });
@@ -234,31 +234,19 @@ impl Worker<'_> {
 
     /// Says that the run does not go into the directory at `path`.
     fn report_barred(&self, path: RelPath, side: Side, cause: &'static str) {
-        let act = if side == Side::Source { "copy" } else { "enter" };
-        let (act, cause) = (act.into(), cause.into());
+        let act = if side == Side::Source { Act::Copy } else { Act::Enter };
+        let cause = cause.into();
         self.run.report(&driftless_model::Problem { path, side, act, cause, class: Class::Skip });
     }
 
     /// Says that what stands on the replica at `path` keeps the entry from being made.
     fn report_in_the_way(&self, path: RelPath, cause: String) {
-        self.run.report(&driftless_model::Problem {
-            path,
-            side: Side::Replica,
-            act: "replace what stands there in".into(),
-            cause,
-            class: Class::Skip,
-        });
+        self.run.report(&driftless_model::Problem { path, side: Side::Replica, act: Act::Replace, cause, class: Class::Skip });
     }
 
     /// Says that the user's own program did not make the file at `path`.
     fn report_undone(&self, path: RelPath, cause: String) {
-        self.run.report(&driftless_model::Problem {
-            path,
-            side: Side::Replica,
-            act: "let --copy-with make".into(),
-            cause,
-            class: Class::Skip,
-        });
+        self.run.report(&driftless_model::Problem { path, side: Side::Replica, act: Act::CopyWith, cause, class: Class::Skip });
     }
 
     /// Says that what is read back from the replica is never what was written.
@@ -266,7 +254,7 @@ impl Worker<'_> {
         self.run.report(&driftless_model::Problem {
             path,
             side: Side::Replica,
-            act: "read back what was written to".into(),
+            act: Act::ReadBack,
             cause: "it is not what was read from the source".into(),
             class: Class::Skip,
         });

@@ -2,10 +2,9 @@
 //!
 //! A [`Fault`] is one failed call; a [`Problem`] is a path that could not be made equal because of one. The run goes on.
 
-use crate::{RelPath, escape};
-use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-use std::{fmt, io};
+use crate::{Act, RelPath, cause_of, escape, escape_text};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// Which tree an act was on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,14 +31,11 @@ impl Side {
 pub struct Fault {
     /// The tree it happened on.
     pub side: Side,
-    /// What was tried, as an infinitive: `open`, `read`, `set owner`.
-    pub act: &'static str,
+    /// What was tried.
+    pub act: Act,
     /// The error number.
     pub errno: i32,
 }
-
-/// What every act on a tree of another host comes to when the connection is lost.
-pub const REACH_AGENT: &str = "reach the agent of";
 
 /// Error numbers that decisions are made on (asm-generic/errno.h).
 mod errno {
@@ -76,26 +72,23 @@ impl Fault {
     /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`). A dead FUSE mount fails with the same number,
     /// and is a matter of its path alone.
     pub fn is_cut_off(&self) -> bool {
-        self.errno == errno::ENOTCONN && self.act == REACH_AGENT
+        self.errno == errno::ENOTCONN && self.act == Act::ReachAgent
     }
 
-    /// The kernel's words for the error number, lower case and without the number.
+    /// Why it failed, in words.
     pub fn cause(&self) -> String {
-        cause(&io::Error::from_raw_os_error(self.errno))
+        cause_of(self.act, self.errno)
     }
-}
 
-/// An error of the kernel in words, lower case and without its number.
-pub fn cause(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or(&text);
-    let mut chars = words.chars();
-    chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default()
+    /// The fault in words that name no tree, where there is but one.
+    pub fn alone(&self) -> String {
+        format!("cannot {}: {}", self.act.words(), self.cause())
+    }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "cannot {} {}: {}", self.act, self.side.word(), self.cause())
+        write!(out, "cannot {}: {}", self.act.on(self.side), self.cause())
     }
 }
 
@@ -145,8 +138,9 @@ pub struct Problem {
     /// The tree it happened on.
     pub side: Side,
     /// What was tried.
-    pub act: Cow<'static, str>,
-    /// Why it failed, in words.
+    pub act: Act,
+    /// Why it failed, in words; of a mover, they are escaped when they are decoded.
+    #[serde(deserialize_with = "escaped")]
     pub cause: String,
     /// What follows.
     pub class: Class,
@@ -155,14 +149,18 @@ pub struct Problem {
 impl Problem {
     /// A problem from a failed call.
     pub fn new(path: RelPath, fault: Fault, class: Class) -> Self {
-        Problem { path, side: fault.side, act: fault.act.into(), cause: fault.cause(), class }
+        Problem { path, side: fault.side, act: fault.act, cause: fault.cause(), class }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_root() { ".".into() } else { escape(self.path.as_bytes()) };
-        let (act, side, cause) = (&self.act, self.side.word(), &self.cause);
-        write!(out, "\"{path}\": cannot {act} {side}: {cause} ({})", self.class.follows())
+        let (act, cause) = (self.act.on(self.side), &self.cause);
+        write!(out, "\"{path}\": cannot {act}: {cause} ({})", self.class.follows())
     }
+}
+
+fn escaped<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(|text| escape_text(&text))
 }

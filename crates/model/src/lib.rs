@@ -3,7 +3,10 @@
 //! Every other crate speaks in these types, so they stand below all of them. Nothing here does I/O,
 //! reads a clock or knows a file handle; every value can be printed, compared and sent elsewhere.
 
+mod act;
+mod cause;
 mod entry;
+mod escape;
 mod fault;
 mod filter;
 mod keep;
@@ -12,10 +15,13 @@ mod pattern;
 mod selection;
 mod work;
 
+pub use act::Act;
+pub use cause::{cause, cause_of};
 pub use entry::{Entry, Kind, Meta, Stamp, Xattrs};
-pub use fault::{Class, Fault, Problem, REACH_AGENT, Side, cause};
+pub use escape::{escape, escape_text};
+pub use fault::{Class, Fault, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::{Keep, SETGID, SETUID};
-pub use path::{BadName, EntryName, RelPath, check_name, escape};
+pub use path::{BadName, EntryName, RelPath, check_name};
 pub use selection::Selection;
 pub use work::{Action, Change, Difference, Level, Receipt, Scope, What, Work};

@@ -3,6 +3,7 @@
 //! A name is one component; a [`RelPath`] is a list of names below a root and cannot hold `..`,
 //! so whatever holds one needs no further check before it is used under an open directory.
 
+use crate::escape;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -151,35 +152,6 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Shows bytes on a terminal or in a log: UTF-8 text as it is, control characters, quotes, backslashes and other bytes as `\n`, `\"`, `\\`, `\xNN`.
-pub fn escape(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for part in bytes.utf8_chunks() {
-        part.valid().chars().for_each(|c| push_escaped(&mut out, c));
-        for byte in part.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    out
-}
-
-fn push_escaped(out: &mut String, c: char) {
-    match c {
-        '\n' => out.push_str("\\n"),
-        '\t' => out.push_str("\\t"),
-        '\r' => out.push_str("\\r"),
-        '"' => out.push_str("\\\""),
-        '\\' => out.push_str("\\\\"),
-        c if c.is_control() => {
-            let mut buffer = [0; 4];
-            for byte in c.encode_utf8(&mut buffer).bytes() {
-                out.push_str(&format!("\\x{byte:02x}"));
-            }
-        }
-        c => out.push(c),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,11 +170,5 @@ mod tests {
         let (dir, name) = path.split_last().unwrap();
         assert_eq!(dir.join(name), path);
         assert_eq!(RelPath::root().split_last(), None);
-    }
-
-    #[test]
-    fn control_and_foreign_bytes_are_escaped() {
-        assert_eq!(escape(b"a\n\x1b[2J\xff\"\\\xc2\x9b"), "a\\n\\x1b[2J\\xff\\\"\\\\\\xc2\\x9b");
-        assert_eq!(escape("grün".as_bytes()), "grün");
     }
 }

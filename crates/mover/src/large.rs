@@ -5,7 +5,7 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Fault, Keep, Kind, Level, Side};
+use driftless_model::{Act, Fault, Keep, Kind, Level, Side};
 use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
 use driftless_tree::{Attributes, Copier, Dir, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
@@ -216,7 +216,7 @@ impl Large {
                 copied += self.copy_from(&*self.opened.file, copier, piece, pace)?;
             } else if self.copy_from(&*patch.replica, copier, piece.clone(), pace)? < piece.end - piece.start {
                 // Somebody has shortened it since it was compared.
-                return Err(Fault { side: Side::Replica, act: "copy the old content of", errno: ENODATA }.into());
+                return Err(Fault { side: Side::Replica, act: Act::CopyOld, errno: ENODATA }.into());
             }
         }
         Ok(copied)
@@ -413,7 +413,7 @@ impl Large {
 
 /// Something else stands at the temporary name.
 fn stale() -> Trouble {
-    Fault { side: Side::Replica, act: "keep hold of the unfinished copy of", errno: ESTALE }.into()
+    Fault { side: Side::Replica, act: Act::HoldUnfinished, errno: ESTALE }.into()
 }
 
 fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn WriteFile>, Ranges)> {
@@ -489,7 +489,7 @@ mod tests {
             Vec::new()
         }
         fn sync(&self) -> Done {
-            let fault = Fault { side: Side::Replica, act: "make durable", errno: 5 };
+            let fault = Fault { side: Side::Replica, act: Act::Flush, errno: 5 };
             if self.flushes.fetch_add(1, Relaxed) == 1 { Err(fault) } else { Ok(()) }
         }
         fn flush(&self) -> Done {

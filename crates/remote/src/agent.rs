@@ -14,6 +14,7 @@ use crate::squeeze::Squeezer;
 use crate::table::{Job, Table};
 use crate::wire::{Frame, Opening, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use driftless_model::Act;
 use driftless_mover::{Mover, Terms};
 use driftless_tree::{Cache, Copier, HandlePool, Ladder};
 use rustix::time::{ClockId, clock_gettime};
@@ -159,7 +160,7 @@ impl Agent {
         }
         let gathering = match Gathering::open() {
             Ok(gathering) => gathering,
-            Err(errno) => return Reply::Fault(WireFault::new("open a socket for further lines to", errno.raw_os_error())),
+            Err(errno) => return Reply::Fault(WireFault::new(Act::AddLines, errno.raw_os_error())),
         };
         let place = gathering.place();
         scope.spawn(move || self.take_lines(scope));
@@ -260,7 +261,7 @@ impl Agent {
     /// A reply that is to be sent; until it is, its bytes count as memory.
     fn frame(&self, number: u64, (reply, data): Replied) -> Frame {
         self.open.fetch_sub(1, Relaxed);
-        let frame = Frame::new(number, &reply, data).or_too_long("tell all about");
+        let frame = Frame::new(number, &reply, data).or_too_long(Act::SendReply);
         self.replies.overdraw(frame.bytes());
         frame
     }

@@ -7,7 +7,7 @@
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
-use driftless_model::{Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
+use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Known, Lock, NameStream, Names, Reach, ReadFile, Removed,
     Rights, Spared, WriteFile,
@@ -340,7 +340,7 @@ impl Dir for RemoteDir {
             // That the source lacks a name is proof enough to delete it only if it is so now.
             if unheard && complete && self.0.side == Side::Replica {
                 entries.heard.insert(name.into(), Heard::default());
-                return Err(Fault { side: self.0.side, act: "look at", errno: ENOENT });
+                return Err(Fault { side: self.0.side, act: Act::LookAt, errno: ENOENT });
             }
         }
         self.meta_reply(&Request::Look { dir: self.0.at, name: name.into() })
@@ -412,7 +412,7 @@ impl Dir for RemoteDir {
         const EXDEV: i32 = 18;
         self.touched(name)?;
         let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
-        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: "link across trees in", errno: EXDEV }) };
+        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Link, errno: EXDEV }) };
         self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into(), id })
     }
 
@@ -460,7 +460,7 @@ impl Dir for RemoteDir {
         const EXDEV: i32 = 18;
         self.touched(to)?;
         let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
-        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: "rename to its name", errno: EXDEV }) };
+        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Rename, errno: EXDEV }) };
         self.done(&Request::Take { dir: self.0.at, from, name: name.into(), to: to.into() })
     }
 

@@ -6,7 +6,7 @@
 use crate::dir::{Line, not_set};
 use crate::link::{Promise, lock, nonsense, on};
 use crate::wire::{Handle, Reply, Request, WireFault};
-use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
+use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs};
 use driftless_reconcile::Ranges;
 use driftless_tree::{Attributes, Done, Known, ReadFile, WriteFile};
 use std::collections::{BTreeMap, VecDeque};
@@ -93,7 +93,9 @@ impl RemoteFile {
 
     /// What it is like now.
     fn now(&self) -> Done<Meta> {
-        match self.call(&Request::Meta { at: self.at })? {
+        // A write that failed is told by what follows on it; what is to be removed must be known all the same.
+        let _is_told_later = self.settle_writes(0);
+        match on(self.side, self.line.link.call(&Request::Meta { at: self.at }, Vec::new()))? {
             (Reply::Meta(meta), _) => Ok(meta),
             _ => self.confused(),
         }
@@ -105,7 +107,7 @@ impl RemoteFile {
         while writes.pending.len() > left {
             let (promise, bytes) = writes.pending.pop_front().expect("it is not empty");
             let done = self.line.link.wait(&promise).and_then(|(reply, _)| match (reply, bytes) {
-                (Reply::Count(copied), Some(bytes)) if copied < bytes => Err(WireFault::new("copy the old content of", ENODATA)),
+                (Reply::Count(copied), Some(bytes)) if copied < bytes => Err(WireFault::new(Act::CopyOld, ENODATA)),
                 (Reply::Count(..), Some(_)) | (_, None) => Ok(()),
                 _ => Err(nonsense()),
             });
@@ -187,7 +189,7 @@ impl ReadFile for RemoteFile {
                 // Less than was asked for is the end of the file, or a lie, whoever told it.
                 let end = offset + filled as u64;
                 if end < self.size && self.now()?.size > end {
-                    return Err(Fault { side: self.side, act: "read all of", errno: ENODATA });
+                    return Err(Fault { side: self.side, act: Act::ReadAll, errno: ENODATA });
                 }
                 break;
             }

@@ -6,7 +6,6 @@
 //! whole, and their fate is heard of later.
 #![deny(missing_docs)]
 
-mod acts;
 mod agent;
 mod budget;
 mod confine;

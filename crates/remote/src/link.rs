@@ -6,7 +6,7 @@
 use crate::budget::Budget;
 use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, Request, WireFault};
 use crossbeam_channel::Sender;
-use driftless_model::{Fault, REACH_AGENT, Side};
+use driftless_model::{Act, Fault, Side};
 use driftless_tree::{Done, Loss};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -160,7 +160,7 @@ impl<A: Send> Link<A> {
         self.content_bytes.fetch_add(data.len() as u64, Relaxed);
         let frame = Frame::new(number, request, data);
         if frame.head.len() > HEAD_BYTES_MAX {
-            return self.answer(waiter, Ok(frame.or_too_long("send all about")));
+            return self.answer(waiter, Ok(frame.or_too_long(Act::SendRequest)));
         }
         lock(&self.waiting).insert(number, waiter);
         let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
@@ -265,7 +265,7 @@ impl<A: Send> Link<A> {
 }
 
 fn lost_fault() -> WireFault {
-    WireFault::new(REACH_AGENT, ENOTCONN)
+    WireFault::new(Act::ReachAgent, ENOTCONN)
 }
 
 /// A fault of the other side is an error here; what cannot be understood is, too.
@@ -279,7 +279,7 @@ fn open(frame: Frame) -> Result<(Reply, Vec<u8>), WireFault> {
 
 /// The reply is none to this request.
 pub fn nonsense() -> WireFault {
-    WireFault::new("understand the agent of", EPROTO)
+    WireFault::new(Act::Understand, EPROTO)
 }
 
 /// A result on one side of a run.

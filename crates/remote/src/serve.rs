@@ -4,7 +4,7 @@ use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
     DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root, SparingRules, Survey, Told, WireFault,
 };
-use driftless_model::{Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
+use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, Spared, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
@@ -85,7 +85,7 @@ impl Server<'_> {
             R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
             R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::written)?)?,
             R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::written)?)?,
-            R::Lock { dir, name, reach, at } => locked(at, self.replica(dir, "lock")?.lock(name.as_ref().map(|name| &*name.0), reach)?),
+            R::Lock { dir, name, reach, at } => locked(at, self.replica(dir, Act::Lock)?.lock(name.as_ref().map(|name| &*name.0), reach)?),
             R::Make { dir, parcel } => self.make(dir, parcel.with(data))?.into(),
             R::Fetch { dir, name, keep } => {
                 let (reply, data) = fetched(&*self.dir(dir)?, &name.0, &keep)?;
@@ -116,7 +116,7 @@ impl Server<'_> {
             R::EntryXattrs { dir, name, keep } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
-            R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new("make node", EINVAL)),
+            R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, EINVAL)),
             R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
             R::Link { dir, name, from, from_name, id } => done(self.dir(dir)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id)),
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
@@ -140,7 +140,7 @@ impl Server<'_> {
             }
             R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
             R::Mark { dir } => told(self.dir(dir)?.mark(), Reply::Note),
-            R::SetMark { dir, text, durable } => told(self.replica(dir, "mark")?.set_mark(&text, durable), Reply::Time),
+            R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
             other => self.on_file(other)?,
         })
@@ -157,19 +157,19 @@ impl Server<'_> {
             R::FlushFile { file } => done(self.file(file)?.writer()?.flush()),
             R::Progress { file } => Reply::Note(self.file(file)?.writer()?.progress()),
             R::SaveProgress { file, note } => done(self.file(file)?.writer()?.save_progress(note.as_deref())),
-            _ => return Err(WireFault::new("carry out an order on", EINVAL)),
+            _ => return Err(WireFault::new(Act::Obey, EINVAL)),
         })
     }
 
     fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(dir),
-            _ => Err(WireFault::new("find the open directory for", EBADF)),
+            _ => Err(WireFault::new(Act::Obey, EBADF)),
         }
     }
 
     /// A directory that may be changed: attributes are none of Landlock's affair.
-    fn replica(&self, at: Handle, act: &str) -> Result<DirRef, WireFault> {
+    fn replica(&self, at: Handle, act: Act) -> Result<DirRef, WireFault> {
         const EACCES: i32 = 13;
         let dir = self.dir(at)?;
         let is_source = dir.as_local().is_some_and(|dir| dir.side() == Side::Source);
@@ -179,7 +179,7 @@ impl Server<'_> {
     fn file(&self, at: Handle) -> Result<Arc<OpenFile>, WireFault> {
         match self.table.get(at)? {
             Object::File(file) => Ok(file),
-            _ => Err(WireFault::new("find the open file for", EBADF)),
+            _ => Err(WireFault::new(Act::Obey, EBADF)),
         }
     }
 
@@ -188,7 +188,7 @@ impl Server<'_> {
             // The first look came with the opening.
             Object::Dir(dir, _) => Ok(told(dir.meta_again(), Reply::Meta)),
             Object::File(file) => Ok(told(file.reader().meta_again(), Reply::Meta)),
-            Object::Lock(_) => Err(WireFault::new("look at", EBADF)),
+            Object::Lock(_) => Err(WireFault::new(Act::LookAt, EBADF)),
         }
     }
 
@@ -196,7 +196,7 @@ impl Server<'_> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(dir.xattrs(keep)),
             Object::File(file) => Ok(file.reader().xattrs(keep)),
-            Object::Lock(_) => Err(WireFault::new("look at", EBADF)),
+            Object::Lock(_) => Err(WireFault::new(Act::LookAt, EBADF)),
         }
     }
 
@@ -204,12 +204,12 @@ impl Server<'_> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(faults(dir.set_own(known, attributes))),
             Object::File(file) => Ok(faults(file.writer()?.set(known, attributes))),
-            Object::Lock(_) => Err(WireFault::new("set attributes of", EBADF)),
+            Object::Lock(_) => Err(WireFault::new(Act::SetAttributes, EBADF)),
         }
     }
 
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
-        let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new("find the root for", EINVAL))?;
+        let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
         let own = |dir: &DirRef| Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs: None };
         let (located, dir) = match locate(Path::new(OsStr::from_bytes(path)), *side, self.pool) {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
@@ -238,7 +238,7 @@ impl Server<'_> {
     fn list(&self, at: Handle, survey: Survey, restart: bool) -> Result<Listing, WireFault> {
         match self.table.get(at)? {
             Object::Dir(dir, cursor) => Ok(next_listing(&*dir, &cursor, survey, restart)),
-            _ => Err(WireFault::new("list", EBADF)),
+            _ => Err(WireFault::new(Act::List, EBADF)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Server<'_> {
     }
 
     fn make(&mut self, dir: Handle, parcel: Option<driftless_tree::Parcel>) -> Result<Reply, WireFault> {
-        let parcel = parcel.ok_or_else(|| WireFault::new("understand what to make in", EINVAL))?;
+        let parcel = parcel.ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
         let dir = self.dir(dir)?;
         Ok(match self.mover.unpack(&*dir, parcel) {
             Ok(moved) => faults(moved.faults),
@@ -268,7 +268,7 @@ impl Server<'_> {
                 | Trouble::Undone(_)
                 | Trouble::Postponed
                 | Trouble::InTheWay(_),
-            ) => Reply::Fault(WireFault::new("make an entry in", EINVAL)),
+            ) => Reply::Fault(WireFault::new(Act::Obey, EINVAL)),
         })
     }
 }
@@ -277,7 +277,7 @@ type Sparing = Option<(Filter, RelPath)>;
 
 fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
     let opened = rules.map(SparingRules::open).transpose();
-    opened.map_err(|_| WireFault::new("understand what is spared in", EINVAL))
+    opened.map_err(|_| WireFault::new(Act::Obey, EINVAL))
 }
 
 fn by(rules: &Sparing) -> Spared<'_> {
@@ -286,27 +286,27 @@ fn by(rules: &Sparing) -> Spared<'_> {
 
 fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {
     const EPROTO: i32 = 71;
-    crate::squeeze::open(squeezed).map_err(|_| WireFault::new("open squeezed data for", EPROTO))
+    crate::squeeze::open(squeezed).map_err(|_| WireFault::new(Act::Obey, EPROTO))
 }
 
 /// Only regular files are held open: what is read through a device lies outside of the root that its node is in.
 fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
     let meta = file.reader().meta()?;
     if meta.kind != Kind::File {
-        return Err(WireFault::new("open", EINVAL));
+        return Err(WireFault::new(Act::Open, EINVAL));
     }
     Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
 }
 
 fn nested(at: Handle, nest: Option<DirRef>) -> Outcome {
     let reply = nest.as_ref().map_or(Reply::Done, |nest| Reply::Meta(*nest.first_meta()));
-    let object = nest.map(Object::dir).ok_or_else(|| WireFault::new("find the private directory in", EBADF));
+    let object = nest.map(Object::dir).ok_or_else(|| WireFault::new(Act::Obey, EBADF));
     Outcome { replied: (reply, Vec::new()), made: Some((at, object)) }
 }
 
 fn locked(at: Handle, lock: Lock) -> Outcome {
     const EWOULDBLOCK: i32 = 11;
-    let refused = |errno| Err(WireFault::new("lock", errno));
+    let refused = |errno| Err(WireFault::new(Act::Lock, errno));
     let (told, object) = match lock {
         Lock::Held(hold) => (Locked::Held, Ok(Object::Lock(Arc::new(hold)))),
         Lock::Taken(holder) => (Locked::Taken(holder), refused(EWOULDBLOCK)),
@@ -330,14 +330,14 @@ impl OpenFile {
     fn writer(&self) -> Result<&dyn WriteFile, WireFault> {
         match self {
             OpenFile::Write(file, _) => Ok(&**file),
-            OpenFile::Read(_) => Err(WireFault::new("write to", EBADF)),
+            OpenFile::Read(_) => Err(WireFault::new(Act::Write, EBADF)),
         }
     }
 }
 
 fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFault> {
     if len > DATA_BYTES_MAX {
-        return Err(WireFault::new("read", EINVAL));
+        return Err(WireFault::new(Act::Read, EINVAL));
     }
     let mut data = vec![0; len];
     let got = file.read_at(&mut data, offset)?;
@@ -352,7 +352,7 @@ const PIECE_BYTES_MAX: u64 = 4 << 20;
 fn digests(file: &dyn ReadFile, range: std::ops::Range<u64>, piece: u64) -> Result<Vec<[u8; 32]>, WireFault> {
     let bounded = (1..=PIECE_BYTES_MAX).contains(&piece) && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
     if !bounded {
-        return Err(WireFault::new("hash", EINVAL));
+        return Err(WireFault::new(Act::Hash, EINVAL));
     }
     Ok(file.digests(range, piece)?)
 }
@@ -362,7 +362,7 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     let file = dir.open_file(name)?;
     let meta = file.meta()?;
     if meta.kind != Kind::File {
-        return Err(WireFault::new("open", EINVAL));
+        return Err(WireFault::new(Act::Open, EINVAL));
     }
     let whole = Whole::read(&*file, &meta, keep)?;
     Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {

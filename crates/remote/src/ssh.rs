@@ -8,7 +8,7 @@ use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
 use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
 use crossbeam_channel::{Receiver, unbounded};
-use driftless_model::{Keep, Side, escape};
+use driftless_model::{Act, Keep, Side, escape};
 use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
 use std::ffi::OsStr;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
@@ -455,7 +455,7 @@ impl Host for SshHost {
 
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError> {
         let named = self.roots.iter().position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
-        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new("open", EACCES), side)) };
+        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, EACCES), side)) };
         let at = self.line.link.handle();
         let request = Request::Locate { root: root as u32, at };
         let located = match self.line.link.call(&request, Vec::new()) {

@@ -6,6 +6,7 @@
 
 use crate::wire::{Frame, Handle, Request, WireFault};
 use crossbeam_channel::Sender;
+use driftless_model::Act;
 use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -150,7 +151,7 @@ impl Table {
         match lock(&self.slots).get(&at) {
             Some(Slot::Here(object)) => Ok(object.clone()),
             Some(Slot::Failed(fault)) => Err(fault.clone()),
-            _ => Err(WireFault::new("find the open object for", EBADF)),
+            _ => Err(WireFault::new(Act::Obey, EBADF)),
         }
     }
 

@@ -11,7 +11,7 @@
 //! request about a directory can follow at once the request that makes it.
 
 pub use crate::sparing::{SparingRules, WireRemoved};
-use driftless_model::{Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, check_name};
+use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, check_name};
 use driftless_tree::{Ancestor, Attributes, Holder, Known, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -319,27 +319,27 @@ pub enum Locked {
 /// A fault of the other side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WireFault {
-    act: String,
+    act: Act,
     errno: i32,
 }
 
 impl From<Fault> for WireFault {
     fn from(fault: Fault) -> Self {
-        WireFault { act: fault.act.into(), errno: fault.errno }
+        WireFault { act: fault.act, errno: fault.errno }
     }
 }
 
 impl WireFault {
     /// What was tried, and the error number.
-    pub fn new(act: &str, errno: i32) -> Self {
-        WireFault { act: act.into(), errno }
+    pub fn new(act: Act, errno: i32) -> Self {
+        WireFault { act, errno }
     }
 
     /// The fault on the side of the tree that it happened on.
     pub fn on(&self, side: Side) -> Fault {
         // What is no error number of the kernel would be taken for one, and is none (errno(3)).
         let errno = if ERRNOS.contains(&self.errno) { self.errno } else { EPROTO };
-        Fault { side, act: crate::acts::known(&self.act), errno }
+        Fault { side, act: self.act, errno }
     }
 }
 
@@ -500,7 +500,7 @@ impl Frame {
     }
 
     /// The same if the other side would read it, else one that says so: what is too long for a message is a problem of one entry.
-    pub fn or_too_long(self, act: &str) -> Frame {
+    pub fn or_too_long(self, act: Act) -> Frame {
         let fits = self.head.len() <= HEAD_BYTES_MAX;
         if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, E2BIG)), Vec::new()) }
     }
@@ -591,8 +591,18 @@ mod tests {
     }
 
     #[test]
+    fn an_act_that_is_none_of_ours_is_no_message() {
+        let mut frame = Frame::new(1, &Reply::Fault(WireFault::new(Act::Open, 5)), Vec::new());
+        assert!(frame.message::<Reply>().is_ok());
+        // Behind the number of the request and that of the reply stands the act.
+        assert_eq!(frame.head[NUMBER_BYTES + 1], Act::Open as u8);
+        frame.head[NUMBER_BYTES + 1] = Act::ALL.len() as u8;
+        assert!(frame.message::<Reply>().is_err());
+    }
+
+    #[test]
     fn lists_that_would_take_much_memory_are_not_read() {
-        let read = |count: usize| Frame::new(1, &Reply::Faults(vec![WireFault::new("", 1); count]), Vec::new()).message::<Reply>();
+        let read = |count: usize| Frame::new(1, &Reply::Faults(vec![WireFault::new(Act::Open, 1); count]), Vec::new()).message::<Reply>();
         assert!(read(FAULTS_MAX).is_ok());
         assert!(read(FAULTS_MAX + 1).is_err());
     }

@@ -7,7 +7,7 @@ use crate::Rights;
 use crate::local::fault;
 use crate::sys;
 use crate::xattr::{Target, proc_path};
-use driftless_model::{Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
@@ -143,7 +143,7 @@ impl<'a> Setter<'a> {
         setter.faults
     }
 
-    fn note<T>(&mut self, act: &'static str, done: Result<T, Errno>) -> bool {
+    fn note<T>(&mut self, act: Act, done: Result<T, Errno>) -> bool {
         if let Err(errno) = done {
             self.faults.push(fault(self.side, act, errno));
             return false;
@@ -162,7 +162,7 @@ impl<'a> Setter<'a> {
         if done == Err(Errno::PERM) && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok() {
             done = Err(Errno::PERM);
         }
-        self.owner_failed = !self.note("set owner of", done);
+        self.owner_failed = !self.note(Act::SetOwner, done);
     }
 
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
@@ -183,7 +183,7 @@ impl<'a> Setter<'a> {
         let left = match left {
             Ok(left) => left,
             Err(errno) => {
-                self.note("read extended attributes of", Err::<(), _>(errno));
+                self.note(Act::ReadXattrs, Err::<(), _>(errno));
                 return;
             }
         };
@@ -221,7 +221,7 @@ impl<'a> Setter<'a> {
     fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) {
         self.mode_touched |= name == ACL_ACCESS && done.is_ok();
         self.acl_failed |= name == ACL_ACCESS && done.is_err();
-        let act = if name.starts_with(b"system.posix_acl") { "set ACL of" } else { "set extended attribute of" };
+        let act = if name.starts_with(b"system.posix_acl") { Act::SetAcl } else { Act::SetXattr };
         self.note(act, done);
     }
 
@@ -238,7 +238,7 @@ impl<'a> Setter<'a> {
         let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
         if !right || self.mode_lent {
             let done = self.chmod(mode).and_then(|()| self.check_setid(mode));
-            self.note("set mode of", done);
+            self.note(Act::SetMode, done);
         }
     }
 
@@ -264,7 +264,7 @@ impl<'a> Setter<'a> {
         let now = match self.look() {
             Ok(now) => now,
             Err(errno) => {
-                self.note("look at", Err::<(), _>(errno));
+                self.note(Act::LookAt, Err::<(), _>(errno));
                 return SETID_BITS;
             }
         };
@@ -272,7 +272,7 @@ impl<'a> Setter<'a> {
             (lends.uid.is_some_and(|uid| uid != now.st_uid), lends.gid.is_some_and(|gid| gid != now.st_gid));
         let dropped = given && !foreign_group && !Rights::own().may_give_to(now.st_gid);
         if dropped && !self.owner_failed {
-            self.note("set owner of", Err::<(), _>(Errno::PERM));
+            self.note(Act::SetOwner, Err::<(), _>(Errno::PERM));
         }
         (u32::from(foreign_user) * SETUID) | (u32::from(foreign_group || dropped) * SETGID)
     }
@@ -299,7 +299,7 @@ impl<'a> Setter<'a> {
             Target::Name(dir, name) => rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW),
         };
         let done = done.and_then(|()| wanted.mtime.filter(|mtime| !mtime.is_kept_everywhere()).map_or(Ok(()), |mtime| self.kept(mtime)));
-        self.note("set times of", done);
+        self.note(Act::SetTimes, done);
     }
 
     /// The kernel moves a time that the file system cannot keep to the first or last one that it can, and says nothing.

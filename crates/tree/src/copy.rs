@@ -7,7 +7,7 @@ use crate::local::fault;
 use crate::whole::has_zero_block;
 use crate::xattr::proc_path;
 use crate::{Done, LocalFile, ReadFile, WriteFile};
-use driftless_model::{Fault, Side};
+use driftless_model::{Act, Fault, Side};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -276,7 +276,7 @@ impl Copier {
 
     /// The older way: write out, then advise the kernel to let go (posix_fadvise(2)).
     fn forget(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done {
-        fs::fdatasync(&to.fd).map_err(|e| fault(Side::Replica, "make durable", e))?;
+        fs::fdatasync(&to.fd).map_err(|e| fault(Side::Replica, Act::Flush, e))?;
         for file in [from, to] {
             let _only_advice = fs::fadvise(&file.fd, at, NonZeroU64::new(len as u64), Advice::DontNeed);
         }
@@ -450,7 +450,7 @@ fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Ra
 /// (files of sysfs, say, or of a server that lost some), and what is missing must not become zeros.
 fn check_end(from: &dyn ReadFile, at: u64) -> Done {
     let side = from.as_local().map_or(Side::Source, |file| file.side);
-    if from.meta()?.size > at { Err(fault(side, "read all of", Errno::NODATA)) } else { Ok(()) }
+    if from.meta()?.size > at { Err(fault(side, Act::ReadAll, Errno::NODATA)) } else { Ok(()) }
 }
 
 /// Writes what is in memory: all of it, or only where it has data.
@@ -467,7 +467,7 @@ fn write_data((from, bytes): (&dyn ReadFile, &[u8]), to: &dyn WriteFile, sparse:
 }
 
 fn io_fault(side: Side, errno: Errno) -> Fault {
-    fault(side, if side == Side::Source { "read" } else { "write" }, errno)
+    fault(side, if side == Side::Source { Act::Read } else { Act::Write }, errno)
 }
 
 /// Moves one block between descriptors; a write that ends short is continued.

@@ -7,6 +7,7 @@ use crate::Dir;
 use crate::Done;
 use crate::local::{LocalDir, fault};
 use crate::remove::{clear, count_in, enter_same};
+use driftless_model::Act;
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -19,7 +20,7 @@ pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Don
     let below = counted.entries;
     counted.done()?;
     if below > below_max {
-        return Err(fault(dir.side(), "replace the directory of", Errno::NOTEMPTY));
+        return Err(fault(dir.side(), Act::ReplaceDirectory, Errno::NOTEMPTY));
     }
     if below > 0 {
         there.make_writable();
@@ -38,7 +39,7 @@ fn change_places(dir: &LocalDir, temp: &CStr, name: &CStr) -> Done {
             dir.remove_dir(name)?;
             return dir.rename(temp, name);
         }
-        Err(errno) => return Err(fault(dir.side(), "rename to its name", errno)),
+        Err(errno) => return Err(fault(dir.side(), Act::Rename, errno)),
     }
     let removed = dir.remove_dir(temp);
     if removed.is_err() {

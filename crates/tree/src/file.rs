@@ -5,7 +5,7 @@ use crate::local::{fault, meta_again, meta_of};
 use crate::sys::{self, Mapping};
 use crate::xattr::Target;
 use crate::{Done, ReadFile, WriteFile, digests};
-use driftless_model::{Fault, Keep, Meta, Side, Xattrs};
+use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -54,7 +54,7 @@ impl LocalFile {
         mapping.is_ok_and(|mapping| mapping.is_cached() && mapping.read(use_bytes))
     }
 
-    fn fail<T>(&self, act: &'static str, done: Result<T, Errno>) -> Done<T> {
+    fn fail<T>(&self, act: Act, done: Result<T, Errno>) -> Done<T> {
         done.map_err(|errno| fault(self.side, act, errno))
     }
 
@@ -114,19 +114,19 @@ fn read_full(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errn
 
 impl ReadFile for LocalFile {
     fn meta(&self) -> Done<Meta> {
-        self.fail("look at", rustix::fs::fstat(&self.fd)).map(|st| meta_of(&st))
+        self.fail(Act::LookAt, rustix::fs::fstat(&self.fd)).map(|st| meta_of(&st))
     }
 
     fn meta_again(&self) -> Done<Meta> {
-        self.fail("look at", meta_again(&self.fd))
+        self.fail(Act::LookAt, meta_again(&self.fd))
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
-        self.fail("read extended attributes of", Target::Open(self.fd.as_fd()).read(keep))
+        self.fail(Act::ReadXattrs, Target::Open(self.fd.as_fd()).read(keep))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
-        self.fail("read", read_full(&self.fd, buffer, offset))
+        self.fail(Act::Read, read_full(&self.fd, buffer, offset))
     }
 
     fn digests(&self, range: Range<u64>, piece: u64) -> Done<Vec<[u8; 32]>> {
@@ -136,15 +136,15 @@ impl ReadFile for LocalFile {
 
     /// Dirty pages stay when they are only advised away, hence the flush before (posix_fadvise(2)).
     fn drop_cached(&self) -> Done {
-        self.fail("make durable", rustix::fs::fsync(&self.fd))?;
-        self.fail("let go of the cache of", rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed))
+        self.fail(Act::Flush, rustix::fs::fsync(&self.fd))?;
+        self.fail(Act::LeaveCache, rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed))
     }
 
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
         if within.is_empty() {
             return Ok(None);
         }
-        self.fail("find holes of", self.data_from(&within))
+        self.fail(Act::FindHoles, self.data_from(&within))
     }
 
     fn as_local(&self) -> Option<&LocalFile> {
@@ -157,17 +157,17 @@ impl WriteFile for LocalFile {
         let mut written = 0;
         while written < data.len() {
             match rustix::io::pwrite(&self.fd, &data[written..], offset + written as u64) {
-                Ok(0) => return self.fail("write", Err(Errno::IO)),
+                Ok(0) => return self.fail(Act::Write, Err(Errno::IO)),
                 Ok(n) => written += n,
                 Err(Errno::INTR) => {}
-                Err(errno) => return self.fail("write", Err(errno)),
+                Err(errno) => return self.fail(Act::Write, Err(errno)),
             }
         }
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> Done {
-        self.fail("set length of", rustix::fs::ftruncate(&self.fd, len))
+        self.fail(Act::SetLength, rustix::fs::ftruncate(&self.fd, len))
     }
 
     fn allocate(&self, range: Range<u64>) -> Done {
@@ -177,7 +177,7 @@ impl WriteFile for LocalFile {
         }
         let flags = FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.fd, flags, range.start, range.end - range.start) {
-            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => self.fail("reserve space for", Err(errno)),
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => self.fail(Act::Reserve, Err(errno)),
             _ => Ok(()),
         }
     }
@@ -187,20 +187,20 @@ impl WriteFile for LocalFile {
     }
 
     fn sync(&self) -> Done {
-        self.fail("make durable", rustix::fs::fsync(&self.fd))
+        self.fail(Act::Flush, rustix::fs::fsync(&self.fd))
     }
 
     /// What is closed is a second descriptor of the same open file: the file system hears of each (filp_flush of fs/open.c).
     fn flush(&self) -> Done {
         let direct = self.direct.get().and_then(Option::as_ref);
         let close_one = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0).and_then(sys::close);
-        [&self.fd].into_iter().chain(direct).try_for_each(|fd| self.fail("close", close_one(fd)))
+        [&self.fd].into_iter().chain(direct).try_for_each(|fd| self.fail(Act::Close, close_one(fd)))
     }
 
     fn close(self: Box<Self>) -> Done {
         let LocalFile { fd, side, direct } = *self;
         let direct = direct.into_inner().flatten().map_or(Ok(()), sys::close);
-        sys::close(fd).and(direct).map_err(|errno| fault(side, "close", errno))
+        sys::close(fd).and(direct).map_err(|errno| fault(side, Act::Close, errno))
     }
 
     fn progress(&self) -> Option<Vec<u8>> {
@@ -216,7 +216,7 @@ impl WriteFile for LocalFile {
         };
         match done {
             Err(Errno::OPNOTSUPP) => Ok(()),
-            other => self.fail("keep progress of", other),
+            other => self.fail(Act::NoteProgress, other),
         }
     }
 }

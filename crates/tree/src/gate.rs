@@ -53,7 +53,7 @@ impl fmt::Debug for Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::{Fault, Side};
+    use driftless_model::{Act, Fault, Side};
     use std::sync::atomic::AtomicUsize;
 
     #[test]
@@ -61,7 +61,7 @@ mod tests {
         let (gate, calls) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
         assert_eq!(gate.pass(), Ok(()));
         let counted = calls.clone();
-        let refused = Fault { side: Side::Replica, act: "mark", errno: 5 };
+        let refused = Fault { side: Side::Replica, act: Act::Mark, errno: 5 };
         gate.set(Some(Arc::new(move || if counted.fetch_add(1, Ordering::Relaxed) == 0 { Err(refused) } else { Ok(()) })));
         assert_eq!(gate.pass(), Err(refused));
         assert_eq!((gate.pass(), gate.pass()), (Ok(()), Ok(())));

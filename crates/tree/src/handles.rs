@@ -7,7 +7,7 @@
 use crate::Done;
 use crate::gate::Gate;
 use crate::local::fault;
-use driftless_model::{Fault, Side};
+use driftless_model::{Act, Fault, Side};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -146,7 +146,7 @@ impl Node {
         if let Some(fd) = &*lock(&self.fd) {
             return Ok(fd.clone());
         }
-        let fd = self.reopen().map_err(|e| fault(self.side, "open directory again in", e))?;
+        let fd = self.reopen().map_err(|e| fault(self.side, Act::ReopenDirectory, e))?;
         Ok(self.keep(fd))
     }
 

@@ -8,7 +8,7 @@
 use crate::local::{LocalDir, fault};
 use crate::remove::{Removed, clear, enter_same};
 use crate::{Dir, Done};
-use driftless_model::Meta;
+use driftless_model::{Act, Meta};
 use rustix::fd::AsFd;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
 fn enter_ours(dir: &LocalDir, name: &CStr) -> Done<LocalDir> {
     let below = enter_same(dir, name)?;
     let ours = is_ours_alone(dir, &dir.meta()?, &below) || is_marked(&below);
-    if ours { Ok(below) } else { Err(fault(dir.side(), "tell whose directory this is, and remove it from", Errno::PERM)) }
+    if ours { Ok(below) } else { Err(fault(dir.side(), Act::RemoveForeign, Errno::PERM)) }
 }
 
 /// Whether nobody but this user can have given the directory its name. The group's rights bound those of an ACL (acl(5)).

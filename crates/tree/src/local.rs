@@ -11,7 +11,7 @@ use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, is_root_name};
 use crate::xattr::{Target, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
-use driftless_model::{Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// A fault from an error number.
-pub fn fault(side: Side, act: &'static str, errno: Errno) -> Fault {
+pub fn fault(side: Side, act: Act, errno: Errno) -> Fault {
     Fault { side, act, errno: errno.raw_os_error() }
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct State {
 impl LocalDir {
     /// The root of a tree.
     pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd) -> Done<Self> {
-        let look = first_look(&fd).map_err(|e| fault(side, "look at", e))?;
+        let look = first_look(&fd).map_err(|e| fault(side, Act::LookAt, e))?;
         Ok(Self::of(Node::root(pool, side, fd, look.0.id()), look))
     }
 
@@ -142,14 +142,14 @@ impl LocalDir {
         self.node.side()
     }
 
-    fn fail<T>(&self, act: &'static str, done: Result<T, Errno>) -> Done<T> {
+    fn fail<T>(&self, act: Act, done: Result<T, Errno>) -> Done<T> {
         done.map_err(|errno| fault(self.side(), act, errno))
     }
 
     /// Opens a subdirectory.
     pub fn enter_local(&self, name: &CStr) -> Done<LocalDir> {
-        let fd = self.fail("open directory in", open_dir(&*self.fd()?, name))?;
-        let look = self.fail("look at", first_look(&fd))?;
+        let fd = self.fail(Act::OpenDirectory, open_dir(&*self.fd()?, name))?;
+        let look = self.fail(Act::LookAt, first_look(&fd))?;
         Ok(Self::of(Node::child(&self.node, name, fd, look.0.id()), look))
     }
 
@@ -168,7 +168,7 @@ impl LocalDir {
         let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
         let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (meta_of(&st), Some(false)));
         if dir.first.mode != 0o700 {
-            self.fail("set mode of", fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
+            self.fail(Act::SetMode, fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
         dir.state.private.store(is_own(dir.first.uid), Relaxed);
         if crate::is_temp_name(name) {
@@ -180,26 +180,26 @@ impl LocalDir {
     /// Makes a directory that nobody else can look into and opens it; where others may rename, it may be another one of that kind.
     pub(crate) fn make_and_open(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
         let here = self.changing()?;
-        self.fail("make directory in", fs::mkdirat(&*here, name, Mode::RWXU))?;
-        let fd = self.fail("open directory in", open_dir(&here, name))?;
-        let st = self.fail("look at", fs::fstat(&fd))?;
+        self.fail(Act::MakeDirectory, fs::mkdirat(&*here, name, Mode::RWXU))?;
+        let fd = self.fail(Act::OpenDirectory, open_dir(&here, name))?;
+        let st = self.fail(Act::LookAt, fs::fstat(&fd))?;
         let private = is_own(st.st_uid) && st.st_mode & 0o077 == 0;
         let ours = private || !is_own(st.st_uid) && self.is_birth_owner(st.st_uid);
-        if ours { Ok((fd, st)) } else { self.fail("keep hold of new directory in", Err(Errno::STALE)) }
+        if ours { Ok((fd, st)) } else { self.fail(Act::HoldDirectory, Err(Errno::STALE)) }
     }
 
     /// The names of a directory that was just opened.
     pub(crate) fn names_of(&self, fd: &OwnedFd) -> Done<impl NameStream> {
-        Ok(LocalNames { fd: Arc::new(self.fail("open", open_dir(fd, c"."))?), side: self.side(), at_root: false })
+        Ok(LocalNames { fd: Arc::new(self.fail(Act::Open, open_dir(fd, c"."))?), side: self.side(), at_root: false })
     }
 
     /// Reads at least `max` names, if there are so many, from a position of the listing, whose start is 0, and moves it on.
     pub(crate) fn list_from(&self, at: &mut u64, names: &mut Names, max: usize) -> Done<bool> {
         let fd = self.fd()?;
         self.state.listed.store(true, Relaxed);
-        self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(*at)))?;
+        self.fail(Act::List, fs::seek(&*fd, fs::SeekFrom::Start(*at)))?;
         let more = LocalNames { fd: fd.clone(), side: self.side(), at_root: false }.fill(names, max)?;
-        *at = self.fail("list", fs::tell(&*fd))?;
+        *at = self.fail(Act::List, fs::tell(&*fd))?;
         Ok(more)
     }
 
@@ -231,14 +231,14 @@ impl LocalDir {
     /// replica (a bind mount of a single file, say) belongs to another place.
     fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = self.fail("open", fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
-        let (meta, is_mount_root) = self.fail("look at", first_look(&fd))?;
+        let fd = self.fail(Act::Open, fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
+        let (meta, is_mount_root) = self.fail(Act::LookAt, first_look(&fd))?;
         if is_mount_root == Some(true) {
-            return self.fail("set attributes of what is mounted at", Err(Errno::BUSY));
+            return self.fail(Act::SetMounted, Err(Errno::BUSY));
         }
         let same = expected.id.is_none_or(|id| id == meta.id());
         let ours = || meta.nlink == 1 && self.is_birth_owner(meta.uid);
-        if same && (!expected.made_now || ours()) { Ok(fd) } else { self.fail("set attributes of", Err(Errno::STALE)) }
+        if same && (!expected.made_now || ours()) { Ok(fd) } else { self.fail(Act::SetAttributes, Err(Errno::STALE)) }
     }
 
     fn open_regular(&self, name: &CStr, flags: OFlags) -> Done<OwnedFd> {
@@ -248,7 +248,7 @@ impl LocalDir {
             Err(Errno::AGAIN) => wait_for_lease(&dir, name, flags),
             other => other,
         };
-        self.fail("open", opened)
+        self.fail(Act::Open, opened)
     }
 
     /// What a run keeps in its root no listing shows, so nobody has removed it from a directory that goes.
@@ -270,7 +270,7 @@ impl LocalDir {
     fn create(&self, fd: &OwnedFd, name: &CStr, mode: u32) -> Done<LocalFile> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = fs::openat(fd, name, flags, Mode::from_raw_mode(mode));
-        Ok(LocalFile::new(self.fail("create", opened)?, self.side()))
+        Ok(LocalFile::new(self.fail(Act::Create, opened)?, self.side()))
     }
 }
 
@@ -320,7 +320,7 @@ impl NameStream for LocalNames {
                 match entries.next() {
                     None => return Ok(false),
                     Some(Err(Errno::INTR)) => {}
-                    Some(Err(e)) => return Err(fault(self.side, "list", e)),
+                    Some(Err(e)) => return Err(fault(self.side, Act::List, e)),
                     Some(Ok(entry)) if self.hides(entry.file_name(), kind_of(entry.file_type())) => {}
                     Some(Ok(entry)) => names.push(entry.file_name(), kind_of(entry.file_type())),
                 }
@@ -345,36 +345,36 @@ impl Dir for LocalDir {
     }
 
     fn meta(&self) -> Done<Meta> {
-        self.fail("look at", fs::fstat(&*self.fd()?)).map(|st| meta_of(&st))
+        self.fail(Act::LookAt, fs::fstat(&*self.fd()?)).map(|st| meta_of(&st))
     }
 
     fn meta_again(&self) -> Done<Meta> {
-        self.fail("look at", meta_again(&*self.fd()?))
+        self.fail(Act::LookAt, meta_again(&*self.fd()?))
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
-        self.fail("read extended attributes of", Target::Open(self.fd()?.as_fd()).read(keep))
+        self.fail(Act::ReadXattrs, Target::Open(self.fd()?.as_fd()).read(keep))
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         let fd = self.fd()?;
         if self.state.listed.swap(true, Relaxed) {
-            self.fail("list", fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
+            self.fail(Act::List, fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
         }
         Ok(Box::new(LocalNames { fd, side: self.side(), at_root: self.node.is_root() }))
     }
 
     fn look(&self, name: &CStr) -> Done<Meta> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        self.fail("look at", fs::statat(&*self.fd()?, name, flags)).map(|st| meta_of(&st))
+        self.fail(Act::LookAt, fs::statat(&*self.fd()?, name, flags)).map(|st| meta_of(&st))
     }
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
-        self.fail("read extended attributes of", Target::Name(self.fd()?.as_fd(), name).read(keep))
+        self.fail(Act::ReadXattrs, Target::Name(self.fd()?.as_fd(), name).read(keep))
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
-        self.fail("read link of", fs::readlinkat(&*self.fd()?, name, Vec::with_capacity(256)))
+        self.fail(Act::ReadLink, fs::readlinkat(&*self.fd()?, name, Vec::with_capacity(256)))
     }
 
     fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>> {
@@ -394,16 +394,16 @@ impl Dir for LocalDir {
     fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
         self.node.pass_gate()?;
         let fd = self.open_regular(name, OFlags::RDWR)?;
-        let st = self.fail("look at", fs::fstat(&fd))?;
+        let st = self.fail(Act::LookAt, fs::fstat(&fd))?;
         let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && self.is_birth_owner(st.st_uid);
         if !ours {
-            return self.fail("open", Err(Errno::STALE));
+            return self.fail(Act::Open, Err(Errno::STALE));
         }
         Ok(Box::new(LocalFile::new(fd, self.side())))
     }
 
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
-        self.fail("make symlink", fs::symlinkat(target, &*self.changing()?, name))
+        self.fail(Act::MakeSymlink, fs::symlinkat(target, &*self.changing()?, name))
     }
 
     fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
@@ -414,19 +414,19 @@ impl Dir for LocalDir {
             _ => FileType::BlockDevice,
         };
         let mode = Mode::RUSR | Mode::WUSR;
-        self.fail("make node", fs::mknodat(&*self.changing()?, name, file_type, mode, rdev))
+        self.fail(Act::MakeNode, fs::mknodat(&*self.changing()?, name, file_type, mode, rdev))
     }
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
-        let Some(from) = from.as_local() else { return self.fail("link across trees in", Err(Errno::XDEV)) };
-        self.fail("link", fs::linkat(&*from.fd()?, from_name, &*self.changing()?, name, AtFlags::empty()))?;
+        let Some(from) = from.as_local() else { return self.fail(Act::Link, Err(Errno::XDEV)) };
+        self.fail(Act::Link, fs::linkat(&*from.fd()?, from_name, &*self.changing()?, name, AtFlags::empty()))?;
         // linkat(2) goes by the name, at which somebody else may have put another file.
         let linked = self.look(name);
         if linked.as_ref().is_ok_and(|linked| linked.id() == id) {
             return Ok(());
         }
         let _not_what_was_meant = self.remove(name);
-        linked.and_then(|_| self.fail("link", Err(Errno::STALE)))
+        linked.and_then(|_| self.fail(Act::Link, Err(Errno::STALE)))
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
@@ -468,13 +468,13 @@ impl Dir for LocalDir {
     }
 
     fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
-        let Some(from) = from.as_local() else { return self.fail("rename to its name", Err(Errno::XDEV)) };
-        self.fail("rename to its name", fs::renameat(&*from.fd()?, name, &*self.changing()?, to))
+        let Some(from) = from.as_local() else { return self.fail(Act::Rename, Err(Errno::XDEV)) };
+        self.fail(Act::Rename, fs::renameat(&*from.fd()?, name, &*self.changing()?, to))
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {
         let fd = self.changing()?;
-        self.fail("rename to its name", fs::renameat(&*fd, from, &*fd, to))
+        self.fail(Act::Rename, fs::renameat(&*fd, from, &*fd, to))
     }
 
     fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done {
@@ -482,7 +482,7 @@ impl Dir for LocalDir {
     }
 
     fn remove(&self, name: &CStr) -> Done {
-        self.fail("remove", fs::unlinkat(&*self.changing()?, name, AtFlags::empty()))
+        self.fail(Act::Remove, fs::unlinkat(&*self.changing()?, name, AtFlags::empty()))
     }
 
     fn remove_dir(&self, name: &CStr) -> Done {
@@ -490,7 +490,7 @@ impl Dir for LocalDir {
             Err(Errno::NOTEMPTY | Errno::EXIST) => self.forget_root_names(name),
             other => other,
         };
-        self.fail("remove directory of", removed)
+        self.fail(Act::RemoveDirectory, removed)
     }
 
     fn remove_tree(&self, name: &CStr, spared: Spared<'_>) -> Removed {
@@ -506,7 +506,7 @@ impl Dir for LocalDir {
     }
 
     fn sync_all(&self) -> Done {
-        self.fail("make durable", fs::syncfs(&*self.fd()?))
+        self.fail(Act::Flush, fs::syncfs(&*self.fd()?))
     }
 
     fn user(&self) -> (u32, u32) {
@@ -539,7 +539,7 @@ impl Dir for LocalDir {
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
-        self.fail("find what lies above", crate::root::lineage(&*self.fd()?))
+        self.fail(Act::FindAbove, crate::root::lineage(&*self.fd()?))
     }
 
     fn is_mount_root(&self) -> Option<bool> {

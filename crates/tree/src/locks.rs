@@ -14,7 +14,7 @@ use crate::local::{LocalDir, fault};
 use crate::sys::{self, ByteLock};
 use crate::temp::{ROOT_LOCK, fnv1a, lock_name};
 use crate::{Done, Hold};
-use driftless_model::Side;
+use driftless_model::{Act, Side};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -84,7 +84,7 @@ pub fn prepare_locks() {
 /// Takes a lock on a directory, or on the entry `name` of it.
 pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
     match reach {
-        Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, "lock", errno)),
+        Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
         Reach::Everywhere | Reach::Found => in_tree(dir, name, reach == Reach::Everywhere),
     }
 }
@@ -221,7 +221,7 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS | Errno::PERM) if makes && remove(&fd, &name) => continue,
             Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
         };
-        let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, "look at", errno))?;
+        let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
         if !is_new && !is_own_file(dir, &st) {
             if makes && remove(&fd, &name) {
                 continue;

@@ -8,7 +8,7 @@ use crate::local::{LocalDir, fault, meta_of};
 use crate::locks::{keep_times, while_writable};
 use crate::temp::{ROOT_MARK, temp_name};
 use crate::xattr::Target;
-use driftless_model::Stamp;
+use driftless_model::{Act, Stamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ const MARK_BYTES_MAX: usize = 4096;
 /// Reads the mark, if there is one.
 pub fn read(dir: &LocalDir) -> Done<Option<Vec<u8>>> {
     let fd = dir.fd()?;
-    let fail = |errno| fault(dir.side(), "read the mark of", errno);
+    let fail = |errno| fault(dir.side(), Act::ReadMark, errno);
     for name in ATTRIBUTES {
         let mut text = vec![0; MARK_BYTES_MAX];
         match fs::fgetxattr(&*fd, name, &mut text[..]) {
@@ -54,7 +54,7 @@ fn read_file(dir: &LocalDir, fd: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
 /// Writes the mark, durably if that is asked for, and returns what time it was then by the clock of the file system.
 pub fn write(dir: &LocalDir, text: &[u8], durable: bool) -> Done<Stamp> {
     let fd = dir.fd()?;
-    let fail = |errno| fault(dir.side(), "mark", errno);
+    let fail = |errno| fault(dir.side(), Act::Mark, errno);
     let stamp = match write_attribute(&fd, text) {
         Err(Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS) => while_writable(&fd, || write_file(&fd, text, durable)),
         Ok(()) => fs::fstat(&*fd).map(|st| meta_of(&st).ctime),
@@ -65,7 +65,7 @@ pub fn write(dir: &LocalDir, text: &[u8], durable: bool) -> Done<Stamp> {
         match fs::fsync(&*fd) {
             // There are file systems that have nothing to do for a directory, and say so (fsync(2)).
             Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => {}
-            Err(errno) => return Err(fault(dir.side(), "make durable the mark of", errno)),
+            Err(errno) => return Err(fault(dir.side(), Act::FlushMark, errno)),
         }
     }
     Ok(stamp)

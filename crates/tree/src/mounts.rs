@@ -5,6 +5,7 @@
 
 use crate::Done;
 use crate::local::{LocalDir, fault};
+use driftless_model::Act;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, open};
 
@@ -19,7 +20,7 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
         // Kernels before 5.8 do not say so; the number of the mount does, as far as it can be had.
         None => match (mount_id(above.fd()?.as_fd()), mount_id(below.fd()?.as_fd())) {
             (Some(upper), Some(lower)) => Ok(upper != lower),
-            _ => Err(fault(below.side(), "tell whether something is mounted on the directory in", rustix::io::Errno::NOSYS)),
+            _ => Err(fault(below.side(), Act::TellMounted, rustix::io::Errno::NOSYS)),
         },
     }
 }

@@ -8,6 +8,7 @@
 use crate::handles::Node;
 use crate::local::{LocalDir, fault};
 use crate::{Dir, Done, NameStream, Names, temp_name};
+use driftless_model::Act;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, RenameFlags, Stat, fstat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -84,7 +85,7 @@ impl LocalDir {
             Ok(()) => Ok(made),
             // Not every file system can refuse to replace (rename(2)).
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.make_in_sight(name),
-            Err(errno) => Err(fault(self.side(), "make directory in", errno)),
+            Err(errno) => Err(fault(self.side(), Act::MakeDirectory, errno)),
         }
     }
 
@@ -93,6 +94,6 @@ impl LocalDir {
         let made = self.make_and_open(name)?;
         let mut names = Names::default();
         self.names_of(&made.0)?.fill(&mut names, 1)?;
-        if names.is_empty() { Ok(made) } else { Err(fault(self.side(), "keep hold of new directory in", Errno::STALE)) }
+        if names.is_empty() { Ok(made) } else { Err(fault(self.side(), Act::HoldDirectory, Errno::STALE)) }
     }
 }

@@ -7,7 +7,7 @@
 use crate::local::{LocalDir, fault};
 use crate::mounts::is_crossing;
 use crate::{Dir, Done, Names};
-use driftless_model::{Fault, Filter, Kind, RelPath};
+use driftless_model::{Act, Fault, Filter, Kind, RelPath};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
@@ -81,7 +81,7 @@ pub fn count_in(dir: &LocalDir, max: u64) -> Removed {
 /// Enters a subdirectory in which nothing is mounted.
 pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
     let dir = above.enter_local(name)?;
-    if is_crossing(above, &dir)? { Err(fault(dir.side(), "remove a mount point in", Errno::BUSY)) } else { Ok(dir) }
+    if is_crossing(above, &dir)? { Err(fault(dir.side(), Act::RemoveMount, Errno::BUSY)) } else { Ok(dir) }
 }
 
 /// A directory on the way down.

@@ -6,7 +6,7 @@
 use crate::DirRef;
 use crate::handles::HandlePool;
 use crate::local::{LocalDir, meta_of};
-use driftless_model::{EntryName, Meta, Side, escape};
+use driftless_model::{Act, EntryName, Meta, Side, cause_of, escape};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -21,13 +21,13 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootError {
     path: PathBuf,
-    act: &'static str,
+    act: Act,
     errno: Errno,
 }
 
 impl RootError {
     /// An act on a path that failed with an error number.
-    pub fn from_errno(path: &Path, act: &'static str, errno: i32) -> Self {
+    pub fn from_errno(path: &Path, act: Act, errno: i32) -> Self {
         RootError::new(path, act, Errno::from_raw_os_error(errno))
     }
 
@@ -37,11 +37,11 @@ impl RootError {
     }
 
     /// What was tried, and the error number.
-    pub fn parts(&self) -> (&'static str, i32) {
+    pub fn parts(&self) -> (Act, i32) {
         (self.act, self.errno.raw_os_error())
     }
 
-    fn new(path: &Path, act: &'static str, errno: Errno) -> Self {
+    fn new(path: &Path, act: Act, errno: Errno) -> Self {
         RootError { path: path.to_owned(), act, errno }
     }
 
@@ -52,9 +52,8 @@ impl RootError {
 
     /// What was tried and why it failed, without the path.
     pub fn reason(&self) -> String {
-        let errno = self.errno.raw_os_error();
-        let cause = driftless_model::Fault { side: Side::Source, act: self.act, errno }.cause();
-        format!("cannot {}: {cause}", self.act)
+        let hint = if self.act == Act::OpenAbove && self.is_missing() { "; make it first" } else { "" };
+        format!("cannot {}: {}{hint}", self.act.words(), cause_of(self.act, self.errno.raw_os_error()))
     }
 }
 
@@ -93,31 +92,31 @@ pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, 
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => {
-            LocalDir::root(pool, side, fd).map(|dir| Place::Dir(Arc::new(dir))).map_err(|e| fail("open", Errno::from_raw_os_error(e.errno)))
-        }
+        Ok(fd) => LocalDir::root(pool, side, fd)
+            .map(|dir| Place::Dir(Arc::new(dir)))
+            .map_err(|e| fail(Act::Open, Errno::from_raw_os_error(e.errno))),
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
-        Err(errno) => Err(fail("open", errno)),
+        Err(errno) => Err(fail(Act::Open, errno)),
     }
 }
 
 fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, RootError> {
     let path = &followed(path);
-    let name = path.file_name().ok_or_else(|| RootError::new(path, "use", Errno::NOENT))?;
+    let name = path.file_name().ok_or_else(|| RootError::new(path, Act::Use, Errno::NOENT))?;
     let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let act = if side == Side::Replica { "open the directory that shall hold the replica (make it first)" } else { "open" };
+    let act = if side == Side::Replica { Act::OpenAbove } else { Act::Open };
     let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, act, e))?;
-    let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
-    let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, "use", Errno::INVAL))?;
-    let fd = parent.fd().map_err(|e| RootError::new(above, "open", Errno::from_raw_os_error(e.errno)))?;
+    let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::new(above, Act::Open, Errno::from_raw_os_error(e.errno)))?;
+    let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, Act::Use, Errno::INVAL))?;
+    let fd = parent.fd().map_err(|e| RootError::new(above, Act::Open, Errno::from_raw_os_error(e.errno)))?;
     let parent: DirRef = Arc::new(parent);
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
         // A moment ago there was none; a file system has just been mounted, say. As an entry it would be compared without what is in it.
-        Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => Err(RootError::new(path, "open", Errno::STALE)),
+        Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => Err(RootError::new(path, Act::Open, Errno::STALE)),
         Ok(st) => Ok(Place::Entry { parent, name, meta: meta_of(&st) }),
         Err(Errno::NOENT) => Ok(Place::Missing { parent, name }),
-        Err(errno) => Err(RootError::new(path, "look at", errno)),
+        Err(errno) => Err(RootError::new(path, Act::LookAt, errno)),
     }
 }
 
