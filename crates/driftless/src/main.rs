@@ -2,11 +2,13 @@
 //!
 //! Only this crate prints.
 
-/// The standard library's panics where nobody takes what is said, on a full disk for example, and a run would end in the middle. What was
-/// asked for goes to standard output or a log, which are accounted for (`Output::final_code`).
+/// Says one line, whatever others have put into it: hosts, brokers, programs, names. The standard library's panics where nobody takes what
+/// is said, on a full disk for example, and a run would end in the middle. What was asked for goes to standard output or a log, which are
+/// accounted for (`Output::final_code`).
 macro_rules! eprintln {
     ($($word:tt)*) => {{
-        let _untold = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($word)*)));
+        let line = driftless_model::escape_text(&format!($($word)*));
+        let _untold = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{line}\n"));
     }};
 }
 

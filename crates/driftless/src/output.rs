@@ -8,7 +8,7 @@ use crate::standing::{Standing, parts};
 use crate::units::{log_time, show_bytes, show_count, show_time};
 use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
-use driftless_model::{Action, Class, Problem, Receipt, RelPath, What, cause, escape};
+use driftless_model::{Action, Class, Problem, Receipt, RelPath, What, cause, escape, escape_json, escape_text};
 use driftless_tree::Endpoint;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -193,6 +193,10 @@ impl Output {
 
     /// Prints a line.
     pub fn print(&self, line: &str) {
+        self.print_whole(&escape_text(line));
+    }
+
+    fn print_whole(&self, line: &str) {
         let write = || writeln!(io::stdout().lock(), "{line}");
         match self.standing.aside(write) {
             // Nobody reads any more: whoever closed the pipe has what he wanted.
@@ -222,13 +226,13 @@ impl Output {
 
     /// Prints an object.
     pub fn print_json(&self, object: Value) {
-        self.print(&object.to_string());
+        self.print_whole(&escape_json(&object.to_string()));
     }
 
     /// Writes a line into the log, if there is one.
     pub fn write_log(&self, line: &str) {
         if let Some(log) = &self.log {
-            let done = writeln!(lock(log), "{} {line}", log_time());
+            let done = writeln!(lock(log), "{} {}", log_time(), escape_text(line));
             self.keep_failure(1, done, "the log");
         }
     }

@@ -75,6 +75,60 @@ fn no_control_byte_of_a_name_reaches_the_terminal() {
     }
 }
 
+/// What turns the direction of writing, ends a line or steers a terminal.
+const UNSEEN: [char; 6] = ['\u{202e}', '\u{2066}', '\u{2028}', '\u{85}', '\u{9b}', '\u{1b}'];
+
+fn check_plain(text: &str, context: &str) {
+    assert!(!text.contains(UNSEEN), "{context}: {text:?}");
+    assert!(!text.lines().any(|line| line.starts_with("forged")), "{context}: {text}");
+}
+
+#[test]
+fn a_name_that_turns_the_direction_of_writing_is_shown_escaped_and_given_without_loss() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, log) = (scratch.dir("src"), scratch.path().join("log"));
+    put(&src.join("annexe-\u{202e}gnp.exe"), "content");
+    let dst = scratch.path().join("dst");
+    let said = driftless().args(["sync", "--verbose", "--log"]).args([&log, &src, &dst]).run().expect(0);
+    let logged = fs::read_to_string(log).expect("a log");
+    for text in [said.stdout_text(), logged] {
+        check_plain(&text, "a name");
+        assert!(text.contains("annexe-\\xe2\\x80\\xaegnp.exe"), "{text}");
+    }
+    let events = sync_ok(&src, &scratch.path().join("other"), NONE).events();
+    let change = change_of(&events, "annexe-\\xe2\\x80\\xaegnp.exe");
+    assert_eq!(change["path_base64"], "YW5uZXhlLeKArmducC5leGU=", "{change}");
+}
+
+#[test]
+fn what_other_hosts_say_cannot_steer_a_terminal_or_begin_a_line_in_a_log() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, log, far) = (scratch.dir("src"), scratch.path().join("log"), scratch.path().join("far"));
+    put(&src.join("file"), "content");
+    let evil = r"\033[2J\302\205\302\233\342\200\256\342\201\246\342\200\250\rforged";
+    let hosts = [
+        format!("printf '{evil}\\n' >&2; exit 255"),
+        format!("printf 'driftless-agent 999 {evil}\\n'"),
+        format!("printf 'driftless-agent {evil} 1\\n'"),
+        format!("printf '{evil}\\n{evil}\\n'; printf 'x\\n{evil}' >&2; exit 3"),
+    ];
+    for host in hosts {
+        put(&far, format!("#!/bin/sh\n{host}\n"));
+        attrs::set_mode(&far, 0o755).expect("chmod");
+        for json in [None, Some("--json")] {
+            let (ssh, name) = (far.display().to_string(), "h\u{202e}ost\u{9b}:/nowhere");
+            let command = driftless().args(["sync", "--ssh", &ssh, "--log"]).arg(&log).args(json).arg(&src).arg(name);
+            let outcome = command.run();
+            assert_ne!(outcome.code(), 0, "{host}: {}", outcome.describe());
+            let logged = fs::read_to_string(&log).expect("a log");
+            assert!(!logged.is_empty() && !outcome.stderr_text().is_empty(), "{host}: {}", outcome.describe());
+            for text in [outcome.stdout_text(), outcome.stderr_text(), logged] {
+                check_plain(&text, &host);
+            }
+        }
+    }
+}
+
 #[test]
 fn quiet_says_nothing_and_verbose_names_every_change() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);

@@ -21,7 +21,7 @@ use crate::sync::{End, Summary, begin_root, delete, descriptors, end_run, or_cut
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::underway::LargeFiles;
 use crate::work_off::{Ends, work_off};
-use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work};
+use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work, escape_text};
 use driftless_state::Record;
 use driftless_tree::{DirRef, HandlePool};
 use std::collections::HashMap;
@@ -455,7 +455,7 @@ impl Coordinator<'_> {
         self.sent.remove(&id);
         self.alive.remove(&id);
         for path in paths {
-            let (act, cause) = (Act::MakeEqual, reason.to_owned());
+            let (act, cause) = (Act::MakeEqual, escape_text(reason));
             self.monitor.problem(&Problem { path, side: Side::Replica, act, cause, class: Class::Skip });
         }
         self.send_open(id)

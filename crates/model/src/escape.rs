@@ -31,6 +31,19 @@ pub fn escape_text(text: &str) -> String {
     out
 }
 
+/// Shows JSON, which leaves as they are some characters that have no picture: in a string of it, `\u` and their number is the same.
+pub fn escape_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if has_no_picture(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| write!(out, "\\u{unit:04x}").expect("a string takes all"));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 fn push_shown(out: &mut String, c: char) {
     match c {
         '\n' => out.push_str("\\n"),
@@ -62,6 +75,7 @@ mod tests {
         assert_eq!(escape(b"a\n\x1b[2J\xff\"\\\xc2\x9b"), "a\\n\\x1b[2J\\xff\\\"\\\\\\xc2\\x9b");
         assert_eq!(escape("grün".as_bytes()), "grün");
         assert_eq!(escape("gnp.\u{202e}exe".as_bytes()), "gnp.\\xe2\\x80\\xaeexe");
+        assert_eq!(escape_json("{\"a\":\"\u{9b}\u{202e}ü\u{e0041}\"}"), "{\"a\":\"\\u009b\\u202eü\\udb40\\udc41\"}");
         assert_eq!(escape_text("\"a\\b\"\n\u{2028}\u{1b}[2J"), "\"a\\b\"\\n\\xe2\\x80\\xa8\\x1b[2J");
     }
 

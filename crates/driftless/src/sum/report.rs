@@ -7,7 +7,7 @@ use crate::output::{bytes_field, joined};
 use crate::product::{Form, Product, id_at};
 use crate::units::show_count;
 use driftless_engine::{Expected, Found, Sum, SumMonitor, Target, What};
-use driftless_model::{Entry, cause, escape};
+use driftless_model::{Entry, cause, escape, escape_json};
 use driftless_verify::{Digest, HashTree, Manifest, TreeWriter, push_line};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -264,7 +264,7 @@ impl State {
     }
 
     fn write_json(&mut self, object: Value) {
-        self.write(format!("{object}\n").as_bytes());
+        self.write((escape_json(&object.to_string()) + "\n").as_bytes());
     }
 
     /// Keeps the first failure.
