@@ -4,10 +4,11 @@
 mod common;
 
 use common::{check_accounts, check_settled, driftless, put, sync, sync_ok};
-use driftless_testkit::{FsKind, Outcome, Scratch, snapshot_hash};
+use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Running, Scratch, snapshot_hash};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NONE: [&str; 0] = [];
 
@@ -127,4 +128,109 @@ fn times_out_of_the_replicas_range_are_problems_and_the_content_decides() {
     set_time(&stage.src.join("late"), 4_102_444_800, 5);
     let _ = sync(&stage.src, &stage.dst).run().expect(3);
     assert_eq!(std::fs::read(stage.dst.join("late")).expect("read"), b"LATE");
+}
+
+/// How often a test tries to be quick enough.
+const TRIES: u32 = 40;
+
+/// Seconds and nanoseconds since 1970.
+fn now() -> (i64, u32) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    (now.as_secs().cast_signed(), now.subsec_nanos())
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "never {what}");
+        std::hint::spin_loop();
+    }
+}
+
+/// Writes a file that begins with `before`, has a run begin, and writes `after.` over that when the run has read it, or waits: all in one
+/// second. `None` if that was not quick enough.
+fn written_twice_in_a_second(file: &Path, rest: usize, begin: impl FnOnce() -> Running) -> Option<Outcome> {
+    // The clock that stamps files is up to a tick late.
+    wait_until("early in a second", || (20_000_000..70_000_000).contains(&now().1));
+    let second = now().0;
+    put(file, [&b"before"[..], &vec![7; rest]].concat());
+    let running = begin();
+    wait_until("late in the second", || running.ends_within(Duration::from_millis(5)) || now() >= (second, 600_000_000));
+    put_in_place(file, b"after.");
+    let outcome = running.wait();
+    (std::fs::metadata(file).expect("stat").mtime() == second).then_some(outcome)
+}
+
+fn put_in_place(file: &Path, content: &[u8]) {
+    std::fs::OpenOptions::new().write(true).open(file).expect("open").write_all_at(content, 0).expect("write");
+}
+
+#[test]
+fn a_file_written_again_in_its_second_after_it_was_copied_to_whole_seconds_is_copied_in_the_end() {
+    let stage = stage();
+    let (file, copy) = (stage.src.join("file"), stage.dst.join("file"));
+    let begin = || sync(&stage.src, &stage.dst).spawn();
+    let first = (0..TRIES).find_map(|_| written_twice_in_a_second(&file, 0, begin)).expect("quick enough once").expect(0);
+    // Whatever changes the copy's change time later says nothing of when its source was read.
+    let written = std::fs::metadata(&file).expect("stat").mtime();
+    wait_until("some seconds later", || now().0 > written + 4);
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).expect("chmod");
+    let second = sync_ok(&stage.src, &stage.dst, NONE);
+    assert_eq!(std::fs::read(&copy).expect("read"), b"after.", "{}\n{}", first.describe(), second.describe());
+}
+
+#[test]
+fn a_file_of_whole_seconds_written_again_while_its_long_copy_begins_is_copied_in_the_end() {
+    let (source, replica) = (Fuse::mount(Mood::whole_seconds()), Scratch::new(FsKind::Tmpfs, 64));
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    let file = src.join("file");
+    // So slow that it ends when its source's second is long over.
+    let begin = || sync(&src, &dst).arg("--bwlimit=1M").spawn();
+    let first = (0..TRIES).find_map(|_| written_twice_in_a_second(&file, 4 << 20, begin)).expect("quick enough once").expect(0);
+    let second = sync_ok(&src, &dst, NONE);
+    let copied = std::fs::read(dst.join("file")).expect("read");
+    assert_eq!(&copied[..6], b"after.", "{}\n{}", first.describe(), second.describe());
+}
+
+#[test]
+fn a_file_written_again_within_one_tick_after_it_was_copied_is_copied_in_the_end() {
+    const TICK: u32 = 10_000_000;
+    let (source, replica) = (Fuse::mount(Mood { grain_ns: TICK.into(), ..Mood::healthy() }), Scratch::new(FsKind::Tmpfs, 16));
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    let file = src.join("file");
+    // A clock a little ahead leaves the time for a run before the tick.
+    let written = || {
+        put(&file, "before");
+        let (second, _) = now();
+        set_time(&file, second + 1, TICK.into());
+        let running = sync(&src, &dst).spawn();
+        wait_until("that tick", || now() >= (second + 1, TICK));
+        put_in_place(&file, b"after.");
+        let outcome = running.wait();
+        let meta = std::fs::metadata(&file).expect("stat");
+        ((meta.mtime(), meta.mtime_nsec()) == (second + 1, TICK.into())).then_some(outcome)
+    };
+    let first = (0..TRIES).find_map(|_| written()).expect("quick enough once").expect(0);
+    let second = sync_ok(&src, &dst, NONE);
+    assert_eq!(std::fs::read(dst.join("file")).expect("read"), b"after.", "{}\n{}", first.describe(), second.describe());
+}
+
+#[test]
+fn a_file_that_never_rests_for_a_second_is_copied_and_told_and_compared_again() {
+    let (source, replica) = (Fuse::mount(Mood::whole_seconds()), Scratch::new(FsKind::Tmpfs, 16));
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    let file = src.join("file");
+    put(&file, "before");
+    let running = sync(&src, &dst).spawn();
+    while !running.ends_within(Duration::from_millis(500)) {
+        put_in_place(&file, b"during");
+    }
+    put_in_place(&file, b"after.");
+    let restless = running.wait().expect(5);
+    check_accounts(&restless);
+    assert_eq!(problems(&restless), ["\"file\" \"copy a consistent state of\" \"changing\""], "{}", restless.describe());
+    assert!(dst.join("file").exists(), "what is always at work would never be copied");
+    let _ = sync_ok(&src, &dst, NONE);
+    assert_eq!(std::fs::read(dst.join("file")).expect("read"), b"after.");
+    check_settled(&src, &dst, NONE);
 }

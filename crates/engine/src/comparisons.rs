@@ -9,7 +9,7 @@ use crate::tally::add;
 use crate::underway::Begun;
 use crate::worker::Worker;
 use driftless_model::{Level, Meta, Side, What};
-use driftless_mover::{Comparison, Trouble};
+use driftless_mover::{Comparison, Opened, Spot, Trouble};
 use driftless_state::Ledger;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,15 +31,16 @@ impl Worker<'_> {
             return self.same_content(met, &pair, what);
         }
         let spot = met.job.spot(met.name);
+        let source = self.open_to_compare(&spot)?;
         if met.meta.size < LARGE_BYTES {
-            let content = match self.mover.compare(&spot, level) {
+            let content = match self.mover.compare(&spot, source, level) {
                 Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
                 content => content?,
             };
             add(&self.run.tally.bytes_compared, met.meta.size);
             return self.compared(met, &pair, what, content);
         }
-        let comparison = match Comparison::begin(&spot, level) {
+        let comparison = match Comparison::begin(&spot, source, level) {
             Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
             comparison => comparison?,
         };
@@ -51,6 +52,15 @@ impl Worker<'_> {
         let compare = CompareJob { comparison, job, name, pair, what, leads, weight, begun, pending, incomplete: AtomicBool::default() };
         self.compare_chunk(&Arc::new(compare), range);
         Ok(Verdict::Large)
+    }
+
+    /// Opens a source file. Who takes it to be equal from now on waits for it to come to rest; who only says what differs says it of now.
+    fn open_to_compare(&self, spot: &Spot<'_>) -> Result<Opened, Trouble> {
+        if self.run.options.dry_run {
+            return Ok(spot.open()?);
+        }
+        let source = self.mover.open(spot)?;
+        if source.young { Err(Trouble::Changing) } else { Ok(source) }
     }
 
     /// Compares a range of a large file, giving half of the rest away whenever somebody is idle.

@@ -127,6 +127,9 @@ impl Worker<'_> {
                 for fault in moved.faults {
                     self.run.problem(job.path_of(name), fault, Class::Partly);
                 }
+                if moved.young {
+                    self.report_changing(job.path_of(name));
+                }
             }
         }
     }

@@ -40,6 +40,9 @@ impl Worker<'_> {
     pub fn make_opened(&mut self, met: Met<'_>, opened: Opened, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
         let Met { job, name, .. } = met;
         let spot = Spot { room: intent.room, ..job.touched_spot(name) };
+        let (first, opened) = (opened.meta, self.mover.ripen(&spot, opened)?);
+        // What was found to differ was found in another state.
+        let patch = patch.filter(|_| first.unchanged(&opened.meta));
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
         }
@@ -197,7 +200,7 @@ impl Worker<'_> {
 
     fn begin_again(&mut self, large: &LargeJob, mismatch: bool) -> bool {
         let spot = large.job.spot(&large.name);
-        let again = spot.open().map_err(Trouble::from).and_then(|opened| Large::begin(&mut self.mover, &spot, opened, None));
+        let again = self.mover.open(&spot).and_then(|opened| Large::begin(&mut self.mover, &spot, opened, None));
         let Ok(again) = again else { return false };
         add(&self.run.tally.mismatched, u64::from(mismatch));
         let errand = Errand { attempt: large.errand.attempt + 1, weight: 0, ..large.errand.clone() };

@@ -155,7 +155,8 @@ impl Worker<'_> {
         const EILSEQ: i32 = 84;
         let (dir, leader_name) = self.place_of(job, leader)?;
         let spot = Spot { replica: &*dir, name: &leader_name, private: false, birth: None, ..job.spot(name) };
-        let compared = self.mover.compare(&spot, Level::Content)?;
+        let source = self.mover.open(&spot)?;
+        let compared = self.mover.compare(&spot, source, Level::Content)?;
         add(&self.run.tally.bytes_compared, meta.size);
         if !compared.differs.is_empty() {
             return Err(Trouble::Failed(Fault { side: Side::Replica, act: Act::LinkSame, errno: EILSEQ }));

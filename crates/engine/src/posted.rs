@@ -110,7 +110,7 @@ impl Worker<'_> {
 
     /// Posts the making of a small file, if that can be; says whether it was.
     pub fn post_file(&mut self, met: &Met<'_>, opened: &Opened, intent: &Intent) -> Result<bool, Trouble> {
-        if !self.may_post(met) || opened.meta.size > WHOLE_BYTES_MAX {
+        if !self.may_post(met) || opened.meta.size > WHOLE_BYTES_MAX || opened.young {
             return Ok(false);
         }
         self.run.pace_bytes(opened.meta.size);
@@ -208,7 +208,7 @@ impl Worker<'_> {
     /// What was written is not what was read back: it is made again while this thread waits.
     fn make_again(&mut self, place: &Place, room: u64) -> Result<Moved, Trouble> {
         let spot = Spot { room, ..place.job.touched_spot(&place.name) };
-        let opened = spot.open()?;
+        let opened = self.mover.open(&spot)?;
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
         }
@@ -219,7 +219,7 @@ impl Worker<'_> {
     fn fetched(&mut self, place: &Place, known: Option<(Meta, Intent)>, fetched: Result<Option<Whole>, Fault>) {
         let Place { job, name, weight } = place;
         let opened = match fetched {
-            Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole) }),
+            Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole), young: false }),
             // All files of a directory are asked for at once, and what is too large to come along would all be copied here.
             Ok(None) if self.run.yields() => {
                 self.give_back(job, name, self.run.part.class());

@@ -33,9 +33,8 @@ pub struct Compared {
 }
 
 impl Comparison {
-    /// Opens both files; at level media the replica's cache is let go of.
-    pub fn begin(spot: &Spot, level: Level) -> Result<Comparison, Trouble> {
-        let source = spot.open()?;
+    /// Opens the replica's file, too; at level media its cache is let go of.
+    pub fn begin(spot: &Spot, source: Opened, level: Level) -> Result<Comparison, Trouble> {
         let replica = open_replica(spot)?;
         if let (Level::Media, Some(replica)) = (level, &replica) {
             replica.drop_cached()?;

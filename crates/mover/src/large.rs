@@ -40,7 +40,8 @@ pub struct Large {
     resumed: u64,
     verify: Option<Level>,
     patch: Option<Patch>,
-    /// Whether notes of progress are kept here; a range of a file that somebody else finishes has none.
+    /// Whether notes of progress are kept here; a range of a file that somebody else finishes has none, and by a file that does not come
+    /// to rest nobody could tell later whether it is still what was copied.
     noted: bool,
     /// Whether it goes on with a copy that was there.
     found: bool,
@@ -88,6 +89,7 @@ impl Large {
 
     fn over(mover: &Mover, opened: Opened, (replica, temp): (Box<dyn WriteFile>, CString), done: Ranges) -> Large {
         Large {
+            noted: !opened.young,
             opened,
             replica,
             temp,
@@ -101,7 +103,6 @@ impl Large {
             flushing: Mutex::new(None),
             verify: mover.terms.verify,
             patch: None,
-            noted: true,
             found: false,
         }
     }
@@ -345,7 +346,7 @@ impl Large {
         let _as_well_as_it_can_be_done = self.replica.settle();
         let _nor_this = self.replica.save_progress(None);
         let keep = Keep { xattrs: false, acls: false, ..mover.terms.rules.keep };
-        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.meta, Vec::new(), &keep));
+        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.wanted(), Vec::new(), &keep));
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
@@ -366,14 +367,14 @@ impl Large {
         }
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
-        let attributes = new_attributes(&self.opened.meta, xattrs, &mover.terms);
+        let attributes = new_attributes(&self.opened.wanted(), xattrs, &mover.terms);
         if let Some(nest) = if hidden { spot.replica.nest(true)? } else { None } {
             return self.finish_out_of_sight(mover, &*nest, spot, &attributes);
         }
         let (faults, id) = self.dress(spot.replica, spot, &attributes)?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
-        Ok(Moved { faults, id: Some(id), ..Moved::default() })
+        Ok(Moved { faults, id: Some(id), young: self.opened.young, ..Moved::default() })
     }
 
     /// So far nobody but this user may open the copy. It is moved to where nobody can find it before it belongs to somebody else, who
@@ -388,7 +389,7 @@ impl Large {
         }
         let (faults, id) = dressed?;
         mover.emerge(nest, &self.temp, spot)?;
-        Ok(Moved { faults, id: Some(id), ..Moved::default() })
+        Ok(Moved { faults, id: Some(id), young: self.opened.young, ..Moved::default() })
     }
 
     /// Gives the copy in `dir` its attributes. Returns what could not be set, and its inode.
@@ -518,7 +519,7 @@ mod tests {
             pace: &|_| (),
             stopped: &|| false,
         };
-        let opened = Opened { file: Arc::new(Forgetful::default()), meta: meta() };
+        let opened = Opened { file: Arc::new(Forgetful::default()), meta: meta(), young: false };
         let large = Large::over(&mover, opened, (Box::new(file), c"temp".into()), Ranges::default());
         lock(&large.done).add(0..50);
         assert!(large.checkpoint().is_ok() && lock(&note).is_some());

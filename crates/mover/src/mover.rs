@@ -3,14 +3,19 @@
 use crate::carry::Carrier;
 use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Entry, Fault, Kind, Level, Meta, Xattrs};
-use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes};
+use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs};
+use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
 use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, WriteFile, temp_name};
 use std::ffi::CStr;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a file that changes while it is copied is copied again, and how long it is left in peace before each time.
 const SETTLE_PAUSES: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(250)];
+/// How often a file is waited for whose time is so young that it does not vouch for what is read, and for how long at most altogether.
+const RIPENINGS_MAX: u32 = 3;
+const RIPENING_MAX: Duration = Duration::from_secs(4);
+/// In such pauses a thread that waits looks whether the run was asked to stop.
+const LOOK_UP: Duration = Duration::from_millis(50);
 /// From this size on, sharing extents is worth its overhead over copying.
 const CLONE_BYTES_MIN: u64 = 128 * 1024;
 
@@ -56,6 +61,46 @@ impl<'a> Mover<'a> {
 }
 
 impl Mover<'_> {
+    /// Opens a source file that is to be copied, or compared so as to be taken to be equal, when its time vouches for what is read.
+    pub fn open(&self, spot: &Spot) -> Result<Opened, Trouble> {
+        let opened = spot.open()?;
+        self.ripe(spot, opened, RIPENING_MAX)
+    }
+
+    /// Waits for a file that was written a moment ago until whatever is written from now on gets another time, and opens it again: by its
+    /// name, where another one may stand by now. Costs an old file nothing.
+    pub fn ripen(&self, spot: &Spot, opened: Opened) -> Result<Opened, Trouble> {
+        self.ripe(spot, opened, RIPENING_MAX)
+    }
+
+    fn ripe(&self, spot: &Spot, mut opened: Opened, most: Duration) -> Result<Opened, Trouble> {
+        let ripens_in = |opened: &Opened| match opened.meta {
+            Meta { kind: Kind::File, size: 1.., .. } => ripens_in(&opened.meta, spot.replica.first_meta(), now()),
+            _ => None,
+        };
+        let (mut count, mut waited) = (0, Duration::ZERO);
+        while let Some(wait) = ripens_in(&opened) {
+            if count == RIPENINGS_MAX || waited + wait > most {
+                return Ok(Opened { young: true, ..opened });
+            }
+            self.pause(wait)?;
+            (count, waited) = (count + 1, waited + wait);
+            opened = spot.open()?;
+        }
+        Ok(opened)
+    }
+
+    fn pause(&self, wait: Duration) -> Result<(), Trouble> {
+        let until = Instant::now() + wait;
+        while !(self.stopped)() {
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Ok(()),
+                left => std::thread::sleep(left.min(LOOK_UP)),
+            }
+        }
+        Err(Trouble::Stopped)
+    }
+
     /// Copies a file that is small enough for one thread. Retries while the source changes under its hands.
     pub fn copy_small(&mut self, spot: &Spot, first: Opened) -> Made {
         let (mut opened, mut mismatches) = (first, 0);
@@ -63,7 +108,7 @@ impl Mover<'_> {
         for pause in SETTLE_PAUSES.iter().map(Some).chain([None]) {
             match self.copy_once(spot, &opened) {
                 Err(again @ (Trouble::Changing | Trouble::Mismatch)) => trouble = again,
-                done => return done.map(|moved| Moved { mismatches, ..moved }),
+                done => return done.map(|moved| Moved { mismatches, young: opened.young, ..moved }),
             }
             if (self.stopped)() {
                 return Err(Trouble::Stopped);
@@ -71,7 +116,8 @@ impl Mover<'_> {
             mismatches += u64::from(trouble == Trouble::Mismatch);
             let Some(pause) = pause else { break };
             std::thread::sleep(*pause);
-            opened = spot.open()?;
+            // What did not come to rest before is not waited for again.
+            opened = self.ripe(spot, spot.open()?, if opened.young { Duration::ZERO } else { RIPENING_MAX })?;
             if opened.meta.kind != Kind::File {
                 break;
             }
@@ -158,7 +204,7 @@ impl Mover<'_> {
             return Err(Trouble::Changing);
         }
         file.settle()?;
-        let faults = file.set(known, &new_attributes(&opened.meta, xattrs, &self.terms));
+        let faults = file.set(known, &new_attributes(&opened.wanted(), xattrs, &self.terms));
         if sync {
             file.sync().map_err(Trouble::Lost)?;
         }
@@ -263,8 +309,8 @@ impl Mover<'_> {
     }
 
     /// Compares the content of a file that is small enough for one thread; a source that changes meanwhile is trouble.
-    pub fn compare(&mut self, spot: &Spot, level: Level) -> Result<Compared, Trouble> {
-        let comparison = Comparison::begin(spot, level)?;
+    pub fn compare(&mut self, spot: &Spot, source: Opened, level: Level) -> Result<Compared, Trouble> {
+        let comparison = Comparison::begin(spot, source, level)?;
         let mut pace = self.pace();
         comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
         comparison.finish()
@@ -274,6 +320,12 @@ impl Mover<'_> {
 /// Which inode a file is, if its source has other names.
 pub(crate) fn leads(opened: &Opened, file: &dyn WriteFile) -> Result<Option<(u64, u64)>, Trouble> {
     if opened.meta.nlink < 2 { Ok(None) } else { Ok(Some(file.meta()?.id())) }
+}
+
+/// By the clock of this machine; that of a file server may be a little off.
+fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
 }
 
 /// Removes an unfinished file. A mover that slept meanwhile may find that another one, which took over, has put its own there: that stays.

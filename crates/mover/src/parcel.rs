@@ -18,7 +18,7 @@ impl Mover<'_> {
         match content {
             Some(whole) => {
                 let meta = whole.meta;
-                self.copy_once(&spot, &Opened { file: Arc::new(whole), meta })
+                self.copy_once(&spot, &Opened { file: Arc::new(whole), meta, young: false })
             }
             None => self.make_special(&spot, &entry, target.as_deref()),
         }

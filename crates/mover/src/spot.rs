@@ -1,6 +1,7 @@
 //! The place where an entry is made equal, and what can come of it.
 
 use driftless_model::{Fault, Kind, Meta};
+use driftless_reconcile::held_back;
 use driftless_tree::{Dir, Done, Halt, Known, ReadFile};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl Spot<'_> {
     pub fn open(&self) -> Done<Opened> {
         let file: Arc<dyn ReadFile> = self.source.open_file(self.source_name)?.into();
         let meta = file.meta()?;
-        Ok(Opened { file, meta })
+        Ok(Opened { file, meta, young: false })
     }
 }
 
@@ -55,6 +56,16 @@ pub struct Opened {
     pub file: Arc<dyn ReadFile>,
     /// What it was like when it was opened.
     pub meta: Meta,
+    /// It does not come to rest: what is written to it after it was read may get the time that it has.
+    pub young: bool,
+}
+
+impl Opened {
+    /// What its copy shall be like: if it did not come to rest, with a time that shows the next run a difference.
+    pub fn wanted(&self) -> Meta {
+        let mtime = if self.young { held_back(self.meta.mtime) } else { self.meta.mtime };
+        Meta { mtime, ..self.meta }
+    }
 }
 
 /// An entry that was made equal.
@@ -68,6 +79,8 @@ pub struct Moved {
     pub mismatches: u64,
     /// Which inode it is, where other names may become links to it.
     pub id: Option<(u64, u64)>,
+    /// Its source did not come to rest: the copy is whole, and without the time that would vouch for it.
+    pub young: bool,
 }
 
 /// Why an entry was not made equal.

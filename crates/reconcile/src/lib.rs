@@ -18,4 +18,4 @@ pub use guard::{DeleteLimit, Guard, Refusal};
 pub use index::NameIndex;
 pub use mark::{Ending, Mark, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
-pub use times::{Agreement, Grain, mtimes};
+pub use times::{Agreement, Grain, held_back, mtimes, ripens_in};

@@ -6,8 +6,10 @@
 //! find out, not even by a run that changes nothing.
 //!
 //! A coarse time vouches for less. Whatever was written in the same moment as the copy may hide behind it; there the content decides.
+//! And a file is read only when its moment is over ([`ripens_in`]): from then on, whatever is written to it shows in its time.
 
 use driftless_model::{Meta, Stamp};
+use std::time::Duration;
 
 /// How the time of an entry stands to that of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +41,14 @@ const FINE_NSEC: [u32; 4] = [100, 1_000, 1_000_000, 10_000_000];
 /// A change time that is a multiple of this is no accident: FAT keeps 10 ms of it where it keeps two seconds of the modification time.
 const COARSE_NSEC: u32 = 1_000_000;
 /// How far the clocks of two hosts are apart at most when they are told to agree.
-const CLOCKS_SEC: u64 = 1;
+const CLOCKS_SEC: u32 = 1;
+/// How many seconds later what was written may still have the time that it had: that of its own second, or of the two of FAT.
+const RACY_SEC: u32 = 1 + CLOCKS_SEC;
+
+/// Two ticks of the slowest clock that kernels stamp times with (jiffies, at 100 Hz): all that is written within one has one time.
+const TICKS_NSEC: i128 = 20_000_000;
+/// What a time must be less than another for no file system and no clock to take them for one.
+const HELD_BACK_SEC: i64 = 10;
 
 /// The first seconds that file systems keep (`s_time_min` of their super blocks): NTFS, 32 bits with and without a sign.
 const FIRST_SECONDS: [i64; 3] = [-11_644_473_600, i32::MIN as i64, 0];
@@ -68,6 +77,29 @@ pub fn atimes(source: &Meta, replica: &Meta, window: u32) -> Agreement {
         Agreement::Other if window > 0 && is_within(source.atime, replica.atime, window) => Agreement::Cut(Grain::Seconds),
         other => other,
     }
+}
+
+/// How long to leave a file alone until whatever is written to it gets another time than it has now: on the source, and as the file
+/// system of the replica's directory `place` keeps it. `None` if that is so already, or if its time was set to one that is far ahead.
+pub fn ripens_in(source: &Meta, place: &Meta, now: Stamp) -> Option<Duration> {
+    let age = nsec(now) - nsec(source.mtime);
+    let second = i128::from(SECOND_NSEC);
+    if !(-second * i128::from(CLOCKS_SEC)..=second * i128::from(RACY_SEC + 1)).contains(&age) {
+        return None;
+    }
+    let counts_seconds = source.mtime.nsec == 0 && source.ctime.nsec.is_multiple_of(COARSE_NSEC);
+    let ripe = if counts_seconds || place.ctime.nsec.is_multiple_of(COARSE_NSEC) {
+        i128::from(source.mtime.sec + i64::from(RACY_SEC) + 1) * second
+    } else {
+        nsec(source.mtime) + TICKS_NSEC
+    };
+    let left = u64::try_from(ripe - nsec(now)).ok().filter(|left| *left > 0);
+    left.map(Duration::from_nanos)
+}
+
+/// A time that no copy of what has the time `mtime` is taken to be equal with.
+pub fn held_back(mtime: Stamp) -> Stamp {
+    Stamp { sec: mtime.sec - HELD_BACK_SEC, ..mtime }
 }
 
 /// What became of `wanted` on a file system that gave an inode the change time `changed`.
@@ -106,7 +138,7 @@ fn is_coarse(meta: &Meta) -> bool {
 
 /// The copy was finished about when its source was written: what was written later in that second has the same time.
 fn is_racy(replica: &Meta) -> bool {
-    replica.ctime.sec.abs_diff(replica.mtime.sec) <= 1 + CLOCKS_SEC
+    replica.ctime.sec.abs_diff(replica.mtime.sec) <= u64::from(RACY_SEC)
 }
 
 fn is_out_of_range(wanted: Stamp, kept: Stamp, changed: Stamp) -> bool {
@@ -118,8 +150,11 @@ fn is_out_of_range(wanted: Stamp, kept: Stamp, changed: Stamp) -> bool {
 }
 
 fn is_within(a: Stamp, b: Stamp, window_sec: u32) -> bool {
-    let nsec = |stamp: Stamp| i128::from(stamp.sec) * i128::from(SECOND_NSEC) + i128::from(stamp.nsec);
     nsec(a).abs_diff(nsec(b)) <= u128::from(window_sec) * u128::from(SECOND_NSEC)
+}
+
+fn nsec(stamp: Stamp) -> i128 {
+    i128::from(stamp.sec) * i128::from(SECOND_NSEC) + i128::from(stamp.nsec)
 }
 
 #[cfg(test)]
@@ -198,5 +233,50 @@ mod tests {
         let fine = stamp(2_000_000_000, 1);
         let of = |window| mtimes(&meta(stamp(100, 5), fine), &meta(stamp(98, 5), fine), window);
         assert_eq!([of(0), of(1), of(2)], [Other, Other, SECONDS]);
+    }
+
+    #[test]
+    fn a_file_is_ripe_when_what_is_written_to_it_gets_another_time() {
+        const MS: u32 = 1_000_000;
+        let (fine, whole) = (stamp(100, 1), stamp(100, 0));
+        let left = |source: (Stamp, Stamp), place, now| ripens_in(&meta(source.0, source.1), &meta(place, place), now);
+        let ms = |ms| Some(Duration::from_millis(ms));
+        let at = stamp(100, 500 * MS + 1);
+        let cases = [
+            ((at, fine), fine, stamp(100, 500 * MS + 1), ms(20), "two ticks"),
+            ((at, fine), fine, stamp(100, 515 * MS + 1), ms(5), "what is left of them"),
+            ((at, fine), fine, stamp(100, 520 * MS + 1), None, "they are over"),
+            ((at, fine), fine, stamp(99, 900 * MS + 1), ms(620), "the server's clock is ahead"),
+            ((at, fine), fine, stamp(99, 400 * MS), None, "a time that was set"),
+            ((at, fine), fine, stamp(200, 0), None, "old"),
+            ((at, fine), whole, stamp(100, 700 * MS), ms(2300), "the replica keeps seconds"),
+            ((at, fine), stamp(9, 30 * MS), stamp(102, 0), ms(1000), "the replica is FAT"),
+            ((whole, whole), fine, stamp(100, 700 * MS), ms(2300), "the source keeps seconds"),
+            ((whole, whole), fine, stamp(103, 0), None, "the second is over, by any clock"),
+            ((whole, fine), fine, stamp(101, 0), None, "a whole second that was set"),
+        ];
+        for (source, place, now, expected, case) in cases {
+            assert_eq!(left(source, place, now), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_ripe_and_then_copied_is_in_no_doubt() {
+        let at = stamp(100, 0);
+        for sec in 99..110 {
+            let copied = |ctime| mtimes(&meta(at, at), &meta(at, ctime), 0);
+            if ripens_in(&meta(at, at), &meta(at, at), stamp(sec, 0)).is_none() && sec > 100 {
+                assert_eq!(copied(stamp(sec, 0)), Same, "{sec}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_held_back_is_another_one() {
+        for (sec, ctime) in [(100, stamp(100, 0)), (101, stamp(101, 10_000_000)), (100, stamp(100, 1))] {
+            let at = stamp(sec, 7);
+            let cut = stamp(held_back(at).sec, 0);
+            assert_eq!(mtimes(&meta(at, at), &meta(cut, ctime), 0), Other);
+        }
     }
 }
