@@ -201,3 +201,71 @@ fn names_that_were_copied_apart_become_links_after_one_comparison() {
     check_equal(&src, &dst, "links");
     assert_eq!((outcome.count("bytes_copied"), outcome.count("bytes_compared")), (0, 50_000), "{}", outcome.describe());
 }
+
+/// A group of three names in two directories, 50 kB, and its replica.
+fn group() -> (Scratch, PathBuf, PathBuf) {
+    let (scratch, src, dst) = stage();
+    put(&src.join("one/a"), vec![b'x'; 50_000]);
+    ["one/b", "two/c"].iter().for_each(|name| link(&src.join("one/a"), &src.join(name)));
+    let _ = sync_ok(&src, &dst, NONE);
+    (scratch, src, dst)
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::symlink_metadata(path).expect("stat").ino()
+}
+
+#[test]
+fn what_changed_of_a_hard_link_group_alone_is_set_in_place() {
+    let touch: [(&str, &[&str], Touch); 4] = [
+        ("its mode", &[], |file| attrs::set_mode(file, 0o640).expect("chmod")),
+        ("its owner", &["--jobs=1"], |file| attrs::set_owner(file, OTHER_USER, OTHER_USER).expect("chown")),
+        ("an attribute", &["--jobs=8"], |file| attrs::set_xattr(file, b"user.color", b"red").expect("xattr")),
+        ("its time", &["--checksum"], |file| attrs::set_mtime(file, 1_000_000_000, 7).expect("mtime")),
+    ];
+    for (what, flags, touch) in touch {
+        let (_scratch, src, dst) = group();
+        let before = inode(&dst.join("one/a"));
+        touch(&src.join("one/a"));
+        let dry = sync(&src, &dst).args(flags).arg("--dry-run").run().expect(0);
+        let outcome = sync_ok(&src, &dst, flags);
+        check_equal(&src, &dst, what);
+        assert_eq!((outcome.count("bytes_copied"), inode(&dst.join("two/c"))), (0, before), "{what}: {}", outcome.describe());
+        for outcome in [dry, outcome] {
+            assert_eq!(outcome.count("changed"), 1, "{what}: {}", outcome.describe());
+            check_accounts(&outcome);
+        }
+        check_settled(&src, &dst, NONE);
+    }
+}
+
+#[test]
+fn names_of_a_group_that_are_left_out_or_new_do_not_have_it_copied() {
+    let (_scratch, src, dst) = group();
+    link(&src.join("one/a"), &src.join("one/new"));
+    link(&src.join("one/a"), &src.join("left-out"));
+    attrs::set_mode(&src.join("one/a"), 0o640).expect("chmod");
+    let before = inode(&dst.join("one/a"));
+    let outcome = sync_ok(&src, &dst, ["--exclude=left-out"]);
+    check_accounts(&outcome);
+    assert_eq!(["one/a", "one/b", "one/new", "two/c"].map(|name| inode(&dst.join(name))), [before; 4], "{}", outcome.describe());
+    assert_eq!((mode(&dst.join("two/c")), outcome.count("bytes_copied")), (0o640, 0), "{}", outcome.describe());
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "with all names");
+}
+
+#[test]
+fn an_inode_that_has_a_name_elsewhere_is_not_changed_for_a_group_of_as_many() {
+    // In both orders of the names: whichever is met first.
+    for there in ["one/a", "two/c"] {
+        let (_scratch, src, dst) = group();
+        ["one/a", "one/b", "two/c"].iter().filter(|name| **name != there).for_each(|name| fs::remove_file(dst.join(name)).expect("rm"));
+        let outside = dst.with_file_name("outside");
+        ["x", "y"].iter().for_each(|name| link(&dst.join(there), &outside.join(name)));
+        attrs::set_mode(&src.join("one/a"), 0o640).expect("chmod");
+        let _ = sync_ok(&src, &dst, NONE);
+        check_equal(&src, &dst, there);
+        assert_eq!(mode(&outside.join("x")), 0o644, "{there}: what is outside stays as it was");
+        check_settled(&src, &dst, NONE);
+    }
+}

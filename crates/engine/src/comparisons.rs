@@ -44,12 +44,13 @@ impl Worker<'_> {
             Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
             comparison => comparison?,
         };
-        let (job, name, leads, weight) = (met.job.clone(), met.name.into(), met.leads, met.weight);
+        let (job, name, leads, whole, weight) = (met.job.clone(), met.name.into(), met.leads, met.whole, met.weight);
         met.job.more();
         let range = 0..comparison.size();
         let pending = AtomicUsize::new(1);
         let begun = Begun::new(&self.run.under_way, range.end, weight);
-        let compare = CompareJob { comparison, job, name, pair, what, leads, weight, begun, pending, incomplete: AtomicBool::default() };
+        let incomplete = AtomicBool::default();
+        let compare = CompareJob { comparison, job, name, pair, what, leads, whole, weight, begun, pending, incomplete };
         self.compare_chunk(&Arc::new(compare), range);
         Ok(Verdict::Large)
     }
@@ -102,10 +103,10 @@ impl Worker<'_> {
     }
 
     fn finish_comparison(&mut self, compare: &Arc<CompareJob>) {
-        let CompareJob { job, name, pair, what, leads, weight, .. } = &**compare;
+        let CompareJob { job, name, pair, what, leads, whole, weight, .. } = &**compare;
         // If it is copied now, that is the same share of the walk.
         add(&self.run.tally.walked, *weight);
-        let met = Met { job, name, meta: &pair.source.meta, leads: *leads, weight: 0 };
+        let met = Met { job, name, meta: &pair.source.meta, leads: *leads, whole: *whole, weight: 0 };
         let done = compare.comparison.finish().and_then(|content| self.compared(met, pair, *what, content));
         if !matches!(done, Ok(Verdict::Large)) {
             if *leads {

@@ -3,6 +3,7 @@
 use crate::comparisons::WHOLE;
 use crate::grouped::store_trouble;
 use crate::job::DirJob;
+use crate::links::Whole;
 use crate::listed::has_listed;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
@@ -72,6 +73,8 @@ pub struct Met<'a> {
     pub meta: &'a Meta,
     /// It is the first name of a hard-link group.
     pub leads: bool,
+    /// All names of this inode of the replica are names of the group.
+    pub whole: Option<Whole>,
     /// Its share of the walk.
     pub weight: u64,
 }
@@ -164,7 +167,7 @@ impl Worker<'_> {
         if let Some(reason) = self.unwanted(&meta) {
             return Ok(Verdict::Skipped(reason));
         }
-        self.grouped(Met { job, name, meta: &meta, leads: false, weight }, None)
+        self.grouped(Met { job, name, meta: &meta, leads: false, whole: None, weight }, None)
     }
 
     /// At such a name an unfinished copy of another file may grow: what the source has there would be taken for it, or it for that.
@@ -222,7 +225,7 @@ impl Worker<'_> {
             return Ok(Verdict::Skipped(reason));
         }
         let meta = opened.meta;
-        self.grouped(Met { job, name, meta: &meta, leads: false, weight }, Some(opened))
+        self.grouped(Met { job, name, meta: &meta, leads: false, whole: None, weight }, Some(opened))
     }
 
     /// What the replica has at a name, if anything.
@@ -248,6 +251,9 @@ impl Worker<'_> {
             let mut what = What::default();
             what.add_if(true, What::LINKS);
             step = Step::Anew(what);
+        }
+        if self.gathers(&met, &pair.replica.meta, step)? {
+            return Ok(Verdict::Waits);
         }
         match step {
             Step::CompareContent(what) => self.compare(met, pair, what),
@@ -334,8 +340,10 @@ impl Worker<'_> {
     /// A change in place must not reach what is not this entry's alone.
     fn sparing(&self, met: &Met<'_>, pair: &Pair, step: Step) -> Step {
         match step {
-            Step::Meta(what) if self.is_of_basis(met, &pair.replica.meta) || self.is_doubtful_leader(met, pair, what) => Step::Anew(what),
-            Step::MetaOfAll(what) => Step::Anew(what),
+            Step::MetaOfAll(what) if !met.whole.is_some_and(|whole| whole.is(&pair.replica.meta)) => Step::Anew(what),
+            Step::Meta(what) | Step::MetaOfAll(what) if self.is_of_basis(met, &pair.replica.meta) => Step::Anew(what),
+            Step::Meta(what) | Step::MetaOfAll(what) if self.is_doubtful_leader(met, pair, what) => Step::Anew(what),
+            Step::MetaOfAll(what) => Step::Meta(what),
             other => other,
         }
     }

@@ -189,7 +189,7 @@ impl Worker<'_> {
         }
         let done = done.map(|moved| Verdict::Changed(large.errand.intent.clone(), moved));
         if let Some(meta) = &large.errand.leads {
-            self.settle(Met { job, name, meta, leads: true, weight: 0 }, done.as_ref().ok());
+            self.settle(Met { job, name, meta, leads: true, whole: None, weight: 0 }, done.as_ref().ok());
         }
         match done {
             Ok(verdict) => self.account(job, name, verdict),

@@ -2,15 +2,16 @@
 
 use crate::entries::{Intent, Met, Reconciled, Verdict};
 use crate::job::{DirJob, Task, descend};
-use crate::links::Arrival;
+use crate::links::{Arrival, Standing};
 use crate::tally::add;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs};
 use driftless_mover::{Moved, Opened, Spot, Trouble};
-use driftless_reconcile::{Agreement, differences, mtimes};
+use driftless_reconcile::{Agreement, Step, differences, mtimes};
 use driftless_state::{Leader, StoreError};
 use driftless_tree::DirRef;
 use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 impl Worker<'_> {
@@ -23,26 +24,45 @@ impl Worker<'_> {
         if self.run.part.is_share() {
             return self.leave_link(met);
         }
-        let missing = !job.is_fresh() && self.replica_meta(job, name)?.is_none();
+        let there = self.standing(job, name)?;
         job.more();
-        let arrival = self.run.links.arrive(meta.id(), meta.nlink, missing, (job.clone(), name.into()));
+        let arrival = self.run.links.arrive(meta.id(), meta.nlink, there, (job.clone(), name.into()));
         match arrival.map_err(store_trouble)? {
             Arrival::Waits => Ok(Verdict::Waits),
             Arrival::Follow(_, leader) => {
                 job.less();
                 self.follow(met, &leader)
             }
-            Arrival::Lead(_) => {
+            Arrival::Lead(_, whole) => {
                 job.less();
-                let done = self.equalise(Met { leads: true, ..met }, opened);
+                let done = self.equalise(Met { leads: true, whole, ..met }, opened);
                 match &done {
-                    Ok(Verdict::Large) => {}
+                    Ok(Verdict::Large | Verdict::Waits) => {}
                     Err(_) => self.settle(met, None),
                     Ok(verdict) => self.settle(met, Some(verdict)),
                 }
                 done
             }
         }
+    }
+
+    /// What the replica has at a name, for its group.
+    fn standing(&self, job: &DirJob, name: &CStr) -> Result<Standing, Trouble> {
+        let Some(replica) = job.replica.as_ref().filter(|_| !job.is_fresh()) else { return Ok(Standing::New) };
+        let place = || BuildHasherDefault::<DefaultHasher>::default().hash_one((replica.first_meta().id(), name));
+        Ok(self.replica_meta(job, name)?.map_or(Standing::Missing, |there| Standing::Inode(there.id(), place())))
+    }
+
+    /// Whether the first name of a group waits until it is known whose all names of its inode on the replica, `there`, are: what
+    /// differs is set in place only where they are the group's.
+    pub fn gathers(&self, Met { job, name, meta, leads, whole, .. }: &Met<'_>, there: &Meta, step: Step) -> Result<bool, Trouble> {
+        let (Step::MetaOfAll(what) | Step::CompareContent(what)) = step else { return Ok(false) };
+        let is_due = *leads && whole.is_none() && !what.is_empty() && (2..=meta.nlink).contains(&there.nlink);
+        let again = if is_due { self.run.links.gather(meta.id(), there, ((*job).clone(), CString::from(*name))) } else { None };
+        let Some(again) = again else { return Ok(false) };
+        job.more();
+        again.into_iter().for_each(|(job, name)| self.run.queue.push(Task::Waiter(job, name)));
+        Ok(true)
     }
 
     /// The first name of a group is done (`None`: it failed): notes where it is and lets the others go on.

@@ -2,6 +2,7 @@
 
 use crate::entered::Entered;
 use crate::entries::Pair;
+use crate::links::Whole;
 use crate::namesakes::Namesakes;
 use crate::share::{Listed, Unfinished};
 use crate::underway::Begun;
@@ -379,6 +380,8 @@ pub struct CompareJob {
     pub what: What,
     /// It is the first name of a hard-link group.
     pub leads: bool,
+    /// See [`Met`](crate::entries::Met).
+    pub whole: Option<Whole>,
     /// Its share of the walk.
     pub weight: u64,
     /// How much of it is under way.

@@ -7,9 +7,9 @@ use crate::entries::{Met, Verdict};
 use crate::job::descend;
 use crate::run::Run;
 use crate::worker::Worker;
-use driftless_model::{Act, Action, Class, Problem, RelPath, Side};
+use driftless_model::{Act, Action, Class, Meta, Problem, RelPath, Side};
 use driftless_state::{InodeId, Leader, LinkTable};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,12 +19,37 @@ const MEMORY_INODES_MAX: usize = 100_000;
 /// What is to be done with a name of a file that has several.
 #[derive(Debug)]
 pub enum Arrival<T> {
-    /// It is the first: make it equal, then settle the group.
-    Lead(T),
+    /// It is the first: make it equal, then settle the group. All names of this inode of the replica are known to be the group's.
+    Lead(T, Option<Whole>),
     /// Link it to this one.
     Follow(T, Leader),
     /// It was kept until the group is settled.
     Waits,
+}
+
+/// What the replica has at a name.
+#[derive(Debug, Clone, Copy)]
+pub enum Standing {
+    /// Nothing, and other names of the group may be there.
+    Missing,
+    /// Nothing: all of its directory is new.
+    New,
+    /// This inode. The number stands for the place: its directory and its name.
+    Inode(InodeId, u64),
+}
+
+/// An inode of the replica all of whose names, so many, are names of one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whole {
+    inode: InodeId,
+    names: u64,
+}
+
+impl Whole {
+    /// Whether it is this one, and has got no further name since.
+    pub fn is(&self, there: &Meta) -> bool {
+        there.id() == self.inode && there.nlink <= self.names
+    }
 }
 
 /// A group without a leader in the table yet.
@@ -32,20 +57,66 @@ pub enum Arrival<T> {
 struct Open<T> {
     stage: Stage,
     waiting: Vec<T>,
+    /// The inode of the replica whose names are to be known. Once a group: where they did not all come, they never will.
+    gathered: Option<Gathered>,
+}
+
+/// Which names of an inode of the replica were met as names of the group.
+#[derive(Debug)]
+struct Gathered {
+    whole: Whole,
+    places: HashSet<u64>,
+}
+
+impl Gathered {
+    /// Adds a name; returns whether all are known now.
+    fn add(&mut self, there: Standing) -> bool {
+        if let Standing::Inode(inode, place) = there
+            && inode == self.whole.inode
+        {
+            self.places.insert(place);
+        }
+        self.places.len() as u64 >= self.whole.names
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// All names so far are missing on the replica; one that is there would save copying the content.
     Hoping,
+    /// What differs could be set in place, if all names of the replica's inode turn out to be the group's.
+    Gathering,
     /// No such name is to come: the next to arrive leads.
     Elected,
     /// One leads.
     Led,
 }
 
-/// Groups that are held in the hope of a name that is there; more are copied at once.
-const HOPING_MAX: usize = 10_000;
+impl<T> Open<T> {
+    fn new(stage: Stage) -> Self {
+        Open { stage, waiting: Vec::new(), gathered: None }
+    }
+
+    /// Whether a name that arrives waits; else it leads.
+    fn holds(&mut self, nlink: u64, there: Standing) -> bool {
+        let is_missing = matches!(there, Standing::Missing);
+        match self.stage {
+            Stage::Led => true,
+            Stage::Hoping => is_missing && (self.waiting.len() as u64) + 1 < nlink,
+            Stage::Gathering => !self.gathered.as_mut().is_some_and(|gathered| gathered.add(there)),
+            Stage::Elected => false,
+        }
+    }
+
+    /// Has a name lead.
+    fn led(&mut self) -> Option<Whole> {
+        let was = std::mem::replace(&mut self.stage, Stage::Led);
+        self.gathered.as_ref().filter(|_| was == Stage::Gathering).map(|gathered| gathered.whole)
+    }
+}
+
+/// Groups that wait for names, in the hope of one that is there or to know all of an inode; more are copied at once.
+const OPEN_MAX: usize = 10_000;
 
 /// Groups that are looked at in the end, because their names changed while the run went on; more are reported at once.
 const LATE_MAX: usize = 10_000;
@@ -70,35 +141,47 @@ impl<T> Links<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A name of the source inode `id`, which has `nlink` names, was met; `missing` if it is not on the replica.
-    pub fn arrive(&self, id: InodeId, nlink: u64, missing: bool, name: T) -> Store<Arrival<T>> {
+    /// A name of the source inode `id`, which has `nlink` names, was met; `there` is what the replica has at it.
+    pub fn arrive(&self, id: InodeId, nlink: u64, there: Standing, name: T) -> Store<Arrival<T>> {
         let (table, open) = &mut *self.lock();
-        let room = open.len() < HOPING_MAX;
+        let room = open.len() < OPEN_MAX;
         if let Some(group) = open.get_mut(&id) {
-            let hope = missing && (group.waiting.len() as u64) + 1 < nlink;
-            if group.stage == Stage::Led || group.stage == Stage::Hoping && hope {
+            if group.holds(nlink, there) {
                 group.waiting.push(name);
                 return Ok(Arrival::Waits);
             }
-            group.stage = Stage::Led;
-            return Ok(Arrival::Lead(name));
+            return Ok(Arrival::Lead(name, group.led()));
         }
         if let Some(leader) = table.meet(id)? {
             return Ok(Arrival::Follow(name, leader));
         }
-        if missing && room {
-            open.insert(id, Open { stage: Stage::Hoping, waiting: vec![name] });
+        if matches!(there, Standing::Missing) && room {
+            open.insert(id, Open { waiting: vec![name], ..Open::new(Stage::Hoping) });
             return Ok(Arrival::Waits);
         }
-        open.insert(id, Open { stage: Stage::Led, waiting: Vec::new() });
-        Ok(Arrival::Lead(name))
+        open.insert(id, Open::new(Stage::Led));
+        Ok(Arrival::Lead(name, None))
     }
 
-    /// No more names are to come: returns one of each group that still hopes, which will lead when it arrives again.
+    /// What differs of the first name of a group could be set in place, were it known that all names of its inode on the replica, `there`,
+    /// are the group's: has it wait for that. Returns the names that have to arrive once more; `None` if that is not to be known.
+    pub fn gather(&self, id: InodeId, there: &Meta, name: T) -> Option<Vec<T>> {
+        let (_, open) = &mut *self.lock();
+        let room = open.len() <= OPEN_MAX;
+        let group = open.get_mut(&id).filter(|group| room && group.gathered.is_none())?;
+        let whole = Whole { inode: there.id(), names: there.nlink };
+        group.stage = Stage::Gathering;
+        group.gathered = Some(Gathered { whole, places: HashSet::new() });
+        let mut again = std::mem::take(&mut group.waiting);
+        again.push(name);
+        Some(again)
+    }
+
+    /// No more names are to come: returns one of each group that still waits for some, which will lead when it arrives again.
     pub fn elect(&self) -> Vec<T> {
         let (_, open) = &mut *self.lock();
-        let hoping = open.values_mut().filter(|group| group.stage == Stage::Hoping);
-        hoping
+        let waits = open.values_mut().filter(|group| matches!(group.stage, Stage::Hoping | Stage::Gathering));
+        waits
             .filter_map(|group| {
                 group.stage = Stage::Elected;
                 group.waiting.pop()
@@ -110,9 +193,15 @@ impl<T> Links<T> {
     /// Returns the names that waited.
     pub fn settle(&self, id: InodeId, leader: Option<Leader>) -> Store<Vec<T>> {
         let (table, open) = &mut *self.lock();
-        let waiting = open.remove(&id).map(|group| group.waiting).unwrap_or_default();
-        if let Some(leader) = leader {
-            table.settle(id, leader)?;
+        let Some(Open { waiting, gathered, .. }) = open.remove(&id) else { return Ok(Vec::new()) };
+        match (leader, gathered) {
+            (Some(leader), _) => table.settle(id, leader)?,
+            // All others would wait once more for each that fails.
+            (None, Some(Gathered { whole, .. })) => {
+                let gathered = Some(Gathered { whole, places: HashSet::new() });
+                open.insert(id, Open { gathered, ..Open::new(Stage::Elected) });
+            }
+            (None, None) => {}
         }
         Ok(waiting)
     }

@@ -231,7 +231,9 @@ impl Worker<'_> {
         };
         let done = opened.map_err(crate::entries::kind_changed).and_then(|opened| match known {
             None => self.new_opened(job, name, *weight, opened),
-            Some((meta, intent)) => self.make_opened(Met { job, name, meta: &meta, leads: false, weight: *weight }, opened, None, intent),
+            Some((meta, intent)) => {
+                self.make_opened(Met { job, name, meta: &meta, leads: false, whole: None, weight: *weight }, opened, None, intent)
+            }
         });
         self.conclude(job, name, *weight, done);
         self.less(job);
