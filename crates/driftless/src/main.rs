@@ -222,7 +222,7 @@ fn instead(options: &Options, replica: &[u8]) -> Option<String> {
 
 fn refusal_code(error: &RunError) -> u8 {
     match error {
-        RunError::Locked { .. } => exit::LOCKED,
+        RunError::Locked { .. } | RunError::Unlocked(_) => exit::LOCKED,
         RunError::NoMovers(_) => exit::NO_QUEUE,
         RunError::Refused(_) => exit::REFUSED,
         _ => exit::COULD_NOT_RUN,

@@ -485,3 +485,20 @@ fn what_is_tried_again_after_the_deletes_takes_no_more_than_they_left() {
     let outcome = sync(&src, &dst).args(["--jobs=1", "--delete", "--max-delete=40%"]).run();
     assert!(outcome.code() != 0 && outcome.count("deleted") <= 8, "{}", outcome.describe());
 }
+
+#[test]
+fn what_there_is_room_for_after_the_deletes_alone_is_counted_once() {
+    const MIB: usize = 1 << 20;
+    let (source, replica) = (Scratch::new(FsKind::Tmpfs, 64), Scratch::new(FsKind::Tmpfs, 10));
+    let (src, dst) = (source.dir("src"), replica.dir("dst"));
+    for name in ["a", "b/c"] {
+        put(&src.join(name).join("new"), vec![1u8; 3 * MIB]);
+        put(&src.join(name).join("stays"), "content");
+        put(&dst.join(name).join("old"), vec![2u8; 4 * MIB]);
+    }
+    let outcome = sync_ok(&src, &dst, ["--delete"]);
+    assert_eq!(outcome.count("deleted"), 2, "{}", outcome.describe());
+    assert_eq!(outcome.count("seen"), common::count_entries(&src), "{}", outcome.describe());
+    check_equal(&src, &dst, "after the deletes");
+    check_settled(&src, &dst, ["--delete"]);
+}

@@ -15,10 +15,14 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// What was changed so short before the run began counts as changed by it: file systems tell the time in steps of up to two seconds (vfat),
 /// and the servers of one that has several do not quite agree.
 const MARGIN_SECONDS: i64 = 10;
+
+/// How often a run looks after its locks.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Changes of a replica that a run makes, from the first to the flush of the last.
 pub struct Changes {
@@ -27,8 +31,8 @@ pub struct Changes {
     path: String,
     /// The name of a single file in `root`, which is not marked: it is made durable by itself.
     name: Option<CString>,
-    /// A lock that other hosts see is held already.
-    is_locked: bool,
+    /// What was locked when the run began.
+    locks: Locks,
     /// The mark is made durable before anything else is changed. Where the user leaves that to the kernel, the order in which a journal
     /// writes things out has to do.
     is_durable: bool,
@@ -39,6 +43,8 @@ pub struct Changes {
     found: Mark,
     begun: Mutex<Begun>,
     is_refused: AtomicBool,
+    /// When the locks were looked after last.
+    last_look: Mutex<Instant>,
 }
 
 /// What was done before the first change.
@@ -63,9 +69,10 @@ impl Changes {
         let found = text.map_or_else(|| Mark::new(random_id()), |text| Mark::decode(&text).unwrap_or_else(|| damaged(scope)));
         let path = options.replica.to_string();
         let (begun, is_refused) = (Mutex::default(), AtomicBool::new(false));
-        let (root, name, is_locked) = (root.clone(), name.map(CStr::to_owned), locks.is_everywhere);
+        let (root, name, locks) = (root.clone(), name.map(CStr::to_owned), locks.clone());
+        let last_look = Mutex::new(Instant::now());
         let is_durable = options.durability != Durability::None;
-        Ok(Changes { root, path, name, is_locked, is_durable, scope, now, found, begun, is_refused })
+        Ok(Changes { root, path, name, locks, is_durable, scope, now, found, begun, is_refused, last_look })
     }
 
     /// Since when what was changed on the replica is to be compared.
@@ -90,17 +97,40 @@ impl Changes {
         }
         let done = self.keep_others_out(&mut begun).and_then(|()| if self.name.is_none() { self.mark(&mut begun) } else { Ok(()) });
         done.map_err(|refusal| {
-            begun.refusal = Some(refusal);
-            self.is_refused.store(true, Relaxed);
+            self.refuse(&mut begun, refusal);
             refused
         })
+    }
+
+    fn refuse(&self, begun: &mut Begun, refusal: RunError) {
+        begun.refusal = Some(refusal);
+        self.is_refused.store(true, Relaxed);
+    }
+
+    /// Looks after the locks, now and then. A run ends whose lock was taken away: another may be at work.
+    pub fn look_after(&self) {
+        let mut last = lock(&self.last_look);
+        if last.elapsed() >= LOOK {
+            self.check_locks(&mut lock(&self.begun));
+            *last = Instant::now();
+        }
+    }
+
+    fn check_locks(&self, begun: &mut Begun) {
+        // A look that fails says nothing; should the disk be gone, others will notice.
+        let is_kept = |hold: &Hold| hold.is_kept().unwrap_or(true);
+        let kept = self.locks.holds.iter().map(|hold| &**hold).chain(&begun.hold).all(is_kept);
+        if !kept && begun.refusal.is_none() {
+            self.refuse(begun, RunError::Unlocked(self.path.clone()));
+        }
     }
 
     fn keep_others_out(&self, begun: &mut Begun) -> Result<(), RunError> {
         /// The file system has no locks, or nobody who keeps them (flock(2), fcntl(2)).
         const WITHOUT_LOCKS: [i32; 3] = [37, 38, 95];
-        if self.is_locked {
-            return Ok(());
+        if self.locks.is_everywhere {
+            self.check_locks(begun);
+            return begun.refusal.take().map_or(Ok(()), Err);
         }
         match self.root.lock(self.name.as_deref(), Reach::Everywhere) {
             Ok(Lock::Held(hold)) => begun.hold = Some(hold),
@@ -175,8 +205,10 @@ impl Changes {
     /// The run is over: what has become of what it changed, and whether all that it looks at is equal.
     pub fn end(&self, options: &Options, (flush, is_complete): (Flush, bool), monitor: &dyn Monitor) {
         let (is_flushed, is_left) = (flush == Flush::Done, flush == Flush::Left);
-        let begun = lock(&self.begun);
+        let mut begun = lock(&self.begun);
         begun.notes.iter().for_each(|note| monitor.note(note));
+        // Who has the lock now says what has become of what was changed.
+        self.check_locks(&mut begun);
         if self.name.is_some() || options.dry_run || begun.refusal.is_some() {
             return;
         }
@@ -237,9 +269,9 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// What keeps other runs from a replica.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Locks {
-    holds: Vec<Hold>,
+    holds: Vec<Arc<Hold>>,
     /// One of them is seen by other hosts: a run that was killed had left it.
     is_everywhere: bool,
 }
@@ -254,7 +286,7 @@ pub fn hold(options: &Options, root: &DirRef, name: Option<&CStr>) -> Result<Loc
         let path = || options.replica.to_string();
         match root.lock(name, reach).map_err(|fault| RunError::Unusable { path: path(), cause: fault.to_string() })? {
             Lock::Held(hold) => {
-                locks.holds.push(hold);
+                locks.holds.push(Arc::new(hold));
                 locks.is_everywhere |= reach == Reach::Found;
             }
             Lock::Taken(holder) => return Err(RunError::Locked { path: path(), holder }),

@@ -96,6 +96,7 @@ fn try_coordinate(
         movers: HashMap::new(),
         last_look: started,
         lost: false,
+        changes: changes.clone(),
     };
     coordinator.begin(single.as_ref().map(|(name, _)| &**name))?;
     let end = coordinator.walk_and_link()?;
@@ -155,6 +156,7 @@ struct Coordinator<'a> {
     movers: HashMap<String, Instant>,
     last_look: Instant,
     lost: bool,
+    changes: Option<Arc<Changes>>,
 }
 
 impl Coordinator<'_> {
@@ -290,12 +292,22 @@ impl Coordinator<'_> {
                 self.hear(word)?;
             }
             self.tell();
+            self.look_after_locks()?;
             if self.last_look.elapsed() >= LOOK {
                 self.look_after()?;
                 self.last_look = Instant::now();
             }
         }
         Ok(if self.lost { End::Lost } else { End::Complete })
+    }
+
+    fn look_after_locks(&mut self) -> Result<(), RunError> {
+        let Some(changes) = self.changes.clone() else { return Ok(()) };
+        changes.look_after();
+        if changes.is_refused() {
+            self.clear(false)?;
+        }
+        changes.outcome()
     }
 
     /// A share may have been in two hands, when the connection of one was lost: whoever still carries it out touches what is finished.
@@ -489,9 +501,11 @@ impl Coordinator<'_> {
             run.mounts.add(path_in(&key));
         }
         let end = delete(&run, threads_max);
-        try_postponed(&run, threads_max)?;
+        try_postponed(&mut run, threads_max)?;
         self.finish_directories(&mut run, threads_max)?;
-        Ok(end_run(&run, end))
+        let summary = end_run(&run, end);
+        run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
+        Ok(summary)
     }
 
     /// Makes the names of files that have several links to each other.

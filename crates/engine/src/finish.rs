@@ -11,6 +11,7 @@ use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Names of the replica that are held at a time.
 const WINDOW_NAMES: usize = 16 * 1024;
@@ -140,7 +141,7 @@ impl Worker<'_> {
                 self.run.problem(job.path(), fault, Class::Skip);
             }
             Ok(End::Posted) => return false,
-            Ok(End::Equal) if !job.is_unlisted() => add(&self.run.tally.same, 1),
+            Ok(End::Equal) if !job.is_unlisted() => drop(self.count_dir(job, &self.run.tally.same)),
             Ok(End::Equal) => self.account_unlisted(job),
             Ok(End::Set(intent, faults)) => self.account_dir(job, intent, faults),
         }
@@ -158,11 +159,21 @@ impl Worker<'_> {
             return self.account_unlisted(job);
         }
         // What the other host heard of it before the line was lost, nobody knows.
-        if !faults.iter().any(Fault::is_cut_off) {
-            add(&self.run.tally.changed, 1);
+        if !faults.iter().any(Fault::is_cut_off) && self.count_dir(job, &self.run.tally.changed) {
             self.run.receipt(|| job.path(), intent);
         }
         faults.into_iter().for_each(|fault| self.run.problem(job.path(), fault, Class::Partly));
+    }
+
+    /// Counts a directory, unless that was done before and it was seen once more on the way to something else; says whether it counts.
+    fn count_dir(&self, job: &DirJob, counter: &AtomicU64) -> bool {
+        let again = self.run.is_second && !job.selection.whole;
+        if again {
+            self.run.tally.seen.fetch_sub(1, Relaxed);
+        } else {
+            add(counter, 1);
+        }
+        !again
     }
 
     fn finish_entry(&mut self, job: &Arc<DirJob>, source: Entry) -> Done<End> {

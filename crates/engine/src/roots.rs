@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// Why a run did not begin. Nothing was touched.
+/// Why a run did not begin, so that nothing was touched; or, where that is said, did not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A root cannot be opened.
@@ -68,6 +68,11 @@ pub enum RunError {
         /// Who has the lock, as far as that can be told.
         holder: Option<Holder>,
     },
+    /// Its lock is not there any more.
+    #[error(
+        "\"{0}\": the lock of this run was taken away, so another one may be at work there; it ends here, and what it left undone is not equal"
+    )]
+    Unlocked(String),
     /// The guard refused.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -86,6 +86,8 @@ pub struct Run<'r> {
     pub rules: Rules,
     /// It is about a single file.
     pub is_single: bool,
+    /// It goes once more through directories, to what there was no room for in them.
+    pub is_second: bool,
     /// What is done before the first change of the replica, where this is what does it.
     pub changes: Option<Arc<Changes>>,
     /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
@@ -136,6 +138,7 @@ impl<'r> Run<'r> {
             part: Part::Whole,
             renamed: None,
             is_single: false,
+            is_second: false,
             changes: None,
             basis_since: None,
         }

@@ -61,6 +61,8 @@ impl Summary {
 const THREAD_DESCRIPTORS: u64 = 4;
 /// Descriptors for everything else: standard streams, logs, roots, temporary files.
 const OTHER_DESCRIPTORS: u64 = 16;
+/// Something is there already (errno(3)).
+const EEXIST: i32 = 17;
 /// Directories that are held open at most.
 const DIRECTORIES_MAX: u64 = 8192;
 
@@ -130,7 +132,7 @@ fn sync_trees(
     add(&run.tally.seen, 1);
     walk(&run, DirJob::begin(begin), threads_max);
     let end = delete(&run, threads_max);
-    let tried = try_postponed(&run, threads_max);
+    let tried = try_postponed(&mut run, threads_max);
     run.report_split_groups();
     let summary = end_run(&run, end);
     run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
@@ -212,9 +214,13 @@ fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<
         Replica::Missing(parent, name) => {
             // A source that cannot be listed leaves no empty replica behind.
             source.list().map_err(|fault| RunError::Unusable { path: options.source.to_string(), cause: fault.to_string() })?;
-            let dir = unusable(options, parent.make_dir(&name))?;
-            unusable(options, forget_inherited(&dir))?;
-            Ok((Some(dir), true))
+            // Over a line, whether it was made is heard of with the first answer.
+            let made = parent.make_dir(&name).and_then(|dir| forget_inherited(&dir).map(|()| dir));
+            match made {
+                // A moment ago it was not there.
+                Err(fault) if fault.errno == EEXIST => Err(RunError::Locked { path: options.replica.to_string(), holder: None }),
+                made => Ok((Some(unusable(options, made)?), true)),
+            }
         }
     }
 }
@@ -273,12 +279,13 @@ pub fn delete(run: &Run<'_>, threads_max: usize) -> End {
 }
 
 /// Tries again what there was no room for before the deletes.
-pub fn try_postponed(run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
+pub fn try_postponed(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
     let paths = run.postponed();
     if paths.is_empty() || run.stopped() || run.roots.1.is_none() {
         return Ok(());
     }
     let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
+    run.is_second = true;
     let job = begin_root(run, Selection::of(&works), 0)?;
     add(&run.tally.seen, u64::from(!job.borrowed));
     walk(run, job, threads_max);

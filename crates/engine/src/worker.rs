@@ -74,6 +74,7 @@ impl Crew for Run<'_> {
 
     fn tell(&self, jobs: usize) {
         self.monitor.progress(&self.progress(jobs));
+        self.changes.iter().for_each(|changes| changes.look_after());
     }
 }
 

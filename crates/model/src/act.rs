@@ -101,6 +101,7 @@ acts! {
     SetMounted => "set the attributes of what is mounted on it" on,
     // The replica as a whole.
     Lock => "lock it" on,
+    KeepLock => "keep its lock" on,
     Change => "begin to change it" on,
     Mark => "write the mark" of,
     FlushMark => "make the mark durable" of,

@@ -9,8 +9,8 @@ use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Known, Lock, NameStream, Names, Reach, ReadFile, Removed,
-    Rights, Spared, WriteFile,
+    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, NameStream, Names, Reach, ReadFile,
+    Removed, Rights, Spared, WriteFile,
 };
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -526,7 +526,7 @@ impl Dir for RemoteDir {
 
     fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
         let at = self.0.line.link.handle();
-        let held = Held(self.0.line.clone(), at);
+        let held = FarLock(self.0.line.clone(), self.0.side, at);
         match self.call(&Request::Lock { dir: self.0.at, name: name.map(Name::from), reach, at })? {
             (Reply::Lock(Locked::Held), _) => Ok(Lock::Held(Box::new(held))),
             (Reply::Lock(Locked::Taken(holder)), _) => Ok(Lock::Taken(holder)),
@@ -655,11 +655,20 @@ fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Answer {
 }
 
 /// A lock that is given up when it is dropped.
-struct Held(Arc<Line>, Handle);
+struct FarLock(Arc<Line>, Side, Handle);
 
-impl Drop for Held {
+impl Held for FarLock {
+    fn is_kept(&self) -> Done<bool> {
+        match on(self.1, self.0.link.call(&Request::IsKept { at: self.2 }, Vec::new()))? {
+            (Reply::Kept(kept), _) => Ok(kept),
+            _ => Err(nonsense().on(self.1)),
+        }
+    }
+}
+
+impl Drop for FarLock {
     fn drop(&mut self) {
-        self.0.link.forget(self.1);
+        self.0.link.forget(self.2);
     }
 }
 

@@ -139,6 +139,7 @@ impl Server<'_> {
                 Reply::Done
             }
             R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
+            R::IsKept { at } => self.is_kept(at)?,
             R::Mark { dir } => told(self.dir(dir)?.mark(), Reply::Note),
             R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
@@ -205,6 +206,13 @@ impl Server<'_> {
             Object::Dir(dir, _) => Ok(faults(dir.set_own(known, attributes))),
             Object::File(file) => Ok(faults(file.writer()?.set(known, attributes))),
             Object::Lock(_) => Err(WireFault::new(Act::SetAttributes, EBADF)),
+        }
+    }
+
+    fn is_kept(&self, at: Handle) -> Result<Reply, WireFault> {
+        match self.table.get(at)? {
+            Object::Lock(lock) => Ok(told(lock.is_kept(), Reply::Kept)),
+            Object::Dir(..) | Object::File(_) => Err(WireFault::new(Act::KeepLock, EBADF)),
         }
     }
 

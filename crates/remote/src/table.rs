@@ -68,7 +68,7 @@ pub enum Object {
     /// A file.
     File(Arc<OpenFile>),
     /// A lock.
-    Lock(#[allow(dead_code, reason = "it is held, not used")] Arc<Hold>),
+    Lock(Arc<Hold>),
 }
 
 impl Object {
@@ -208,7 +208,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::SetLen { file, .. } | R::Allocate { file, .. } => (Some(*file), None),
         R::SyncFile { file } | R::FlushFile { file } => (Some(*file), None),
         R::Progress { file } | R::SaveProgress { file, .. } => (Some(*file), None),
-        R::Meta { at } | R::Xattrs { at, .. } | R::SetOwn { at, .. } | R::Forget { at } => (Some(*at), None),
+        R::Meta { at } | R::Xattrs { at, .. } | R::SetOwn { at, .. } | R::IsKept { at } | R::Forget { at } => (Some(*at), None),
     };
     [first, second].into_iter().flatten()
 }

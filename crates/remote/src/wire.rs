@@ -220,6 +220,8 @@ pub enum Request {
     SyncAll { dir: Handle },
     /// Lock a directory, or an entry of it, and call the lock `at`.
     Lock { dir: Handle, name: Option<Name>, reach: Reach, at: Handle },
+    /// Whether a lock still keeps others out.
+    IsKept { at: Handle },
     /// Read the mark of a replica's root.
     Mark { dir: Handle },
     /// Mark a replica's root.
@@ -427,6 +429,8 @@ pub enum Reply {
     Mismatch,
     /// What came of a lock.
     Lock(Locked),
+    /// Whether a lock still keeps others out.
+    Kept(bool),
     /// What time it is by the clock of the file system.
     Time(Stamp),
     /// Devices and inodes.

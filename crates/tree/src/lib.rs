@@ -18,6 +18,7 @@ mod handles;
 mod leftover;
 mod lend;
 mod local;
+mod lockfile;
 mod locks;
 mod mark;
 mod mounts;
@@ -85,8 +86,14 @@ impl Rights {
 /// A shared open directory.
 pub type DirRef = Arc<dyn Dir>;
 
-/// Something that is held until it is dropped: a lock.
-pub type Hold = Box<dyn std::any::Any + Send + Sync>;
+/// A lock, which is held until it is dropped.
+pub type Hold = Box<dyn Held>;
+
+/// What is held.
+pub trait Held: Send + Sync {
+    /// Whether it still keeps others out: whoever may write to a directory can take the file away that its lock is on.
+    fn is_kept(&self) -> Done<bool>;
+}
 
 /// The result of an act on a tree.
 pub type Done<T = ()> = Result<T, Fault>;

@@ -8,7 +8,7 @@ use crate::leftover::remove_leftover;
 use crate::locks::{Lock, Reach};
 use crate::nest::Keeper;
 use crate::remove::{Removed, Spared, count_tree, remove_tree};
-use crate::temp::{ROOT_LOCK, ROOT_MARK, is_root_name};
+use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN, is_root_name};
 use crate::xattr::{Target, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
@@ -255,7 +255,7 @@ impl LocalDir {
     fn forget_root_names(&self, name: &CStr) -> Result<(), Errno> {
         let fd = self.fd().map_err(|fault| Errno::from_raw_os_error(fault.errno))?;
         let dir = open_dir(&fd, name)?;
-        for name in [ROOT_MARK, ROOT_LOCK] {
+        for name in [ROOT_MARK, ROOT_LOCK, ROOT_SIGN] {
             let _it_may_not_be_there = fs::unlinkat(&dir, name, AtFlags::empty());
         }
         fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR)

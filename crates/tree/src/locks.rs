@@ -7,23 +7,22 @@
 //! its device and inode. A run locks the byte of its root, and shares those of all directories above: so runs on overlapping trees keep
 //! each other out, and runs side by side do not. Nothing is written to the tree.
 //!
-//! *Everywhere*: a file of mode 0600 in the root, as far as its file system shares locks between hosts. It is made before the first
-//! change, and goes with the lock.
+//! *Everywhere*: a file in the root, as far as its file system shares locks between hosts (`lockfile`).
 
 use crate::local::{LocalDir, fault};
 use crate::sys::{self, ByteLock};
-use crate::temp::{ROOT_LOCK, fnv1a, lock_name};
-use crate::{Done, Hold};
+use crate::temp::fnv1a;
+use crate::{Done, Held, Hold};
 use driftless_model::{Act, Side};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// How far a lock reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,25 +55,22 @@ pub struct Holder {
 }
 
 impl Holder {
-    fn here(process: u32) -> Holder {
+    pub(crate) fn here(process: u32) -> Holder {
         Holder { process, host: rustix::system::uname().nodename().to_bytes().to_vec() }
     }
 
     /// What is written into a lock file.
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         [format!("{} ", self.process).as_bytes(), &self.host, b"\n"].concat()
     }
 
-    fn decode(text: &[u8]) -> Option<Holder> {
+    pub(crate) fn decode(text: &[u8]) -> Option<Holder> {
         let line = text.strip_suffix(b"\n")?;
         let space = line.iter().position(|byte| *byte == b' ')?;
         let process = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
         Some(Holder { process, host: line[space + 1..].to_vec() })
     }
 }
-
-/// How often a lock file is tried that others remove or replace meanwhile.
-const TRIES_MAX: u32 = 16;
 
 /// Opens the file of this host's locks, if that was not done yet: a process that confines itself does so before.
 pub fn prepare_locks() {
@@ -85,12 +81,18 @@ pub fn prepare_locks() {
 pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
     match reach {
         Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
-        Reach::Everywhere | Reach::Found => in_tree(dir, name, reach == Reach::Everywhere),
+        Reach::Everywhere | Reach::Found => crate::lockfile::take(dir, name, reach == Reach::Everywhere),
     }
 }
 
 /// Bytes of the host's file. They are this process's, so they are held by one at a time.
 struct HostLock(Vec<u64>);
+
+impl Held for HostLock {
+    fn is_kept(&self) -> Done<bool> {
+        Ok(true)
+    }
+}
 
 impl Drop for HostLock {
     fn drop(&mut self) {
@@ -174,19 +176,6 @@ fn is_ours(folder: &OwnedFd) -> bool {
     fs::fstat(folder).is_ok_and(|st| st.st_uid == geteuid().as_raw() && st.st_mode & 0o022 == 0)
 }
 
-/// A locked file in the tree.
-struct FileLock {
-    dir: Arc<OwnedFd>,
-    name: CString,
-    _fd: OwnedFd,
-}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        let _the_next_run_takes_it_up = remove(&self.dir, &self.name);
-    }
-}
-
 /// Does something in a directory that leaves no trace in its times; nothing, if these cannot be read. The end of a run, where the last lock
 /// goes, has nobody to tell what failed, so both calls are made once more then.
 pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
@@ -209,84 +198,6 @@ pub fn while_writable<T>(dir: &OwnedFd, mut act: impl FnMut() -> Result<T, Errno
     let done = act();
     fs::fchmod(dir, Mode::from_raw_mode(mode))?;
     done
-}
-
-fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
-    let (fd, name) = (dir.fd()?, name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name));
-    for _ in 0..TRIES_MAX {
-        let (file, is_new) = match open_lock(&fd, &name, makes) {
-            Ok(opened) => opened,
-            Err(Errno::ACCESS) if is_of_root(&fd, &name) => return Ok(Lock::Taken(None)),
-            // A link, a pipe, a socket or a device that somebody has put there.
-            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS | Errno::PERM) if makes && remove(&fd, &name) => continue,
-            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
-        };
-        let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
-        if !is_new && !is_own_file(dir, &st) {
-            if makes && remove(&fd, &name) {
-                continue;
-            }
-            return Ok(Lock::Missing(Errno::PERM.raw_os_error()));
-        }
-        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if !is_still(&fd, &name, &st) => {}
-            Ok(()) => return Ok(held(fd, name, file)),
-            Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
-            Err(errno) => {
-                if is_new {
-                    remove(&fd, &name);
-                }
-                return Ok(Lock::Missing(errno.raw_os_error()));
-            }
-        }
-    }
-    Ok(Lock::Taken(None))
-}
-
-fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
-    let words = Holder::here(std::process::id()).encode();
-    let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
-    Lock::Held(Box::new(FileLock { dir, name, _fd: file }))
-}
-
-/// Opens the file, and tells whether it was made now.
-fn open_lock(dir: &OwnedFd, name: &CStr, makes: bool) -> Result<(OwnedFd, bool), Errno> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match fs::openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) if makes => {}
-        other => return other.map(|file| (file, false)),
-    }
-    let create = || fs::openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
-    let made = keep_times(dir, || while_writable(dir, create));
-    match made {
-        Err(Errno::EXIST) => fs::openat(dir, name, flags, Mode::empty()).map(|file| (file, false)),
-        other => other.map(|file| (file, true)),
-    }
-}
-
-fn remove(dir: &OwnedFd, name: &CStr) -> bool {
-    keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
-}
-
-fn is_of_root(dir: &OwnedFd, name: &CStr) -> bool {
-    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|st| st.st_uid == 0 && !geteuid().is_root())
-}
-
-/// A file that nobody else can have opened: this user's, with one name and no rights for others.
-fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
-    let plain = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && st.st_mode & 0o077 == 0;
-    plain && dir.is_birth_owner(st.st_uid)
-}
-
-/// Whoever held it before may have removed it in between; then this lock is on nothing.
-fn is_still(dir: &OwnedFd, name: &CStr, st: &Stat) -> bool {
-    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|now| (now.st_dev, now.st_ino) == (st.st_dev, st.st_ino))
-}
-
-fn read_holder(file: &OwnedFd) -> Option<Holder> {
-    let mut text = [0; 256];
-    let got = rustix::io::pread(file, &mut text, 0).ok()?;
-    Holder::decode(&text[..got])
 }
 
 #[cfg(test)]

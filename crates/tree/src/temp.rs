@@ -11,11 +11,13 @@ const DIGITS: usize = 32;
 pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
 /// The lock of a replica, in its root.
 pub const ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";
+/// What shows others that root has the lock of a replica, in its root.
+pub const ROOT_SIGN: &CStr = c".driftless-tmp-00000000000000000000000000000003";
 
 /// Whether `name` is what a run keeps in the root of its replica. No listing shows it: it is neither copied, compared, counted nor a
 /// leftover, on whichever side it is met.
 pub fn is_root_name(name: &CStr) -> bool {
-    name.to_bytes().starts_with(PREFIX) && (name == ROOT_MARK || name == ROOT_LOCK)
+    name.to_bytes().starts_with(PREFIX) && [ROOT_MARK, ROOT_LOCK, ROOT_SIGN].contains(&name)
 }
 
 /// A new random name.
@@ -41,6 +43,11 @@ pub fn lock_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes_with_nul()))
 }
 
+/// The name of the file that shows whether a lock is held.
+pub fn sign_name(lock: &CStr) -> CString {
+    if lock == ROOT_LOCK { ROOT_SIGN.to_owned() } else { from_number(fnv1a(lock.to_bytes())) }
+}
+
 fn from_number(number: u128) -> CString {
     let text = format!("{}{number:032x}", String::from_utf8_lossy(PREFIX));
     CString::new(text).expect("hexadecimal digits hold no NUL")
@@ -62,6 +69,7 @@ mod tests {
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
         assert!(is_temp_name(ROOT_MARK) && is_root_name(ROOT_MARK) && is_root_name(ROOT_LOCK) && !is_root_name(&temp_name()));
+        assert!(is_root_name(&sign_name(ROOT_LOCK)) && sign_name(&lock_name(c"a")) != lock_name(c"a"));
         assert!(!is_temp_name(c".driftless-tmp-") && !is_temp_name(c".driftless-tmp-0123456789abcdef0123456789abcdeg"));
     }
 }

@@ -1,0 +1,149 @@
+//! Whose lock it is, and until when: what root leaves, what others take away, runs of other hosts and runs that begin together.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::far::{Far, Way};
+use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, put, sync, sync_ok, wait_until};
+use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const NONE: [&str; 0] = [];
+const MIB: usize = 1 << 20;
+const SOON: Duration = Duration::from_secs(60);
+/// What shows others that root holds the lock.
+const SIGN_FILE: &str = ".driftless-tmp-00000000000000000000000000000003";
+/// A run on a host of its own, as far as locks go: where these are kept is not shared.
+const OTHER_HOST: [&str; 6] = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o mode=0755 driftless-run /run && exec \"$@\"", "sh"];
+
+/// A tree that takes a while at a megabyte a second, and where a replica may be made; both are the ordinary user's.
+fn stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("slow"), vec![1u8; 60 * MIB]);
+    for path in [scratch.path(), &src, &src.join("slow"), &dst] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    (scratch, src, dst)
+}
+
+fn by_user(run: Driftless) -> Driftless {
+    run.as_user(USER, USER)
+}
+
+/// Waits until the lock of a run that was started is there.
+fn at_work(run: Driftless, lock: &Path) -> Running {
+    let running = run.arg("--bwlimit=1M").spawn();
+    wait_until("the run has its lock", SOON, || fs::read(lock).is_ok_and(|text| text.ends_with(b"\n")));
+    running
+}
+
+fn killed(running: Running) {
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().code(), 137);
+}
+
+#[test]
+fn a_lock_that_root_left_keeps_nobody_out_who_may_write_there() {
+    let (scratch, src, dst) = stage();
+    let single = scratch.path().join("single");
+    let lock_of_single = scratch.path().join(".driftless-tmp-be8d6272de4ff78df734f7b33551b383");
+    for (from, to, lock) in [(&src, &dst, dst.join(LOCK_FILE)), (&src.join("slow"), &single, lock_of_single)] {
+        let root = at_work(sync(from, to), &lock);
+        let outcome = by_user(sync(from, to)).run().expect(11);
+        assert!(lock.exists(), "{}", outcome.describe());
+        killed(root);
+        assert!(lock.exists());
+        let outcome = by_user(sync(from, to)).run().expect(0);
+        check_accounts(&outcome);
+        assert!(!lock.exists(), "{}", outcome.describe());
+    }
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    check_equal(&src, &dst, "the owner's own run");
+}
+
+#[test]
+fn what_shows_that_root_has_the_lock_is_no_lock_itself() {
+    let (_scratch, src, dst) = stage();
+    killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
+    let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".into()];
+    let mut intruder = Command::new("setpriv");
+    intruder.args(ids).args(["flock", "--no-fork", "-x", "-n"]).arg(dst.join(SIGN_FILE)).args(["sleep", "600"]);
+    let mut intruder = intruder.stdin(Stdio::null()).spawn().expect("setpriv");
+    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&fs::metadata(dst.join(SIGN_FILE)).expect("stat")));
+    let locks = || fs::read_to_string("/proc/locks").expect("locks");
+    wait_until("he holds it", SOON, || locks().lines().any(|line| line.contains("FLOCK") && line.contains(&inode)));
+    let outcome = sync(&src, &dst).run();
+    let _ = intruder.kill();
+    let _ = intruder.wait();
+    check_accounts(&outcome.expect(0));
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_run_whose_lock_was_taken_away_ends_and_leaves_the_lock_of_the_next_alone() {
+    let far = Far::root();
+    for way in [None, Some(Way::Push)] {
+        let (_scratch, src, dst) = stage();
+        let lock = dst.join(LOCK_FILE);
+        let run = || way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
+        let first = at_work(run(), &lock);
+        fs::remove_file(&lock).expect("the owner of the directory can");
+        let second = at_work(sync(&src, &dst).through(OTHER_HOST), &lock);
+        let text = fs::read(&lock).expect("read");
+        let outcome = first.wait().expect(11);
+        assert!(outcome.stderr_text().contains("was taken away"), "{}", outcome.describe());
+        assert_eq!(fs::read(&lock).expect("read"), text, "it is the second run's");
+        let _ = sync(&src, &dst).run().expect(11);
+        killed(second);
+        let outcome = sync_ok(&src, &dst, NONE);
+        assert!(outcome.stderr_text().contains("an earlier run was not made durable"), "{}", outcome.describe());
+        check_equal(&src, &dst, "after both");
+    }
+}
+
+#[test]
+fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
+    let (scratch, src, dst) = stage();
+    let other = scratch.dir("other");
+    put(&other.join("file"), "content");
+    fs::create_dir(dst.join("home")).expect("dir");
+    let first = at_work(sync(&src, &dst).through(OTHER_HOST), &dst.join(LOCK_FILE));
+    for (from, to) in
+        [(other.clone(), dst.join("home")), (other.join("file"), dst.join("home/file")), (other.join("file"), dst.join("file"))]
+    {
+        let outcome = sync(&from, &to).run().expect(11);
+        assert!(outcome.stderr_text().contains("(process "), "{}", outcome.describe());
+        assert!(leftovers(&dst.join("home")).is_empty() && !to.join("file").exists());
+    }
+    killed(first);
+    let _ = sync_ok(&other, &dst.join("home"), NONE);
+}
+
+#[test]
+fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
+    let (scratch, src, _) = stage();
+    let far = Far::root();
+    for way in [None, Some(Way::Pull)] {
+        let dst = scratch.path().join("new");
+        attrs::set_owner(scratch.path(), 0, 0).expect("chown");
+        let trace = scratch.path().join("trace");
+        let words = ["strace", "-f", "-qq", "-o", trace.to_str().expect("text"), "-e", "trace=mkdirat", "-e"];
+        let run = way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
+        // The call that makes the replica is held up until somebody else has made it.
+        let late = run.through(words.into_iter().chain(["inject=mkdirat:delay_enter=4000000:when=1+", "--"])).spawn();
+        let is_about_to = || fs::read_to_string(&trace).is_ok_and(|text| text.contains("\"new\""));
+        wait_until("it is about to make it", SOON, is_about_to);
+        let winner = sync(&src, &dst).arg("--bwlimit=20M").spawn();
+        let outcome = late.wait().expect(11);
+        assert!(outcome.stderr_text().contains("another run"), "{}", outcome.describe());
+        check_accounts(&winner.wait().expect(0));
+        check_equal(&src, &dst, "of the one that was first");
+        fs::remove_dir_all(&dst).expect("remove");
+        fs::remove_file(&trace).expect("remove");
+    }
+}

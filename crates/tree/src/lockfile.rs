@@ -1,0 +1,239 @@
+//! The lock that all hosts see which share the locks of a file system: a file of mode 0600 in the root of the replica. It is made before
+//! the first change, and goes with the lock.
+//!
+//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So where others may write, root puts a
+//! second file beside it, which everybody can read and whose lock decides nothing: whoever can lock that one knows that the run of
+//! root's is over that left both, and takes the lock's place.
+//!
+//! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
+
+use crate::local::{LocalDir, fault};
+use crate::locks::{Holder, Lock, keep_times, while_writable};
+use crate::temp::{ROOT_LOCK, lock_name, sign_name};
+use crate::{Done, Held};
+use driftless_model::{Act, Side};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+/// How often a lock file is tried that others remove or replace meanwhile.
+const TRIES_MAX: u32 = 16;
+/// How our files are opened: nothing else is followed, waited for or made to be a terminal.
+const OPEN: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// A locked file in the tree.
+struct FileLock {
+    dir: Arc<OwnedFd>,
+    name: CString,
+    file: OwnedFd,
+    /// It tells others that the lock is held.
+    sign: Option<OwnedFd>,
+}
+
+impl Held for FileLock {
+    fn is_kept(&self) -> Done<bool> {
+        let kept = fs::fstat(&self.file).and_then(|st| is_still(&self.dir, &self.name, &st));
+        kept.map_err(|errno| fault(Side::Replica, Act::KeepLock, errno))
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // What stands at the name now may be another run's.
+        if !self.is_kept().unwrap_or(true) {
+            return;
+        }
+        if self.sign.is_some() {
+            remove(&self.dir, &sign_name(&self.name));
+        }
+        let _the_next_run_takes_it_up = remove(&self.dir, &self.name);
+    }
+}
+
+/// Takes the lock of a directory, or of the entry `name` of it, if no directory above is locked; with `makes`, where there is none yet.
+pub fn take(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
+    let lock = in_tree(dir, name, makes)?;
+    if matches!(lock, Lock::Taken(_)) {
+        return Ok(lock);
+    }
+    let above = held_above(&*dir.fd()?, name.is_some()).map_err(|errno| fault(Side::Replica, Act::FindAbove, errno))?;
+    Ok(above.map_or(lock, Lock::Taken))
+}
+
+fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
+    let (fd, name) = (dir.fd()?, name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name));
+    for _ in 0..TRIES_MAX {
+        let (file, is_new) = match open_lock(&fd, &name, makes) {
+            Ok(opened) => opened,
+            Err(Errno::ACCESS) if is_of_root(&fd, &name) => match is_left(&fd, &name) {
+                false => return Ok(Lock::Taken(None)),
+                true if !makes => return Ok(Lock::Missing(Errno::ACCESS.raw_os_error())),
+                true if remove(&fd, &name) => {
+                    remove(&fd, &sign_name(&name));
+                    continue;
+                }
+                true => return Ok(Lock::Taken(None)),
+            },
+            // A link, a pipe, a socket or a device that somebody has put there.
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS | Errno::PERM) if makes && remove(&fd, &name) => continue,
+            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
+        };
+        let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
+        if !is_new && !is_own_file(dir, &st) {
+            if makes && remove(&fd, &name) {
+                continue;
+            }
+            return Ok(Lock::Missing(Errno::PERM.raw_os_error()));
+        }
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // Whoever held it before may have removed it in between; then this lock is on nothing.
+            Ok(()) if is_still(&fd, &name, &st) != Ok(true) => {}
+            Ok(()) => {
+                // Of a run that is over.
+                if !is_new {
+                    remove(&fd, &sign_name(&name));
+                }
+                return Ok(held(fd, name, file));
+            }
+            Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
+            Err(errno) => {
+                if is_new {
+                    remove(&fd, &name);
+                }
+                return Ok(Lock::Missing(errno.raw_os_error()));
+            }
+        }
+    }
+    Ok(Lock::Taken(None))
+}
+
+fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
+    let words = Holder::here(std::process::id()).encode();
+    let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
+    let sign = if is_shared(&dir) { put_sign(&dir, &name) } else { None };
+    Lock::Held(Box::new(FileLock { dir, name, file, sign }))
+}
+
+/// Opens the file, and tells whether it was made now.
+fn open_lock(dir: &OwnedFd, name: &CStr, makes: bool) -> Result<(OwnedFd, bool), Errno> {
+    let open = || fs::openat(dir, name, OPEN | OFlags::RDWR, Mode::empty()).map(|file| (file, false));
+    match open() {
+        Err(Errno::NOENT) if makes => {}
+        other => return other,
+    }
+    match make(dir, name) {
+        Err(Errno::EXIST) => open(),
+        other => other.map(|file| (file, true)),
+    }
+}
+
+/// Makes a file that nobody else can open.
+fn make(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let create = || fs::openat(dir, name, OPEN | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    keep_times(dir, || while_writable(dir, create))
+}
+
+fn remove(dir: &OwnedFd, name: &CStr) -> bool {
+    keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
+}
+
+fn is_of_root(dir: &OwnedFd, name: &CStr) -> bool {
+    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|st| st.st_uid == 0 && !geteuid().is_root())
+}
+
+/// Whether others than root, who has the lock, may write to its directory. The group's rights bound those of an ACL (acl(5)).
+fn is_shared(dir: &OwnedFd) -> bool {
+    geteuid().is_root() && fs::fstat(dir).is_ok_and(|st| st.st_uid != 0 || st.st_mode & 0o022 != 0)
+}
+
+/// Puts up the file that shows that root's lock is held. It is locked before others can open it.
+fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
+    let name = sign_name(lock);
+    let sign = make(dir, &name).or_else(|_| if remove(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
+    let shown =
+        fs::flock(&sign, FlockOperation::NonBlockingLockExclusive).and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
+    if shown.is_err() {
+        remove(dir, &name);
+    }
+    shown.ok().map(|()| sign)
+}
+
+/// Whether a run of root's has left its lock, and is over: it can be told by the sign alone.
+fn is_left(dir: &OwnedFd, lock: &CStr) -> bool {
+    try_sign(dir, lock) == Some(Ok(()))
+}
+
+fn try_sign(dir: &OwnedFd, lock: &CStr) -> Option<Result<(), Errno>> {
+    let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
+    let is_plain = |st: &Stat| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1;
+    fs::fstat(&sign).ok().filter(|st| st.st_uid == 0 && is_plain(st))?;
+    Some(fs::flock(&sign, FlockOperation::NonBlockingLockShared))
+}
+
+/// Who works on a tree that a directory lies in; with `here`, on that directory itself. What may not be looked at, as an agent may look at
+/// nothing above its root, is not known to be locked.
+fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = fs::openat(dir, c".", flags, Mode::empty())?;
+    if here && let Some(holder) = holder_in(&at) {
+        return Ok(Some(holder));
+    }
+    loop {
+        let above = match fs::openat(&at, c"..", flags, Mode::empty()) {
+            Err(Errno::ACCESS) => return Ok(None),
+            other => other?,
+        };
+        if id(&above)? == id(&at)? {
+            return Ok(None);
+        }
+        if let Some(holder) = holder_in(&above) {
+            return Ok(Some(holder));
+        }
+        at = above;
+    }
+}
+
+/// Who has the lock of a directory. A file that is not this user's, or root's, keeps nobody out.
+fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
+    let file = match fs::openat(dir, ROOT_LOCK, OPEN | OFlags::RDONLY, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::ACCESS) if is_of_root(dir, ROOT_LOCK) => {
+            return (try_sign(dir, ROOT_LOCK) == Some(Err(Errno::WOULDBLOCK))).then_some(None);
+        }
+        Err(_) => return None,
+    };
+    fs::fstat(&file).ok().filter(|st| is_closed(st) && st.st_uid == geteuid().as_raw())?;
+    let is_held = fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+    is_held.then(|| read_holder(&file))
+}
+
+fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
+}
+
+/// A file that nobody else can have opened: this user's, with one name and no rights for others.
+fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
+    is_closed(st) && dir.is_birth_owner(st.st_uid)
+}
+
+fn is_closed(st: &Stat) -> bool {
+    FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && st.st_mode & 0o077 == 0
+}
+
+/// Whether the name is still that of the file.
+fn is_still(dir: &OwnedFd, name: &CStr, st: &Stat) -> Result<bool, Errno> {
+    match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(now) => Ok((now.st_dev, now.st_ino) == (st.st_dev, st.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn read_holder(file: &OwnedFd) -> Option<Holder> {
+    let mut text = [0; 256];
+    let got = rustix::io::pread(file, &mut text, 0).ok()?;
+    Holder::decode(&text[..got])
+}
