@@ -264,7 +264,7 @@ fn an_interrupted_run_says_how_to_go_on_and_leaves_nothing_torn() {
         }
         let _ = sync_ok(&src, &dst, NONE);
         write_source(&src, 3);
-        let running = sync(&src, &dst).args(["--delete", "--bwlimit=20M"]).spawn();
+        let running = sync(&src, &dst).args(["--delete", "--bwlimit=5M"]).spawn();
         wait_until("it works", Duration::from_secs(20), || !leftovers_quietly(&dst).is_empty());
         running.signal(signal);
         assert!(running.ends_within(Duration::from_secs(10)), "it ends soon after the signal");

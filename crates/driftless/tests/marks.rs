@@ -334,7 +334,7 @@ fn nobody_else_can_lock_a_run_out() {
 }
 
 fn at_work(src: &Path, dst: &Path) -> Running {
-    let first = sync(src, dst).arg("--bwlimit=1M").spawn();
+    let first = sync(src, dst).arg("--bwlimit=100K").spawn();
     let is_written = || fs::read(dst.join(LOCK_FILE)).is_ok_and(|text| text.ends_with(b"\n"));
     wait_until("the first run works", Duration::from_secs(20), is_written);
     first
@@ -388,7 +388,7 @@ fn where_the_file_system_has_no_locks_runs_are_possible_and_keep_each_other_out(
     for error in ["ENOSYS", "EOPNOTSUPP", "ENOLCK"] {
         let inject = format!("inject=flock:error={error}");
         let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", &inject, "--"];
-        let first = sync(&src, &dst).arg("--bwlimit=1M").through(words).spawn();
+        let first = sync(&src, &dst).arg("--bwlimit=100K").through(words).spawn();
         wait_until("it works", Duration::from_secs(30), || mark(&dst).is_some());
         let _ = sync(&src, &dst).through(words).run().expect(11);
         first.signal(Signal::INT);

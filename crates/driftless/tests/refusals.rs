@@ -133,7 +133,7 @@ fn a_second_run_on_the_same_replica_is_turned_away() {
     let (scratch, src, _) = stage();
     put(&src.join("slow"), vec![1u8; 64 << 20]);
     let dst = scratch.path().join("busy");
-    let first = sync(&src, &dst).arg("--bwlimit=1M").spawn();
+    let first = sync(&src, &dst).arg("--bwlimit=100K").spawn();
     wait_until("the first run works", Duration::from_secs(20), || dst.join("kept-0").exists() || has_entries(&dst));
     let other_source = scratch.dir("other");
     put(&other_source.join("file"), "content");
