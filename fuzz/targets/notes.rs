@@ -2,7 +2,7 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded};
-use driftless_model::{Kind, Meta, Stamp};
+use driftless_model::{Kind, Meta, Stamp, Unkept};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
 use libfuzzer_sys::fuzz_target;
 use std::ops::Range;
@@ -87,6 +87,7 @@ fn seeds() -> Vec<Vec<u8>> {
         dev: 1,
         ino: 7,
         rdev: 0,
+        unkept: Unkept::NONE,
     };
     let note = |count: u64| {
         let mut done = Ranges::default();

@@ -2,7 +2,7 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Act, Entry, EntryName, Kind, Meta, RelPath, Side, Stamp, check_name};
+use driftless_model::{Act, Entry, EntryName, Kind, Meta, RelPath, Side, Stamp, Unkept, Xattrs, check_name};
 use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
 use driftless_tree::{Removed, Rights, STUCK_MAX};
@@ -73,11 +73,11 @@ fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) 
 
 fn meta(kind: Kind, size: u64) -> Meta {
     let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0 }
+    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0, unkept: Unkept::NONE }
 }
 
 fn replies() -> Vec<Reply> {
-    let xattrs = vec![(b"user.a"[..].into(), b"b"[..].into())];
+    let xattrs = Xattrs::from(vec![(b"user.a"[..].into(), b"b"[..].into())]);
     let (fault, name) = (|| WireFault::new(Act::Open, 13), || Name(c"name".into()));
     let own = || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()) };
     let entry = |kind| Entry { meta: meta(kind, 6), xattrs: xattrs.clone() };
@@ -113,7 +113,7 @@ fn replies() -> Vec<Reply> {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let file = Entry { meta: meta(Kind::File, 6), xattrs: Vec::new() };
+    let file = Entry { meta: meta(Kind::File, 6), xattrs: Xattrs::default() };
     let mut frames: Vec<Frame> = replies().iter().map(|reply| Frame::new(9, reply, Vec::new())).collect();
     frames.push(Frame::new(9, &Reply::Whole(Some((file, vec![0..2, 4..6]))), b"ab\0\0ef".to_vec()));
     let line = |frames: &[Frame]| {

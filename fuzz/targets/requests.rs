@@ -2,7 +2,7 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Entry, Filter, Keep, Kind, Level, Meta, RelPath, Rule, Side, Stamp, check_name};
+use driftless_model::{Entry, Filter, Keep, Kind, Level, Meta, RelPath, Rule, Side, Stamp, Unkept, Xattrs, check_name};
 use driftless_remote::Root;
 use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, SparingRules, Survey};
 use driftless_tree::{Attributes, Known, Parcel, Reach, Spared, Whole};
@@ -60,7 +60,7 @@ fn packed_again(head: ParcelHead, data: Vec<u8>) {
 
 fn meta(kind: Kind, size: u64) -> Meta {
     let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0 }
+    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0, unkept: Unkept::NONE }
 }
 
 fn name() -> Name {
@@ -69,9 +69,9 @@ fn name() -> Name {
 
 fn parcels() -> [Parcel; 2] {
     let keep = Keep::default();
-    let file = Entry { meta: meta(Kind::File, 7), xattrs: vec![(b"user.a"[..].into(), b"b"[..].into())] };
+    let file = Entry { meta: meta(Kind::File, 7), xattrs: vec![(b"user.a"[..].into(), b"b"[..].into())].into() };
     let content = Whole { meta: file.meta, xattrs: file.xattrs.clone(), extents: vec![0..2, 3..7], data: b"content".to_vec() };
-    let link = Entry { meta: meta(Kind::Symlink, 6), xattrs: Vec::new() };
+    let link = Entry { meta: meta(Kind::Symlink, 6), xattrs: Xattrs::default() };
     let (private, sync, verify) = (true, false, Some(Level::Content));
     [
         Parcel { name: c"file".into(), entry: file, content: Some(content), target: None, keep, private, room: 0, sync, verify },
@@ -97,7 +97,7 @@ fn rules() -> Option<SparingRules> {
 
 fn requests() -> Vec<Request> {
     let (keep, survey) = (Keep::default(), Survey { keep: Keep::default(), files: true, entries_max: 4096 });
-    let xattrs = vec![(b"user.a"[..].into(), b"b"[..].into())];
+    let xattrs = Xattrs::from(vec![(b"user.a"[..].into(), b"b"[..].into())]);
     let attributes = Attributes::of(&meta(Kind::File, 0), xattrs, &keep);
     vec![
         Request::Locate { root: 0, at: 1 },

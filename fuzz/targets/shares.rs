@@ -4,7 +4,7 @@
 use driftless_engine::message::{Order, Report, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Counts, Options, Outcome, PartOfOutcome, Piece, Route, Share};
 use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{EntryName, Kind, Meta, RelPath, Rule, Stamp, check_name};
+use driftless_model::{EntryName, Kind, Meta, RelPath, Rule, Stamp, Unkept, check_name};
 use driftless_reconcile::{Fingerprint, Ranges};
 use driftless_tree::Endpoint;
 use libfuzzer_sys::fuzz_target;
@@ -144,6 +144,7 @@ fn fingerprint() -> Fingerprint {
         dev: 1,
         ino: 2,
         rdev: 0,
+        unkept: Unkept::NONE,
     })
 }
 
@@ -167,6 +168,7 @@ fn seeds() -> Vec<Vec<u8>> {
         rest: pieces.into_iter().map(|piece| (0, piece)).collect(),
         extras: vec![(path(), names())],
         no_room: vec![path()],
+        unkept: vec![(Unkept::IMMUTABLE, path())],
         copied: vec![(path(), fingerprint(), ranges())],
         ..Outcome::default()
     };

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::reach::Lines;
 use crate::signals::Signals;
 use driftless_engine::{Audit, AuditMonitor, AuditOptions, Counts, End, Monitor, Options, Progress, RunError, Summary};
-use driftless_model::{Problem, Receipt};
+use driftless_model::{Problem, Receipt, RelPath, Unkept};
 use driftless_remote::ReachError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -328,6 +328,10 @@ impl Monitor for Pass<'_> {
         if self.earlier.lost == 0 {
             self.output.note(text);
         }
+    }
+
+    fn unkept(&self, what: Unkept, path: &RelPath) {
+        self.output.unkept(what, path);
     }
 
     fn progress(&self, progress: &Progress) {

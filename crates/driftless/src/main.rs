@@ -29,6 +29,7 @@ mod signals;
 mod standing;
 mod sum;
 mod units;
+mod unkept;
 
 use again::Earlier;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};

@@ -6,9 +6,10 @@ use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
 use crate::standing::{Standing, parts};
 use crate::units::{log_time, show_bytes, show_count, show_time};
+use crate::unkept::Firsts;
 use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
-use driftless_model::{Action, Class, Problem, Receipt, RelPath, What, cause, escape, escape_json, escape_text};
+use driftless_model::{Action, Class, Problem, Receipt, RelPath, Unkept, What, cause, escape, escape_json, escape_text};
 use driftless_tree::Endpoint;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -53,6 +54,7 @@ pub struct Output {
     listed: Mutex<Listed>,
     reported: Mutex<Instant>,
     told: Mutex<Option<Told>>,
+    firsts: Mutex<Firsts>,
     /// The first failure to write what is printed, and that to write the log.
     unwritten: Mutex<[Option<String>; 2]>,
 }
@@ -163,7 +165,8 @@ fn counts_fields(counts: &Counts) -> Value {
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted, "respelt": counts.respelt,
         "only_on_replica": counts.only_on_replica,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
-        "unkept_owners": counts.unkept_owners, "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
+        "unkept_owners": counts.unkept_owners, "unkept_flags": counts.unkept_flags, "unkept_acls": counts.unkept_acls,
+        "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
         "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
     })
 }
@@ -182,6 +185,7 @@ impl Output {
             listed: Mutex::default(),
             reported: Mutex::new(Instant::now()),
             told: Mutex::default(),
+            firsts: Mutex::default(),
             unwritten: Mutex::default(),
         })
     }
@@ -384,10 +388,8 @@ impl Output {
 
     /// What is not kept, and counts as no problem.
     fn print_unkept(&self, c: &Counts) {
-        let owners = ("the owners of", c.unkept_owners, "which only root can give");
-        for (what, count, why) in [owners].into_iter().filter(|(_, count, _)| *count > 0) {
-            let noun = if count == 1 { "entry" } else { "entries" };
-            eprintln!("driftless: not kept here: {what} {} {noun}, {why}", show_count(count));
+        for line in lock(&self.firsts).lines(c) {
+            eprintln!("driftless: not kept here: {line}");
         }
     }
 
@@ -556,6 +558,13 @@ impl Monitor for Output {
             self.print_json(joined(fields, path_fields(&receipt.path)));
         } else if !self.quiet && (self.verbose || self.task != Task::Sync) {
             self.print(&line);
+        }
+    }
+
+    fn unkept(&self, what: Unkept, path: &RelPath) {
+        lock(&self.firsts).add(what, path);
+        if self.json && !self.was_told(&format!("unkept {path} {what:?}")) {
+            self.print_json(joined(json!({ "event": "unkept", "what": what.words() }), path_fields(path)));
         }
     }
 

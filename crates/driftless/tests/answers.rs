@@ -387,8 +387,8 @@ fn a_link_group_whose_first_name_cannot_be_looked_at_is_a_problem_and_no_differe
     let mut told = 0;
     for name in ["alpha", "beta", "gamma"] {
         for when in 1..=4 {
-            let inject = format!("inject=newfstatat:error=EACCES:when={when}");
-            let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", name, "-e", "trace=newfstatat", "-e", &inject, "--"];
+            let inject = format!("inject=statx:error=EACCES:when={when}");
+            let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", name, "-e", "trace=statx", "-e", &inject, "--"];
             let outcome = verify(&src, &dst).arg("--jobs=1").through(strace).run();
             assert!([0, 3].contains(&outcome.code()), "look {when} at {name}\n{}", outcome.describe());
             told += i32::from(outcome.code() == 3);

@@ -93,10 +93,10 @@ fn what_is_stale_once_is_looked_at_again() {
     put(&src.join("vol1/file"), "content");
     put(&src.join("vol2/file"), "content");
     let _ = sync_ok(&src, &dst, NONE);
-    for (index, calls) in ["openat", "getdents64", "newfstatat"].into_iter().enumerate() {
+    for (index, calls) in ["openat", "getdents64", "statx"].into_iter().enumerate() {
         put(&src.join(format!("vol2/new-{index}")), "content");
         put(&src.join("vol1/file"), format!("another content {index}"));
-        let names = if calls == "newfstatat" { "file" } else { "vol2" };
+        let names = if calls == "statx" { "file" } else { "vol2" };
         let path = if calls == "getdents64" { src.join("vol2").to_str().expect("text").to_owned() } else { names.to_owned() };
         let outcome = sync(&src, &dst).args(["--jobs=1", "--delete"]).through(failing(&path, calls, "ESTALE", "1")).run().expect(0);
         check_accounts(&outcome);
@@ -214,7 +214,7 @@ fn a_second_look_that_fails_is_a_problem_and_nothing_goes() {
         put(&dst.join("extra"), "only there");
         let when = if side == "replica" { "1" } else { "2" };
         for error in ["EIO", "EACCES", "ESTALE"] {
-            let outcome = sync(&src, &dst).arg("--delete").through(failing("extra", "newfstatat", error, when)).run().expect(3);
+            let outcome = sync(&src, &dst).arg("--delete").through(failing("extra", "statx", error, when)).run().expect(3);
             check_accounts(&outcome);
             assert_eq!(problems(&outcome), problem("extra", "skip"), "{}", outcome.describe());
             assert_eq!(outcome.events_named("problem")[0]["side"], side, "{}", outcome.describe());
@@ -291,7 +291,7 @@ fn rules_for_directories_protect_where_listings_tell_no_kinds() {
     assert_eq!(outcome.count("deleted"), 3, "{}", outcome.describe());
     // Of what kind an entry is cannot be found out: it stays, and that is told.
     put(&dst.join("scratch2"), "content");
-    let outcome = sync(&src, &dst).args(["--delete", "--exclude=scratch/"]).through(failing("scratch2", "newfstatat", "EIO", "1+")).run();
+    let outcome = sync(&src, &dst).args(["--delete", "--exclude=scratch/"]).through(failing("scratch2", "statx", "EIO", "1+")).run();
     assert_eq!(problems(&outcome.expect(3)), problem("scratch2", "skip"));
     assert!(dst.join("scratch2").exists());
     let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude=scratch/"]);

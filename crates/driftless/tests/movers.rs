@@ -509,7 +509,22 @@ fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_share() {
 /// As much of it as tells which directory it is.
 fn root_meta(root: &Path) -> Meta {
     let (ino, at) = (fs::metadata(root).expect("stat").ino(), Stamp::default());
-    Meta { kind: Kind::Dir, mode: 0, uid: 0, gid: 0, size: 0, blocks: 0, mtime: at, atime: at, ctime: at, nlink: 0, dev: 0, ino, rdev: 0 }
+    Meta {
+        kind: Kind::Dir,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        blocks: 0,
+        mtime: at,
+        atime: at,
+        ctime: at,
+        nlink: 0,
+        dev: 0,
+        ino,
+        rdev: 0,
+        unkept: driftless_model::Unkept::NONE,
+    }
 }
 
 #[test]

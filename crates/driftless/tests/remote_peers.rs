@@ -309,6 +309,7 @@ fn strange_meta() -> Meta {
         dev: u64::MAX,
         ino: u64::MAX,
         rdev: u64::MAX,
+        unkept: driftless_model::Unkept::NONE,
     }
 }
 
@@ -330,7 +331,7 @@ fn answers_to_other_questions_end_in_errors() {
         ("strange metadata", || Reply::Meta(strange_meta())),
         ("a directory unlike any", || Reply::Entered(Own { meta: strange_meta(), is_mount_root: None, xattrs: None }, None)),
         ("a file without its content", || {
-            Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: Vec::new() }, Vec::new())))
+            Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: driftless_model::Xattrs::default() }, Vec::new())))
         }),
         ("an error that there is none", || Reply::Fault(WireFault::new(Act::Read, 0))),
         ("an error below all", || Reply::Fault(WireFault::new(Act::ReachAgent, i32::MIN))),
@@ -403,10 +404,11 @@ fn content_that_does_not_fit_is_not_published() {
 #[test]
 fn attributes_without_measure_do_not_harm() {
     let many: Xattrs = (0..3000).map(|index| (format!("user.{index:05}").into_bytes().into(), vec![b'x'; 1000].into())).collect();
-    let huge: Xattrs = vec![(b"user.huge".to_vec().into(), vec![b'x'; 10 << 20].into())];
+    let huge: Xattrs = vec![(b"user.huge".to_vec().into(), vec![b'x'; 10 << 20].into())].into();
     let other: Xattrs = ["security.selinux", "system.posix_acl_access", "trusted.overlay.opaque", "", "\0", "no-prefix", "user.\0x"]
         .map(|name| (name.as_bytes().into(), b"\x02\0\0\0garbage".as_slice().into()))
-        .to_vec();
+        .into_iter()
+        .collect();
     for (what, xattrs) in [("many", many), ("huge", huge), ("not ours to set", other)] {
         let lie: Lie = Box::new(move |mut said: Said<'_>| {
             match &mut said.reply {

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::far::{Far, Way};
 use common::{USER, check_accounts, count_entries, driftless, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
 use std::os::unix::fs::MetadataExt;
@@ -85,7 +86,7 @@ fn problems_of_one_kind_are_listed_once_with_their_number() {
     let run = || driftless().args(["sync", "--jobs=1"]).args([&src, &dst]).run().expect(3).stderr_text();
     let first = run();
     assert!(first.contains("driftless: 5 problems:\n"), "{first}");
-    assert_eq!(first.lines().filter(|line| line.contains("set extended attribute of")).count(), 1, "{first}");
+    assert_eq!(first.lines().filter(|line| line.contains("set an extended attribute of it")).count(), 1, "{first}");
     assert!(first.contains("; the same for 4 more"), "{first}");
     let changed = || std::fs::metadata(dst.join("f0")).map(|meta| (meta.ctime(), meta.ctime_nsec())).expect("stat");
     let before = changed();
@@ -227,7 +228,7 @@ fn what_cannot_be_set_on_somebody_elses_directory_is_a_problem_in_every_run() {
         assert_eq!(problems.len(), 1, "{}", outcome.describe());
         assert_eq!(
             (problems[0]["path"].as_str(), problems[0]["act"].as_str()),
-            (Some("dir"), Some("set mode of")),
+            (Some("dir"), Some("set its mode")),
             "{}",
             outcome.describe()
         );
@@ -243,4 +244,119 @@ fn a_file_that_belongs_to_whom_its_directory_belongs_to_is_not_made_anew_in_ever
         let outcome = as_user(&src, &dst, &[], 0);
         assert_eq!([outcome.count("unkept_owners"), outcome.count("changed")], [2, 0], "{}", outcome.describe());
     }
+}
+
+fn chattr(flag: &str, path: &Path) {
+    let done = std::process::Command::new("chattr").arg(flag).arg(path).status();
+    assert!(done.expect("chattr starts").success(), "chattr {flag} {}", path.display());
+}
+
+/// What is told as not kept, and the line for a person.
+fn told_unkept(src: &Path, dst: &Path, arguments: &[&str]) -> (Vec<(String, String)>, String) {
+    let outcome = sync(src, dst).args(arguments).run().expect(0);
+    check_accounts(&outcome);
+    let told = outcome.events_named("unkept").into_iter().map(|event| (event["what"].to_string(), event["path"].to_string()));
+    let told = told.collect();
+    let words = driftless().arg("sync").args([src, dst]).args(arguments).run().expect(0).stderr_text();
+    (told, words.lines().filter(|line| line.contains("not kept here")).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn inode_flags_are_named_once_with_their_number_and_an_example() {
+    let (source, replica) = (Scratch::new(FsKind::Ext4, 16), Scratch::new(FsKind::Tmpfs, 16));
+    let src = source.dir("src");
+    for name in ["frozen", "dir/log", "plain", "large"] {
+        put(&src.join(name), name);
+    }
+    std::fs::File::options().write(true).open(src.join("large")).and_then(|file| file.set_len(40 << 20)).expect("set length");
+    std::fs::create_dir(src.join("cache")).expect("make");
+    for (flag, name) in [("+i", "frozen"), ("+a", "dir/log"), ("+d", "cache"), ("+d", "large")] {
+        chattr(flag, &src.join(name));
+    }
+    let dst = replica.path().join("dst");
+    let first = sync(&src, &dst).arg("--jobs=1").run().expect(0);
+    let second = sync(&src, &dst).run().expect(0);
+    for outcome in [&first, &second] {
+        check_accounts(outcome);
+        assert_eq!(outcome.count("unkept_flags"), 4, "{}", outcome.describe());
+        let words: String = outcome.events_named("unkept").iter().map(|event| event["what"].to_string()).collect();
+        assert!(["immutable", "append-only", "no dump"].iter().all(|word| words.contains(word)), "{words}");
+        assert!(outcome.events_named("unkept").len() <= 3, "each kind is told once\n{}", outcome.describe());
+    }
+    assert_eq!(second.count("changed"), 0);
+    let (_, line) = told_unkept(&src, &dst, &[]);
+    assert!(line.contains("not kept here: inode flags (immutable, append-only, no dump) of 4 entries, such as \""), "{line}");
+    let strict = sync(&src, &dst).arg("--strict").run().expect(3);
+    assert_eq!(strict.events_named("problem").len(), 0, "{}", strict.describe());
+    let verified = driftless().arg("verify").args([&src, &dst]).run().expect(0).stderr_text();
+    assert!(verified.contains("not kept here: inode flags"), "{verified}");
+
+    let far = Far::root();
+    for way in Way::ALL {
+        let dst = replica.path().join(format!("{way:?}"));
+        let outcome = far.sync_ok(way, &src, &dst, NONE);
+        assert_eq!(outcome.count("unkept_flags"), 4, "{way:?}: {}", outcome.describe());
+        let outcome = far.sync_ok(way, &src, &dst, NONE);
+        assert_eq!(outcome.count("unkept_flags"), 4, "{way:?} again: {}", outcome.describe());
+    }
+    for (flag, name) in [("-i", "frozen"), ("-a", "dir/log")] {
+        chattr(flag, &src.join(name));
+    }
+}
+
+#[test]
+fn a_flag_that_the_replica_has_too_is_not_missing() {
+    let scratch = Scratch::new(FsKind::Ext4, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for dir in [&src, &dst] {
+        chattr("+d", dir);
+    }
+    put(&src.join("dir/file"), "content");
+    for _ in 0..2 {
+        let outcome = sync_ok(&src, &dst, NONE);
+        assert_eq!(outcome.count("unkept_flags"), 0, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn acls_of_other_kinds_are_named_once_a_kind() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for name in ["dir/a", "dir/b", "c"] {
+        put(&src.join(name), name);
+    }
+    for name in ["dir/a", "dir/b", "dir"] {
+        attrs::set_xattr(&src.join(name), b"security.NTACL", b"rights").expect("setxattr");
+    }
+    for arguments in [&["--jobs=1"][..], &[]] {
+        let (told, line) = told_unkept(&src, &dst, arguments);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(line.contains("not kept here: Samba's NT ACLs of 3 entries, such as \"dir"), "{line}");
+    }
+    assert_eq!(told_unkept(&src, &dst, &["--no-acls"]), (vec![], String::new()));
+    let _ = sync(&src, &dst).arg("--strict").run().expect(3);
+}
+
+#[test]
+fn what_is_immutable_on_the_replica_is_told_to_be_so() {
+    let scratch = Scratch::new(FsKind::Ext4, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    for name in ["frozen", "log", "dir/file"] {
+        put(&src.join(name), name);
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    for name in ["frozen", "log", "dir/file"] {
+        put(&src.join(name), "longer than before");
+    }
+    let flags = [("i", "frozen"), ("a", "log"), ("i", "dir")];
+    flags.iter().for_each(|(flag, name)| chattr(&format!("+{flag}"), &dst.join(name)));
+    let outcome = sync(&src, &dst).run().expect(3);
+    check_accounts(&outcome);
+    for (path, cause) in [("frozen", "it is immutable"), ("log", "it is append-only"), ("dir/file", "its directory is immutable")] {
+        let problems = outcome.events_named("problem").into_iter().filter(|problem| problem["path"] == path);
+        let causes: Vec<String> = problems.map(|problem| problem["cause"].to_string()).collect();
+        assert!(causes.len() == 1 && causes[0].contains(cause), "{path}: {causes:?}");
+    }
+    flags.iter().for_each(|(flag, name)| chattr(&format!("-{flag}"), &dst.join(name)));
+    let _ = sync_ok(&src, &dst, NONE);
 }

@@ -5,9 +5,10 @@ use crate::grouped::store_trouble;
 use crate::job::DirJob;
 use crate::links::Whole;
 use crate::listed::has_listed;
+use crate::run::Run;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, What, Xattrs, escape};
+use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, Unkept, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
 use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_tree::{Dir, DirRef, is_temp_name};
@@ -126,6 +127,7 @@ impl Worker<'_> {
                 add(&self.run.tally.deleted, intent.room);
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 add(&self.run.tally.mismatched, moved.mismatches);
+                self.note_made(job, name, moved.unkept);
                 self.run.receipt(|| job.path_of(name), intent);
                 for fault in moved.faults {
                     self.run.problem(job.path_of(name), fault, Class::Partly);
@@ -135,6 +137,15 @@ impl Worker<'_> {
                 }
             }
         }
+    }
+
+    /// Notes what a new entry did not get, nor took over from its directory.
+    pub fn note_made(&self, job: &DirJob, name: &CStr, unkept: Unkept) {
+        if unkept.is_empty() {
+            return;
+        }
+        let inherited = job.replica.as_ref().map_or(Unkept::NONE, |above| above.first_meta().unkept.inherited());
+        self.run.note_unkept(unkept - inherited, || job.path_of(name));
     }
 
     fn reconcile(&mut self, job: &Arc<DirJob>, name: &CStr, hint: Option<Kind>, weight: u64) -> Reconciled {
@@ -315,6 +326,7 @@ impl Worker<'_> {
                 self.note_times(job, Some(name), (meta, &pair.replica.meta));
                 if job.pass() == 0 {
                     self.run.note_owner(meta, &pair.replica.meta, job.replica.as_ref());
+                    self.run.note_unkept(Run::unkept_between(&pair.source, &pair.replica.meta), || job.path_of(name));
                 }
                 return Ok(Verdict::Same);
             }
@@ -390,13 +402,13 @@ impl Worker<'_> {
     fn replica_entry(&self, job: &DirJob, name: &CStr, there: Meta, wanted: Kind) -> Result<Entry, Trouble> {
         let dir = job.replica.as_ref().filter(|_| there.kind == wanted);
         let name = job.renamed.as_deref().unwrap_or(name);
-        let xattrs = dir.map_or(Ok(Xattrs::new()), |dir| self.xattrs(&**dir, name))?;
+        let xattrs = dir.map_or(Ok(Xattrs::default()), |dir| self.xattrs(&**dir, name))?;
         Ok(Entry { meta: there, xattrs })
     }
 
     fn xattrs(&self, dir: &dyn Dir, name: &CStr) -> Result<Xattrs, Trouble> {
         let keep = &self.run.options.keep;
-        if keep.any_xattr() { Ok(dir.xattrs_of(name, keep)?) } else { Ok(Xattrs::new()) }
+        if keep.any_xattr() { Ok(dir.xattrs_of(name, keep)?) } else { Ok(Xattrs::default()) }
     }
 
     fn targets(&self, job: &DirJob, name: &CStr) -> Result<(CString, CString), Trouble> {
@@ -409,14 +421,14 @@ impl Worker<'_> {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         let moved = self.mover.set_meta(&job.spot(name), &pair.source, &pair.replica.meta)?;
-        Ok(Verdict::Changed(intent, moved))
+        Ok(Verdict::Changed(intent, Moved { unkept: Run::unkept_between(&pair.source, &pair.replica.meta), ..moved }))
     }
 
     fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
         let Met { job, name, meta, .. } = met;
         let intent = Intent::new(Action::Create, What::default(), meta);
         if self.run.options.dry_run {
-            return Ok(Verdict::Changed(intent, Moved::default()));
+            return Ok(Verdict::Changed(intent, Moved { unkept: meta.unkept, ..Moved::default() }));
         }
         if let Some(basis) = job.basis.as_ref().filter(|_| meta.kind == Kind::File)
             && let Some(verdict) = self.link_basis(met, basis)?

@@ -112,6 +112,7 @@ pub fn add_shares(batch: &Batch<'_>, shares: &[Share]) -> Noted<()> {
 pub fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
     outcome.done.into_iter().for_each(|done| monitor.receipt(&done.into()));
     outcome.problems.iter().for_each(|problem| monitor.problem(problem));
+    outcome.unkept.iter().for_each(|(what, path)| monitor.unkept(*what, path));
     for link in outcome.links {
         let key = [&link.id.0.to_be_bytes()[..], &link.id.1.to_be_bytes(), &keyed(&link.path)].concat();
         batch.put(fact::LINK, &key, &encoded(&(link.size, link.there)))?;

@@ -121,7 +121,22 @@ mod tests {
     fn there(kind: Kind) -> Found {
         let stamp = OLD;
         let (mode, uid, gid, size, blocks, nlink, dev, ino, rdev) = (0o644, 0, 0, 7, 8, 1, 1, 1, 0);
-        Found::There(Meta { kind, mode, uid, gid, size, blocks, mtime: stamp, atime: stamp, ctime: stamp, nlink, dev, ino, rdev })
+        Found::There(Meta {
+            kind,
+            mode,
+            uid,
+            gid,
+            size,
+            blocks,
+            mtime: stamp,
+            atime: stamp,
+            ctime: stamp,
+            nlink,
+            dev,
+            ino,
+            rdev,
+            unkept: driftless_model::Unkept::NONE,
+        })
     }
 
     fn receipt(action: Action) -> Receipt {

@@ -2,11 +2,12 @@
 
 use crate::entries::Intent;
 use crate::job::{DirJob, descend, lock};
+use crate::run::Run;
 use crate::share::Unfinished;
 use crate::survey::is_absent;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What};
+use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
@@ -180,7 +181,7 @@ impl Worker<'_> {
         let keep = &self.run.options.keep;
         // What the replica had there, if that is known.
         let there = match (&job.replaced, &job.before) {
-            (Some(other), _) => Some(Entry { meta: *other, xattrs: Vec::new() }),
+            (Some(other), _) => Some(Entry { meta: *other, xattrs: Xattrs::default() }),
             (None, before) => before.as_ref().map(|(meta, xattrs)| Entry { meta: *meta, xattrs: xattrs.clone() }),
         };
         let differs = || {
@@ -195,6 +196,9 @@ impl Worker<'_> {
             _ => (Action::Meta, differs()),
         };
         let equal = action == Action::Meta && what.is_empty();
+        if let Some(there) = job.replica.as_ref().map(|replica| replica.first_meta()) {
+            self.run.note_unkept(Run::unkept_between(&source, there), || job.path());
+        }
         // Whatever else is set leaves the time as it is.
         let timed = action != Action::Meta || job.is_touched() || what.has(What::MTIME);
         job.before.iter().filter(|_| !timed).for_each(|(before, _)| self.note_times(job, None, (&source.meta, before)));
@@ -269,7 +273,7 @@ impl Worker<'_> {
         }
         if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
             let keep = driftless_model::Keep { xattrs: false, acls: false, ..self.run.options.keep };
-            let faults = replica.set_own(&Known::of(&there), &Attributes::of(&meta, Vec::new(), &keep));
+            let faults = replica.set_own(&Known::of(&there), &Attributes::of(&meta, Xattrs::default(), &keep));
             // What this user may not set was told when the directory was finished.
             let new = faults.into_iter().filter(|fault| !fault.is_denied());
             new.for_each(|fault| self.run.problem(path.clone(), fault, Class::Partly));

@@ -115,7 +115,7 @@ impl Worker<'_> {
     fn look_at_equal(&self, met: &Met<'_>, verdict: &Verdict) -> Result<(u64, u64), Fault> {
         const ESTALE: i32 = 116;
         let there = self.look_at(met)?;
-        let entry = |meta: &Meta| Entry { meta: *meta, xattrs: Xattrs::new() };
+        let entry = |meta: &Meta| Entry { meta: *meta, xattrs: Xattrs::default() };
         let keep = Keep { xattrs: false, acls: false, ..self.run.options.keep };
         let is_same = match verdict {
             Verdict::Changed(_, Moved { id: Some(id), .. }) => there.id() == *id,

@@ -34,6 +34,7 @@ pub enum Order {
 
 /// From a mover.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "one is held at a time")]
 pub enum Report {
     /// It is at work.
     Alive(Alive),

@@ -2,7 +2,7 @@
 
 use crate::tally::Counts;
 use crate::underway::LargeFiles;
-use driftless_model::{Problem, Receipt};
+use driftless_model::{Problem, Receipt, RelPath, Unkept};
 use std::time::Duration;
 
 /// A look at a run in progress.
@@ -32,6 +32,8 @@ pub trait Monitor: Sync {
     fn problem(&self, problem: &Problem);
     /// Something about the run as a whole that whoever watches should know.
     fn note(&self, _text: &str) {}
+    /// An entry has something that its copy does not get, and that none before it had.
+    fn unkept(&self, _what: Unkept, _path: &RelPath) {}
     /// A few times a second.
     fn progress(&self, progress: &Progress);
 }

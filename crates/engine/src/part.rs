@@ -9,7 +9,7 @@ use crate::plan::chosen;
 use crate::run::Run;
 use crate::share::{LinkName, Listed, Outcome, Piece, Share, Unfinished};
 use crate::worker::Worker;
-use driftless_model::{EntryName, Problem, Receipt, RelPath, Selection};
+use driftless_model::{EntryName, Problem, Receipt, RelPath, Selection, Unkept, Xattrs};
 use driftless_mover::{Large, Trouble};
 use driftless_reconcile::{Fingerprint, Ranges, split_half};
 use driftless_tree::Names;
@@ -85,6 +85,10 @@ impl Monitor for Gathered<'_> {
 
     fn problem(&self, problem: &Problem) {
         self.add(&problem.path, |outcome| outcome.problems.push(problem.clone()));
+    }
+
+    fn unkept(&self, what: Unkept, path: &RelPath) {
+        self.add(path, |outcome| outcome.unkept.push((what, path.clone())));
     }
 
     fn progress(&self, progress: &Progress) {
@@ -352,7 +356,7 @@ impl Worker<'_> {
         let name = CString::new(name).ok()?;
         let (source, replica) = &self.run.roots;
         let (source, replica) = (descend(source, &dir).ok()?, descend(replica.as_ref()?, &dir).ok()?);
-        let before = Some((*replica.first_meta(), Vec::new()));
+        let before = Some((*replica.first_meta(), Xattrs::default()));
         let renamed = self.run.renamed.clone().filter(|_| dir.is_root());
         let begin = Begin {
             parent: None,

@@ -132,6 +132,7 @@ impl Worker<'_> {
 
     fn post_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
         let (job, terms) = (met.job, self.mover.terms);
+        self.note_made(job, met.name, entry.meta.unkept | entry.xattrs.unkept);
         let spot = job.touched_spot(met.name);
         let (name, private, room) = (spot.name.into(), spot.private, intent.room);
         let (keep, sync, verify) = (terms.rules.keep, terms.sync_each, terms.verify);

@@ -16,7 +16,7 @@ use crate::queue::Queue;
 use crate::tally::Tally;
 use crate::underway::UnderWay;
 use crate::unkept::Owners;
-use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp};
+use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
 use driftless_mover::Terms;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_state::Ledger;
@@ -78,6 +78,8 @@ pub struct Run<'r> {
     request_pace: Option<Pace>,
     /// Which owners can be given on the replica.
     pub owners: Owners,
+    /// What was met so far that is not kept.
+    pub unkept: Mutex<Unkept>,
     /// Which part of a run it is.
     pub part: Part<'r>,
     /// The name of the replica of a single file.
@@ -135,6 +137,7 @@ impl<'r> Run<'r> {
             stride: Stride::new(),
             bytes_pace: Pace::new(options.bytes_per_second_max),
             request_pace: Pace::new(options.requests_per_second_max),
+            unkept: Mutex::default(),
             part: Part::Whole,
             renamed: None,
             is_single: false,
@@ -241,7 +244,8 @@ impl<'r> Run<'r> {
         if fault.is_cut_off() {
             return self.cut_off.store(true, Relaxed);
         }
-        self.report(&Problem::new(path, fault, class));
+        let cause = self.frozen(&path, &fault).map_or_else(|| fault.cause(), str::to_owned);
+        self.report(&Problem { cause, ..Problem::new(path, fault, class) });
     }
 
     /// Reports what could not be removed, by its path below `dir`.

@@ -5,7 +5,7 @@
 //! what the mover does not get to when it is asked to leave some for others.
 
 use crate::tally::Counts;
-use driftless_model::{Action, EntryName, Kind, Meta, Problem, Receipt, RelPath, What};
+use driftless_model::{Action, EntryName, Kind, Meta, Problem, Receipt, RelPath, Unkept, What};
 use driftless_reconcile::{Fingerprint, Ranges};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -126,6 +126,8 @@ pub struct Outcome {
     pub unfinished: Vec<(RelPath, Unfinished)>,
     /// Paths below the source on which file systems are mounted.
     pub mounts: Vec<RelPath>,
+    /// What entries have that their copies do not get: each kind with the first that was met.
+    pub unkept: Vec<(Unkept, RelPath)>,
     /// Bytes of large files that others finish; they are durable.
     pub copied: Vec<(RelPath, Fingerprint, Ranges)>,
 }
@@ -152,6 +154,7 @@ impl Outcome {
         }
         self.no_room.into_iter().for_each(|path| parts.room(bytes_of(&path)).no_room.push(path));
         self.mounts.into_iter().for_each(|path| parts.room(bytes_of(&path)).mounts.push(path));
+        self.unkept.into_iter().for_each(|first| parts.room(bytes_of(&first.1)).unkept.push(first));
         self.unfinished.into_iter().for_each(|dir| parts.room(bytes_of(&dir.0) + 2 * BYTES_EACH).unfinished.push(dir));
         for file in self.copied {
             parts.room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1)).copied.push(file);

@@ -11,7 +11,7 @@ use crate::roots::{Replica, Roots, RunError, open};
 use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use crate::walk::forget_inherited;
-use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work};
+use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs};
 use driftless_tree::{DirRef, HandlePool, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
@@ -244,7 +244,7 @@ fn sync_entry(
     let _watch = run.watch(Some(changes));
     let path = RelPath::from_names([name.to_bytes()]);
     let selection = Arc::new(Selection::of(&[Work { path, scope: Scope::Entry }]));
-    let before = Some((*replica_dir.first_meta(), Vec::new()));
+    let before = Some((*replica_dir.first_meta(), Xattrs::default()));
     let begin = Begin {
         parent: None,
         name: CString::default(),

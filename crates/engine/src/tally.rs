@@ -75,6 +75,10 @@ counters! {
     problems_skip,
     /// Entries whose owner or group the user of the run cannot give.
     unkept_owners,
+    /// Entries with flags of their inodes that their copies do not have.
+    unkept_flags,
+    /// Entries with ACLs of a kind that is not copied.
+    unkept_acls,
     /// Entries whose time agrees as far as the replica keeps it: parts of a second are lost.
     times_cut_fine,
     /// Entries whose time agrees as far as the replica keeps it: whole seconds, or within the window.
@@ -154,7 +158,7 @@ impl Counts {
 
     /// Entries of which something is not kept that counts as no problem.
     pub fn unkept(&self) -> u64 {
-        self.unkept_owners
+        sum([self.unkept_owners, self.unkept_flags, self.unkept_acls])
     }
 
     /// Whether every entry that was seen is accounted for.

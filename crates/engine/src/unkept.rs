@@ -4,11 +4,11 @@
 //! Nobody but root may give an entry to somebody else (chown(2)). An ordinary user knows that, and one problem for each file of others, in every run, would hide all else. So what he cannot give is
 //! no difference; it is counted, and told once. Where owners were demanded, it is a problem as any other.
 
-use crate::job::DirJob;
+use crate::job::{DirJob, lock};
 use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Act, Class, Entry, Fault, Keep, Meta, SETGID, SETUID, Side, What};
+use driftless_model::{Act, Class, Entry, Fault, Keep, Meta, RelPath, SETGID, SETUID, Side, Sort, Unkept, What};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{DirRef, Rights};
 use std::borrow::Cow;
@@ -92,6 +92,32 @@ impl Run<'_> {
         does
     }
 
+    /// Counts an entry that has something which its copy does not get; the first of each kind is named.
+    pub fn note_unkept(&self, what: Unkept, path: impl FnOnce() -> RelPath) {
+        if what.is_empty() {
+            return;
+        }
+        for sort in Sort::ALL.into_iter().filter(|sort| !what.of_sort(*sort).is_empty()) {
+            let counter = match sort {
+                Sort::Flags => &self.tally.unkept_flags,
+                Sort::Acls => &self.tally.unkept_acls,
+            };
+            add(counter, 1);
+        }
+        let mut met = lock(&self.unkept);
+        let new = what - *met;
+        *met = *met | what;
+        drop(met);
+        if !new.is_empty() {
+            self.monitor.unkept(new, &path());
+        }
+    }
+
+    /// What a copy of the source does not get. A flag that the replica's entry has all the same is not missing.
+    pub fn unkept_between(source: &Entry, there: &Meta) -> Unkept {
+        (source.meta.unkept - there.unkept) | source.xattrs.unkept
+    }
+
     /// Counts an owner that is not kept, if the replica's entry cannot come to have it.
     pub fn note_owner(&self, source: &Meta, there: &Meta, above: Option<&DirRef>) {
         let attainable = self.attainable(source, there, above);
@@ -130,7 +156,7 @@ mod tests {
     fn meta(uid: u32, gid: u32, mode: u32) -> Meta {
         let (kind, mtime, atime, ctime) = (Kind::File, Stamp::default(), Stamp::default(), Stamp::default());
         let (size, blocks, nlink, dev, ino, rdev) = (7, 8, 1, 1, 1, 0);
-        Meta { kind, mode, uid, gid, size, blocks, mtime, atime, ctime, nlink, dev, ino, rdev }
+        Meta { kind, mode, uid, gid, size, blocks, mtime, atime, ctime, nlink, dev, ino, rdev, unkept: Unkept::NONE }
     }
 
     /// Owner, group and mode that can be attained for such a source, by user 10 of the groups 20 and 21.

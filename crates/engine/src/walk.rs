@@ -7,7 +7,7 @@ use crate::overlap::{OWN_REPLICA, OWN_SOURCE};
 use crate::run::Run;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side};
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
 use driftless_mover::Trouble;
 use driftless_reconcile::{differences, split_half, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
@@ -81,7 +81,7 @@ impl Worker<'_> {
         self.run.tally.skip(Reason::OtherFileSystem);
         let parent = job.parent.as_ref().expect("the root is on its own file system");
         if let (true, Some(replica)) = (job.is_made(), &job.replica) {
-            let attributes = Attributes::of(job.source.first_meta(), Vec::new(), &self.run.options.keep);
+            let attributes = Attributes::of(job.source.first_meta(), Xattrs::default(), &self.run.options.keep);
             replica.set_own(&Known::default(), &attributes);
             parent.touch();
         }
@@ -336,7 +336,7 @@ impl Worker<'_> {
 }
 
 /// A replica's directory, what it was like if it existed, and what it took the place of if that was something else.
-type Entered = (Option<DirRef>, Option<(Meta, driftless_model::Xattrs)>, Option<Meta>);
+type Entered = (Option<DirRef>, Option<(Meta, Xattrs)>, Option<Meta>);
 
 /// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
 fn below(parent: &DirJob, name: &CStr) -> Arc<Selection> {
@@ -357,7 +357,7 @@ pub fn forget_inherited(dir: &DirRef) -> Done {
     if dir.xattrs(&keep)?.is_empty() {
         return Ok(());
     }
-    let attributes = Attributes { mode: Some(0o700), xattrs: Some((Vec::new(), keep)), ..Attributes::default() };
+    let attributes = Attributes { mode: Some(0o700), xattrs: Some((Xattrs::default(), keep)), ..Attributes::default() };
     dir.set_own(&Known::default(), &attributes).into_iter().next().map_or(Ok(()), Err)
 }
 

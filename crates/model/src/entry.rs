@@ -1,6 +1,8 @@
 //! What stands at a name: its kind, its metadata and its extended attributes.
 
+use crate::Unkept;
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 
 /// The kind of an entry (inode(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -102,6 +104,8 @@ pub struct Meta {
     pub ino: u64,
     /// Device number of a device node.
     pub rdev: u64,
+    /// Flags of the inode that no copy gets, as far as the file system tells them with all this.
+    pub unkept: Unkept,
 }
 
 impl Meta {
@@ -116,8 +120,50 @@ impl Meta {
     }
 }
 
-/// Extended attributes: name and value, sorted by name. POSIX ACLs are among them (`system.posix_acl_*`).
-pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
+/// An extended attribute: name and value.
+pub type Xattr = (Box<[u8]>, Box<[u8]>);
+
+/// Extended attributes that are kept, sorted by name. POSIX ACLs are among them (`system.posix_acl_*`).
+#[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]
+pub struct Xattrs {
+    kept: Vec<Xattr>,
+    /// What the entry has besides that no copy gets. It makes no difference.
+    pub unkept: Unkept,
+}
+
+impl Xattrs {
+    /// Attributes in any order, and what there is besides.
+    pub fn new(mut kept: Vec<Xattr>, unkept: Unkept) -> Self {
+        kept.sort_unstable();
+        Xattrs { kept, unkept }
+    }
+}
+
+impl Deref for Xattrs {
+    type Target = [Xattr];
+
+    fn deref(&self) -> &[Xattr] {
+        &self.kept
+    }
+}
+
+impl PartialEq for Xattrs {
+    fn eq(&self, other: &Xattrs) -> bool {
+        self.kept == other.kept
+    }
+}
+
+impl From<Vec<Xattr>> for Xattrs {
+    fn from(kept: Vec<Xattr>) -> Self {
+        Xattrs::new(kept, Unkept::NONE)
+    }
+}
+
+impl FromIterator<Xattr> for Xattrs {
+    fn from_iter<I: IntoIterator<Item = Xattr>>(kept: I) -> Self {
+        Xattrs::from(Vec::from_iter(kept))
+    }
+}
 
 /// An entry: metadata and extended attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,15 +13,17 @@ mod keep;
 mod path;
 mod pattern;
 mod selection;
+mod unkept;
 mod work;
 
 pub use act::Act;
 pub use cause::{cause, cause_of};
-pub use entry::{Entry, Kind, Meta, Stamp, Xattrs};
+pub use entry::{Entry, Kind, Meta, Stamp, Xattr, Xattrs};
 pub use escape::{escape, escape_json, escape_text};
 pub use fault::{Class, Fault, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::{Keep, SETGID, SETUID};
 pub use path::{BadName, EntryName, RelPath, check_name};
 pub use selection::Selection;
+pub use unkept::{Sort, Unkept};
 pub use work::{Action, Change, Difference, Level, Receipt, Scope, What, Work};

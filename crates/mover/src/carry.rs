@@ -64,6 +64,7 @@ impl Mover<'_> {
     fn carry_into(&mut self, carrier: &dyn Carrier, spot: &Spot, opened: &Opened, room: &DirRef) -> Made {
         let (source, place) = near(opened, &**room)?;
         let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
+        let unkept = opened.meta.unkept | xattrs.unkept;
         let lent = place.lend(CONTENT)?;
         (self.pace)(0);
         let carried = carrier.carry(&source.lend(), &lent.path, self.stopped);
@@ -80,7 +81,7 @@ impl Mover<'_> {
         let id = leads(opened, &*file)?;
         file.close()?;
         self.take(place, spot)?;
-        Ok(Moved { bytes: opened.meta.size, faults, id, ..Moved::default() })
+        Ok(Moved { bytes: opened.meta.size, faults, id, unkept, ..Moved::default() })
     }
 
     /// Moves the finished file out of the private directory and gives it its name.

@@ -5,7 +5,7 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Act, Fault, Keep, Kind, Level, Side};
+use driftless_model::{Act, Fault, Keep, Kind, Level, Side, Xattrs};
 use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
 use driftless_tree::{Attributes, Copier, Dir, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
@@ -346,7 +346,7 @@ impl Large {
         let _as_well_as_it_can_be_done = self.replica.settle();
         let _nor_this = self.replica.save_progress(None);
         let keep = Keep { xattrs: false, acls: false, ..mover.terms.rules.keep };
-        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.wanted(), Vec::new(), &keep));
+        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.wanted(), Xattrs::default(), &keep));
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
@@ -367,14 +367,15 @@ impl Large {
         }
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
+        let unkept = self.opened.meta.unkept | xattrs.unkept;
         let attributes = new_attributes(&self.opened.wanted(), xattrs, &mover.terms);
         if let Some(nest) = if hidden { spot.replica.nest(true)? } else { None } {
-            return self.finish_out_of_sight(mover, &*nest, spot, &attributes);
+            return self.finish_out_of_sight(mover, &*nest, spot, &attributes).map(|moved| Moved { unkept, ..moved });
         }
         let (faults, id) = self.dress(spot.replica, spot, &attributes)?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
-        Ok(Moved { faults, id: Some(id), young: self.opened.young, ..Moved::default() })
+        Ok(Moved { faults, id: Some(id), young: self.opened.young, unkept, ..Moved::default() })
     }
 
     /// So far nobody but this user may open the copy. It is moved to where nobody can find it before it belongs to somebody else, who
@@ -442,7 +443,7 @@ fn anew(spot: &Spot, temp: &CString) -> Result<Box<dyn WriteFile>, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::{Meta, Stamp, Xattrs};
+    use driftless_model::{Meta, Stamp};
     use driftless_tree::Done;
 
     /// A file whose first flush fails, as a disk's does that has lost something: the kernel says so once.
@@ -455,7 +456,22 @@ mod tests {
     fn meta() -> Meta {
         let stamp = Stamp::default();
         let (mtime, atime, ctime) = (stamp, stamp, stamp);
-        Meta { kind: Kind::File, mode: 0, uid: 0, gid: 0, size: 100, blocks: 0, mtime, atime, ctime, nlink: 1, dev: 1, ino: 1, rdev: 0 }
+        Meta {
+            kind: Kind::File,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size: 100,
+            blocks: 0,
+            mtime,
+            atime,
+            ctime,
+            nlink: 1,
+            dev: 1,
+            ino: 1,
+            rdev: 0,
+            unkept: driftless_model::Unkept::NONE,
+        }
     }
 
     impl ReadFile for Forgetful {
@@ -463,7 +479,7 @@ mod tests {
             Ok(meta())
         }
         fn xattrs(&self, _keep: &Keep) -> Done<Xattrs> {
-            Ok(Xattrs::new())
+            Ok(Xattrs::default())
         }
         fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> Done<usize> {
             Ok(0)

@@ -188,8 +188,9 @@ impl Mover<'_> {
 
     fn fill(&mut self, spot: &Spot, (opened, xattrs): (&Opened, Xattrs), file: &dyn WriteFile, mode: u32) -> Made {
         let bytes = self.content(opened, file)?;
+        let unkept = opened.meta.unkept | xattrs.unkept;
         let faults = self.complete(opened, file, (&spot.newborn(Kind::File, mode), xattrs), self.terms.sync_each)?;
-        Ok(Moved { bytes, faults, id: leads(opened, file)?, ..Moved::default() })
+        Ok(Moved { bytes, faults, id: leads(opened, file)?, unkept, ..Moved::default() })
     }
 
     /// Looks again at the source, then gives a file with all its content its attributes. Returns what could not be set.
@@ -283,7 +284,7 @@ impl Mover<'_> {
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
         }
-        done.map(|faults| Moved { faults, id, ..Moved::default() })
+        done.map(|faults| Moved { faults, id, unkept: source.meta.unkept | source.xattrs.unkept, ..Moved::default() })
     }
 
     /// Makes the entry one more name of the inode `id`, which is to be found as a name in a directory of the same tree.

@@ -1,6 +1,6 @@
 //! The place where an entry is made equal, and what can come of it.
 
-use driftless_model::{Fault, Kind, Meta};
+use driftless_model::{Fault, Kind, Meta, Unkept};
 use driftless_reconcile::held_back;
 use driftless_tree::{Dir, Done, Halt, Known, ReadFile};
 use std::ffi::CStr;
@@ -81,6 +81,8 @@ pub struct Moved {
     pub id: Option<(u64, u64)>,
     /// Its source did not come to rest: the copy is whole, and without the time that would vouch for it.
     pub young: bool,
+    /// What the source has that the entry did not get, as far as its flags and attributes tell.
+    pub unkept: Unkept,
 }
 
 /// Why an entry was not made equal.

@@ -200,7 +200,7 @@ fn gains_rights(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::Stamp;
+    use driftless_model::{Stamp, Unkept};
 
     fn entry(kind: Kind) -> Entry {
         let stamp = Stamp { sec: 1, nsec: 2 };
@@ -218,8 +218,9 @@ mod tests {
             dev: 3,
             ino: 4,
             rdev: 0,
+            unkept: Unkept::NONE,
         };
-        Entry { meta, xattrs: vec![] }
+        Entry { meta, xattrs: Xattrs::default() }
     }
 
     fn step(kind: Kind, change: impl Fn(&mut Entry), rules: Rules) -> Step {
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(file(&|e| e.meta.atime.sec = 9), Step::Same);
         assert_eq!(file(&|e| e.meta.mode = 0o600), Step::Meta(What::MODE));
         assert_eq!(file(&|e| e.meta.uid = 9), Step::Meta(What::OWNER));
-        assert_eq!(file(&|e| e.xattrs = vec![(b"user.a"[..].into(), b"1"[..].into())]), Step::Meta(What::XATTRS));
+        assert_eq!(file(&|e| e.xattrs = vec![(b"user.a"[..].into(), b"1"[..].into())].into()), Step::Meta(What::XATTRS));
         assert_eq!(file(&|e| e.meta.mtime.nsec = 9), Step::Anew(What::MTIME));
         assert_eq!(file(&|e| e.meta.size = 9), Step::Anew(What::SIZE));
         assert!(matches!(file(&|e| e.meta.kind = Kind::Dir), Step::Replace(_)));
@@ -282,7 +283,7 @@ mod tests {
         let dressed = |(mode, uid, capability): (u32, u32, &[u8])| {
             let mut entry = entry(Kind::File);
             (entry.meta.mode, entry.meta.uid) = (mode, uid);
-            entry.xattrs = if capability.is_empty() { vec![] } else { vec![(CAPABILITY.into(), capability.into())] };
+            entry.xattrs = if capability.is_empty() { vec![] } else { vec![(CAPABILITY.into(), capability.into())] }.into();
             entry
         };
         decide(&dressed(source), &dressed(replica), &rules, true)

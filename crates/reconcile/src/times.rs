@@ -170,7 +170,7 @@ mod tests {
     fn meta(mtime: Stamp, ctime: Stamp) -> Meta {
         let (kind, atime) = (Kind::File, mtime);
         let (mode, uid, gid, size, blocks, nlink, dev, ino, rdev) = (0o644, 0, 0, 7, 8, 1, 1, 1, 0);
-        Meta { kind, mode, uid, gid, size, blocks, mtime, atime, ctime, nlink, dev, ino, rdev }
+        Meta { kind, mode, uid, gid, size, blocks, mtime, atime, ctime, nlink, dev, ino, rdev, unkept: driftless_model::Unkept::NONE }
     }
 
     const FINE: Agreement = Cut(Grain::Fine);

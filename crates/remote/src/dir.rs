@@ -7,7 +7,7 @@
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
-use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
+use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
 use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, NameStream, Names, Reach, ReadFile,
     Removed, Rights, Spared, WriteFile,
@@ -204,6 +204,7 @@ const NO_META: Meta = Meta {
     dev: 0,
     ino: 0,
     rdev: 0,
+    unkept: Unkept::NONE,
 };
 
 struct RemoteNames {

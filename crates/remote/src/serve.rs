@@ -453,7 +453,7 @@ fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told
 
 fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
-    let xattrs = if meta.kind == Kind::Dir { Vec::new() } else { dir.xattrs_of(name, &survey.keep).ok()? };
+    let xattrs = if meta.kind == Kind::Dir { Xattrs::default() } else { dir.xattrs_of(name, &survey.keep).ok()? };
     // What is too much for a listing is asked for by itself.
     (xattr_bytes(&xattrs) <= LISTING_BYTES_MAX).then_some(Entry { meta, xattrs })
 }

@@ -560,12 +560,27 @@ pub fn bad(why: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::Stamp;
+    use driftless_model::{Stamp, Unkept};
 
     fn meta(kind: Kind, size: u64) -> Meta {
         let stamp = Stamp::default();
         let (mtime, atime, ctime) = (stamp, stamp, stamp);
-        Meta { kind, mode: 0, uid: 0, gid: 0, size, blocks: 0, mtime, atime, ctime, nlink: 1, dev: 1, ino: 1, rdev: 0 }
+        Meta {
+            kind,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            size,
+            blocks: 0,
+            mtime,
+            atime,
+            ctime,
+            nlink: 1,
+            dev: 1,
+            ino: 1,
+            rdev: 0,
+            unkept: Unkept::NONE,
+        }
     }
 
     #[test]
@@ -587,7 +602,7 @@ mod tests {
         ];
         for (kind, extents, target, bytes, fits) in cases {
             let context = format!("{kind:?} {extents:?} {target:?} {bytes}");
-            let (entry, keep) = (Entry { meta: meta(kind, 3), xattrs: Vec::new() }, Keep::default());
+            let (entry, keep) = (Entry { meta: meta(kind, 3), xattrs: Xattrs::default() }, Keep::default());
             let name = Name(c"name".into());
             let head = ParcelHead { name, entry, extents, target, keep, private: false, room: 0, sync: false, verify: None };
             assert_eq!(head.with(vec![1; bytes]).is_some(), fits, "{context}");

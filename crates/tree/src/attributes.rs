@@ -179,7 +179,7 @@ impl<'a> Setter<'a> {
             return;
         }
         let left =
-            if known.clean { Ok(Xattrs::new()) } else { self.target.read(keep).and_then(|now| self.remove_others(now, wanted, keep)) };
+            if known.clean { Ok(Xattrs::default()) } else { self.target.read(keep).and_then(|now| self.remove_others(now, wanted, keep)) };
         let left = match left {
             Ok(left) => left,
             Err(errno) => {

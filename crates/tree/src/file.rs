@@ -1,7 +1,7 @@
 //! Regular files of a local tree, read and written.
 
 use crate::attributes::{Attributes, Known, Setter};
-use crate::local::{fault, meta_again, meta_of};
+use crate::local::{fault, meta_again, meta_open};
 use crate::sys::{self, Mapping};
 use crate::xattr::Target;
 use crate::{Done, ReadFile, WriteFile, digests};
@@ -114,7 +114,7 @@ fn read_full(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errn
 
 impl ReadFile for LocalFile {
     fn meta(&self) -> Done<Meta> {
-        self.fail(Act::LookAt, rustix::fs::fstat(&self.fd)).map(|st| meta_of(&st))
+        self.fail(Act::LookAt, meta_open(&self.fd))
     }
 
     fn meta_again(&self) -> Done<Meta> {

@@ -11,9 +11,9 @@ use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN, is_root_name};
 use crate::xattr::{Target, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
-use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -42,28 +42,47 @@ pub fn meta_of(st: &Stat) -> Meta {
         dev: st.st_dev,
         ino: st.st_ino,
         rdev: st.st_rdev,
+        unkept: Unkept::NONE,
     }
 }
 
 /// Metadata of what is open, asked of the file system and not of what a network file system or FUSE remembers of it (statx(2),
 /// `AT_STATX_FORCE_SYNC`). Where nothing is remembered, that costs what fstat(2) does.
 pub fn meta_again(fd: impl AsFd) -> Result<Meta, Errno> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-    match fs::statx(&fd, c"", flags, StatxFlags::BASIC_STATS) {
-        Ok(st) => Ok(meta_of_statx(&st)),
+    look_at(fd, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC).map(|look| look.0)
+}
+
+/// Metadata of what is open, as cheap as fstat(2).
+pub fn meta_open(fd: impl AsFd) -> Result<Meta, Errno> {
+    first_look(fd).map(|look| look.0)
+}
+
+/// The same for what was just opened; and whether something is mounted there, which kernels tell from 5.8 on.
+fn first_look(fd: impl AsFd) -> Result<(Meta, Option<bool>), Errno> {
+    look_at(fd, c"", AtFlags::EMPTY_PATH)
+}
+
+/// Metadata of an entry with the flags of its inode, which statx(2) tells with all else, and whether something is mounted there.
+fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<bool>), Errno> {
+    match fs::statx(&dir, name, flags, StatxFlags::BASIC_STATS) {
+        Ok(st) => Ok((meta_of_statx(&st), crate::mounts::is_mount_root(&st))),
         // An old kernel does not have the call, and a sandbox that does not know it forbids it.
-        Err(Errno::NOSYS | Errno::PERM) => fs::fstat(&fd).map(|st| meta_of(&st)),
+        Err(Errno::NOSYS | Errno::PERM) => fs::statat(&dir, name, flags - AtFlags::STATX_FORCE_SYNC).map(|st| (meta_of(&st), None)),
         Err(errno) => Err(errno),
     }
 }
 
-/// The same for what was just opened, as cheap as fstat(2); and whether something is mounted there, which kernels tell from 5.8 on.
-fn first_look(fd: impl AsFd) -> Result<(Meta, Option<bool>), Errno> {
-    match fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS) {
-        Ok(st) => Ok((meta_of_statx(&st), crate::mounts::is_mount_root(&st))),
-        Err(Errno::NOSYS | Errno::PERM) => fs::fstat(&fd).map(|st| (meta_of(&st), None)),
-        Err(errno) => Err(errno),
-    }
+/// The flags that no copy gets. That of DAX is none of an entry, but says how its file system is mounted.
+fn unkept_of(attributes: StatxAttributes) -> Unkept {
+    const FLAGS: [(StatxAttributes, Unkept); 6] = [
+        (StatxAttributes::IMMUTABLE, Unkept::IMMUTABLE),
+        (StatxAttributes::APPEND, Unkept::APPEND_ONLY),
+        (StatxAttributes::NODUMP, Unkept::NO_DUMP),
+        (StatxAttributes::COMPRESSED, Unkept::COMPRESSED),
+        (StatxAttributes::ENCRYPTED, Unkept::ENCRYPTED),
+        (StatxAttributes::VERITY, Unkept::VERITY),
+    ];
+    FLAGS.iter().filter(|(flag, _)| attributes.contains(*flag)).fold(Unkept::NONE, |all, (_, unkept)| all | *unkept)
 }
 
 fn meta_of_statx(st: &Statx) -> Meta {
@@ -83,6 +102,7 @@ fn meta_of_statx(st: &Statx) -> Meta {
         dev: fs::makedev(st.stx_dev_major, st.stx_dev_minor),
         ino: st.stx_ino,
         rdev: fs::makedev(st.stx_rdev_major, st.stx_rdev_minor),
+        unkept: unkept_of(st.stx_attributes),
     }
 }
 
@@ -166,7 +186,8 @@ impl LocalDir {
     /// Makes a directory with mode 0700 and opens it; it is the one made.
     pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
         let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
-        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (meta_of(&st), Some(false)));
+        let made = Meta { unkept: self.first.unkept.inherited(), ..meta_of(&st) };
+        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (made, Some(false)));
         if dir.first.mode != 0o700 {
             self.fail(Act::SetMode, fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
@@ -345,7 +366,7 @@ impl Dir for LocalDir {
     }
 
     fn meta(&self) -> Done<Meta> {
-        self.fail(Act::LookAt, fs::fstat(&*self.fd()?)).map(|st| meta_of(&st))
+        self.fail(Act::LookAt, meta_open(&*self.fd()?))
     }
 
     fn meta_again(&self) -> Done<Meta> {
@@ -366,7 +387,7 @@ impl Dir for LocalDir {
 
     fn look(&self, name: &CStr) -> Done<Meta> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        self.fail(Act::LookAt, fs::statat(&*self.fd()?, name, flags)).map(|st| meta_of(&st))
+        self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags)).map(|look| look.0)
     }
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
@@ -561,7 +582,7 @@ mod tests {
             let fd = fs::openat(fs::CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("open");
             let first = fs::fstat(&fd).map(|st| meta_of(&st)).expect("look");
             let again = meta_again(&fd).expect("look again");
-            assert_eq!(again, Meta { atime: again.atime, ..first }, "{path:?}");
+            assert_eq!(again, Meta { atime: again.atime, unkept: again.unkept, ..first }, "{path:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Extended attributes and POSIX ACLs, whichever way an entry is held.
 
 use crate::sys;
-use driftless_model::{Keep, Xattrs};
+use driftless_model::{Keep, Unkept, Xattrs};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
@@ -103,7 +103,7 @@ impl Target<'_> {
     /// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
     pub fn read(self, keep: &Keep) -> Result<Xattrs, Errno> {
         if !keep.any_xattr() {
-            return Ok(Xattrs::new());
+            return Ok(Xattrs::default());
         }
         BUFFER.with_borrow_mut(|buffer| {
             let length = match offer(buffer, |list| self.list(list)) {
@@ -111,7 +111,7 @@ impl Target<'_> {
                 other => other?,
             };
             if length == 0 {
-                return Ok(Xattrs::new());
+                return Ok(Xattrs::default());
             }
             let list = buffer[..length].to_vec();
             self.read_listed(&list, keep, buffer)
@@ -119,10 +119,11 @@ impl Target<'_> {
     }
 
     fn read_listed(self, list: &[u8], keep: &Keep, buffer: &mut [u8]) -> Result<Xattrs, Errno> {
-        let mut found = Xattrs::new();
+        let (mut found, mut unkept) = (Vec::new(), Unkept::NONE);
         for name in list.split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
             if !keep.wants_xattr(name.to_bytes()) {
+                unkept = unkept | if keep.acls { Unkept::of_xattr(name.to_bytes()) } else { Unkept::NONE };
                 continue;
             }
             match offer(buffer, |value| self.get(name, value)) {
@@ -131,8 +132,7 @@ impl Target<'_> {
                 Err(e) => return Err(e),
             }
         }
-        found.sort_unstable();
-        Ok(found)
+        Ok(Xattrs::new(found, unkept))
     }
 
     /// Reads one attribute that is our own, if it is there.

@@ -111,7 +111,7 @@ fn xattrs_digest(xattrs: &driftless_model::Xattrs) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::Stamp;
+    use driftless_model::{Stamp, Unkept, Xattrs};
 
     fn entry(kind: Kind) -> Entry {
         let stamp = Stamp { sec: -1, nsec: 5 };
@@ -129,8 +129,9 @@ mod tests {
             dev: 9,
             ino: 10,
             rdev: 259,
+            unkept: Unkept::NONE,
         };
-        Entry { meta, xattrs: Vec::new() }
+        Entry { meta, xattrs: Xattrs::default() }
     }
 
     fn root_of(entries: &[(&[u8], Entry)]) -> String {
@@ -189,7 +190,7 @@ mod tests {
             &|entry| entry.meta.size = 0,
             &|entry| entry.meta.mtime.nsec = 0,
             &|entry| entry.meta.kind = Kind::Fifo,
-            &|entry| entry.xattrs.push((b"user.a"[..].into(), b""[..].into())),
+            &|entry| entry.xattrs = [(b"user.a"[..].into(), b""[..].into())].into_iter().collect(),
         ];
         assert!(kept.iter().all(|change| changed(*change) != plain));
         assert_ne!(root_of(&[(b"b", base.clone())]), plain);
