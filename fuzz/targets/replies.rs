@@ -5,7 +5,7 @@ use driftless_fuzz::{begin, bounded, said_again};
 use driftless_model::{Act, Entry, EntryName, Kind, Meta, RelPath, Side, Stamp, Unkept, Xattrs, check_name};
 use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
-use driftless_tree::{Removed, Rights, STUCK_MAX};
+use driftless_tree::{MarkText, Removed, Rights, STUCK_MAX};
 use libfuzzer_sys::fuzz_target;
 
 /// What the kernel returns as error numbers ends here (`MAX_ERRNO` of linux/err.h).
@@ -79,7 +79,7 @@ fn meta(kind: Kind, size: u64) -> Meta {
 fn replies() -> Vec<Reply> {
     let xattrs = Xattrs::from(vec![(b"user.a"[..].into(), b"b"[..].into())]);
     let (fault, name) = (|| WireFault::new(Act::Open, 13), || Name(c"name".into()));
-    let own = || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()) };
+    let own = || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()), is_marked: true };
     let entry = |kind| Entry { meta: meta(kind, 6), xattrs: xattrs.clone() };
     let told = |kind, target| Told { name: name(), kind: Some(kind), entry: Some(entry(kind)), target };
     let listing =
@@ -104,6 +104,7 @@ fn replies() -> Vec<Reply> {
         Reply::Entered(own(), Some(listing())),
         Reply::Listing(listing()),
         Reply::Whole(None),
+        Reply::Marks(vec![MarkText { above: b"/srv".to_vec(), text: b"driftless mark 1".to_vec() }]),
         Reply::Lineage(vec![
             driftless_tree::Ancestor { id: (1, 2), name: EntryName::try_from(b"a".to_vec()).ok() },
             driftless_tree::Ancestor { id: (1, 3), name: None },

@@ -117,6 +117,7 @@ fn requests() -> Vec<Request> {
         Request::RemoveTree { dir: 2, name: name(), spared: rules() },
         Request::CountTree { dir: 2, name: name(), max: 3, spared: None },
         Request::Lock { dir: 2, name: Some(name()), reach: Reach::Everywhere, at: 4 },
+        Request::Marks { dir: 2, above: true },
         Request::SetMark { dir: 2, text: b"driftless mark 1".to_vec(), durable: true },
         Request::Fetch { dir: 2, name: name(), keep },
         Request::Gather,

@@ -4,9 +4,10 @@
 mod common;
 
 use common::far::{Far, Way};
+use common::marks::{MIB, is_unsettled, kill, killed, lose, many_files, mark, must_run, noise, says_so};
 use common::{LOCK_FILE, MARK_FILE, USER, check_equal, check_settled, driftless, leftovers, put, sync, sync_ok, wait_until};
 use driftless_testkit::fuse::{Fuse, Mood};
-use driftless_testkit::{Driftless, FsKind, Outcome, Running, Scratch, attrs, snapshot_hash};
+use driftless_testkit::{FsKind, Outcome, Running, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,40 +16,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const NONE: [&str; 0] = [];
-const MIB: usize = 1 << 20;
-/// What a run says that finds another one unfinished.
-const SAYS: &str = "an earlier run was not made durable";
-
-fn mark(root: &Path) -> Option<String> {
-    let read = |name: &[u8]| attrs::get_xattr(root, name).ok().flatten().and_then(|text| String::from_utf8(text).ok());
-    read(b"trusted.driftless.mark").or_else(|| read(b"user.driftless.mark")).or_else(|| fs::read_to_string(root.join(MARK_FILE)).ok())
-}
-
-/// Whether a mark says that something may not be durable.
-fn is_unsettled(root: &Path) -> bool {
-    mark(root).expect("a mark").lines().any(|line| line.starts_with("since "))
-}
-
-fn says_so(outcome: &Outcome) -> bool {
-    outcome.stderr_text().contains(SAYS) && outcome.stdout_text().contains(SAYS)
-}
-
 fn stage(kind: FsKind) -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(kind, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     (scratch, src, dst)
-}
-
-/// Content that differs from file to file and does not compress away.
-fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut content = vec![0; bytes];
-    fastrand::Rng::with_seed(seed).fill(&mut content);
-    content
-}
-
-fn must_run(words: &[&str], paths: &[&Path]) {
-    let done = Command::new(words[0]).args(&words[1..]).args(paths).output().expect("it starts");
-    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// A mounted image, unmounted on drop.
@@ -121,31 +92,6 @@ fn after_a_power_cut_what_has_its_size_and_not_its_data_is_mended() {
     assert!(says_so(&outcome), "{}", outcome.describe());
     check_equal(&src, &dst, "after the cut");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
-}
-
-/// A run that is killed when it has copied some of its files.
-fn killed(src: &Path, dst: &Path, arguments: &[&str]) {
-    kill(sync(src, dst).args(arguments), dst);
-}
-
-fn kill(run: Driftless, dst: &Path) {
-    let running = run.args(["--bwlimit=20M", "--jobs=1"]).spawn();
-    let is_at_work = || fs::read_dir(dst).is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().len() < 20));
-    wait_until("something is copied", Duration::from_secs(30), is_at_work);
-    running.signal(Signal::KILL);
-    assert_eq!(running.wait().code(), 137);
-}
-
-fn many_files(src: &Path) {
-    (0..12).for_each(|seed| put(&src.join(format!("f{seed}")), noise(seed, 5 * MIB)));
-}
-
-/// Other content under the same size and times, as if it had never been written.
-fn lose(path: &Path) {
-    let meta = fs::metadata(path).expect("stat");
-    fs::write(path, vec![0; meta.len() as usize]).expect("write");
-    let times = fs::FileTimes::new().set_modified(meta.modified().expect("time"));
-    fs::File::options().write(true).open(path).expect("open").set_times(times).expect("times");
 }
 
 #[test]

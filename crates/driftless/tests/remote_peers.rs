@@ -314,7 +314,7 @@ fn strange_meta() -> Meta {
 }
 
 fn is_about_roots(request: &Request) -> bool {
-    matches!(request, Request::Locate { .. } | Request::Lock { .. } | Request::Mark { .. } | Request::Lineage { .. })
+    matches!(request, Request::Locate { .. } | Request::Lock { .. } | Request::Marks { .. } | Request::Lineage { .. })
 }
 
 #[test]
@@ -329,7 +329,9 @@ fn answers_to_other_questions_end_in_errors() {
         ("many", || Reply::Count(u64::MAX)),
         ("nothing above", || Reply::Lineage(Vec::new())),
         ("strange metadata", || Reply::Meta(strange_meta())),
-        ("a directory unlike any", || Reply::Entered(Own { meta: strange_meta(), is_mount_root: None, xattrs: None }, None)),
+        ("a directory unlike any", || {
+            Reply::Entered(Own { meta: strange_meta(), is_mount_root: None, xattrs: None, is_marked: true }, None)
+        }),
         ("a file without its content", || {
             Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: driftless_model::Xattrs::default() }, Vec::new())))
         }),

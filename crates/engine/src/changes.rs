@@ -4,15 +4,17 @@
 //! the file systems have written everything out. A run that changes nothing writes nothing.
 
 use crate::job::lock;
+use crate::marks::Marks;
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::roots::RunError;
-use driftless_model::{Act, Fault, Stamp};
+use driftless_model::{Act, Fault, RelPath, Stamp, escape};
 use driftless_reconcile::{Ending, Mark, Scope, Unsettled};
 use driftless_state::Ledger;
-use driftless_tree::{DirRef, Done, Hold, Holder, Lock, Reach, random_id};
-use std::ffi::{CStr, CString};
+use driftless_tree::{DirRef, Done, Endpoint, Hold, Holder, Lock, Reach, random_id};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -41,6 +43,8 @@ pub struct Changes {
     now: (u128, u64),
     /// The mark as it was found.
     found: Mark,
+    /// The marks of directories above the replica, which this run leaves as they are.
+    above: Vec<(PathBuf, Mark)>,
     begun: Mutex<Begun>,
     is_refused: AtomicBool,
     /// When the locks were looked after last.
@@ -62,23 +66,30 @@ impl Changes {
     /// # Errors
     /// The mark cannot be read, so nobody knows what of the replica is durable.
     pub fn of(options: &Options, root: &DirRef, name: Option<&CStr>, locks: &Locks) -> Result<Changes, RunError> {
-        let text = if name.is_some() { Ok(None) } else { root.mark() };
-        let text = text.map_err(|fault| RunError::Unusable { path: options.replica.to_string(), cause: fault.to_string() })?;
         let run = if options.run == 0 { random_id() } else { options.run };
-        let (scope, now) = (scope(options), (run, number(&options.replica.machine())));
-        let found = text.map_or_else(|| Mark::new(random_id()), |text| Mark::decode(&text).unwrap_or_else(|| damaged(scope)));
+        let (scope, now) = (scope(options), (run, boot_of(&options.replica)));
+        let marks = Marks::read(&options.replica, root, scope)?;
+        let Marks { own, above } = if name.is_some() { marks.of_entry(&options.replica) } else { marks };
+        let found = own.unwrap_or_else(|| Mark::new(random_id()));
         let path = options.replica.to_string();
         let (begun, is_refused) = (Mutex::default(), AtomicBool::new(false));
         let (root, name, locks) = (root.clone(), name.map(CStr::to_owned), locks.clone());
         let last_look = Mutex::new(Instant::now());
         let is_durable = options.durability != Durability::None;
-        Ok(Changes { root, path, name, locks, is_durable, scope, now, found, begun, is_refused, last_look })
+        Ok(Changes { root, path, name, locks, is_durable, scope, now, found, above, begun, is_refused, last_look })
     }
 
     /// Since when what was changed on the replica is to be compared.
     pub fn suspect_since(&self) -> Option<Stamp> {
-        let (run, boot) = self.now;
-        self.found.suspect_since(run, boot)
+        self.doubt_above().map(|(_, since)| since).chain(self.own_doubt()).min()
+    }
+
+    fn own_doubt(&self) -> Option<Stamp> {
+        self.found.suspect_since(self.now.0, self.now.1)
+    }
+
+    fn doubt_above(&self) -> impl Iterator<Item = (&PathBuf, Stamp)> {
+        self.above.iter().filter_map(|(path, mark)| Some((path, mark.suspect_since(self.now.0, self.now.1)?)))
     }
 
     /// Has the first change of the tree wait for [`begin`](Changes::begin), until what is returned is dropped.
@@ -197,14 +208,23 @@ impl Changes {
 
     /// Tells what whoever watches should know of the replica, once.
     pub fn tell(&self, monitor: &dyn Monitor) {
-        if self.suspect_since().is_some() {
+        if self.own_doubt().is_some() {
             monitor.note("an earlier run was not made durable: what was changed on the replica since then is compared by content");
+        }
+        if let Some((path, _)) = self.doubt_above().next() {
+            let path = escape(path.as_os_str().as_bytes());
+            let what = "what was changed on the replica since then is compared by content";
+            monitor.note(&format!("an earlier run was not made durable, on \"{path}\", in which the replica lies: {what}"));
         }
     }
 
-    /// The run is over: what has become of what it changed, and whether all that it looks at is equal.
-    pub fn end(&self, options: &Options, (flush, is_complete): (Flush, bool), monitor: &dyn Monitor) {
-        let (is_flushed, is_left) = (flush == Flush::Done, flush == Flush::Left);
+    /// What the run looks at.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The run is over, and has come to this end.
+    pub fn end(&self, options: &Options, ending: &Ending, monitor: &dyn Monitor) {
         let mut begun = lock(&self.begun);
         begun.notes.iter().for_each(|note| monitor.note(note));
         // Who has the lock now says what has become of what was changed.
@@ -212,23 +232,11 @@ impl Changes {
         if self.name.is_some() || options.dry_run || begun.refusal.is_some() {
             return;
         }
-        let ending = Ending { scope: self.scope, is_flushed, is_left, is_complete };
-        let mark = self.found.settled(begun.own.as_ref(), self.now, &ending);
+        let mark = self.found.settled(begun.own.as_ref(), self.now, ending);
         if mark != self.found {
             let _it_says_more_than_it_must_if_that_fails = self.root.set_mark(&mark.encode(), false);
         }
     }
-}
-
-/// What has become of what a run has written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
-    /// The file systems have written everything out.
-    Done,
-    /// It is left to the kernel, as the user wished.
-    Left,
-    /// It failed, or nobody knows.
-    Failed,
 }
 
 /// Opens the tree's gate when it is dropped: what was to be done before the first change holds on to the tree.
@@ -240,27 +248,29 @@ impl Drop for Watch {
     }
 }
 
-/// What is known of a replica whose mark nobody can read: nothing.
-fn damaged(scope: Scope) -> Mark {
-    let since = Stamp { sec: i64::MIN, nsec: 0 };
-    let Scope { source, entries, .. } = scope;
-    let unsettled = vec![Unsettled { since, run: 0, source, entries, boot: 0, is_left: false }];
-    Mark { unsettled, ..Mark::new(random_id()) }
-}
-
 /// What a run with these options looks at.
 fn scope(options: &Options) -> Scope {
-    let source = &options.source;
-    let path = source.plain_path();
-    let host = source.host.as_ref().map(|host| host.name().as_bytes().to_vec()).unwrap_or_default();
     let filter = &options.filter;
     let chosen = options.selection.as_ref().filter(|selection| !selection.whole);
     let has_bounds = filter.size_min.is_some() || filter.size_max.is_some();
     Scope {
-        source: number(&[&host, &b":"[..], path.as_os_str().as_bytes()].concat()),
+        source: source_number(options, &RelPath::root()),
         entries: number(format!("{filter:?} {chosen:?} {}", options.one_file_system).as_bytes()),
         whole: !filter.has_rules() && !has_bounds && chosen.is_none() && !options.one_file_system,
     }
+}
+
+/// The source, or a directory in it, as a number: what a run has that the user starts on it.
+pub fn source_number(options: &Options, below: &RelPath) -> u64 {
+    let source = &options.source;
+    let host = source.host.as_ref().map(|host| host.name().as_bytes().to_vec()).unwrap_or_default();
+    let path = below.names().fold(source.plain_path(), |path, name| path.join(OsStr::from_bytes(name)));
+    number(&[&host, &b":"[..], path.as_os_str().as_bytes()].concat())
+}
+
+/// The boot of the machine that a tree is on, as a number.
+pub fn boot_of(root: &Endpoint) -> u64 {
+    number(&root.machine())
 }
 
 /// A number for some bytes.

@@ -22,7 +22,7 @@ impl Worker<'_> {
     /// Compares the content of an entry that is a file on both sides and does what follows.
     pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
         // What a disk has not kept may stand in the cache all the same.
-        let suspect = self.run.rules.suspects(&pair.replica.meta);
+        let suspect = self.run.rules_in(met.job).suspects(&pair.replica.meta);
         let level = if suspect { Level::Media } else { self.run.options.level };
         let is_lost =
             |trouble: &Trouble| matches!(trouble, Trouble::Failed(fault) if suspect && fault.side == Side::Replica && !fault.is_cut_off());

@@ -10,6 +10,7 @@ use crate::brief::Brief;
 use crate::changes::{Changes, Locks, hold};
 use crate::exchange::{Exchange, PartOfOutcome, Word};
 use crate::facts::{BEGUN, Facts, LINKS, add_shares, decoded, encoded, fact, keyed, note_outcome, path_in, settle_pieces};
+use crate::marks::tell_source;
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
 use crate::part::Part;
@@ -74,6 +75,7 @@ fn try_coordinate(
     let (directories, threads_max) = descriptors();
     let (roots, single, locks) = open_roots(options, directories)?;
     let changes = begin_changes(options, (&roots, single.as_ref()), &locks)?;
+    tell_source(options, (&roots.0, single.is_some()), monitor);
     if let Some(changes) = &changes {
         changes.tell(monitor);
         brief.set_suspect_since(changes.suspect_since());

@@ -275,7 +275,7 @@ impl Worker<'_> {
     /// What cannot be attained is no difference.
     fn decide(&self, job: &DirJob, pair: &Pair, same_target: bool) -> Step {
         let attainable = self.run.attainable_entry(&pair.source, &pair.replica, job.replica.as_ref());
-        let step = decide(&attainable, &pair.replica, &self.run.rules, same_target);
+        let step = decide(&attainable, &pair.replica, &self.run.rules_in(job), same_target);
         self.run.owners.takes_over(step, &pair.replica.meta)
     }
 
@@ -448,7 +448,7 @@ impl Worker<'_> {
         let source = self.source_entry(job, name, meta)?;
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
         let attainable = self.run.attainable_entry(&source, &basis_entry, Some(basis));
-        let equal = decide(&attainable, &basis_entry, &self.run.basis_rules(), true);
+        let equal = decide(&attainable, &basis_entry, &self.run.basis_rules_in(job), true);
         if equal != Step::Same || !self.claim(&earlier, meta)? {
             return Ok(None);
         }

@@ -9,7 +9,7 @@ use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, is_root_name, is_temp_name};
+use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,7 +65,8 @@ impl Worker<'_> {
             let (mut extras, mut kept) = (Vec::new(), Vec::new());
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
                 match self.is_extra((job, replica), (name, kind), (known, &met)) {
-                    // The mark and the lock of a replica within this one are its own business.
+                    // The lock of a replica within this one is its own business.
+                    Ok(true) if name == ROOT_MARK => self.run.meet_listed_mark(job, replica)?,
                     Ok(true) if is_root_name(name) => {}
                     Ok(true) if is_temp_name(name) => lock(&job.leftovers).push(name.into()),
                     Ok(false) if !self.is_kept((job, replica), (name, kind), (known, &met)) => {}

@@ -3,17 +3,18 @@
 use crate::entered::Entered;
 use crate::entries::Pair;
 use crate::links::Whole;
+use crate::marks::{Doubt, earliest};
 use crate::namesakes::Namesakes;
 use crate::share::{Listed, Unfinished};
 use crate::underway::Begun;
-use driftless_model::{Meta, RelPath, Selection, What, Xattrs};
+use driftless_model::{Meta, RelPath, Selection, Stamp, What, Xattrs};
 use driftless_mover::{Comparison, Large, Spot};
 use driftless_reconcile::Fingerprint;
 use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, NameStream, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Signs of another mover at work in a directory that are believed.
 const MEETINGS_MAX: u32 = 64;
@@ -56,6 +57,8 @@ pub struct DirJob {
     pub entered: Entered,
     /// Names that the replica's file system may take for one.
     pub namesakes: Namesakes,
+    /// Since when changes below it may not be durable, as marks say that were met on the way.
+    pub doubt: Doubt,
     /// Names of a large directory of the source that were met so far.
     pub met: Mutex<NameHashes>,
     state: State,
@@ -71,6 +74,7 @@ struct State {
     lost: AtomicBool,
     write_protected: AtomicBool,
     unfinished: AtomicBool,
+    doubt_listed: OnceLock<Stamp>,
     meetings: AtomicU32,
     pass: AtomicU8,
 }
@@ -111,6 +115,8 @@ impl DirJob {
             ..State::default()
         };
         let late = begin.parent.as_ref().is_some_and(|parent| parent.is_repeated());
+        let above = begin.parent.as_ref();
+        let doubt = above.map(|above| Doubt { replica: above.suspect_since(), ..above.doubt }).unwrap_or_default();
         DirJob {
             parent: begin.parent,
             name: begin.name,
@@ -130,6 +136,7 @@ impl DirJob {
             leftovers: Mutex::default(),
             entered: Entered::default(),
             namesakes: Namesakes::default(),
+            doubt,
             met: Mutex::default(),
             state,
         }
@@ -302,6 +309,16 @@ impl DirJob {
     /// Whether the source's directory, which is now like `now`, has changed since it was listed.
     pub fn is_dirty(&self, now: &Meta) -> bool {
         self.state.dirty.load(Ordering::Relaxed) || !lock(&self.listed).unchanged(now)
+    }
+
+    /// Says since when a mark that a listing has shown says that changes below may not be durable.
+    pub fn doubt_listed(&self, since: Stamp) {
+        let _known_since_an_earlier_listing = self.state.doubt_listed.set(since);
+    }
+
+    /// Since when changes of the replica's directory, and of what is below it, may not be durable.
+    pub fn suspect_since(&self) -> Option<Stamp> {
+        earliest(self.doubt.replica, self.state.doubt_listed.get().copied())
     }
 
     /// Begins another look at the directory.

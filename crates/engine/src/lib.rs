@@ -25,6 +25,7 @@ mod job;
 mod kept;
 mod links;
 mod listed;
+mod marks;
 pub mod message;
 mod monitor;
 mod mounts;

@@ -6,6 +6,7 @@ use crate::entries::Intent;
 use crate::job::{DirJob, Task, lock};
 use crate::kept::HashesKept;
 use crate::links::Links;
+use crate::marks::NestedMarks;
 use crate::monitor::{Monitor, Progress};
 use crate::mounts::Mounts;
 use crate::options::{Durability, Options};
@@ -94,6 +95,8 @@ pub struct Run<'r> {
     pub changes: Option<Arc<Changes>>,
     /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
     pub basis_since: Option<Stamp>,
+    /// Unfinished replicas within the replica.
+    pub nested: NestedMarks,
 }
 
 /// Seconds since 1970.
@@ -144,12 +147,8 @@ impl<'r> Run<'r> {
             is_second: false,
             changes: None,
             basis_since: None,
+            nested: NestedMarks::default(),
         }
-    }
-
-    /// How entries of an earlier copy are.
-    pub fn basis_rules(&self) -> Rules {
-        Rules { suspect_since: self.basis_since, checksum: false, ..self.rules }
     }
 
     fn is_refused(&self) -> bool {

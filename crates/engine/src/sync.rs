@@ -1,8 +1,9 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
-use crate::changes::{Changes, Flush, Locks, Watch, hold};
+use crate::changes::{Changes, Locks, Watch, hold};
 use crate::deletes::PlanError;
 use crate::job::{Begin, DirJob, Task};
+use crate::marks::{doubt_of_basis, tell_source};
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::pool::{THREADS_MAX, drive};
@@ -12,6 +13,7 @@ use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use crate::walk::forget_inherited;
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs};
+use driftless_reconcile::Ending;
 use driftless_tree::{DirRef, HandlePool, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
@@ -120,8 +122,8 @@ fn sync_trees(
         _ => None,
     };
     let mut run = Run::new(options, monitor, stop, (source.clone(), replica.clone()));
-    run.basis_since =
-        basis.as_ref().map_or(Ok(None), |basis| Changes::of(options, basis, None, &Locks::default()).map(|it| it.suspect_since()))?;
+    run.basis_since = basis.as_ref().map_or(Ok(None), |basis| doubt_of_basis(options, basis, monitor))?;
+    tell_source(options, (&source, false), monitor);
     let _watch = run.watch(changes);
     if let Some(replica) = replica.as_ref().filter(|_| !made && !options.report_only) {
         tell_root(&run, source.first_meta(), replica);
@@ -242,6 +244,7 @@ fn sync_entry(
     let mut run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
     run.is_single = true;
     let _watch = run.watch(Some(changes));
+    tell_source(options, (&source_dir, true), monitor);
     let path = RelPath::from_names([name.to_bytes()]);
     let selection = Arc::new(Selection::of(&[Work { path, scope: Scope::Entry }]));
     let before = Some((*replica_dir.first_meta(), Xattrs::default()));
@@ -306,18 +309,22 @@ pub fn end_run(run: &Run<'_>, mut end: End) -> Summary {
     }
     let counts = run.tally.counts();
     if let Some(changes) = &run.changes {
-        changes.end(run.options, (flush(run, &end), is_complete(&end, &counts)), run.monitor);
+        let ending = ending(run, changes.scope(), (&end, &counts));
+        changes.end(run.options, &ending, run.monitor);
+        if !run.options.dry_run && !changes.is_refused() {
+            run.settle_nested(&ending);
+        }
     }
     Summary { counts, elapsed: run.started.elapsed(), end, mounts: run.mounts.take() }
 }
 
-/// What has become of what the run has written.
-fn flush(run: &Run<'_>, end: &End) -> Flush {
-    match end {
-        End::Lost | End::CutOff(_) => Flush::Failed,
-        _ if run.options.durability == Durability::None => Flush::Left,
-        _ => Flush::Done,
-    }
+/// What the end of a run says of what is on the replica.
+fn ending(run: &Run<'_>, scope: driftless_reconcile::Scope, (end, counts): (&End, &Counts)) -> Ending {
+    let is_flushed = !matches!(end, End::Lost | End::CutOff(_));
+    let leaves = run.options.durability == Durability::None;
+    let is_complete = is_complete(end, counts);
+    let is_all = is_complete && *end == End::Complete && counts.only_on_replica == 0 && counts.skipped() == 0;
+    Ending { scope, is_flushed: is_flushed && !leaves, is_left: is_flushed && leaves, is_complete, is_all }
 }
 
 /// Whether everything that was to be looked at was looked at, and is equal.

@@ -58,6 +58,7 @@ impl Worker<'_> {
         let parent = Some(parent.clone());
         let mut job = DirJob::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
         self.run.part.assign(&mut job);
+        self.run.meet_marks(&mut job)?;
         let job = Arc::new(job);
         if foreign && !job.borrowed {
             self.leave_mount_point(job);
@@ -176,6 +177,10 @@ impl Worker<'_> {
     pub fn list(&mut self, job: &Arc<DirJob>) {
         let weight = if job.pass() == 0 { job.weight } else { 0 };
         if !job.selection.whole && (!job.was_listed() || job.pass() == 0) {
+            // No listing of the replica shows it.
+            if let Err(fault) = self.run.look_for_mark(job) {
+                return self.unlisted(job, fault);
+            }
             let mut names = Names::default();
             for name in job.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
                 names.push(&name, None);
@@ -204,6 +209,10 @@ impl Worker<'_> {
                 return self.unlisted(job, fault);
             }
             Ok(true) => {
+                // The listing of the replica comes too late for the first of so many names.
+                if is_first && let Err(fault) = self.run.look_for_mark(job) {
+                    return self.unlisted(job, fault);
+                }
                 self.run.remember_names(job, &names);
                 job.more();
                 self.run.queue.push(Task::List(job.clone(), stream, weight / 2));

@@ -54,6 +54,7 @@ acts! {
     ReadXattrs => "read its extended attributes" on,
     ReadLink => "read the symbolic link" on,
     ReadMark => "read the mark" of,
+    ReadMarksAbove => "read the marks of the directories above it" on,
     FindHoles => "find its holes" on,
     Hash => "hash it" on,
     LeaveCache => "take it out of the page cache" on,

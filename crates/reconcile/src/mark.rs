@@ -29,28 +29,28 @@ pub struct Scope {
     pub whole: bool,
 }
 
-impl Scope {
-    /// Whether whoever looked at this has looked at all that `line` speaks of.
-    fn covers(&self, line: &Unsettled) -> bool {
-        self.source == line.source && (self.whole || self.entries == line.entries)
-    }
-}
-
 /// What a run has changed and nobody has made durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsettled {
     /// Since when, by the clock of the replica's file system.
     pub since: Stamp,
-    /// Which run.
+    /// Which run, or 0 for several.
     pub run: u128,
-    /// What it looked at: its source, and which entries of that.
+    /// What it looked at: its source, or 0 for several.
     pub source: u64,
-    /// See [`Scope`].
+    /// Which entries of that (see [`Scope`]), or 0 for several choices.
     pub entries: u64,
     /// Which boot of the machine on which the replica was written.
     pub boot: u64,
     /// The run came to its end, and left it to the kernel to write everything out.
     pub is_left: bool,
+}
+
+impl Unsettled {
+    /// Whether it speaks of the run `run` in the boot `boot`, and of no other; 0 is none.
+    fn is_of(&self, run: u128, boot: u64) -> bool {
+        run != 0 && self.run == run && self.boot == boot
+    }
 }
 
 /// A mark.
@@ -77,6 +77,24 @@ pub struct Ending {
     pub is_left: bool,
     /// Everything that it looks at was looked at, and is equal.
     pub is_complete: bool,
+    /// And nothing else is on the replica.
+    pub is_all: bool,
+}
+
+impl Ending {
+    /// Whether this run has compared all that `line` speaks of.
+    ///
+    /// A line says that files which were changed since then may have the wrong content. A run that has read it compares each of these that
+    /// it looks at, and what is equal to its source is in doubt no longer, whoever wrote it. In doubt stays what it did not look at. So it
+    /// covers the lines of all sources if nothing else is on the replica: with `--delete`, or because nothing else came there. If other
+    /// entries are kept there, they may be what an earlier run has copied from another source, and the lines of that one stay; lines of its own
+    /// source it covers all the same, if it looks at all of that or at what the earlier run looked at: what that one has copied and the
+    /// source has still, was compared.
+    fn covers(&self, line: &Unsettled) -> bool {
+        let Scope { source, entries, whole } = self.scope;
+        let is_same = source == line.source && (whole || entries == line.entries);
+        self.is_complete && (is_same || whole && self.is_all)
+    }
 }
 
 impl Mark {
@@ -127,7 +145,7 @@ impl Mark {
     /// Since when what was changed on the replica is not to be relied upon by the run `run` in the boot `boot`. What was left to the
     /// kernel in this very boot is still in its hands, and so is what this run did before it lost its connection.
     pub fn suspect_since(&self, run: u128, boot: u64) -> Option<Stamp> {
-        let is_safe = |line: &Unsettled| line.boot == boot && (line.is_left || line.run == run);
+        let is_safe = |line: &Unsettled| line.boot == boot && line.is_left || line.is_of(run, boot);
         self.unsettled.iter().filter(|line| !is_safe(line)).map(|line| line.since).min()
     }
 
@@ -137,30 +155,51 @@ impl Mark {
         self.add(own);
     }
 
-    /// Adds a line. There are as many as the mark holds, and then some are told as one, which no run covers.
+    /// Takes over what another mark of the same replica says.
+    pub fn take_over(&mut self, other: Mark) {
+        other.unsettled.into_iter().for_each(|line| self.add(line));
+    }
+
+    /// Adds a line. When there are more than the mark holds, two are told as one.
     fn add(&mut self, new: Unsettled) {
         let same = |line: &Unsettled| Unsettled { since: new.since, run: new.run, ..line.clone() } == new;
         if let Some(line) = self.unsettled.iter_mut().find(|line| same(line)) {
-            (line.since, line.run) = (line.since.min(new.since), new.run);
-        } else if self.unsettled.len() < UNSETTLED_MAX {
-            self.unsettled.push(new);
-        } else {
-            let last = self.unsettled.last_mut().expect("there are as many as may be");
-            *last = Unsettled { since: last.since.min(new.since), run: 0, source: 0, entries: 0, boot: 0, is_left: false };
+            // A line of two runs is neither's own: what the earlier one did is not safe because the later one goes on.
+            let run = if line.run == new.run { new.run } else { 0 };
+            (line.since, line.run) = (line.since.min(new.since), run);
+            return;
         }
+        self.unsettled.push(new);
+        if self.unsettled.len() > UNSETTLED_MAX {
+            self.condense();
+        }
+    }
+
+    /// Tells two lines as one: of the same source if there are such, which a run that looks at all of it covers. The kernel may have
+    /// forgotten what one of them speaks of, so it has forgotten both.
+    fn condense(&mut self) {
+        let alike =
+            |a: &Unsettled, b: &Unsettled| u8::from(a.source == b.source) + u8::from(a.source == b.source && a.entries == b.entries);
+        let pairs = (0..self.unsettled.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
+        let Some((first, second)) = pairs.max_by_key(|(a, b)| alike(&self.unsettled[*a], &self.unsettled[*b])) else { return };
+        let gone = self.unsettled.remove(second);
+        let line = &mut self.unsettled[first];
+        let alike = alike(line, &gone);
+        let source = if alike > 0 { line.source } else { 0 };
+        let entries = if alike > 1 { line.entries } else { 0 };
+        *line = Unsettled { since: line.since.min(gone.since), run: 0, source, entries, boot: 0, is_left: false };
     }
 
     /// What is left to say when a run is over, of what it `found` when it began and of its `own` changes, if it made any.
     #[must_use]
     pub fn settled(&self, own: Option<&Unsettled>, (run, boot): (u128, u64), ending: &Ending) -> Mark {
-        let Ending { scope, is_flushed, is_left, is_complete } = ending;
+        let Ending { is_flushed, is_left, .. } = ending;
         let mut mark = Mark { unsettled: Vec::new(), ..self.clone() };
         for line in &self.unsettled {
-            let is_own = line.run == run && line.boot == boot;
+            let is_own = line.is_of(run, boot);
             // What this run has not compared, because the kernel had it, is durable with a flush alone.
             let is_compared = !(line.is_left && line.boot == boot);
-            let is_over =
-                is_own && *is_flushed || *is_complete && scope.covers(line) && (*is_flushed || *is_left && is_compared && !is_own);
+            let is_over = is_own && *is_flushed || ending.covers(line) && (*is_flushed || *is_left && is_compared && !is_own);
             if !is_over {
                 mark.add(Unsettled { is_left: line.is_left || is_own && *is_left, ..line.clone() });
             }
@@ -193,10 +232,17 @@ mod tests {
     use super::*;
 
     const SCOPE: Scope = Scope { source: 7, entries: 9, whole: false };
-    const DONE: Ending = Ending { scope: SCOPE, is_flushed: true, is_left: false, is_complete: true };
+    const DONE: Ending = Ending { scope: SCOPE, is_flushed: true, is_left: false, is_complete: true, is_all: false };
 
     fn line(sec: i64, run: u128) -> Unsettled {
         Unsettled { since: Stamp { sec, nsec: 5 }, run, source: 7, entries: 9, boot: 3, is_left: false }
+    }
+
+    /// What the next pass of a run finds that has begun over these lines.
+    fn begun(lines: &[Unsettled], own: Unsettled) -> Vec<Unsettled> {
+        let mut mark = found(lines);
+        mark.begin(own);
+        mark.unsettled
     }
 
     fn found(lines: &[Unsettled]) -> Mark {
@@ -233,9 +279,53 @@ mod tests {
             (vec![Unsettled { boot: 2, ..left }], Some(1)),
             (vec![line(5, 10)], None),
             (vec![Unsettled { boot: 2, ..line(5, 10) }], Some(5)),
+            (begun(&[line(5, 20)], line(50, 10)), Some(5)),
+            (begun(&[line(5, 10)], line(50, 10)), None),
         ];
         for (lines, expected) in cases {
             assert_eq!(found(&lines).suspect_since(10, 3).map(|since| since.sec), expected, "{lines:?}");
+        }
+    }
+
+    /// How a run ends that looks at everything of the source 1.
+    fn whole(is_all: bool) -> Ending {
+        Ending { scope: Scope { source: 1, entries: 2, whole: true }, is_all, ..DONE }
+    }
+
+    #[test]
+    fn lines_of_other_sources_are_covered_by_whoever_has_compared_all_there_is() {
+        let several = Unsettled { source: 0, entries: 0, run: 0, boot: 0, ..line(5, 0) };
+        let choices = Unsettled { source: 1, entries: 0, ..several.clone() };
+        let part = Ending { scope: Scope { whole: false, ..whole(true).scope }, ..whole(true) };
+        let cases = [
+            (line(5, 20), whole(true), true),
+            (line(5, 20), whole(false), false),
+            (line(5, 20), part, false),
+            (several.clone(), whole(true), true),
+            (several.clone(), whole(false), false),
+            (several.clone(), Ending { is_complete: false, ..whole(true) }, false),
+            (several, Ending { is_flushed: false, ..whole(true) }, false),
+            (choices.clone(), whole(false), true),
+            (choices, part, false),
+        ];
+        for (line, ending, over) in cases {
+            let mark = found(std::slice::from_ref(&line)).settled(None, (10, 3), &ending);
+            assert_eq!(mark.unsettled.is_empty(), over, "{line:?} {ending:?}");
+        }
+    }
+
+    #[test]
+    fn more_lines_than_a_mark_holds_are_told_as_one_that_some_run_covers() {
+        // Choices of one source are told together, and sources only where there is nothing else.
+        let of = |source, entries| Unsettled { source, entries, ..line(5, 20) };
+        let choices: Vec<Unsettled> = (0..20).map(|entries| of(1, entries + 1)).chain([of(2, 1)]).collect();
+        let sources: Vec<Unsettled> = (0..20).map(|source| of(source + 1, 1)).collect();
+        for (lines, ending) in [(&choices, whole(false)), (&sources, whole(true))] {
+            let mut mark = found(&[]);
+            lines.iter().for_each(|line| mark.add(line.clone()));
+            assert_eq!(mark.unsettled.len(), UNSETTLED_MAX);
+            let left = mark.settled(None, (10, 3), &ending).unsettled;
+            assert_eq!(left.iter().filter(|line| line.source != 2).count(), 0, "{left:?}");
         }
     }
 
@@ -243,7 +333,6 @@ mod tests {
     fn an_end_settles_what_the_run_has_seen_and_no_more() {
         let (own, old) = (line(50, 10), line(5, 20));
         let other = Unsettled { entries: 1, ..line(4, 21) };
-        let whole = Scope { whole: true, ..SCOPE };
         let left = Ending { is_flushed: false, is_left: true, ..DONE };
         let kept = |lines: &[Unsettled], own: Option<&Unsettled>, ending: Ending| -> Vec<(i64, bool)> {
             let mark = found(lines).settled(own, (10, 3), &ending);
@@ -251,8 +340,9 @@ mod tests {
         };
         let lines = [old.clone(), other];
         assert_eq!(kept(&lines, Some(&own), DONE), [(4, false)]);
-        assert_eq!(kept(&lines, None, Ending { scope: whole, ..DONE }), []);
-        assert_eq!(kept(&lines, None, Ending { scope: Scope { source: 1, ..whole }, ..DONE }), [(5, false), (4, false)]);
+        let all_of_it = Scope { whole: true, ..SCOPE };
+        assert_eq!(kept(&lines, None, Ending { scope: all_of_it, ..DONE }), []);
+        assert_eq!(kept(&lines, None, whole(false)), [(5, false), (4, false)]);
         assert_eq!(kept(&lines, Some(&own), Ending { is_complete: false, ..DONE }), [(5, false), (4, false)]);
         assert_eq!(kept(&[], Some(&own), Ending { is_flushed: false, ..DONE }), [(50, false)]);
         assert_eq!(kept(&lines[..1], Some(&own), Ending { is_flushed: false, ..DONE }), [(5, false)]);

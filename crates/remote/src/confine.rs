@@ -7,7 +7,7 @@
 
 use crate::wire::Root;
 use driftless_model::Side;
-use driftless_tree::{DirRef, HandlePool, Place, locate};
+use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_marks};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, Scope,
@@ -24,17 +24,18 @@ const MET: ABI = ABI::V7;
 
 /// Confines this thread, and all that it starts from now on, to the roots. An error says that the kernel has Landlock and refuses it.
 pub fn confine(roots: &[Root], pool: &Arc<HandlePool>) -> io::Result<()> {
-    let open: Vec<(Arc<OwnedFd>, Side)> = roots.iter().filter_map(|root| Some((directory(root, pool)?, root.side))).collect();
+    let dirs: Vec<(DirRef, Side)> = roots.iter().filter_map(|root| Some((directory(root, pool)?, root.side))).collect();
+    dirs.iter().filter_map(|(dir, _)| dir.as_local()).for_each(prepare_marks);
+    let open: Vec<(Arc<OwnedFd>, Side)> = dirs.iter().filter_map(|(dir, side)| Some((dir.as_local()?.fd().ok()?, *side))).collect();
     restrict(&open).map_err(|error| io::Error::other(format!("cannot confine itself to its roots: {error}")))
 }
 
 /// The directory that a root is, or that holds it: a single file is replaced by a rename, and has its lock beside it. There is none
 /// where a root cannot be used; the client hears why when it asks for it.
-fn directory(root: &Root, pool: &Arc<HandlePool>) -> Option<Arc<OwnedFd>> {
+fn directory(root: &Root, pool: &Arc<HandlePool>) -> Option<DirRef> {
     let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }): Place =
         locate(Path::new(OsStr::from_bytes(&root.path)), root.side, pool).ok()?;
-    let held: DirRef = dir;
-    held.as_local()?.fd().ok()
+    Some(dir)
 }
 
 fn restrict(open: &[(Arc<OwnedFd>, Side)]) -> Result<(), RulesetError> {

@@ -9,8 +9,8 @@ use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, NameStream, Names, Reach, ReadFile,
-    Removed, Rights, Spared, WriteFile,
+    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Names, Reach,
+    ReadFile, Removed, Rights, Spared, WriteFile,
 };
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -74,6 +74,7 @@ struct Inner {
     /// In which it is being made, and which must not be let go of before it is.
     above: Option<Arc<Inner>>,
     own: Mutex<Option<Xattrs>>,
+    is_marked: bool,
     files: bool,
     entries: Mutex<Entries>,
     ahead: Mutex<HashMap<CString, (Handle, bool, Arc<Promise>)>>,
@@ -115,7 +116,7 @@ impl RemoteDir {
     fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
         let entries = Mutex::new(Entries { first: listing, ..Entries::default() });
         let (line, own) = (line.clone(), Mutex::new(own));
-        Inner { line, side, at, first, above: None, own, files, entries, ahead: Mutex::default() }
+        Inner { line, side, at, first, above: None, own, is_marked: false, files, entries, ahead: Mutex::default() }
     }
 
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
@@ -179,7 +180,10 @@ impl RemoteDir {
     fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<DirRef> {
         match on(self.0.side, reply) {
             Ok((Reply::Entered(own, listing), _)) => {
-                Ok(Self::of(&self.0.line, self.0.side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, files, listing)).open())
+                let first = First::Known(own.meta, own.is_mount_root);
+                let mut entered = Self::of(&self.0.line, self.0.side, at, first, (own.xattrs, files, listing));
+                entered.is_marked = own.is_marked;
+                Ok(entered.open())
             }
             other => {
                 self.0.line.link.forget(at);
@@ -536,11 +540,15 @@ impl Dir for RemoteDir {
         }
     }
 
-    fn mark(&self) -> Done<Option<Vec<u8>>> {
-        match self.call(&Request::Mark { dir: self.0.at })? {
-            (Reply::Note(text), _) => Ok(text),
+    fn marks(&self, above: bool) -> Done<Vec<MarkText>> {
+        match self.call(&Request::Marks { dir: self.0.at, above })? {
+            (Reply::Marks(found), _) => Ok(found),
             _ => self.confused(),
         }
+    }
+
+    fn is_marked(&self) -> bool {
+        self.0.is_marked
     }
 
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {

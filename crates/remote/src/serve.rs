@@ -140,7 +140,7 @@ impl Server<'_> {
             }
             R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
             R::IsKept { at } => self.is_kept(at)?,
-            R::Mark { dir } => told(self.dir(dir)?.mark(), Reply::Note),
+            R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
             R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
             other => self.on_file(other)?,
@@ -218,7 +218,7 @@ impl Server<'_> {
 
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
         let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
-        let own = |dir: &DirRef| Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs: None };
+        let own = |dir: &DirRef| Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs: None, is_marked: false };
         let (located, dir) = match locate(Path::new(OsStr::from_bytes(path)), *side, self.pool) {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
             Ok(Place::Entry { parent, name, meta }) => (Located::Entry(own(&parent), Name(name), meta), parent),
@@ -236,7 +236,7 @@ impl Server<'_> {
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
         let dir = parent.enter(name)?;
         let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok()).filter(|xattrs| xattr_bytes(xattrs) <= LISTING_BYTES_MAX);
-        let own = Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs };
+        let own = Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs, is_marked: dir.is_marked() };
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
         let object = Object::Dir(dir, Arc::new(cursor));

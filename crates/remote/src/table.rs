@@ -200,7 +200,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Lock { dir, .. } => (Some(*dir), None),
         R::Rename { dir, .. } | R::Displace { dir, .. } | R::RemoveLeftover { dir, .. } => (Some(*dir), None),
         R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => (Some(*dir), None),
-        R::CountTree { dir, .. } | R::Mark { dir } | R::SetMark { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => {
+        R::CountTree { dir, .. } | R::Marks { dir, .. } | R::SetMark { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => {
             (Some(*dir), None)
         }
         R::Digests { file, .. } => (Some(*file), None),

@@ -12,7 +12,7 @@
 
 pub use crate::sparing::{SparingRules, WireRemoved};
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, check_name};
-use driftless_tree::{Ancestor, Attributes, Holder, Known, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
+use driftless_tree::{Ancestor, Attributes, Holder, Known, MarkText, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
@@ -222,8 +222,8 @@ pub enum Request {
     Lock { dir: Handle, name: Option<Name>, reach: Reach, at: Handle },
     /// Whether a lock still keeps others out.
     IsKept { at: Handle },
-    /// Read the mark of a replica's root.
-    Mark { dir: Handle },
+    /// Read the marks of a directory, and of those above it.
+    Marks { dir: Handle, above: bool },
     /// Mark a replica's root.
     SetMark { dir: Handle, text: Vec<u8>, durable: bool },
     /// What lies above a directory.
@@ -367,6 +367,8 @@ pub struct Own {
     pub is_mount_root: Option<bool>,
     /// Its extended attributes, if they were asked for and could be read.
     pub xattrs: Option<Xattrs>,
+    /// A mark is among them.
+    pub is_marked: bool,
 }
 
 /// An entry as a listing tells it.
@@ -435,7 +437,9 @@ pub enum Reply {
     Time(Stamp),
     /// Devices and inodes.
     Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<Ancestor>),
-    /// A note of progress, the target of a link, or a mark.
+    /// Marks of replicas.
+    Marks(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<MarkText>),
+    /// A note of progress, or the target of a link.
     Note(Option<Vec<u8>>),
 }
 

@@ -41,11 +41,12 @@ pub use handles::HandlePool;
 pub use lend::Lent;
 pub use local::LocalDir;
 pub use locks::{Holder, Lock, Reach, prepare_locks};
+pub use mark::{MarkText, prepare_marks};
 pub use names::{NameHashes, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, locate};
-pub use temp::{is_root_name, is_temp_name, stable_temp_name, temp_name};
+pub use temp::{ROOT_MARK, is_root_name, is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
 use driftless_model::{Fault, Keep, Kind, Meta, Stamp, Xattrs};
@@ -173,8 +174,10 @@ pub trait Dir: Send + Sync {
     }
     /// Keeps other runs from this directory, or from its entry `name`.
     fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock>;
-    /// The mark of this directory as the root of a replica, if it has one.
-    fn mark(&self) -> Done<Option<Vec<u8>>>;
+    /// The marks of this directory as the root of a replica, and with `above` those of all directories above it.
+    fn marks(&self, above: bool) -> Done<Vec<MarkText>>;
+    /// Whether its attributes, as they were last read, have a mark among them.
+    fn is_marked(&self) -> bool;
     /// Marks this directory as the root of a replica, durably if asked for; returns what time it was then by the file system's clock.
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp>;
     /// From now on the first change in the tree that this directory belongs to waits for `act`. What marks and locks does not.

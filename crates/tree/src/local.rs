@@ -6,6 +6,7 @@ use crate::gate::BeforeChange;
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::leftover::remove_leftover;
 use crate::locks::{Lock, Reach};
+use crate::mark::MarkText;
 use crate::nest::Keeper;
 use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN, is_root_name};
@@ -138,6 +139,8 @@ pub(crate) struct State {
     listed: AtomicBool,
     /// This process has made it, and nobody else can look into it.
     pub(crate) private: AtomicBool,
+    /// Its attributes were read, and a mark is among them.
+    marked: AtomicBool,
     /// It may belong to somebody else since it was opened, or be open to others.
     pub(crate) given: AtomicBool,
     pub(crate) nest: Mutex<Option<LocalDir>>,
@@ -374,7 +377,17 @@ impl Dir for LocalDir {
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
-        self.fail(Act::ReadXattrs, Target::Open(self.fd()?.as_fd()).read(keep))
+        // A mark within a replica must be seen, whatever is kept.
+        if self.side() == Side::Source && !keep.any_xattr() {
+            return Ok(Xattrs::default());
+        }
+        let meets = |name: &CStr| self.state.marked.store(self.is_marked() || crate::mark::is_mark(name), Relaxed);
+        let read = self.fail(Act::ReadXattrs, Target::Open(self.fd()?.as_fd()).read_meeting(keep, meets))?;
+        Ok(if keep.any_xattr() { read } else { Xattrs::default() })
+    }
+
+    fn is_marked(&self) -> bool {
+        self.state.marked.load(Relaxed)
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
@@ -468,7 +481,11 @@ impl Dir for LocalDir {
             self.state.private.store(false, Relaxed);
         }
         match self.changing() {
-            Ok(fd) => Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes),
+            Ok(fd) => {
+                let set = || Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes);
+                let faults = set();
+                if crate::mark::makes_room(self, &faults) { set() } else { faults }
+            }
             Err(e) => vec![e],
         }
     }
@@ -547,8 +564,8 @@ impl Dir for LocalDir {
         crate::locks::take(self, name, reach)
     }
 
-    fn mark(&self) -> Done<Option<Vec<u8>>> {
-        crate::mark::read(self)
+    fn marks(&self, above: bool) -> Done<Vec<MarkText>> {
+        crate::mark::read(self, above)
     }
 
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {

@@ -63,6 +63,11 @@ pub fn take(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
     Ok(above.map_or(lock, Lock::Taken))
 }
 
+/// Takes the lock of a directory, if there is one, whatever is locked above.
+pub fn take_within(dir: &LocalDir) -> Done<Lock> {
+    in_tree(dir, None, false)
+}
+
 fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
     let (fd, name) = (dir.fd()?, name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name));
     for _ in 0..TRIES_MAX {

@@ -33,6 +33,8 @@ pub enum Reach {
     Everywhere,
     /// The same where such a lock is, or was left by a run that was killed: no file is made.
     Found,
+    /// The same for a run that has locked a directory above.
+    Within,
 }
 
 /// What came of a lock.
@@ -82,6 +84,7 @@ pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
     match reach {
         Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
         Reach::Everywhere | Reach::Found => crate::lockfile::take(dir, name, reach == Reach::Everywhere),
+        Reach::Within => crate::lockfile::take_within(dir),
     }
 }
 

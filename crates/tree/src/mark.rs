@@ -1,42 +1,114 @@
-//! Where the mark of a replica is kept: an attribute of its root, or a file there where there are no attributes.
+//! Where the mark of a replica is kept: an attribute of its root, or a file there where there are no attributes or no room for one.
 //!
 //! What it says is text that others write and read (`reconcile/mark.rs`). Root keeps it where ordinary users can neither read nor change
-//! it. Writing it leaves the times of the root as they are.
+//! it. Writing it leaves the times of the root as they are. The room for attributes may be small, and belongs to the user: where the mark
+//! does not fit beside his, it becomes a file and stays one.
 
 use crate::Done;
 use crate::local::{LocalDir, fault, meta_of};
 use crate::locks::{keep_times, while_writable};
 use crate::temp::{ROOT_MARK, temp_name};
-use crate::xattr::Target;
-use driftless_model::{Act, Stamp};
+use crate::xattr::{Target, proc_path};
+use driftless_model::{Act, Fault, Side, Stamp};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
 
 /// In this order: `trusted.*` is root's alone (xattr(7)).
 const ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
 /// A mark is at most half as long (`reconcile/mark.rs`).
 const MARK_BYTES_MAX: usize = 4096;
+/// What file systems say that keep no attribute of ours.
+const WITHOUT_ATTRIBUTES: [Errno; 3] = [Errno::OPNOTSUPP, Errno::PERM, Errno::NOSYS];
+/// What they say where there is no room for one (setxattr(2); f2fs says E2BIG).
+const WITHOUT_ROOM: [Errno; 3] = [Errno::NOSPC, Errno::TOOBIG, Errno::DQUOT];
 
-/// Reads the mark, if there is one.
-pub fn read(dir: &LocalDir) -> Done<Option<Vec<u8>>> {
-    let fd = dir.fd()?;
-    let fail = |errno| fault(dir.side(), Act::ReadMark, errno);
-    for name in ATTRIBUTES {
-        let mut text = vec![0; MARK_BYTES_MAX];
-        match fs::fgetxattr(&*fd, name, &mut text[..]) {
-            Ok(size) => return Ok(Some(text[..size].to_vec())),
-            // Longer than any of ours: damaged.
-            Err(Errno::RANGE) => return Ok(Some(Vec::new())),
-            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
-            Err(errno) => return Err(fail(errno)),
-        }
-    }
-    read_file(dir, &fd).map_err(fail)
+/// A mark that stands on a directory, or on one above it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkText {
+    /// The path of the directory above; empty for the directory itself.
+    pub above: Vec<u8>,
+    /// What it says; nothing if it is longer than any of ours.
+    pub text: Vec<u8>,
 }
 
-fn read_file(dir: &LocalDir, fd: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
+/// Whether an attribute is a mark.
+pub fn is_mark(attribute: &CStr) -> bool {
+    ATTRIBUTES.contains(&attribute)
+}
+
+/// Reads the marks of a directory, wherever they stand: of root and of its owner, and both where one was about to be moved. With `above`,
+/// those of all directories above it, too.
+pub fn read(dir: &LocalDir, above: bool) -> Done<Vec<MarkText>> {
+    let fd = dir.fd()?;
+    let fail = |errno| fault(dir.side(), Act::ReadMark, errno);
+    let is_birth_owner = |uid| dir.side() == Side::Replica && dir.is_birth_owner(uid);
+    let texts = texts_at(&fd, &is_birth_owner).map_err(fail)?;
+    let mut found: Vec<MarkText> = texts.into_iter().map(|text| MarkText { above: Vec::new(), text }).collect();
+    if above {
+        let fail = |errno| fault(dir.side(), Act::ReadMarksAbove, errno);
+        found.extend(read_above(&fd).map_err(fail)?);
+    }
+    Ok(found)
+}
+
+fn texts_at(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut texts = Vec::new();
+    for name in ATTRIBUTES {
+        texts.extend(read_attribute(Target::Open(fd.as_fd()), name)?);
+    }
+    texts.extend(read_file(fd, is_birth_owner)?);
+    Ok(texts)
+}
+
+fn read_attribute(target: Target<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
+    let mut text = vec![0; MARK_BYTES_MAX];
+    match target.get(name, &mut text) {
+        Ok(size) => Ok(Some(text[..size].to_vec())),
+        // Longer than any of ours: damaged.
+        Err(Errno::RANGE) => Ok(Some(Vec::new())),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// All directories above one, up to the root of the name space or to what this user may not pass. They are only looked at: most are
+/// nobody's replica.
+fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut fd = fs::openat(dir, c".", flags, Mode::empty())?;
+    let (mut below, mut found) = (fs::fstat(&fd)?, Vec::new());
+    loop {
+        fd = match fs::openat(&fd, c"..", flags, Mode::empty()) {
+            Err(Errno::ACCESS) => return Ok(found),
+            other => other?,
+        };
+        let st = fs::fstat(&fd)?;
+        if id(&st) == id(&below) {
+            return Ok(found);
+        }
+        let mut texts = Vec::new();
+        for name in ATTRIBUTES {
+            texts.extend(read_attribute(Target::Pinned(fd.as_fd()), name)?);
+        }
+        texts.extend(read_file(&fd, &|_| false)?.or_else(|| out_of_reach(id(&st))));
+        if !texts.is_empty() {
+            let above = fs::readlink(proc_path(fd.as_fd(), None), Vec::new()).map_or_else(|_| b"..".to_vec(), |path| path.into_bytes());
+            found.extend(texts.into_iter().map(|text| MarkText { above: above.clone(), text }));
+        }
+        below = st;
+    }
+}
+
+fn id(st: &Stat) -> (u64, u64) {
+    (st.st_dev, st.st_ino)
+}
+
+fn read_file(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Option<Vec<u8>>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match fs::openat(fd, ROOT_MARK, flags, Mode::empty()) {
         Ok(file) => file,
@@ -44,44 +116,112 @@ fn read_file(dir: &LocalDir, fd: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
         Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS | Errno::PERM | Errno::WOULDBLOCK) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    let st = fs::fstat(&file)?;
-    let is_ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && dir.is_birth_owner(st.st_uid);
-    let mut text = vec![0; MARK_BYTES_MAX];
-    let got = if is_ours { rustix::io::pread(&file, &mut text[..], 0)? } else { 0 };
-    Ok(is_ours.then(|| text[..got].to_vec()))
+    let (st, dir) = (fs::fstat(&file)?, fs::fstat(fd)?);
+    // Whoever owns the directory can say of it what he likes: it costs him a comparison.
+    let owner = st.st_uid;
+    let is_trusted = owner == rustix::process::geteuid().as_raw() || owner == dir.st_uid || is_birth_owner(owner);
+    if FileType::from_raw_mode(st.st_mode) != FileType::RegularFile || !is_trusted {
+        return Ok(None);
+    }
+    let mut text = vec![0; MARK_BYTES_MAX + 1];
+    let got = rustix::io::pread(&file, &mut text[..], 0)?;
+    Ok(Some(if got > MARK_BYTES_MAX { Vec::new() } else { text[..got].to_vec() }))
+}
+
+/// Marks that are files above a root, read before this process confined itself: by device and inode of their directories.
+static READ_BEFORE: Mutex<Option<HashMap<(u64, u64), Vec<u8>>>> = Mutex::new(None);
+
+/// Reads the marks that are files above a directory: a process that confines itself cannot do so later.
+pub fn prepare_marks(dir: &LocalDir) {
+    let Ok(fd) = dir.fd() else { return };
+    let Ok(lineage) = crate::root::lineage(&fd) else { return };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = fs::openat(&*fd, c".", flags, Mode::empty());
+    for above in lineage.iter().skip(1) {
+        at = at.and_then(|at| fs::openat(&at, c"..", flags, Mode::empty()));
+        let Ok(at) = &at else { return };
+        if let Ok(Some(text)) = read_file(at, &|_| false) {
+            READ_BEFORE.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(above.id, text);
+        }
+    }
+}
+
+fn out_of_reach(id: (u64, u64)) -> Option<Vec<u8>> {
+    READ_BEFORE.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&id).cloned()
 }
 
 /// Writes the mark, durably if that is asked for, and returns what time it was then by the clock of the file system.
 pub fn write(dir: &LocalDir, text: &[u8], durable: bool) -> Done<Stamp> {
     let fd = dir.fd()?;
-    let fail = |errno| fault(dir.side(), Act::Mark, errno);
-    let stamp = match write_attribute(&fd, text) {
-        Err(Errno::OPNOTSUPP | Errno::PERM | Errno::NOSYS) => while_writable(&fd, || write_file(&fd, text, durable)),
+    let written = if is_file(&fd) { Err(Errno::NOSPC) } else { write_attribute(&fd, text) };
+    let stamp = match written {
+        Err(errno) if WITHOUT_ATTRIBUTES.contains(&errno) => in_file(&fd, text, durable),
+        Err(errno) if WITHOUT_ROOM.contains(&errno) => in_file(&fd, text, durable).inspect(|_| remove_attributes(&fd)),
         Ok(()) => fs::fstat(&*fd).map(|st| meta_of(&st).ctime),
         Err(errno) => Err(errno),
     };
-    let stamp = stamp.map_err(fail)?;
+    let stamp = stamp.map_err(|errno| fault(dir.side(), Act::Mark, errno))?;
     if durable {
-        match fs::fsync(&*fd) {
-            // There are file systems that have nothing to do for a directory, and say so (fsync(2)).
-            Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => {}
-            Err(errno) => return Err(fault(dir.side(), Act::FlushMark, errno)),
-        }
+        sync(dir, &fd)?;
     }
     Ok(stamp)
+}
+
+fn sync(dir: &LocalDir, fd: &OwnedFd) -> Done {
+    match fs::fsync(fd) {
+        // There are file systems that have nothing to do for a directory, and say so (fsync(2)).
+        Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
+        Err(errno) => Err(fault(dir.side(), Act::FlushMark, errno)),
+    }
+}
+
+/// Makes room for the user's attributes: if it is the mark that takes it, it becomes a file. Says whether it was.
+pub fn makes_room(dir: &LocalDir, faults: &[Fault]) -> bool {
+    let lacks = |fault: &Fault| WITHOUT_ROOM.iter().any(|errno| errno.raw_os_error() == fault.errno);
+    if !faults.iter().any(lacks) {
+        return false;
+    }
+    let Ok(fd) = dir.fd() else { return false };
+    let Some(text) = ATTRIBUTES.iter().find_map(|name| read_attribute(Target::Open(fd.as_fd()), name).ok().flatten()) else { return false };
+    let moved = in_file(&fd, &text, true).is_ok() && sync(dir, &fd).is_ok();
+    if moved {
+        remove_attributes(&fd);
+    }
+    moved
+}
+
+fn is_file(dir: &OwnedFd) -> bool {
+    let found = fs::statat(dir, ROOT_MARK, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|st| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_uid == rustix::process::geteuid().as_raw())
+}
+
+/// They would say what is no longer so.
+fn remove_attributes(dir: &OwnedFd) {
+    for name in ATTRIBUTES {
+        let _then_more_is_compared = Target::Open(dir.as_fd()).unset(name);
+    }
 }
 
 fn write_attribute(fd: &OwnedFd, text: &[u8]) -> Result<(), Errno> {
     let target = Target::Open(fd.as_fd());
     match target.set(ATTRIBUTES[0], text) {
         Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
-        other => return other,
+        // What an ordinary user has said of it is known and taken over, so he is told as much.
+        Ok(()) => {
+            let _there_is_none = fs::fsetxattr(fd, ATTRIBUTES[1], text, fs::XattrFlags::REPLACE);
+            return Ok(());
+        }
+        Err(errno) => return Err(errno),
     }
     match target.set(ATTRIBUTES[1], text) {
         // Who may not write to his own directory may not give it such attributes either (xattr(7)).
         Err(Errno::ACCESS) => while_writable(fd, || target.set(ATTRIBUTES[1], text)),
         other => other,
     }
+}
+
+fn in_file(fd: &OwnedFd, text: &[u8], durable: bool) -> Result<Stamp, Errno> {
+    while_writable(fd, || write_file(fd, text, durable))
 }
 
 /// A file that is there whole or not at all.

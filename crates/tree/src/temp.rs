@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString};
 const PREFIX: &[u8] = b".driftless-tmp-";
 const DIGITS: usize = 32;
 
-/// The mark of a replica, in its root, where the file system has no attributes.
+/// The mark of a replica, in its root, where the file system has no attributes or no room for it.
 pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
 /// The lock of a replica, in its root.
 pub const ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";

@@ -60,7 +60,8 @@ impl Target<'_> {
         }
     }
 
-    fn get(self, attr: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
+    /// Reads one attribute into `value`; returns its length.
+    pub fn get(self, attr: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Target::Open(fd) => fs::fgetxattr(fd, attr, value),
             Target::Pinned(fd) => fs::getxattr(proc_path(fd, None), attr, value),
@@ -105,6 +106,11 @@ impl Target<'_> {
         if !keep.any_xattr() {
             return Ok(Xattrs::default());
         }
+        self.read_meeting(keep, |_| {})
+    }
+
+    /// The same, and tells the names of all attributes that are there, also of those that are not kept.
+    pub fn read_meeting(self, keep: &Keep, meets: impl FnMut(&CStr)) -> Result<Xattrs, Errno> {
         BUFFER.with_borrow_mut(|buffer| {
             let length = match offer(buffer, |list| self.list(list)) {
                 Err(Errno::OPNOTSUPP) => 0,
@@ -114,6 +120,7 @@ impl Target<'_> {
                 return Ok(Xattrs::default());
             }
             let list = buffer[..length].to_vec();
+            list.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()).for_each(meets);
             self.read_listed(&list, keep, buffer)
         })
     }

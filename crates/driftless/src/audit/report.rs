@@ -7,7 +7,7 @@ use super::plots::{by_age, by_size};
 use super::{AuditArgs, Proof};
 use crate::output::{details, found};
 use crate::product::{Form, Product};
-use crate::units::{show_bytes, show_count, show_moment, show_share};
+use crate::units::{show_bytes, show_count, show_share};
 use driftless_engine::{Audit, AuditOptions, Mismatch};
 use driftless_model::{Kind, Stamp, escape};
 use std::fmt::Write as _;
@@ -147,7 +147,7 @@ fn escaped(text: &str) -> String {
 
 /// A moment for a person.
 fn utc(stamp: Stamp) -> String {
-    show_moment(stamp.sec)
+    driftless_model::moment(stamp.sec)
 }
 
 #[cfg(test)]
