@@ -56,7 +56,7 @@ fn flip(path: &Path) {
     let mut content = fs::read(path).expect("read");
     let last = content.last_mut().expect("not empty");
     *last ^= 1;
-    fs::write(path, content).expect("write");
+    driftless_testkit::content::write(path, &content).expect("write");
     set_mtime(path, before);
 }
 

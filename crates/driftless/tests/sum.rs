@@ -249,7 +249,7 @@ fn a_list_that_is_checked_shows_a_flipped_bit_and_a_missing_file() {
 }
 
 fn flip(path: &Path, at: u64) {
-    let file = fs::OpenOptions::new().read(true).write(true).open(path).expect("open");
+    let file = driftless_testkit::content::open_to_write(path).expect("open");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("read");
     file.write_all_at(&[byte[0] ^ 1 << (at % 8)], at).expect("write");

@@ -46,7 +46,7 @@ fn content(file: u64, blocks: u64) -> Vec<u8> {
 
 /// Inverts a byte in place and leaves the modification time as it was: what a failing disk does.
 fn flip(path: &Path, offset: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(path).expect("open");
+    let file = driftless_testkit::content::open_to_write(path).expect("open");
     let time = file.metadata().and_then(|meta| meta.modified()).expect("time");
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).expect("read");

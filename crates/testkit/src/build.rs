@@ -163,7 +163,11 @@ impl TreeBuilder {
 
     fn random_symlink(&mut self, path: &Path) -> io::Result<()> {
         let length = self.rng.usize(1..200);
-        let target: Vec<u8> = (0..length).map(|_| self.rng.u8(1..)).collect();
+        let mut target: Vec<u8> = (0..length).map(|_| self.rng.u8(1..)).collect();
+        // It may lead nowhere, and not to the root of the machine.
+        if target[0] == b'/' {
+            target[0] = b'x';
+        }
         let attributes = self.random_attributes(FileType::Symlink);
         self.symlink(path, &target, attributes)
     }
@@ -332,6 +336,18 @@ mod tests {
         }
         assert_equal(&a, &b, &Options::default(), "built twice");
         assert!(compare(&a, &c, &Options::default()).len() > 100);
+    }
+
+    #[test]
+    fn no_link_of_a_hostile_tree_leads_out_of_it() {
+        let folder = crate::scratch::scratch_folder();
+        let root = folder.path().join("root");
+        std::fs::create_dir(&root).expect("root");
+        build_tree(&root, 5, &Profile::root());
+        let all = crate::mutate::list_all(&root).expect("list");
+        let led: Vec<_> = all.iter().filter(|path| path.is_symlink()).filter_map(|path| path.canonicalize().ok()).collect();
+        let root = root.canonicalize().expect("it is there");
+        assert!(!led.is_empty() && led.iter().all(|path| path.starts_with(&root)), "{led:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod build;
 pub mod bytes;
 mod catalogue;
 pub mod compare;
+pub mod content;
 pub mod deep;
 pub mod disk;
 pub mod fuse;

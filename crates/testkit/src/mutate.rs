@@ -11,8 +11,8 @@ use fastrand::Rng;
 use rustix::fs::{FallocateFlags, FileType};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -78,10 +78,10 @@ pub fn make_any(path: &Path, kind: Kind, rng: &mut Rng) -> io::Result<()> {
     let device = (rng.u32(1..200), rng.u32(0..200));
     let size = rng.usize(0..20_000);
     match kind {
-        Kind::File => fs::write(path, random_content(rng, size)),
+        Kind::File => File::create_new(path)?.write_all(&random_content(rng, size)),
         Kind::Directory => {
             fs::create_dir(path)?;
-            fs::write(path.join("inside"), random_content(rng, size))
+            File::create_new(path.join("inside"))?.write_all(&random_content(rng, size))
         }
         Kind::Symlink => std::os::unix::fs::symlink(format!("target-{}", rng.u32(..)), path),
         Kind::Fifo => attrs::make_node(path, FileType::Fifo, 0, 0),
@@ -295,7 +295,7 @@ fn open_regular(path: &Path) -> io::Result<Option<File>> {
     if !kind.is_file() || kind.is_fifo() {
         return Ok(None);
     }
-    OpenOptions::new().read(true).write(true).open(path).map(Some)
+    crate::content::open_to_write(path).map(Some)
 }
 
 /// Every path below a directory, in an order that does not depend on the file system; nothing for other entries.

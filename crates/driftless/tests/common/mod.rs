@@ -145,12 +145,12 @@ pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) 
     }
 }
 
-/// Makes a file with its parents, of whoever runs it.
+/// Makes a file with its parents, of whoever runs it; writes through no link.
 pub fn put(path: &Path, content: impl AsRef<[u8]>) {
     let parents = path.ancestors().skip(1).take_while(|parent| !parent.exists());
     let made: Vec<&Path> = std::iter::once(path).chain(parents).collect();
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("parents");
-    std::fs::write(path, content).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+    driftless_testkit::content::write(path, content.as_ref()).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
     if is_user() {
         made.into_iter().for_each(|path| attrs::set_owner(path, USER, USER).expect("chown"));
     }
