@@ -10,11 +10,10 @@ use crate::standing::When;
 use crate::{again, config, exit, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
-use driftless_engine::{Audit, AuditOptions};
-use driftless_model::Stamp;
+use driftless_engine::{Audit, AuditOptions, now};
 use driftless_verify::{samples_needed, upper_bound};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("amount").required(true).args(["samples", "fraction"])))]
@@ -160,11 +159,6 @@ fn exit_code(audit: &Audit, signal: u8) -> u8 {
         Audit { problems: 1.., .. } => exit::PROBLEMS,
         _ => exit::EQUAL,
     }
-}
-
-fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Stamp { sec: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nsec: since.subsec_nanos() }
 }
 
 /// What an audit proves of all entries.

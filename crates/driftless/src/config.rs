@@ -6,9 +6,9 @@ use crate::own;
 use crate::program::Program;
 use clap::ArgMatches;
 use driftless_engine::{Carrier, Durability, Notes, Options};
-use driftless_model::{Filter, Keep, Level, RelPath, Rule, Scope, Selection, Work, cause, escape};
+use driftless_model::{Filter, Keep, Level, RelPath, Rule, Scope, Selection, Work, cause, quote};
 use driftless_remote::Target;
-use driftless_tree::Cache;
+use driftless_tree::{Cache, plain_path};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -105,9 +105,7 @@ fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Resul
 /// The name of a file about a pair of trees.
 pub fn name_of_pair(what: &str, [source, replica]: [&Path; 2]) -> String {
     let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
-    let absolute = |path: &Path| std::path::absolute(path).ok().filter(|_| here(path)).unwrap_or_else(|| path.into());
-    // A slash at the end says nothing.
-    let whole = |path: &Path| absolute(path).components().collect::<PathBuf>().into_os_string();
+    let whole = |path: &Path| if here(path) { plain_path(path) } else { path.components().collect() }.into_os_string();
     let pair = [whole(source).as_bytes(), b"\0", whole(replica).as_bytes()].concat();
     format!("{what}-{}", driftless_engine::ledger_name(&pair))
 }
@@ -161,16 +159,12 @@ fn places(matches: &ArgMatches, name: &str) -> impl Iterator<Item = usize> {
     matches.indices_of(name).into_iter().flatten()
 }
 
-fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_bytes())
-}
-
 fn rules_of(path: &Path) -> Result<Vec<Rule>, String> {
     let text = read(path)?;
-    let text = String::from_utf8(text).map_err(|_| format!("\"{}\": filter rules must be UTF-8", shown(path)))?;
+    let text = String::from_utf8(text).map_err(|_| format!("{}: filter rules must be UTF-8", quote(path)))?;
     let rule = |(number, line): (usize, &str)| match Rule::from_line(line) {
         Ok(rule) => rule.map(Ok),
-        Err(error) => Some(Err(format!("\"{}\" line {}: {error}", shown(path), number + 1))),
+        Err(error) => Some(Err(format!("{} line {}: {error}", quote(path), number + 1))),
     };
     text.split('\n').map(without_return).enumerate().filter_map(rule).collect()
 }
@@ -185,7 +179,7 @@ fn selection(path: &Path, nul: bool) -> Result<Arc<Selection>, String> {
     let separator = if nul { 0 } else { b'\n' };
     let mut works = Vec::new();
     for line in list.split(|byte| *byte == separator).filter(|line| !line.is_empty()) {
-        let path = RelPath::parse(line).map_err(|error| format!("\"{}\": {error}", shown(path)))?;
+        let path = RelPath::parse(line).map_err(|error| format!("{}: {error}", quote(path)))?;
         works.push(Work { path, scope: Scope::Subtree });
     }
     Ok(Arc::new(Selection::of(&works)))
@@ -194,7 +188,7 @@ fn selection(path: &Path, nul: bool) -> Result<Arc<Selection>, String> {
 /// Reads a file that the user named; "-" is standard input. It is no part of a replicated tree.
 #[allow(clippy::disallowed_methods)]
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let fail = |error: io::Error| format!("\"{}\": cannot read: {}", shown(path), cause(&error));
+    let fail = |error: io::Error| format!("{}: cannot read: {}", quote(path), cause(&error));
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         io::stdin().read_to_end(&mut bytes).map_err(fail)?;

@@ -54,10 +54,7 @@ pub fn sync(args: &SyncArgs, (options, lines): (&mut Options, &mut Lines), outpu
 
 /// Movers know nothing of the folder that this was typed in.
 fn absolute(root: &Endpoint) -> Endpoint {
-    match &root.host {
-        Some(_) => root.clone(),
-        None => root.at(std::path::absolute(&root.path).unwrap_or_else(|_| root.path.clone())),
-    }
+    if root.host.is_some() { root.clone() } else { root.at(root.plain_path()) }
 }
 
 fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {

@@ -9,7 +9,7 @@ use crate::units::{log_time, show_bytes, show_count, show_time};
 use crate::unkept::Firsts;
 use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
-use driftless_model::{Action, Class, Problem, Receipt, RelPath, Unkept, What, cause, escape, escape_json, escape_text};
+use driftless_model::{Action, Class, Problem, Receipt, RelPath, Unkept, What, cause, escape, escape_json, escape_text, quote};
 use driftless_tree::Endpoint;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -480,7 +480,7 @@ fn octal(byte: u8) -> String {
 #[allow(clippy::disallowed_methods)]
 fn open_log(path: &std::path::Path) -> Result<Mutex<BufWriter<File>>, String> {
     let file = OpenOptions::new().append(true).create(true).mode(own::file_mode()).open(path);
-    let file = file.map_err(|error| format!("\"{}\": cannot open the log: {}", escape(path.as_os_str().as_bytes()), cause(&error)))?;
+    let file = file.map_err(|error| format!("{}: cannot open the log: {}", quote(path), cause(&error)))?;
     Ok(Mutex::new(BufWriter::new(file)))
 }
 

@@ -1,11 +1,10 @@
 //! Our own files and folders: with modes of their own, never those that a run leaves to chance when it gives up its umask, and
 //! only in places where nobody else can put something.
 
-use driftless_model::{cause, escape};
+use driftless_model::{cause, quote};
 use rustix::fs::Mode;
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -39,7 +38,7 @@ pub fn state_folder() -> Result<PathBuf, String> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
     let path = base.ok_or("neither XDG_STATE_HOME nor HOME names a folder")?.join("driftless");
-    make_own(&path).map_err(|why| format!("\"{}\": {why}", escape(path.as_os_str().as_bytes())))?;
+    make_own(&path).map_err(|why| format!("{}: {why}", quote(&path)))?;
     Ok(path)
 }
 
@@ -76,10 +75,7 @@ fn make_own(path: &Path) -> Result<(), String> {
         return Err("it is not a folder of this user (set XDG_STATE_HOME)".into());
     }
     if let Some(above) = foreign_above(path) {
-        return Err(format!(
-            "root cannot trust it, since others may change \"{}\" (set XDG_STATE_HOME)",
-            escape(above.as_os_str().as_bytes())
-        ));
+        return Err(format!("root cannot trust it, since others may change {} (set XDG_STATE_HOME)", quote(above)));
     }
     if meta.mode() & 0o077 != 0 {
         let closed = std::fs::set_permissions(path, Permissions::from_mode(0o700));

@@ -2,10 +2,9 @@
 //! something else of his that has the name.
 
 use crate::own;
-use driftless_model::{cause, escape};
+use driftless_model::{cause, quote};
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -41,13 +40,13 @@ impl Product {
     /// Begins with a product at `path`. What stands there already must be of the same form, or empty, or no regular file.
     #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
     pub fn begin(path: &Path, form: Form) -> Result<Self, String> {
-        let fail = |error: &io::Error| format!("{}: cannot write {}: {}", quoted(path), form.what, cause(error));
+        let fail = |error: &io::Error| format!("{}: cannot write {}: {}", quote(path), form.what, cause(error));
         match standing_at(path).map_err(|error| fail(&error))? {
             None => Self::beside(path, form, None).map_err(|error| fail(&error)),
-            Some((_, meta)) if meta.is_dir() => Err(format!("{}: cannot write {}: it is a directory", quoted(path), form.what)),
+            Some((_, meta)) if meta.is_dir() => Err(format!("{}: cannot write {}: it is a directory", quote(path), form.what)),
             Some((path, meta)) if meta.is_file() => {
                 if !holds(&path, form).map_err(|error| fail(&error))? {
-                    let (path, what) = (quoted(&path), form.what);
+                    let (path, what) = (quote(&path), form.what);
                     return Err(format!(
                         "{path}: it exists and does not hold {what}, so it is left as it is: remove it or name another file"
                     ));
@@ -103,7 +102,7 @@ impl Product {
 
     /// Its path, in quotes.
     pub fn name(&self) -> String {
-        quoted(&self.path)
+        quote(&self.path)
     }
 }
 
@@ -152,9 +151,5 @@ fn holds(path: &Path, form: Form) -> io::Result<bool> {
 }
 
 fn unwritten(path: &Path, form: Form, error: &io::Error) -> String {
-    format!("{}: cannot write {}: {}", quoted(path), form.what, cause(error))
-}
-
-fn quoted(path: &Path) -> String {
-    format!("\"{}\"", escape(path.as_os_str().as_bytes()))
+    format!("{}: cannot write {}: {}", quote(path), form.what, cause(error))
 }

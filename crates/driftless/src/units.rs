@@ -1,10 +1,10 @@
 //! Numbers with units as a user writes them.
 
 use crate::cli::Streams;
-use driftless_engine::{Jobs, Route};
+use driftless_engine::{Jobs, Route, now};
 use driftless_reconcile::DeleteLimit;
 use driftless_verify::is_share;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or iB.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -143,8 +143,7 @@ pub fn show_count(count: u64) -> String {
 
 /// The time now for a log (RFC 3339).
 pub fn log_time() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (date, time) = driftless_model::date_and_time(since.as_secs().cast_signed());
+    let (date, time) = driftless_model::date_and_time(now().sec);
     format!("{date}T{time}Z")
 }
 

@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{check_accounts, check_equal, names_below, put, sync, sync_ok, wait_until};
+use common::{check_accounts, check_equal, names_below, put, stage, sync, sync_ok, wait_until};
 use driftless_testkit::fuse::{Fuse, Mood};
-use driftless_testkit::{FsKind, Outcome, Running, Scratch};
+use driftless_testkit::{Outcome, Running, Scratch};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const NONE: [&str; 0] = [];
-
-fn stage() -> (Scratch, PathBuf, PathBuf) {
-    let scratch = Scratch::new(FsKind::Tmpfs, 200);
-    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-    (scratch, src, dst)
-}
 
 /// A run of one thread that stops at files of the source: content is moved by a program that waits after each whose first line
 /// begins with `gate` until it is told to go on.

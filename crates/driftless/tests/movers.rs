@@ -7,11 +7,11 @@ mod common;
 
 use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
-use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, state_but_for_the_mark, sync, wait_until};
+use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage, state_but_for_the_mark, sync, wait_until};
 use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
 use driftless_model::{Kind, Meta, Stamp};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
-use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Rabbit, Relay, Running, Scratch, Weather, build_tree, mutate};
+use driftless_testkit::{Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -22,12 +22,6 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 const LARGE_BYTES: usize = 400 * MIB;
-
-fn stage() -> (Scratch, PathBuf, PathBuf) {
-    let scratch = Scratch::new(FsKind::Tmpfs, 1500);
-    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-    (scratch, src, dst)
-}
 
 fn rabbit() -> &'static Rabbit {
     static RABBIT: OnceLock<Rabbit> = OnceLock::new();

@@ -4,19 +4,13 @@
 mod common;
 
 use common::far::{Far, Way};
-use common::{check_equal, put};
-use driftless_testkit::{FsKind, Profile, Relay, Scratch, build_tree};
-use std::path::{Path, PathBuf};
+use common::{check_equal, put, stage};
+use driftless_testkit::{Profile, Relay, build_tree};
+use std::path::Path;
 
 const MIB: usize = 1 << 20;
 /// From 64 MiB on, files are copied in pieces.
 const LARGE_BYTES: usize = 66 * MIB;
-
-fn stage() -> (Scratch, PathBuf, PathBuf) {
-    let scratch = Scratch::new(FsKind::Tmpfs, 1000);
-    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-    (scratch, src, dst)
-}
 
 /// Small files, some that cross in one piece each, and one that is copied in many. Returns the bytes of all.
 fn plant(src: &Path, content: impl Fn(u64, usize) -> Vec<u8>) -> u64 {

@@ -3,19 +3,13 @@
 
 mod common;
 
-use common::{check_equal, names_below, put, sync, sync_ok};
-use driftless_testkit::{FsKind, Scratch, snapshot_hash};
+use common::{check_equal, names_below, put, stage, sync, sync_ok};
+use driftless_testkit::snapshot_hash;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NONE: [&str; 0] = [];
-
-fn stage() -> (Scratch, PathBuf, PathBuf) {
-    let scratch = Scratch::new(FsKind::Tmpfs, 64);
-    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-    (scratch, src, dst)
-}
 
 /// A tree in which the same names come at several places.
 fn plant(root: &Path) {

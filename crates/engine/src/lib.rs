@@ -67,6 +67,7 @@ pub use monitor::{Monitor, Progress};
 pub use mounts::{MOUNTS_MAX, not_gone};
 pub use options::{Durability, Jobs, Notes, Options};
 pub use roots::RunError;
+pub use run::now;
 pub use share::{Outcome, Piece, Route, Share};
 pub use sums::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};
 pub use sync::{End, Summary, descriptors, sync};

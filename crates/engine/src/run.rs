@@ -100,11 +100,12 @@ pub struct Run<'r> {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
-    stamp_now().sec.cast_unsigned()
+fn seconds_now() -> u64 {
+    now().sec.cast_unsigned()
 }
 
-fn stamp_now() -> Stamp {
+/// What this machine's clock says.
+pub fn now() -> Stamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
 }
@@ -122,11 +123,11 @@ impl<'r> Run<'r> {
             tally: Tally::default(),
             links: Links::new(),
             deletes: DeletePlan::after(options.deleted_before),
-            ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, now, notes.age_max.as_secs()))),
+            ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, seconds_now, notes.age_max.as_secs()))),
             ladder: Arc::default(),
             under_way: Arc::default(),
             started: Instant::now(),
-            began: stamp_now(),
+            began: now(),
             owners: Owners::of(roots.1.as_ref(), &options.keep),
             file_systems: Mutex::default(),
             roots,

@@ -6,6 +6,8 @@
 //! direction of writing (UAX #9; general category Cf; Default_Ignorable_Code_Point of DerivedCoreProperties.txt).
 
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Shows bytes: UTF-8 text as it is, `\n`, `\t`, `\r`, `\"` and `\\` for what these stand for, and `\xNN` for each byte of what has
 /// no picture and of what is no UTF-8. Taken back, that gives the same bytes.
@@ -21,6 +23,11 @@ pub fn escape(bytes: &[u8]) -> String {
         push_bytes(&mut out, part.invalid());
     }
     out
+}
+
+/// Shows a path in quotes.
+pub fn quote(path: &Path) -> String {
+    format!("\"{}\"", escape(path.as_os_str().as_bytes()))
 }
 
 /// Shows a sentence that another host or program said, or that holds names already: as [`escape`] does, but for quotes and

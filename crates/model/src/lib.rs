@@ -20,7 +20,7 @@ mod work;
 pub use act::Act;
 pub use cause::{cause, cause_of};
 pub use entry::{Entry, Kind, Meta, Stamp, Xattr, Xattrs};
-pub use escape::{escape, escape_json, escape_text};
+pub use escape::{escape, escape_json, escape_text, quote};
 pub use fault::{Class, Fault, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::{Keep, SETGID, SETUID};

@@ -5,14 +5,13 @@
 //! started only if its hash is right, in a folder that only this user may change.
 
 use crate::ssh::{Complaint, NOISE_BYTES_MAX, Reach, ReachError, listen, spawn_there, start, words};
-use driftless_model::{cause, escape};
+use driftless_model::{cause, escape, quote};
 use elf::ElfBytes;
 use elf::abi::{EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, PT_INTERP};
 use elf::endian::AnyEndian;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,7 +100,7 @@ impl Program {
             Deploy::Own => (Path::new("/proc/self/exe"), "build a static one with \"make static\", or name one with --deploy=FILE"),
             Deploy::File(path) => (path.as_path(), "\"make static\" builds one"),
         };
-        let shown = if *from == Deploy::Own { "this program".into() } else { format!("\"{}\"", escape(path.as_os_str().as_bytes())) };
+        let shown = if *from == Deploy::Own { "this program".into() } else { quote(path) };
         let bytes = fs::read(path).map_err(|error| format!("{shown}: cannot read: {}", cause(&error)))?;
         let (machine, is_dynamic) = inspect(&bytes).ok_or_else(|| format!("{shown} is no program of Linux"))?;
         if is_dynamic {

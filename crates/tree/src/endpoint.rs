@@ -61,8 +61,7 @@ impl Endpoint {
     /// The path as it is written down to be known again: absolute where it is on this machine, and without what says nothing, such as a
     /// slash at its end.
     pub fn plain_path(&self) -> PathBuf {
-        let path = if self.host.is_none() { absolute(&self.path).unwrap_or_else(|_| self.path.clone()) } else { self.path.clone() };
-        path.components().collect()
+        if self.host.is_none() { plain_path(&self.path) } else { self.path.components().collect() }
     }
 
     /// Another path on the same machine.
@@ -87,6 +86,11 @@ impl Endpoint {
         let host = self.host.as_ref().map(|host| [host.name().as_bytes(), b":"].concat()).unwrap_or_default();
         [&host, self.path.as_os_str().as_bytes()].concat()
     }
+}
+
+/// A path of this machine that says the same in every folder, and nothing twice.
+pub fn plain_path(path: &Path) -> PathBuf {
+    absolute(path).as_deref().unwrap_or(path).components().collect()
 }
 
 /// The kernel's number of this boot (random(4), `/proc/sys/kernel/random/boot_id`): within one boot, a device number means one device.

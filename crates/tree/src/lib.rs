@@ -34,7 +34,7 @@ mod xattr;
 
 pub use attributes::{Attributes, Known, Lends};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
-pub use endpoint::{Endpoint, Host, Loss, random_id, this_machine};
+pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, this_machine};
 pub use file::LocalFile;
 pub use gate::{BeforeChange, Gate};
 pub use handles::HandlePool;

@@ -6,7 +6,7 @@
 use crate::DirRef;
 use crate::handles::HandlePool;
 use crate::local::{LocalDir, meta_of};
-use driftless_model::{Act, EntryName, Meta, Side, cause_of, escape};
+use driftless_model::{Act, EntryName, Meta, Side, cause_of, quote};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -59,7 +59,7 @@ impl RootError {
 
 impl fmt::Display for RootError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "\"{}\": {}", escape(self.path.as_os_str().as_bytes()), self.reason())
+        write!(out, "{}: {}", quote(&self.path), self.reason())
     }
 }
 

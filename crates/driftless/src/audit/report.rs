@@ -9,11 +9,9 @@ use crate::output::{details, found};
 use crate::product::{Form, Product};
 use crate::units::{show_bytes, show_count, show_share};
 use driftless_engine::{Audit, AuditOptions, Mismatch};
-use driftless_model::{Kind, Stamp, escape};
+use driftless_model::{Kind, Stamp, quote};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// Mismatches in the table; `--json` and the log have all.
 const ROWS_MAX: usize = 10_000;
@@ -32,14 +30,10 @@ pub fn write(mut file: Product, page: &str) -> Result<(), String> {
     file.publish()
 }
 
-fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_bytes())
-}
-
 /// The page.
 pub fn page(args: &AuditArgs, options: &AuditOptions, audit: &Audit, proof: &Proof) -> String {
     let mut html = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
-    let title = format!("Audit of {}", shown(&args.replica));
+    let title = format!("Audit of {}", quote(&args.replica));
     let _ = write!(html, "<title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n", escaped(&title));
     let _ = writeln!(html, "<p class=\"proof\">{}</p>", escaped(&proof.sentence));
     let _ = writeln!(html, "<p>{}</p>", escaped(&counts_line(audit, options.seed)));
@@ -54,8 +48,8 @@ fn parameters(html: &mut String, args: &AuditArgs, options: &AuditOptions, audit
     let files = audit.census.iter().filter(|entry| entry.kind == Kind::File);
     let bytes = files.fold(0u64, |sum, entry| sum.saturating_add(entry.size));
     let rows = [
-        ("source", shown(&args.source)),
-        ("replica", shown(&args.replica)),
+        ("source", quote(&args.source)),
+        ("replica", quote(&args.replica)),
         ("began", utc(options.started)),
         ("took", format!("{:.1} s", audit.elapsed.as_secs_f64())),
         ("compared", options.run.level.word().to_owned()),

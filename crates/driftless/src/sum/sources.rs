@@ -3,12 +3,12 @@
 use super::dialect::Dialect;
 use super::{SumArgs, range};
 use driftless_engine::{Expected, Target, Targets};
-use driftless_model::{cause, escape};
+use driftless_model::{cause, quote};
 use driftless_verify::{Algorithm, BadLine, Lines, TreeReader, parse_line};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,7 +29,7 @@ impl Source {
         let path = args.check.as_deref().or(args.check_tree.as_deref()).or(args.from_stdin.then_some(Path::new("-")));
         let name = match path {
             Some(path) if path == Path::new("-") => "standard input".into(),
-            path => format!("\"{}\"", path.map(|path| escape(path.as_os_str().as_bytes())).unwrap_or_default()),
+            path => quote(path.unwrap_or(Path::new(""))),
         };
         let input = path.map(|path| open(path).map_err(|error| format!("{name}: cannot open: {}", cause(&error)))).transpose()?;
         Ok(Source { name, input: Mutex::new(input), broken: AtomicBool::new(false) })

@@ -12,7 +12,7 @@ pub mod movers;
 pub mod places;
 
 use driftless_testkit::{
-    Driftless, Options, Outcome, Profile, Snapshot, assert_equal, attrs, escape, rsync_oracle, snapshot, snapshot_hash,
+    Driftless, FsKind, Options, Outcome, Profile, Scratch, Snapshot, assert_equal, attrs, escape, rsync_oracle, snapshot, snapshot_hash,
 };
 use far::Who;
 use std::ffi::OsStr;
@@ -32,6 +32,13 @@ pub const LOCK_FILE: &str = ".driftless-tmp-00000000000000000000000000000002";
 
 /// The lock of a replica, which goes when all else is done.
 pub const LOCK: &[u8] = b".driftless-tmp-00000000000000000000000000000002";
+
+/// An empty source, and where its replica shall be, on a tmpfs that is as large as any test needs.
+pub fn stage() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 1500);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    (scratch, src, dst)
+}
 
 /// The binary under test without arguments.
 pub fn driftless() -> Driftless {
