@@ -372,7 +372,7 @@ pub struct OutputArgs {
     /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// End with exit code 3 also if something is not kept that is only counted: owners that this user cannot give, inode flags, ACLs that are not POSIX's
+    /// End with exit code 3 also if something is not kept that is only counted: owners that this user cannot give, inode flags, ACLs that are not POSIX's, times of which the replica keeps less
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
     /// Append start, changes, problems and end to FILE, with the time

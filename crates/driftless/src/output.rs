@@ -5,7 +5,7 @@
 use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
 use crate::standing::{Standing, parts};
-use crate::units::{log_time, show_bytes, show_count, show_time};
+use crate::units::{log_time, show_bytes, show_count, show_counted, show_entries, show_time};
 use crate::unkept::Firsts;
 use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
@@ -363,8 +363,7 @@ impl Output {
             Task::DryRun => ("same", "to change", "to delete", "to respell"),
             Task::Verify => ("equal", "different", "only on the replica", "spelt otherwise on the replica"),
         };
-        let noun = if c.seen == 1 { "entry" } else { "entries" };
-        let mut line = format!("{} {noun}: {} {same}, {} {made}", show_count(c.seen), show_count(c.same), show_count(c.changed));
+        let mut line = format!("{}: {} {same}, {} {made}", show_entries(c.seen), show_count(c.same), show_count(c.changed));
         for (count, word) in [(c.skipped(), "skipped"), (c.failed, "failed")] {
             if count > 0 {
                 line.push_str(&format!(", {} {word}", show_count(count)));
@@ -404,7 +403,7 @@ impl Output {
         if listed.total == 0 {
             return;
         }
-        eprintln!("driftless: {} {}:", show_count(listed.total), if listed.total == 1 { "problem" } else { "problems" });
+        eprintln!("driftless: {}:", show_counted(listed.total, "problem", "problems"));
         for (line, others) in &listed.lines {
             let others = if *others == 0 { String::new() } else { format!("; the same for {} more", show_count(*others)) };
             eprintln!("  {line}{others}");
@@ -437,22 +436,25 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
     }
     if c.known_equal > 0 {
         let ago = if earlier.lost > 0 { String::new() } else { format!(", {} ago at most", show_time(c.oldest_note_seconds)) };
-        remarks.push_str(&format!("; the content of {} was compared {by}{ago}", show_count(c.known_equal)));
+        let files = show_counted(c.known_equal, "file", "files");
+        remarks.push_str(&format!("; the content of {files} was compared {by}{ago}"));
     }
     if earlier.lost > 0 {
         let times = if earlier.lost == 1 { "once".into() } else { format!("{} times", show_count(earlier.lost)) };
         remarks.push_str(&format!("; the connection was lost {times}"));
     }
     if earlier.changed > 0 {
-        remarks.push_str(&format!(", and {} were changed before that", show_count(earlier.changed)));
+        remarks.push_str(&format!(", and {} changed before that", show_counted(earlier.changed, "was", "were")));
     }
     for (count, kept) in [(c.times_cut_seconds, "to the second"), (c.times_cut_fine, "not to the nanosecond")] {
         if count > 0 {
-            remarks.push_str(&format!("; {} times were compared as the replica keeps them, {kept}", show_count(count)));
+            let times = show_counted(count, "time was compared as the replica keeps it", "times were compared as the replica keeps them");
+            remarks.push_str(&format!("; {times}, {kept}"));
         }
     }
     if c.mismatched > 0 {
-        remarks.push_str(&format!("; {} times what was read back was not what had been written", show_count(c.mismatched)));
+        let times = show_counted(c.mismatched, "time", "times");
+        remarks.push_str(&format!("; {times} what was read back was not what had been written"));
     }
     remarks
 }
@@ -493,12 +495,16 @@ pub fn difference(receipt: &Receipt) -> String {
 
 /// What differs, each property with both values.
 pub fn details(receipt: &Receipt) -> Vec<String> {
+    let shown = |value: &str| if value.is_empty() { "\"\"".into() } else { value.to_owned() };
+    let values = receipt.values.iter();
     let mut details: Vec<String> =
-        receipt.values.iter().map(|value| format!("{}: {}, replica {}", value.property, value.source, value.replica)).collect();
+        values.map(|value| format!("{}: {}, replica {}", value.property, shown(&value.source), shown(&value.replica))).collect();
     if receipt.what.has(What::LINKS) {
         details.push("links: another group of hard links".into());
     }
-    if receipt.what.has(What::CONTENT) {
+    if receipt.what.has(What::CONTENT) && receipt.ranges.is_empty() {
+        details.push("content: the replica's cannot be read".into());
+    } else if receipt.what.has(What::CONTENT) {
         let ranges: Vec<String> = receipt.ranges.iter().take(SHOWN_RANGES_MAX).map(|r| format!("{}-{}", r.start, r.end - 1)).collect();
         let more = if receipt.ranges.len() > SHOWN_RANGES_MAX { " and more" } else { "" };
         details.push(format!("content: bytes {}{more}", ranges.join(" ")));

@@ -3,7 +3,7 @@
 use crate::estimate::{Estimator, Sample};
 use crate::output::lock;
 use crate::signals;
-use crate::units::{show_bytes, show_count};
+use crate::units::{show_bytes, show_count, show_counted, show_entries};
 use driftless_engine::Progress;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
@@ -192,11 +192,11 @@ pub fn parts(progress: &Progress, seconds_left: Option<f64>, (done, bytes): (&st
     let per_second = |count: u64| (count as f64 / seconds) as u64;
     vec![
         left,
-        format!("{} entries", show_count(counts.seen)),
+        show_entries(counts.seen),
         format!("{} {done}", show_bytes(bytes)),
         format!("{}/s", show_bytes(per_second(bytes))),
         format!("{} entries/s", show_count(per_second(counts.seen))),
-        format!("{} jobs", progress.jobs),
+        show_counted(progress.jobs as u64, "job", "jobs"),
     ]
 }
 

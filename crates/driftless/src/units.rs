@@ -141,6 +141,16 @@ pub fn show_count(count: u64) -> String {
     indicatif::HumanCount(count).to_string()
 }
 
+/// A count with its noun, which agrees with it.
+pub fn show_counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", show_count(count), if count == 1 { one } else { many })
+}
+
+/// So many entries.
+pub fn show_entries(count: u64) -> String {
+    show_counted(count, "entry", "entries")
+}
+
 /// The time now for a log (RFC 3339).
 pub fn log_time() -> String {
     let (date, time) = driftless_model::date_and_time(now().sec);

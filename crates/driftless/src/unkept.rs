@@ -1,6 +1,6 @@
 //! What is not kept, and counts as no problem: a line each, with a number and the first entry that was met.
 
-use crate::units::show_count;
+use crate::units::show_entries;
 use driftless_engine::Counts;
 use driftless_model::{RelPath, Sort, Unkept};
 
@@ -39,8 +39,7 @@ impl Firsts {
 }
 
 fn of_entries(what: &str, count: u64) -> Option<String> {
-    let noun = if count == 1 { "entry" } else { "entries" };
-    (count > 0).then(|| format!("{what} of {} {noun}", show_count(count)))
+    (count > 0).then(|| format!("{what} of {}", show_entries(count)))
 }
 
 #[cfg(test)]

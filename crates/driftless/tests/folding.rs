@@ -111,3 +111,23 @@ fn names_that_differ_in_case_stay_apart_where_the_replica_knows_the_difference()
     assert_eq!([outcome.count("deleted"), outcome.count("respelt")], [2, 0], "{}", outcome.describe());
     check_settled(&src, &dst, ["--delete"]);
 }
+
+#[test]
+fn names_that_differ_in_unicode_form_are_copied_to_a_replica_that_folds_case_alone() {
+    let Stage { src, dst, .. } = &stage();
+    let [composed, decomposed, capital] = ["caf\u{e9}", "cafe\u{301}", "CAF\u{c9}"];
+    put(&src.join(composed), "composed");
+    put(&src.join(decomposed), "decomposed");
+    put(&src.join("dir").join(composed), "composed");
+    put(&src.join("dir").join(decomposed), "decomposed");
+    let _ = sync_ok(src, dst, ["--delete"]);
+    assert_eq!([read(&dst.join(composed)), read(&dst.join(decomposed))], ["composed", "decomposed"]);
+    check_equal(src, dst, "names that differ in form");
+    check_settled(src, dst, ["--delete"]);
+    // The first of three is one with the second, and not with the third.
+    put(&src.join(capital), "capital");
+    let outcome = sync(src, dst).run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(outcome.events_named("problem").len(), 1, "{}", outcome.describe());
+    assert_eq!(read(&dst.join(decomposed)), "decomposed");
+}

@@ -58,11 +58,23 @@ fn times_that_the_replica_cuts_count_as_equal_and_that_is_said() {
     check_settled(&stage.src, &stage.dst, NONE);
     let again = sync_ok(&stage.src, &stage.dst, NONE);
     assert_eq!([again.count("times_cut"), again.count("times_cut_to_seconds"), again.count("bytes_compared")], [5, 5, 0]);
+    let _ = sync(&stage.src, &stage.dst).arg("--strict").run().expect(3);
     let words = driftless().arg("sync").args([&stage.src, &stage.dst]).run().expect(0).stdout_text();
     assert!(words.contains("5 times were compared as the replica keeps them, to the second"), "{words}");
     for command in [&["verify"][..], &["verify", "--level=meta"], &["audit", "--samples=100", "--grace=0"]] {
         let _ = driftless().args(command).args([&stage.src, &stage.dst]).run().expect(0);
     }
+}
+
+#[test]
+fn one_time_is_told_as_one() {
+    let stage = stage();
+    put(&stage.src.join("file"), "content");
+    set_time(&stage.src.join("file"), 1_500_000_001, 5);
+    set_time(&stage.src, 1_500_000_000, 0);
+    let _ = sync_ok(&stage.src, &stage.dst, NONE);
+    let words = driftless().arg("sync").args([&stage.src, &stage.dst]).run().expect(0).stdout_text();
+    assert!(words.contains("; 1 time was compared as the replica keeps it, to the second"), "{words}");
 }
 
 #[test]
@@ -228,7 +240,7 @@ fn a_file_that_never_rests_for_a_second_is_copied_and_told_and_compared_again() 
     put_in_place(&file, b"after.");
     let restless = running.wait().expect(5);
     check_accounts(&restless);
-    assert_eq!(problems(&restless), ["\"file\" \"copy a consistent state of\" \"changing\""], "{}", restless.describe());
+    assert_eq!(problems(&restless), ["\"file\" \"copy a consistent state of it\" \"changing\""], "{}", restless.describe());
     assert!(dst.join("file").exists(), "what is always at work would never be copied");
     let _ = sync_ok(&src, &dst, NONE);
     assert_eq!(std::fs::read(dst.join("file")).expect("read"), b"after.");

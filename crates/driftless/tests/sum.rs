@@ -561,3 +561,15 @@ fn a_list_whose_lines_end_with_carriage_returns_is_read() {
     stage.ok("sha256sum a 'b b' | sed 's/$/\\r/' > list && driftless sum --check list --algorithm sha256");
     stage.ok("sha256sum a 'b b' | sed 's/$/\\r/' > list && driftless sum --check list");
 }
+
+#[test]
+fn carriage_returns_are_of_the_names_where_files_of_such_names_are_there() {
+    let stage = Stage::new();
+    stage.put("a\r", "a");
+    stage.put("b", "b");
+    // BLAKE3 lists have them as they are.
+    let list = stage.ok("driftless sum 'a\r' | tee list").out.clone();
+    assert!(list.ends_with(b"a\r\n"), "{list:?}");
+    stage.ok("driftless sum --check list");
+    stage.ok("driftless sum b | sed 's/$/\\r/' > list && driftless sum --check list");
+}

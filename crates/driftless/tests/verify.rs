@@ -4,7 +4,7 @@
 mod common;
 
 use common::{check_equal, driftless, put, sync, sync_ok, wait_until};
-use driftless_testkit::{Driftless, FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, snapshot_hash};
+use driftless_testkit::{Driftless, FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, snapshot_hash};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -113,15 +113,20 @@ fn every_flipped_byte_is_found_to_the_block_and_mended() {
 fn every_difference_in_metadata_is_named_with_both_values() {
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-    for name in ["mode", "owner", "group", "mtime", "xattr", "acl", "size", "gone", "kind", "linked", "alone"] {
+    for name in ["mode", "owner", "group", "mtime", "xattr", "acl", "size", "gone", "kind", "linked", "alone", "empty"] {
         put(&src.join("dir").join(name), "content");
     }
+    attrs::set_xattr(&src.join("dir/kind"), b"user.kind", b"x").expect("attribute");
+    attrs::make_node(&src.join("device"), rustix::fs::FileType::CharacterDevice, 1, 3).expect("mknod");
     std::os::unix::fs::symlink("here", src.join("target")).expect("link");
     let _ = sync_ok(&src, &dst, NONE);
     let at = |name: &str| dst.join("dir").join(name);
     let run = |program: &str, arguments: &[&str], name: &str| {
         assert!(std::process::Command::new(program).args(arguments).arg(at(name)).status().expect("it runs").success(), "{program}");
     };
+    attrs::set_xattr(&src.join("dir/empty"), b"user.empty", b"").expect("attribute");
+    fs::remove_file(dst.join("device")).expect("remove");
+    attrs::make_node(&dst.join("device"), rustix::fs::FileType::CharacterDevice, 1, 5).expect("mknod");
     run("chmod", &["4711"], "mode");
     run("chown", &["1234"], "owner");
     run("chgrp", &["4321"], "group");
@@ -162,9 +167,18 @@ fn every_difference_in_metadata_is_named_with_both_values() {
     assert_eq!(shown("dir/mode", "mode"), ["0644", "4711"]);
     assert_eq!(shown("dir/size", "size"), ["7", "14"]);
     assert_eq!(shown("dir/owner", "owner")[1], "1234");
-    assert_eq!(shown("dir/xattr", "xattrs"), ["", "user.note=\"value\""]);
+    assert_eq!(shown("dir/xattr", "xattrs"), ["no user.note", "user.note=\"value\""]);
+    assert_eq!(shown("dir/empty", "xattrs"), ["user.empty=\"\"", "no user.empty"]);
+    assert_eq!(shown("dir/acl", "xattrs")[0], "no system.posix_acl_access");
+    let acl = "system.posix_acl_access=user::rw-,user:1234:r--,group::r--,mask::r--,other::r--";
+    assert_eq!(shown("dir/acl", "xattrs")[1], acl);
     let text = driftless().args(["verify", "--level=meta"]).arg(&src).arg(&dst).run().expect(4);
-    assert!(text.stdout_text().contains("mode: 0644, replica 4711"), "{}", text.describe());
+    let text = text.stdout_text();
+    for line in ["mode: 0644, replica 4711", "device: 1:3, replica 1:5", "target: here, replica there", "kind: file, replica dir"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let lacks_a_value = |line: &&str| line.ends_with("replica ") || [": ,", " ;", "replica ;"].iter().any(|hole| line.contains(hole));
+    assert_eq!(text.lines().find(lacks_a_value), None, "{text}");
     let _ = verify(&src, &dst).args(["--repair", "--delete"]).run().expect(0);
     check_equal(&src, &dst, "repaired");
 }

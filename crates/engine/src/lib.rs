@@ -18,6 +18,7 @@ mod facts;
 mod files;
 mod findings;
 mod finish;
+mod folding;
 mod frozen;
 mod grouped;
 mod inspect;

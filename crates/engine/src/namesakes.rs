@@ -6,6 +6,7 @@
 
 use crate::entries::{Intent, Verdict};
 use crate::finish::there;
+use crate::folding::{Firsts, Folding};
 use crate::job::{DirJob, lock};
 use crate::tally::add;
 use crate::worker::Worker;
@@ -26,10 +27,11 @@ const WINDOW_NAMES: usize = 16 * 1024;
 pub struct Namesakes {
     /// Whether there are any.
     any: AtomicBool,
-    /// Each later name, with the first.
-    later: Mutex<HashMap<CString, CString>>,
-    /// Whether the replica's directory takes them for one.
-    folds: Mutex<Option<bool>>,
+    /// Each later name, with those before it that it may be one with: the first of all, the first that differs in case alone, and the
+    /// first that differs in form alone.
+    later: Mutex<HashMap<CString, Vec<CString>>>,
+    /// What is known of what the replica's directory takes for one.
+    folding: Mutex<Folding>,
     /// What stands on the replica under another spelling: that, and the source's.
     misspelt: Mutex<Vec<(CString, CString)>>,
 }
@@ -40,13 +42,19 @@ impl Worker<'_> {
         if job.replica.is_none() {
             return;
         }
+        let mut firsts = Firsts::default();
         for (first, later) in self.index.fill(names.len(), |number| names.bytes(number)) {
-            let [(first, kind), (later, other_kind)] = [first, later].map(|number| names.get(number));
-            let takes = |name, kind| self.run.takes(job, name, kind == Some(Kind::Dir));
-            if takes(first, kind) && takes(later, other_kind) {
-                lock(&job.namesakes.later).insert(later.into(), first.into());
-                job.namesakes.any.store(true, Relaxed);
+            for earlier in firsts.of((first, names.bytes(first)), (later, names.bytes(later))) {
+                self.note_pair(job, names.get(earlier), names.get(later));
             }
+        }
+    }
+
+    fn note_pair(&self, job: &DirJob, (first, kind): (&CStr, Option<Kind>), (later, other_kind): (&CStr, Option<Kind>)) {
+        let takes = |name, kind| self.run.takes(job, name, kind == Some(Kind::Dir));
+        if takes(first, kind) && takes(later, other_kind) {
+            lock(&job.namesakes.later).entry(later.into()).or_default().push(first.into());
+            job.namesakes.any.store(true, Relaxed);
         }
     }
 
@@ -60,10 +68,11 @@ impl Worker<'_> {
         if !job.namesakes.any.load(Relaxed) {
             return None;
         }
-        let first = lock(&job.namesakes.later).get(name).cloned()?;
-        if !self.folds(job, (&first, name)) {
-            return None;
-        }
+        let earlier = lock(&job.namesakes.later).get(name).cloned()?;
+        let replica = job.replica.as_ref()?;
+        // One thread at a time: a directory is listed by one alone.
+        let mut folding = lock(&job.namesakes.folding);
+        let first = earlier.iter().find(|first| folding.takes_for_one((job, replica), (first, name), self.run.options.dry_run))?;
         if job.pass() > 0 {
             return Some(Verdict::Same);
         }
@@ -75,26 +84,6 @@ impl Worker<'_> {
             class: Class::Skip,
         });
         Some(Verdict::Reported)
-    }
-
-    /// Whether the two names are one in the replica's directory. Nothing is written to find out unless one of them is to be made anyway.
-    fn folds(&self, job: &DirJob, (first, later): (&CStr, &CStr)) -> bool {
-        let Some(replica) = &job.replica else { return false };
-        // One thread at a time: a directory is listed by one alone.
-        let mut folds = lock(&job.namesakes.folds);
-        if let Some(known) = *folds {
-            return known;
-        }
-        let looks = [first, later, first].map(|name| replica.look(name).ok());
-        *folds = match looks {
-            // If they are not what they were a moment ago, another thread is at work on the first.
-            [Some(first), Some(later), Some(again)] if first.id() == again.id() && first.id() != later.id() => Some(false),
-            [Some(first), Some(later), _] if first.id() == later.id() && is_single(&first) => Some(true),
-            [Some(first), Some(meta), _] if first.id() == meta.id() => is_listed(replica, later).ok().map(|listed| !listed),
-            _ if self.run.options.dry_run => None,
-            _ => probe(job, replica).ok(),
-        };
-        folds.unwrap_or(false)
     }
 
     /// Takes out of `extras`, names of the replica that the source lacks, what the source has under another spelling, and keeps it in
@@ -188,33 +177,4 @@ fn respell(dir: &dyn Dir, from: &CStr, to: &CStr) -> Result<(), Fault> {
 fn is_same(dir: &DirRef, a: &CStr, b: &CStr) -> bool {
     let looks = [a, b].map(|name| dir.look(name).ok().map(|meta| meta.id()));
     looks[0].is_some() && looks[0] == looks[1]
-}
-
-/// Whether an inode can have but one name.
-fn is_single(meta: &Meta) -> bool {
-    meta.nlink == 1 || meta.kind == Kind::Dir
-}
-
-fn is_listed(dir: &DirRef, wanted: &CStr) -> Done<bool> {
-    let (mut stream, mut more) = (dir.list()?, true);
-    while more {
-        let mut names = Names::default();
-        more = stream.fill(&mut names, WINDOW_NAMES)?;
-        if (0..names.len()).any(|number| names.get(number).0 == wanted) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Makes a file for a moment, and looks for it in capital letters.
-fn probe(job: &DirJob, replica: &DirRef) -> Done<bool> {
-    job.touch();
-    let name = temp_name();
-    let capitals = CString::new(name.to_bytes().to_ascii_uppercase()).expect("names hold no NUL");
-    let made = replica.create_file(&name, 0o600)?;
-    // Another host answers when the file is there.
-    let folds = made.meta().map(|_| replica.look(&capitals).is_ok());
-    replica.remove(&name)?;
-    folds
 }

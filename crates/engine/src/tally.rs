@@ -158,7 +158,7 @@ impl Counts {
 
     /// Entries of which something is not kept that counts as no problem.
     pub fn unkept(&self) -> u64 {
-        sum([self.unkept_owners, self.unkept_flags, self.unkept_acls])
+        sum([self.unkept_owners, self.unkept_flags, self.unkept_acls, self.times_cut_fine, self.times_cut_seconds])
     }
 
     /// Whether every entry that was seen is accounted for.

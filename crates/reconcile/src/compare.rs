@@ -1,7 +1,7 @@
 //! Comparing an entry of the source with the one of the replica, and the least that makes them equal.
 
 use crate::times::{Agreement, atimes, mtimes};
-use driftless_model::{Difference, Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs, escape};
+use driftless_model::{Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs};
 
 /// The attribute that lends a program single rights of root (capabilities(7)).
 const CAPABILITY: &[u8] = b"security.capability";
@@ -63,60 +63,6 @@ pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
     what.add_if(keep.group && s.gid != r.gid, What::GROUP);
     what.add_if(keep.any_xattr() && source.xattrs != replica.xattrs, What::XATTRS);
     what
-}
-
-/// Both values, in words, of the properties in `what` that the entries themselves hold; content, link targets and link groups
-/// are not among these.
-pub fn values(source: &Entry, replica: &Entry, what: What) -> Vec<Difference> {
-    let (s, r) = (&source.meta, &replica.meta);
-    let pair = |show: &dyn Fn(&Meta) -> String| (show(s), show(r));
-    let mut found = Vec::new();
-    for property in what.words() {
-        let (source, replica) = match property {
-            "kind" => pair(&|m| m.kind.word().into()),
-            "size" => pair(&|m| m.size.to_string()),
-            "mtime" => pair(&|m| shown_stamp(m.mtime)),
-            "atime" => pair(&|m| shown_stamp(m.atime)),
-            "mode" => pair(&|m| format!("{:04o}", m.mode)),
-            "owner" => pair(&|m| m.uid.to_string()),
-            "group" => pair(&|m| m.gid.to_string()),
-            "device" => pair(&|m| format!("{}:{}", rdev_major(m.rdev), rdev_minor(m.rdev))),
-            "xattrs" => differing_xattrs(&source.xattrs, &replica.xattrs),
-            _ => continue,
-        };
-        found.push(Difference { property, source, replica });
-    }
-    found
-}
-
-/// Seconds since 1970 and nanoseconds, as `stat -c %.9Y` prints them.
-fn shown_stamp(stamp: Stamp) -> String {
-    format!("{}.{:09}", stamp.sec, stamp.nsec)
-}
-
-/// The parts of a device number (makedev(3), glibc's layout).
-fn rdev_major(rdev: u64) -> u64 {
-    (rdev >> 8) & 0xfff | (rdev >> 32) & 0xffff_f000
-}
-
-fn rdev_minor(rdev: u64) -> u64 {
-    rdev & 0xff | (rdev >> 12) & 0xffff_ff00
-}
-
-/// The attributes that only one side has or that have different values.
-fn differing_xattrs(source: &Xattrs, replica: &Xattrs) -> (String, String) {
-    let others = |mine: &Xattrs, theirs: &Xattrs| {
-        let differing = mine.iter().filter(|attribute| !theirs.contains(attribute));
-        differing.map(|(name, value)| format!("{}={}", escape(name), shown_value(value))).collect::<Vec<_>>().join(" ")
-    };
-    (others(source, replica), others(replica, source))
-}
-
-/// The beginning of a value; an attribute may hold 64 KiB (xattr(7)).
-fn shown_value(value: &[u8]) -> String {
-    const SHOWN_BYTES_MAX: usize = 64;
-    let more = if value.len() > SHOWN_BYTES_MAX { format!("... ({} bytes)", value.len()) } else { String::new() };
-    format!("\"{}\"{more}", escape(&value[..value.len().min(SHOWN_BYTES_MAX)]))
 }
 
 /// Decides the step for a pair of entries. `same_target` tells whether the targets of two symbolic links agree.

@@ -18,9 +18,50 @@ pub fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     folded.collect::<String>().into_bytes().into()
 }
 
+/// In what two names differ that fold to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Likeness {
+    /// In case alone.
+    Case,
+    /// In Unicode form alone.
+    Form,
+    /// In both.
+    Both,
+}
+
+/// In what two names differ that fold to the same.
+pub fn likeness(a: &[u8], b: &[u8]) -> Likeness {
+    match () {
+        () if without_case(a) == without_case(b) => Likeness::Case,
+        () if without_form(a) == without_form(b) => Likeness::Form,
+        () => Likeness::Both,
+    }
+}
+
+/// What two names have in common that differ in case alone.
+pub fn without_case(name: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(name);
+    text.map_or_else(|_| name.to_ascii_lowercase(), |text| text.to_uppercase().to_lowercase().into_bytes())
+}
+
+/// What two names have in common that differ in Unicode form alone.
+pub fn without_form(name: &[u8]) -> Vec<u8> {
+    std::str::from_utf8(name).map_or_else(|_| name.to_vec(), |text| text.nfd().collect::<String>().into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_fold_to_the_same_differ_in_case_or_form_or_both() {
+        let of = |a: &str, b: &str| likeness(a.as_bytes(), b.as_bytes());
+        assert_eq!(of("README", "readme"), Likeness::Case);
+        assert_eq!(of("Ü", "ü"), Likeness::Case);
+        assert_eq!(of("\u{e9}", "e\u{301}"), Likeness::Form);
+        assert_eq!(of("\u{e9}", "E\u{301}"), Likeness::Both);
+        assert_eq!(likeness(b"A\xff", b"a\xff"), Likeness::Case);
+    }
 
     #[test]
     fn names_that_differ_in_case_or_form_alone_fold_to_the_same() {

@@ -10,12 +10,14 @@ mod index;
 mod mark;
 mod ranges;
 mod times;
+mod words;
 
-pub use compare::{Rules, Step, after_content, decide, differences, lends_rights, values};
+pub use compare::{Rules, Step, after_content, decide, differences, lends_rights};
 pub use cut::split_half;
-pub use fold::fold;
+pub use fold::{Likeness, fold, likeness, without_case, without_form};
 pub use guard::{DeleteLimit, Guard, Refusal};
 pub use index::NameIndex;
 pub use mark::{Ending, Mark, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, held_back, mtimes, ripens_in};
+pub use words::values;

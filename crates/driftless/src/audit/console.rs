@@ -3,7 +3,7 @@
 use super::{AuditArgs, Proof};
 use crate::cli::OutputArgs;
 use crate::output::{Output, Task, difference, difference_fields, joined, path_fields, root_field};
-use crate::units::show_count;
+use crate::units::{show_count, show_entries};
 use driftless_engine::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Monitor};
 use driftless_model::{Problem, Stamp};
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ pub fn recent_words(changed: Stamp, started: Stamp) -> String {
 
 /// `100 entries, 10 sampled: 8 equal, 1 different, 1 recent; seed 7; compared in 0.10 s`.
 pub fn counts_line(audit: &Audit, seed: u64) -> String {
-    let mut line = format!("{} {}", show_count(audit.entries), if audit.entries == 1 { "entry" } else { "entries" });
+    let mut line = show_entries(audit.entries);
     line.push_str(&format!(", {} sampled (seed {seed})", show_count(audit.sampled)));
     if audit.complete {
         line.push_str(&format!(": {} equal, {} different", show_count(audit.same), show_count(audit.drift)));

@@ -7,7 +7,7 @@ use super::plots::{by_age, by_size};
 use super::{AuditArgs, Proof};
 use crate::output::{details, found};
 use crate::product::{Form, Product};
-use crate::units::{show_bytes, show_count, show_share};
+use crate::units::{show_bytes, show_count, show_counted, show_share};
 use driftless_engine::{Audit, AuditOptions, Mismatch};
 use driftless_model::{Kind, Stamp, quote};
 use std::fmt::Write as _;
@@ -81,10 +81,10 @@ fn parameters(html: &mut String, args: &AuditArgs, options: &AuditOptions, audit
 
 fn asked(args: &AuditArgs, options: &AuditOptions) -> String {
     let confidence = show_share(args.confidence);
-    let samples = show_count(options.samples);
+    let samples = show_counted(options.samples, "sample", "samples");
     match args.fraction {
-        Some(fraction) => format!("{samples} samples, to bound {} with {confidence} confidence", show_share(fraction)),
-        None => format!("{samples} samples, {confidence} confidence"),
+        Some(fraction) => format!("{samples}, to bound {} with {confidence} confidence", show_share(fraction)),
+        None => format!("{samples}, {confidence} confidence"),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::cli::{MoverArgs, QueueArgs};
 use crate::exit;
 use crate::output::Output;
 use crate::signals::Signals;
+use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, decode, encode, reports};
 use driftless_engine::{Brief, Exchange, Outcome, Share, Word};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Url};
@@ -203,7 +204,9 @@ impl Exchange for BrokerExchange<'_> {
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let parked = self.control.parked(driftless_queue::LISTED_MAX).unwrap_or_default();
         let ours = parked.into_iter().filter_map(|parked| match decode(&parked.body) {
-            Ok(Order::Share { run: of, id, .. }) if of == run => Some((id, format!("{} (tried {} times)", parked.reason, parked.attempts))),
+            Ok(Order::Share { run: of, id, .. }) if of == run => {
+                Some((id, format!("{} (tried {})", parked.reason, show_counted(parked.attempts.into(), "time", "times"))))
+            }
             _ => None,
         });
         Ok(ours.collect())

@@ -9,6 +9,7 @@ use crate::exit;
 use crate::output::{Output, lock};
 use crate::reach::{self, Unreached};
 use crate::signals::Signals;
+use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Exchange, Jobs, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
@@ -403,7 +404,7 @@ fn put_back(shared: &Shared, share: Waiting, reason: &str) {
     let mut state = lock(&shared.state);
     let attempts = share.attempts + 1;
     if attempts >= ATTEMPTS_MAX {
-        state.given_up.push((share.id, format!("{reason} (tried {attempts} times)")));
+        state.given_up.push((share.id, format!("{reason} (tried {})", show_counted(attempts.into(), "time", "times"))));
     } else {
         state.waiting.push_front(Waiting { attempts, ..share });
     }

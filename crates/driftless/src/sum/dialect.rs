@@ -28,7 +28,7 @@ impl Dialect {
     pub fn of(first: &[u8], stated: bool) -> Self {
         let mut lines: Vec<&[u8]> = first.split(|byte| *byte == b'\n').collect();
         lines.pop();
-        let returns = !lines.is_empty() && lines.iter().all(|line| line.ends_with(b"\r"));
+        let returns = !lines.is_empty() && lines.iter().all(|line| line.ends_with(b"\r")) && !are_of_names(&lines);
         let listed = lines.iter().map(|line| without_return(line, returns)).filter_map(|line| parse_line(line).ok().flatten());
         let unnamed = listed.filter(|line| line.algorithm.is_none() && line.range.is_none());
         Dialect { returns, algorithm: if stated { None } else { found_out(unnamed) } }
@@ -42,6 +42,15 @@ impl Dialect {
 
 fn without_return(line: &[u8], returns: bool) -> &[u8] {
     line.strip_suffix(b"\r").filter(|_| returns).unwrap_or(line)
+}
+
+/// Whether carriage returns belong to the names that the lines end with: the first such file that is there tells. Some programs write
+/// them as they are.
+#[allow(clippy::disallowed_methods, reason = "a file that the user's list names, no part of a replicated tree")]
+fn are_of_names(lines: &[&[u8]]) -> bool {
+    let is_there = |line: &[u8]| parse_line(line).ok().flatten().is_some_and(|line| path_of(line.name).symlink_metadata().is_ok());
+    let told = lines.iter().take(TRIED_FILES_MAX).map(|line| (is_there(line), is_there(without_return(line, true))));
+    told.filter(|(with, without)| with != without).map(|(with, _)| with).next().unwrap_or(false)
 }
 
 /// The function that the first listed files agree with; `None` if that is the usual one, or they agree with none.

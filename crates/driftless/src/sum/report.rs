@@ -5,7 +5,7 @@
 use super::SumArgs;
 use crate::output::{bytes_field, joined};
 use crate::product::{Form, Product, id_at};
-use crate::units::show_count;
+use crate::units::{show_count, show_counted};
 use driftless_engine::{Expected, Found, Sum, SumMonitor, Target, What};
 use driftless_model::{Entry, cause, escape, escape_json};
 use driftless_verify::{Digest, HashTree, Manifest, TreeWriter, push_line};
@@ -134,9 +134,8 @@ impl<'r> Report<'r> {
             eprintln!("driftless: not finished");
         }
         if tally.different + tally.missing > 0 {
-            let (of, different, missing) = (show_count(tally.files + tally.missing), tally.different, tally.missing);
-            let noun = if of == "1" { "file" } else { "files" };
-            eprintln!("driftless: of {of} {noun}: {} different, {} missing", show_count(different), show_count(missing));
+            let files = show_counted(tally.files + tally.missing, "file", "files");
+            eprintln!("driftless: of {files}: {} different, {} missing", show_count(tally.different), show_count(tally.missing));
         } else if self.task == Task::Check && tally.files + tally.problems == 0 && complete {
             eprintln!("driftless: nothing is listed, so nothing was verified");
         }
