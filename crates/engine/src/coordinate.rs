@@ -488,7 +488,7 @@ impl Coordinator<'_> {
         (run.rules.suspect_since, run.changes) = (self.brief.suspect_since(), changes);
         run.tally.add(&self.total);
         run.part = Part::End(HashMap::new());
-        self.link_names(&run, threads_max)?;
+        self.link_names(&mut run, threads_max)?;
         let mut extras = self.all(fact::EXTRA);
         while let Some((_, value)) = extras.next()? {
             let Some((dir, names)) = decoded::<(RelPath, Vec<EntryName>)>(&value) else { continue };
@@ -511,7 +511,7 @@ impl Coordinator<'_> {
     }
 
     /// Makes the names of files that have several links to each other.
-    fn link_names(&self, run: &Run<'_>, threads_max: usize) -> Result<(), RunError> {
+    fn link_names(&self, run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
         let mut facts = self.all(fact::LINK);
         while facts.peek()?.is_some() && !run.stopped() {
             let (mut works, mut groups, mut group) = (Vec::new(), 0, Vec::new());
@@ -526,7 +526,8 @@ impl Coordinator<'_> {
                 works.extend(path_in(&path).map(|path| Work { path, scope: Scope::Subtree }));
             }
             let before = run.tally.counts().same;
-            walk(run, begin_root(run, Selection::of(&works), 0)?, threads_max);
+            let job = begin_root(run, Selection::of(&works), 0)?;
+            walk(run, job, threads_max)?;
             // One name of each was counted when it was made.
             let twice = groups.min(run.tally.counts().same - before);
             run.tally.same.fetch_sub(twice, Relaxed);
@@ -547,8 +548,8 @@ impl Coordinator<'_> {
         let has_root = left.contains_key(&RelPath::root());
         run.part = Part::End(left);
         run.tally.seen.fetch_add(u64::from(has_root), Relaxed);
-        walk(run, begin_root(run, Selection::of(&works), 0)?, threads_max);
-        Ok(())
+        let job = begin_root(run, Selection::of(&works), 0)?;
+        walk(run, job, threads_max)
     }
 
     fn all(&self, kind: u8) -> Facts<'_> {

@@ -29,6 +29,11 @@ impl Worker<'_> {
         let arrival = self.run.links.arrive(meta.id(), meta.nlink, there, (job.clone(), name.into()));
         match arrival.map_err(store_trouble)? {
             Arrival::Waits => Ok(Verdict::Waits),
+            Arrival::PutOff => {
+                job.less();
+                self.run.links.put_off(&job.path_of(name)).map_err(store_trouble)?;
+                Err(Trouble::Postponed)
+            }
             Arrival::Follow(_, leader) => {
                 job.less();
                 self.follow(met, &leader)

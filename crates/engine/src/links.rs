@@ -4,10 +4,12 @@
 //! queue when the group is settled.
 
 use crate::entries::{Met, Verdict};
+use crate::grouped::store_trouble;
 use crate::job::descend;
 use crate::run::Run;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Meta, Problem, RelPath, Side};
+use driftless_mover::Trouble;
 use driftless_state::{InodeId, Leader, LinkTable};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -25,6 +27,8 @@ pub enum Arrival<T> {
     Follow(T, Leader),
     /// It was kept until the group is settled.
     Waits,
+    /// It would have to wait, and too many do: it is to be met again when all else is done.
+    PutOff,
 }
 
 /// What the replica has at a name.
@@ -121,12 +125,30 @@ const OPEN_MAX: usize = 10_000;
 /// Groups that are looked at in the end, because their names changed while the run went on; more are reported at once.
 const LATE_MAX: usize = 10_000;
 
+/// Names that wait for the first of their group at a time, at some 100 bytes each, and what their directories take. Further ones are put
+/// off, on disk.
+const WAITING_MAX: usize = 20_000;
+
+/// Names that wait for others to come, at a time; groups that would want more are copied at once.
+const EXPECTING_MAX: usize = WAITING_MAX / 2;
+
+/// Names that were put off and are met again at a time.
+const PUT_OFF_MAX: usize = 10_000;
+
 /// The groups of a run; `T` is a name that waits.
 #[derive(Debug)]
 pub struct Links<T> {
-    state: Mutex<(LinkTable, HashMap<InodeId, Open<T>>)>,
+    state: Mutex<State<T>>,
     /// Of groups whose names changed while the run went on, the first name and how many there were when that was met.
     late: Mutex<HashMap<InodeId, (RelPath, u64)>>,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    table: LinkTable,
+    open: HashMap<InodeId, Open<T>>,
+    /// Names that wait, of all groups.
+    waiting: usize,
 }
 
 type Store<R> = Result<R, driftless_state::StoreError>;
@@ -134,29 +156,39 @@ type Store<R> = Result<R, driftless_state::StoreError>;
 impl<T> Links<T> {
     /// No groups yet.
     pub fn new() -> Self {
-        Links { state: Mutex::new((LinkTable::new(MEMORY_INODES_MAX), HashMap::new())), late: Mutex::default() }
+        let state = State { table: LinkTable::new(MEMORY_INODES_MAX), open: HashMap::new(), waiting: 0 };
+        Links { state: Mutex::new(state), late: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (LinkTable, HashMap<InodeId, Open<T>>)> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A name of the source inode `id`, which has `nlink` names, was met; `there` is what the replica has at it.
     pub fn arrive(&self, id: InodeId, nlink: u64, there: Standing, name: T) -> Store<Arrival<T>> {
-        let (table, open) = &mut *self.lock();
-        let room = open.len() < OPEN_MAX;
+        let State { table, open, waiting } = &mut *self.lock();
+        let room = open.len() < OPEN_MAX && *waiting < EXPECTING_MAX;
         if let Some(group) = open.get_mut(&id) {
-            if group.holds(nlink, there) {
-                group.waiting.push(name);
-                return Ok(Arrival::Waits);
+            if !group.holds(nlink, there) {
+                return Ok(Arrival::Lead(name, group.led()));
             }
-            return Ok(Arrival::Lead(name, group.led()));
+            if group.stage == Stage::Led && *waiting >= WAITING_MAX {
+                return Ok(Arrival::PutOff);
+            }
+            if group.stage != Stage::Led && *waiting >= EXPECTING_MAX {
+                group.stage = Stage::Led;
+                return Ok(Arrival::Lead(name, None));
+            }
+            group.waiting.push(name);
+            *waiting += 1;
+            return Ok(Arrival::Waits);
         }
         if let Some(leader) = table.meet(id)? {
             return Ok(Arrival::Follow(name, leader));
         }
         if matches!(there, Standing::Missing) && room {
             open.insert(id, Open { waiting: vec![name], ..Open::new(Stage::Hoping) });
+            *waiting += 1;
             return Ok(Arrival::Waits);
         }
         open.insert(id, Open::new(Stage::Led));
@@ -166,34 +198,38 @@ impl<T> Links<T> {
     /// What differs of the first name of a group could be set in place, were it known that all names of its inode on the replica, `there`,
     /// are the group's: has it wait for that. Returns the names that have to arrive once more; `None` if that is not to be known.
     pub fn gather(&self, id: InodeId, there: &Meta, name: T) -> Option<Vec<T>> {
-        let (_, open) = &mut *self.lock();
-        let room = open.len() <= OPEN_MAX;
+        let State { open, waiting, .. } = &mut *self.lock();
+        let room = open.len() <= OPEN_MAX && *waiting < EXPECTING_MAX;
         let group = open.get_mut(&id).filter(|group| room && group.gathered.is_none())?;
         let whole = Whole { inode: there.id(), names: there.nlink };
         group.stage = Stage::Gathering;
         group.gathered = Some(Gathered { whole, places: HashSet::new() });
         let mut again = std::mem::take(&mut group.waiting);
+        *waiting -= again.len();
         again.push(name);
         Some(again)
     }
 
     /// No more names are to come: returns one of each group that still waits for some, which will lead when it arrives again.
     pub fn elect(&self) -> Vec<T> {
-        let (_, open) = &mut *self.lock();
+        let State { open, waiting, .. } = &mut *self.lock();
         let waits = open.values_mut().filter(|group| matches!(group.stage, Stage::Hoping | Stage::Gathering));
-        waits
+        let elected: Vec<T> = waits
             .filter_map(|group| {
                 group.stage = Stage::Elected;
                 group.waiting.pop()
             })
-            .collect()
+            .collect();
+        *waiting -= elected.len();
+        elected
     }
 
     /// The first name of a group is equal now (`leader`, with the names still to come), or failed (`None`: the next leads).
     /// Returns the names that waited.
     pub fn settle(&self, id: InodeId, leader: Option<Leader>) -> Store<Vec<T>> {
-        let (table, open) = &mut *self.lock();
-        let Some(Open { waiting, gathered, .. }) = open.remove(&id) else { return Ok(Vec::new()) };
+        let State { table, open, waiting } = &mut *self.lock();
+        let Some(Open { waiting: names, gathered, .. }) = open.remove(&id) else { return Ok(Vec::new()) };
+        *waiting -= names.len();
         match (leader, gathered) {
             (Some(leader), _) => table.settle(id, leader)?,
             // All others would wait once more for each that fails.
@@ -203,17 +239,28 @@ impl<T> Links<T> {
             }
             (None, None) => {}
         }
-        Ok(waiting)
+        Ok(names)
     }
 
     /// Notes that the content of a group's first name is the source's.
     pub fn prove(&self, id: InodeId) -> Store<()> {
-        self.lock().0.prove(id)
+        self.lock().table.prove(id)
     }
 
     /// A name that followed `leader` has to be met again, or was met before: it does not count.
     pub fn give_back(&self, id: InodeId, leader: &Leader) -> Store<()> {
-        self.lock().0.give_back(id, leader.clone())
+        self.lock().table.give_back(id, leader.clone())
+    }
+
+    /// Keeps the path of a name that is to be met again.
+    pub fn put_off(&self, path: &RelPath) -> Store<()> {
+        self.lock().table.put_off(path.as_bytes())
+    }
+
+    /// Takes some of the paths of names that are to be met again, when nothing else is left to do.
+    pub fn take_put_off(&self) -> Store<Vec<RelPath>> {
+        let paths = self.lock().table.take_put_off(PUT_OFF_MAX)?;
+        Ok(paths.iter().filter_map(|path| RelPath::parse(path).ok()).collect())
     }
 
     /// Notes that the names of a group, `nlink` now, the first at `path`, changed while the run went on; returns whether there was room.
@@ -229,7 +276,7 @@ impl<T> Links<T> {
     /// Those of these groups of which not all names were met: the inode, the first name, how many were met.
     fn incomplete(&self) -> Store<Vec<(InodeId, RelPath, u64)>> {
         let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner));
-        let (table, _) = &*self.lock();
+        let State { table, .. } = &*self.lock();
         let mut found = Vec::new();
         for (id, (path, nlink)) in late {
             found.extend(table.left(id)?.map(|left| (id, path, nlink.saturating_sub(left))));
@@ -239,7 +286,7 @@ impl<T> Links<T> {
 
     /// Claims an inode of the replica for an inode of the source.
     pub fn claim(&self, replica: InodeId, source: InodeId) -> Store<bool> {
-        self.lock().0.claim(replica, source)
+        self.lock().table.claim(replica, source)
     }
 }
 
@@ -255,6 +302,16 @@ impl Worker<'_> {
 }
 
 impl Run<'_> {
+    /// Some of the paths of names that were put off. If they are lost, the run is not what it should be, and says so.
+    pub fn take_put_off(&self) -> Vec<RelPath> {
+        self.links.take_put_off().unwrap_or_else(|error| {
+            if let Trouble::Failed(fault) = store_trouble(error) {
+                self.problem(RelPath::root(), fault, Class::Skip);
+            }
+            Vec::new()
+        })
+    }
+
     /// Names that a file got while the run went on: one that was met before was the only one then, and is a file of its own on the
     /// replica. Where names are missing that the file still has, it is changing.
     pub fn report_split_groups(&self) {

@@ -89,7 +89,7 @@ pub struct Run<'r> {
     pub rules: Rules,
     /// It is about a single file.
     pub is_single: bool,
-    /// It goes once more through directories, to what there was no room for in them.
+    /// It goes once more through directories, to what was put off in them.
     pub is_second: bool,
     /// What is done before the first change of the replica, where this is what does it.
     pub changes: Option<Arc<Changes>>,

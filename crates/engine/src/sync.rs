@@ -132,14 +132,14 @@ fn sync_trees(
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: None, weight };
     add(&run.tally.seen, 1);
-    walk(&run, DirJob::begin(begin), threads_max);
+    let walked = walk(&mut run, DirJob::begin(begin), threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);
     run.report_split_groups();
     let summary = end_run(&run, end);
     run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
     // What was done before the line was lost is not forgotten.
-    if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { tried.map(|()| summary) }
+    if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { walked.and(tried).map(|()| summary) }
 }
 
 /// Locks the replica, refuses it on doubt, makes it if it is missing; tells whether it was made.
@@ -184,8 +184,36 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Di
     Ok(job)
 }
 
+/// Goes through everything below `job`, and then through the hard links that would have taken too much memory to wait for.
+pub fn walk(run: &mut Run<'_>, job: DirJob, threads_max: usize) -> Result<(), RunError> {
+    go_through(run, job, threads_max);
+    look_at_put_off(run, threads_max)
+}
+
+fn look_at_put_off(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
+    while !run.stopped() {
+        let paths = run.take_put_off();
+        if paths.is_empty() {
+            break;
+        }
+        look_again_at(run, paths, threads_max)?;
+    }
+    Ok(())
+}
+
+/// Goes through these paths once more. The directories that lead there were counted before.
+fn look_again_at(run: &mut Run<'_>, paths: Vec<RelPath>, threads_max: usize) -> Result<(), RunError> {
+    let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
+    run.is_second = true;
+    let job = begin_root(run, Selection::of(&works), 0)?;
+    add(&run.tally.seen, u64::from(!job.borrowed));
+    go_through(run, job, threads_max);
+    run.is_second = false;
+    Ok(())
+}
+
 /// Goes through everything below `job`. Hard-link groups none of whose names was there come last: then it is known.
-pub fn walk(run: &Run<'_>, job: DirJob, threads_max: usize) {
+fn go_through(run: &Run<'_>, job: DirJob, threads_max: usize) {
     run.queue.push(Task::Again(Arc::new(job)));
     drive(run, threads_max);
     loop {
@@ -260,7 +288,7 @@ fn sync_entry(
         weight: WHOLE_WALK,
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);
-    walk(&run, job, threads_max);
+    go_through(&run, job, threads_max);
     let summary = end_run(&run, End::Complete);
     run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
     Ok(summary)
@@ -287,12 +315,8 @@ pub fn try_postponed(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunErr
     if paths.is_empty() || run.stopped() || run.roots.1.is_none() {
         return Ok(());
     }
-    let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
-    run.is_second = true;
-    let job = begin_root(run, Selection::of(&works), 0)?;
-    add(&run.tally.seen, u64::from(!job.borrowed));
-    walk(run, job, threads_max);
-    Ok(())
+    look_again_at(run, paths, threads_max)?;
+    look_at_put_off(run, threads_max)
 }
 
 pub fn end_run(run: &Run<'_>, mut end: End) -> Summary {

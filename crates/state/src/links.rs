@@ -40,6 +40,7 @@ const SCHEMA: &str = "
     PRAGMA cache_size = -8192;
     CREATE TABLE leaders (dev INTEGER, ino INTEGER, path BLOB, replica_dev INTEGER, replica_ino INTEGER, left INTEGER,
                           proven INTEGER, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
+    CREATE TABLE put_off (number INTEGER PRIMARY KEY, path BLOB);
     CREATE TABLE claims (dev INTEGER, ino INTEGER, source_dev INTEGER, source_ino INTEGER, PRIMARY KEY (dev, ino)) WITHOUT ROWID;
     BEGIN;";
 
@@ -137,6 +138,24 @@ impl LinkTable {
         Ok(())
     }
 
+    /// Keeps the path of a name, for which there is no room in memory.
+    pub fn put_off(&mut self, path: &[u8]) -> rusqlite::Result<()> {
+        self.disk()?.prepare_cached("INSERT INTO put_off (path) VALUES (?)")?.execute(params![path])?;
+        Ok(())
+    }
+
+    /// Takes out up to `max` of these paths, in the order in which they came.
+    pub fn take_put_off(&mut self, max: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+        let Some(disk) = &self.disk else { return Ok(Vec::new()) };
+        let mut find = disk.prepare_cached("SELECT number, path FROM put_off ORDER BY number LIMIT ?")?;
+        let found = find.query_map(params![bits(max as u64)], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
+        let (numbers, paths): (Vec<i64>, Vec<Vec<u8>>) = found.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().unzip();
+        if let Some(last) = numbers.last() {
+            disk.prepare_cached("DELETE FROM put_off WHERE number <= ?")?.execute(params![last])?;
+        }
+        Ok(paths)
+    }
+
     /// Claims an inode of the replica, one with several names, for a source inode; false when another source inode has it.
     pub fn claim(&mut self, replica: InodeId, source: InodeId) -> rusqlite::Result<bool> {
         if let Some(holder) = self.claims.get(&replica) {
@@ -209,6 +228,17 @@ mod tests {
                 assert_eq!(table.meet((1, ino)).unwrap().unwrap().left, 0);
             }
         }
+    }
+
+    #[test]
+    fn names_that_were_put_off_are_taken_once_and_in_order() {
+        let mut table = LinkTable::new(5);
+        assert!(table.take_put_off(3).unwrap().is_empty());
+        (b'a'..=b'e').for_each(|name| table.put_off(&[name]).unwrap());
+        assert_eq!(table.take_put_off(3).unwrap(), [b"a", b"b", b"c"]);
+        table.put_off(b"f").unwrap();
+        assert_eq!(table.take_put_off(3).unwrap(), [b"d", b"e", b"f"]);
+        assert!(table.take_put_off(3).unwrap().is_empty());
     }
 
     #[test]
