@@ -7,15 +7,18 @@
 
 mod common;
 
+use common::far::{Far, Way, agent};
 use common::{TEMP_PREFIX, USER, check_equal, put, sync};
 use driftless_testkit::{FsKind, Outcome, Scratch, attrs};
 use rustix::fs::FileType;
 use rustix::process::Uid;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -27,7 +30,7 @@ const EVIL: &[u8] = b"EVIL-PROGRAM";
 
 /// Both trees, in which `alice` is the attacker's.
 struct Street {
-    _scratch: Scratch,
+    scratch: Scratch,
     src: PathBuf,
     dst: PathBuf,
 }
@@ -40,19 +43,32 @@ impl Street {
             fs::create_dir_all(root.join("alice")).expect("dirs");
             attrs::set_owner(&root.join("alice"), USER, USER).expect("chown");
         }
-        Street { _scratch: scratch, src, dst }
+        Street { scratch, src, dst }
     }
 
     fn theirs(&self) -> PathBuf {
         self.dst.join("alice")
     }
 
+    /// The program with the doors behind `calls` held open, for a host on which others start it.
+    fn slow_program(&self, calls: &str) -> PathBuf {
+        let path = self.scratch.path().join("slow");
+        put(&path, format!("#!/bin/sh\nexec {} {} \"$@\"\n", doors(calls).join(" "), agent()));
+        attrs::set_mode(&path, 0o755).expect("chmod");
+        path
+    }
+
     /// Runs with the doors behind `calls` held open, while `attack` goes on in the attacker's directory.
     fn run(&self, calls: &str, attack: impl Fn(&Path) + Sync) -> Outcome {
-        let (trace, delay) = (format!("trace={calls}"), format!("inject={calls}:delay_exit={}", OPEN.as_micros()));
-        let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &delay, "--"];
-        under_attack(&self.theirs(), attack, || sync(&self.src, &self.dst).through(words).run())
+        under_attack(&self.theirs(), attack, || sync(&self.src, &self.dst).through(doors(calls)).run())
     }
+}
+
+/// The command that holds the doors behind `calls` open.
+fn doors(calls: &str) -> Vec<String> {
+    let (trace, delay) = (format!("trace={calls}"), format!("inject={calls}:delay_exit={}", OPEN.as_micros()));
+    let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &delay, "--"];
+    words.map(str::to_owned).to_vec()
 }
 
 /// Does `work` while another thread, as the ordinary user, attacks without rest.
@@ -214,4 +230,76 @@ fn what_is_put_in_the_place_of_a_large_copy_is_not_published() {
     assert!(swapped.load(Relaxed), "the attack came too late to prove anything\n{}", outcome.describe());
     assert_eq!(outcome.code(), 3, "{}", outcome.describe());
     assert!(!street.theirs().join("big").exists(), "{}", outcome.describe());
+}
+
+/// What has no handle, and a program with rights: each appears under its name, finished, and nowhere else before.
+fn without_handles(own: &Path) {
+    for index in 0..2 {
+        attrs::make_node(&own.join(format!("fifo{index}")), FileType::Fifo, 0, 0).expect("fifo");
+        attrs::make_node(&own.join(format!("device{index}")), FileType::CharacterDevice, 1, 3).expect("device");
+        symlink("target", own.join(format!("link{index}"))).expect("symlink");
+        put(&own.join(format!("tool{index}")), GOOD);
+        for kind in ["fifo", "device", "link", "tool"] {
+            attrs::set_owner(&own.join(format!("{kind}{index}")), USER, USER).expect("chown");
+        }
+        attrs::set_mode(&own.join(format!("fifo{index}")), 0o664).expect("chmod");
+        attrs::set_mode(&own.join(format!("device{index}")), 0o660).expect("chmod");
+        attrs::set_mode(&own.join(format!("tool{index}")), 0o4755).expect("chmod");
+    }
+    attrs::set_mode(own, 0o777).expect("chmod");
+}
+
+/// What somebody saw who looked on.
+#[derive(Default)]
+struct Sights {
+    unfinished: Mutex<BTreeSet<String>>,
+    private: AtomicBool,
+}
+
+impl Sights {
+    /// Looks at everything in the directory; `own` says how it is when it is finished.
+    fn look(&self, theirs: &Path, own: &Path) {
+        for entry in fs::read_dir(theirs).into_iter().flatten().flatten() {
+            let (name, Ok(meta)) = (entry.file_name(), entry.path().symlink_metadata()) else { continue };
+            let is_temp = name.as_bytes().starts_with(TEMP_PREFIX);
+            if meta.is_dir() {
+                self.private.fetch_or(is_temp && meta.mode() & 0o7777 == 0o700, Relaxed);
+                continue;
+            }
+            let wanted = own.join(&name).symlink_metadata().ok();
+            let finished = wanted.is_some_and(|wanted| (wanted.mode(), wanted.uid()) == (meta.mode(), meta.uid()));
+            let has_handle = meta.is_file() && meta.mode() & 0o6000 == 0;
+            if !finished && !(is_temp && has_handle) {
+                self.unfinished.lock().expect("no panic").insert(format!("{name:?} mode {:o} owner {}", meta.mode(), meta.uid()));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_handle_is_seen_finished_or_not_at_all_however_it_gets_there() {
+    const CALLS: &str = "mknodat,symlinkat,fchown,fchownat,fchmod,fchmodat";
+    let careless = Street::new();
+    without_handles(&careless.src.join("alice"));
+    let sights = Sights::default();
+    under_attack(&careless.theirs(), |theirs| sights.look(theirs, &careless.src.join("alice")), || careless_make(&careless.theirs()));
+    assert!(!sights.unfinished.lock().expect("no panic").is_empty(), "a careless copier is seen, or this test proves nothing");
+    let far = Far::root();
+    for way in ["here", "push", "movers"] {
+        let street = Street::new();
+        let own = street.src.join("alice");
+        without_handles(&own);
+        let (sights, program) = (Sights::default(), street.slow_program(CALLS));
+        let ends = far.ends(Way::Push, &street.src, &street.dst);
+        let run = match way {
+            "here" => sync(&street.src, &street.dst).through(doors(CALLS)),
+            "push" => far.command_with("sync", &program, ends).arg("--json"),
+            _ => sync(&street.src, &street.dst).args(["--hosts", "far,far", "--ssh", &far.words(), "--agent-path"]).arg(&program),
+        };
+        let outcome = under_attack(&street.theirs(), |theirs| sights.look(theirs, &own), || run.run().expect(0));
+        let unfinished = sights.unfinished.into_inner().expect("no panic");
+        assert!(unfinished.is_empty(), "{way}: {unfinished:?}\n{}", outcome.describe());
+        assert!(sights.private.into_inner(), "{way}: nobody came by while something was made\n{}", outcome.describe());
+        check_equal(&street.src, &street.dst, way);
+    }
 }

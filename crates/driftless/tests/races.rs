@@ -311,6 +311,23 @@ fn a_replica_directory_swapped_for_a_link_lets_nothing_be_removed_outside() {
 }
 
 #[test]
+fn a_replica_directory_swapped_for_a_link_lets_no_link_be_made_outside() {
+    check(&Scenario {
+        plant: |arena| {
+            let own = arena.src.join("d");
+            put(&own.join("first"), "one file of many names");
+            for index in 0..FILES {
+                symlink("target", own.join(format!("soft{index}"))).expect("symlink");
+                fs::hard_link(own.join("first"), own.join(format!("hard{index}"))).expect("link");
+            }
+            fs::create_dir(arena.dst.join("d")).expect("dir");
+        },
+        victim: |arena| (arena.dst.join("d"), arena.canary.clone()),
+        arguments: &[],
+    });
+}
+
+#[test]
 fn a_replica_directory_swapped_while_its_tree_is_removed_lets_nothing_be_removed_outside() {
     check(&Scenario {
         plant: |arena| fill(&arena.dst.join("gone/sub"), b"extra", 0o644),
