@@ -138,6 +138,21 @@ fn an_unfinished_replica_within_another_is_known_by_a_mark_that_is_a_file() {
     });
 }
 
+#[test]
+fn movers_compare_what_is_in_an_unfinished_replica_within_another() {
+    let far = Far::root();
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    fs::create_dir_all(&dst).expect("dir");
+    let name = unfinished(&src.join("sub"), &dst.join("sub"), &[]);
+    let outcome = common::movers::sync_on_hosts("far,far", &far.words(), &src, &dst).run().expect(0);
+    assert!(same(&src.join("sub").join(&name), &dst.join("sub").join(&name)), "{}", outcome.describe());
+    let name = unfinished(&src.join("other"), &dst.join("other"), &[]);
+    let _ = common::movers::sync_on_hosts("far,far", &far.words(), &src.join("other").join(&name), &dst.join("other").join(&name))
+        .run()
+        .expect(0);
+    assert!(same(&src.join("other").join(&name), &dst.join("other").join(&name)), "a single file");
+}
+
 fn tells_basis(outcome: &Outcome) -> bool {
     outcome.stderr_text().contains("what was changed there since then is copied and not linked")
 }

@@ -79,11 +79,16 @@ fn read_attribute(target: Target<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Er
 /// All directories above one, up to the root of the name space or to what this user may not pass. They are only looked at: most are
 /// nobody's replica.
 fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut fd = fs::openat(dir, c".", flags, Mode::empty())?;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut fd = fs::openat(dir, c".", flags | OFlags::PATH, Mode::empty())?;
     let (mut below, mut found) = (fs::fstat(&fd)?, Vec::new());
     loop {
-        fd = match fs::openat(&fd, c"..", flags, Mode::empty()) {
+        // One that may be passed and not read, or that is out of a confined process's reach, is asked by way of /proc.
+        let (above, is_open) = match fs::openat(&fd, c"..", flags | OFlags::RDONLY, Mode::empty()) {
+            Err(Errno::ACCESS) => (fs::openat(&fd, c"..", flags | OFlags::PATH, Mode::empty()), false),
+            other => (other, true),
+        };
+        fd = match above {
             Err(Errno::ACCESS) => return Ok(found),
             other => other?,
         };
@@ -91,9 +96,10 @@ fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
         if id(&st) == id(&below) {
             return Ok(found);
         }
+        let target = if is_open { Target::Open(fd.as_fd()) } else { Target::Pinned(fd.as_fd()) };
         let mut texts = Vec::new();
         for name in ATTRIBUTES {
-            texts.extend(read_attribute(Target::Pinned(fd.as_fd()), name)?);
+            texts.extend(read_attribute(target, name)?);
         }
         texts.extend(read_file(&fd, &|_| false)?.or_else(|| out_of_reach(id(&st))));
         if !texts.is_empty() {
