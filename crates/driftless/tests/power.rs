@@ -9,7 +9,7 @@
 mod common;
 
 use common::campaign::{Campaign, count_of};
-use common::{LOCK, driftless, leftovers, put, sync, sync_ok};
+use common::{LOCK, LOCK_SIGN, driftless, leftovers, put, sync, sync_ok};
 use driftless_testkit::{Disk, FsKind, Options, Profile, Recording, Scratch, assert_equal, build_tree, mutate};
 use fastrand::Rng;
 use rustix::process::Signal;
@@ -83,8 +83,8 @@ impl Recorded {
         // Holes are no content, and what a cut leaves of a file may have others.
         let options = Options { holes: false, ..Options::default() };
         if at >= self.ended {
-            // The lock of the run goes after its flush, and one that is still there keeps nobody out.
-            let options = Options { ignore: vec![LOCK.to_vec()], ..options.clone() };
+            // The lock of the run goes after its flush with what tells of it, and one that is still there keeps nobody out.
+            let options = Options { ignore: vec![LOCK.to_vec(), LOCK_SIGN.to_vec()], ..options.clone() };
             assert_equal(&self.src(), &dst, &options, "what was called done");
         }
         let outcome = sync_ok(&self.src(), &dst, ["--delete"]);

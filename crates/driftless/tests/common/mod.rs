@@ -32,6 +32,8 @@ pub const LOCK_FILE: &str = ".driftless-tmp-00000000000000000000000000000002";
 
 /// The lock of a replica, which goes when all else is done.
 pub const LOCK: &[u8] = b".driftless-tmp-00000000000000000000000000000002";
+/// What tells others of the lock, where they may write.
+pub const LOCK_SIGN: &[u8] = b".driftless-tmp-00000000000000000000000000000003";
 
 /// An empty source, and where its replica shall be, on a tmpfs that is as large as any test needs.
 pub fn stage() -> (Scratch, PathBuf, PathBuf) {
