@@ -48,7 +48,7 @@ pub struct AuditArgs {
     /// Take what matches PATTERN (the first rule that matches decides)
     #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
     pub include: Vec<String>,
-    /// Leave out what matches PATTERN; it is not counted and not drawn
+    /// Leave out what matches PATTERN, on both sides; it is not counted and not drawn
     #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
     pub exclude: Vec<String>,
     /// Read rules from FILE: lines "+ PATTERN" and "- PATTERN", "#" begins a comment

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Keeps huge file trees identical: in parallel, continuously, provably.
+/// Keeps huge file trees identical: in parallel, and provably.
 #[derive(Debug, Parser)]
 #[command(name = "driftless", version, about, long_about = None, after_long_help = exit_codes(), max_term_width = 100)]
 pub struct Cli {
@@ -230,7 +230,7 @@ pub struct ChooseArgs {
     /// restricts it to directories. * and ? stop at /, ** does not; [a-z], {a,b} and \ work as in a shell. What lies in an excluded directory is excluded.
     #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
     pub include: Vec<String>,
-    /// Leave out what matches PATTERN; it is neither copied nor deleted
+    /// Leave out what matches PATTERN, on both sides
     #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
     pub exclude: Vec<String>,
     /// Read rules from FILE: lines "+ PATTERN" and "- PATTERN", "#" begins a comment
@@ -304,8 +304,8 @@ pub struct MoversArgs {
     /// Divide the work among these hosts, which see both trees under the same paths (or reach them as HOST:PATH); movers are started there through ssh
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with_all = ["queue", "route"])]
     pub hosts: Vec<String>,
-    /// Files of at least SIZE are work of CLASS, taken by the movers of that class alone (may be given more than once)
-    #[arg(long, value_name = "size>=SIZE:CLASS", value_parser = crate::units::route, requires = "queue")]
+    /// Send the work on some files to movers of a class: with "size>=SIZE:CLASS", files of at least SIZE are taken by the movers of CLASS alone (may be given more than once)
+    #[arg(long, value_name = "RULE", value_parser = crate::units::route, requires = "queue")]
     pub route: Vec<driftless_engine::Route>,
 }
 
@@ -413,7 +413,7 @@ pub struct KeepArgs {
     /// Take it for a problem if an owner cannot be given; without it, owners that an ordinary user cannot give are only counted
     #[arg(long = "owner", conflicts_with = "owner")]
     pub demand_owner: bool,
-    /// The same for groups
+    /// Take it for a problem if a group cannot be given; without it, groups that an ordinary user cannot give are only counted
     #[arg(long = "group", conflicts_with = "group")]
     pub demand_group: bool,
     /// Copy hard links as separate files

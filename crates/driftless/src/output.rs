@@ -380,7 +380,8 @@ impl Output {
         let (done, bytes) = self.moved(c);
         if self.task != Task::DryRun {
             let rate = (bytes as f64 / seconds.max(0.001)) as u64;
-            line.push_str(&format!("; {done} {} in {seconds:.2} s ({}/s)", show_bytes(bytes), show_bytes(rate)));
+            let rate = if bytes > 0 { format!(" ({}/s)", show_bytes(rate)) } else { String::new() };
+            line.push_str(&format!("; {done} {} in {seconds:.2} s{rate}", show_bytes(bytes)));
         }
         line + &remarks(c, earlier)
     }

@@ -142,6 +142,17 @@ fn quiet_says_nothing_and_verbose_names_every_change() {
 }
 
 #[test]
+fn a_run_that_moves_nothing_tells_no_rate() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let summary = || driftless().arg("sync").args([&src, &dst]).run().expect(0).stdout_text();
+    let (first, second) = (summary(), summary());
+    assert!(first.contains("copied 7 B in ") && first.contains("B/s"), "{first}");
+    assert!(second.contains("copied 0 B in ") && !second.contains("B/s"), "{second}");
+}
+
+#[test]
 fn a_log_file_is_written_when_asked_for() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));

@@ -185,7 +185,7 @@ impl Changes {
             return Err(self.unusable(fault));
         }
         let after = "after a crash, compare it with verify --level media";
-        begun.notes.push(format!("\"{}\": {fault}: what is not durable cannot be noted; {after}", self.path));
+        begun.notes.push(format!("\"{}\": {fault}; so what is not durable cannot be noted: {after}", self.path));
         Ok(())
     }
 

@@ -38,7 +38,7 @@ pub enum RunError {
         hint: String,
     },
     /// The replica is of another type.
-    #[error("the source is {source_kind}, the replica \"{path}\" is {replica_kind}: remove it or name another{hint}")]
+    #[error("the source is {source_kind}, the replica \"{path}\" is {replica_kind}: name another{hint}")]
     OtherType {
         /// What the source is.
         source_kind: &'static str,

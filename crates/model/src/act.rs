@@ -37,7 +37,7 @@ acts! {
     Open => "open it" on,
     OpenDirectory => "open the directory" on,
     ReopenDirectory => "open the directory again" on,
-    OpenAbove => "open the directory that shall hold it" on,
+    OpenAbove => "open the directory that shall hold the replica" on,
     Use => "use it as a path" on,
     LookAt => "look at it" on,
     List => "list the directory" on,
@@ -59,7 +59,7 @@ acts! {
     Hash => "hash it" on,
     LeaveCache => "take it out of the page cache" on,
     // Making and removing.
-    Copy => "copy it" from,
+    Copy => "take it" from,
     CopyConsistent => "copy a consistent state of it" from,
     Create => "create the file" on,
     MakeDirectory => "make the directory" on,

@@ -141,7 +141,8 @@ impl<'r> Report<'r> {
         }
         if tally.problems > 0 {
             let no_root = if self.task == Task::Manifest { "; without them the manifest has no last line" } else { "" };
-            eprintln!("driftless: problems: {}{no_root}", show_count(tally.problems));
+            let noun = if tally.problems == 1 { "problem" } else { "problems" };
+            eprintln!("driftless: {} {noun}{no_root}", show_count(tally.problems));
         }
     }
 
