@@ -146,7 +146,8 @@ impl Scratch {
         let (upper, work) = (layer(count), folder.join(format!("work-{count}")));
         [&upper, &work].into_iter().for_each(|path| fs::create_dir(path).expect("layer"));
         let lower: Vec<String> = (0..count).rev().map(|number| layer(number).display().to_string()).collect();
-        // Without an index, files with several names come apart when they are copied up.
+        // Without an index, files with several names come apart when they are copied up, by a change of mode, say: a run then finds another
+        // inode at the name than the one it has changed, makes no link to it (exit code 3), and only the next makes the group whole.
         let options = format!("index=on,lowerdir={},upperdir={},workdir={}", lower.join(":"), upper.display(), work.display());
         must_run(Command::new("mount").args(["-t", "overlay", "-o", &options, "driftless-test"]).arg(&self.mount));
     }
