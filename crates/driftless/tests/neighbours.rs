@@ -269,7 +269,7 @@ impl Sights {
             let wanted = own.join(&name).symlink_metadata().ok();
             let finished = wanted.is_some_and(|wanted| (wanted.mode(), wanted.uid()) == (meta.mode(), meta.uid()));
             let has_handle = meta.is_file() && meta.mode() & 0o6000 == 0;
-            if !finished && !(is_temp && has_handle) {
+            if !(finished || is_temp && has_handle) {
                 self.unfinished.lock().expect("no panic").insert(format!("{name:?} mode {:o} owner {}", meta.mode(), meta.uid()));
             }
         }
