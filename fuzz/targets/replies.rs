@@ -125,7 +125,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut greeting = format!("Welcome\ndriftless-agent {PROTOCOL} 0.1.0\n").into_bytes();
     greeting.extend(line(&[Frame::new(
         0,
-        &Hello { rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true }, machine: b"boot".to_vec() },
+        &Hello { rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true, capabilities: true, trusted: true }, machine: b"boot".to_vec() },
         Vec::new(),
     )]));
     let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));

@@ -165,7 +165,7 @@ fn counts_fields(counts: &Counts) -> Value {
         "failed": counts.failed, "problems": counts.problems(), "deleted": counts.deleted, "respelt": counts.respelt,
         "only_on_replica": counts.only_on_replica,
         "bytes_copied": counts.bytes_copied, "bytes_resumed": counts.bytes_resumed, "bytes_compared": counts.bytes_compared,
-        "unkept_owners": counts.unkept_owners, "unkept_flags": counts.unkept_flags, "unkept_acls": counts.unkept_acls,
+        "unkept_owners": counts.unkept_owners, "unkept_privileges": counts.unkept_privileges, "unkept_flags": counts.unkept_flags, "unkept_acls": counts.unkept_acls,
         "known_equal": counts.known_equal, "oldest_note_seconds": counts.oldest_note_seconds, "mismatched": counts.mismatched,
         "times_cut": counts.times_cut_fine + counts.times_cut_seconds, "times_cut_to_seconds": counts.times_cut_seconds,
     })

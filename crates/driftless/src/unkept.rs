@@ -24,7 +24,8 @@ impl Firsts {
 
     /// What is told at the end of a run.
     pub fn lines(&self, counts: &Counts) -> Vec<String> {
-        let owners = of_entries("the owners", counts.unkept_owners).map(|words| words + ", which only root can give");
+        let root = [("the owners", counts.unkept_owners), ("capabilities and trusted attributes", counts.unkept_privileges)];
+        let root = root.into_iter().filter_map(|(what, count)| of_entries(what, count).map(|words| words + ", which only root can give"));
         let sorts = Sort::ALL.into_iter().filter_map(|sort| {
             let (all, first) = self.of_sort(sort);
             let (name, count) = match sort {
@@ -34,7 +35,7 @@ impl Firsts {
             let example = first.map_or_else(String::new, |path| format!(", such as \"{path}\""));
             of_entries(&name, count).map(|words| words + &example)
         });
-        owners.into_iter().chain(sorts).collect()
+        root.chain(sorts).collect()
     }
 }
 

@@ -79,6 +79,24 @@ fn an_earlier_snapshot_is_never_changed_through_a_shared_inode() {
 }
 
 #[test]
+fn without_hard_links_a_file_of_the_earlier_copy_gets_one_name_at_most() {
+    let (scratch, src, _) = stage();
+    let [monday, tuesday] = ["monday", "tuesday"].map(|day| scratch.path().join(day));
+    put(&src.join("a"), "data");
+    link(&src.join("a"), &src.join("b"));
+    let _ = sync_ok(&src, &monday, NONE);
+    let inode = |path: PathBuf| fs::metadata(path).expect("look").ino();
+    assert_eq!(inode(monday.join("a")), inode(monday.join("b")));
+    let basis = format!("--link-dest={}", monday.display());
+    let _ = sync_ok(&src, &tuesday, ["--no-hard-links", &basis]);
+    let (a, b) = (inode(tuesday.join("a")), inode(tuesday.join("b")));
+    assert_ne!(a, b, "two names of one file");
+    assert!([a, b].contains(&inode(monday.join("a"))), "neither is a link into the earlier copy");
+    let again = sync_ok(&src, &tuesday, ["--no-hard-links", &basis]);
+    assert_eq!(again.count("changed"), 0, "{}", again.describe());
+}
+
+#[test]
 fn without_hard_links_an_inode_with_several_names_is_changed_by_nobody() {
     let (_scratch, src, dst) = stage();
     for name in ["a", "b"] {

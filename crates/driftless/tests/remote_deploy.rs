@@ -240,7 +240,28 @@ fn a_cache_that_somebody_else_has_laid_out_is_refused() {
     assert_eq!(fs::read_dir(&there).expect("list").count(), 0, "something was put behind the link");
     // A cache in which everybody may do as he likes.
     fs::set_permissions(stage.home.join(".cache"), fs::Permissions::from_mode(0o777)).expect("chmod");
-    stage.fail(program(), &["--deploy"], &["anybody may change the directory"]);
+    stage.fail(program(), &["--deploy"], &["others may change the directory"]);
+}
+
+#[test]
+fn nothing_is_started_from_a_cache_that_a_group_or_another_user_may_change() {
+    let stage = Stage::new();
+    let cache = stage.home.join(".cache");
+    fs::create_dir(&cache).expect("make");
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+    let refused = || stage.fail(program(), &["--deploy"], &["others may change the directory", "chmod go-w"]);
+    mode(&cache, 0o775);
+    refused();
+    mode(&cache, 0o755);
+    mode(&stage.home, 0o775);
+    refused();
+    mode(&stage.home, 0o755);
+    chown(&cache, Some(USER), None).expect("chown");
+    refused();
+    assert_eq!((stage.sent(), fs::read_dir(&cache).expect("list").count()), (0, 0), "something was put there");
+    chown(&cache, Some(0), None).expect("chown");
+    mode(&cache, 0o1777);
+    let _ = stage.deploy();
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn each_entry_that_cannot_be_removed_is_told_once_by_its_own_path_and_cause() {
         check_accounts(&outcome);
         assert_eq!(problems(&outcome), ["d/also", "d/sub/fixed", "single"], "{}", outcome.describe());
         for problem in outcome.events_named("problem") {
-            assert_eq!(problem["cause"], "operation not permitted, see lsattr", "{}", outcome.describe());
+            assert_eq!(problem["cause"], "it is immutable there: \"chattr -i\" frees it", "{}", outcome.describe());
         }
         assert!(!dst.join("d/sub/free").exists());
     }
@@ -501,4 +501,24 @@ fn what_there_is_room_for_after_the_deletes_alone_is_counted_once() {
     assert_eq!(outcome.count("seen"), common::count_entries(&src), "{}", outcome.describe());
     check_equal(&src, &dst, "after the deletes");
     check_settled(&src, &dst, ["--delete"]);
+}
+
+#[test]
+fn a_leftover_that_cannot_be_removed_is_told_with_the_cause_of_that() {
+    let scratch = Scratch::new(FsKind::Ext4, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    let leftover = ".driftless-tmp-0123456789abcdef0123456789abcdef";
+    put(&src.join("file"), "content");
+    put(&dst.join(leftover), "unfinished");
+    let chattr = |flag: &str| assert!(Command::new("chattr").arg(flag).arg(dst.join(leftover)).status().expect("chattr runs").success());
+    chattr("+i");
+    let outcome = sync(&src, &dst).run().expect(3);
+    chattr("-i");
+    check_accounts(&outcome);
+    let problems = outcome.events_named("problem");
+    assert_eq!(problems.len(), 1, "{}", outcome.describe());
+    let told = ["path", "act", "cause"].map(|field| problems[0][field].as_str().unwrap_or_default().to_owned());
+    assert_eq!((told[0].as_str(), told[1].as_str()), (leftover, "remove it"), "{told:?}");
+    assert!(told[2].contains("immutable"), "{told:?}");
+    let _ = sync_ok(&src, &dst, NONE);
 }

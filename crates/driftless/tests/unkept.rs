@@ -360,3 +360,56 @@ fn what_is_immutable_on_the_replica_is_told_to_be_so() {
     flags.iter().for_each(|(flag, name)| chattr(&format!("-{flag}"), &dst.join(name)));
     let _ = sync_ok(&src, &dst, NONE);
 }
+
+/// A capability to open any port, as the kernel keeps it (linux/capability.h, `VFS_CAP_REVISION_2`).
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn an_ordinary_users_file_with_a_capability_is_not_made_anew_in_every_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("ping"), "content");
+    for path in [&src, &src.join("ping"), &dst] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    attrs::set_xattr(&src.join("ping"), b"security.capability", &CAPABILITY).expect("setxattr");
+    let first = as_user(&src, &dst, &[], 0);
+    assert_eq!(first.count("unkept_privileges"), 1, "{}", first.describe());
+    let made = std::fs::metadata(dst.join("ping")).expect("look").ino();
+    for arguments in [&[][..], &["--checksum"]] {
+        let again = as_user(&src, &dst, arguments, 0);
+        assert_eq!([again.count("unkept_privileges"), again.count("changed")], [1, 0], "{}", again.describe());
+    }
+    assert_eq!(std::fs::metadata(dst.join("ping")).expect("look").ino(), made, "it was made anew");
+    let _ = as_user(&src, &dst, &["--strict"], 3);
+    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    let kept = sync_ok(&src, &scratch.path().join("kept"), NONE);
+    assert_eq!(kept.count("unkept_privileges"), 0, "root gives it");
+}
+
+#[test]
+fn a_capability_that_only_the_replica_has_is_a_difference_to_an_ordinary_user_too() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("ping"), "content");
+    for path in [&src, &src.join("ping"), &dst] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    let _ = as_user(&src, &dst, &[], 0);
+    attrs::set_xattr(&dst.join("ping"), b"security.capability", &CAPABILITY).expect("setxattr");
+    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(4);
+}
+
+#[test]
+fn what_one_cause_does_to_one_path_is_told_once() {
+    let source = Scratch::new(FsKind::Tmpfs, 16);
+    let replica = Fuse::mount(Mood::bare());
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    std::fs::create_dir(src.join("dir")).expect("make");
+    for name in [&b"user.one"[..], b"user.two"] {
+        attrs::set_xattr(&src.join("dir"), name, b"value").expect("setxattr");
+    }
+    let outcome = sync(&src, &dst).run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(outcome.events_named("problem").len(), 1, "{}", outcome.describe());
+}

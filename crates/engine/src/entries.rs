@@ -326,6 +326,7 @@ impl Worker<'_> {
                 self.note_times(job, Some(name), (meta, &pair.replica.meta));
                 if job.pass() == 0 {
                     self.run.note_owner(meta, &pair.replica.meta, job.replica.as_ref());
+                    self.run.note_privileges(&pair.source.xattrs, &pair.replica.xattrs);
                     self.run.note_unkept(Run::unkept_between(&pair.source, &pair.replica.meta), || job.path_of(name));
                 }
                 return Ok(Verdict::Same);
@@ -395,6 +396,15 @@ impl Worker<'_> {
         Ok(!wanted || self.run.links.claim(replica.id(), source.id()).map_err(store_trouble)?)
     }
 
+    /// Whether a file of the earlier copy may have this name, too. Where hard links are not kept, it may have one name here and no other: two
+    /// names of it would be a group.
+    fn claim_basis(&self, earlier: &Meta, source: &Meta) -> Result<bool, Trouble> {
+        if self.run.options.keep.hard_links || earlier.nlink < 2 {
+            return self.claim(earlier, source);
+        }
+        self.run.links.claim_alone(earlier.id()).map_err(store_trouble)
+    }
+
     fn source_entry(&self, job: &DirJob, name: &CStr, meta: &Meta) -> Result<Entry, Trouble> {
         Ok(Entry { meta: *meta, xattrs: self.xattrs(&*job.source, name)? })
     }
@@ -449,7 +459,7 @@ impl Worker<'_> {
         let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
         let attainable = self.run.attainable_entry(&source, &basis_entry, Some(basis));
         let equal = decide(&attainable, &basis_entry, &self.run.basis_rules_in(job), true);
-        if equal != Step::Same || !self.claim(&earlier, meta)? {
+        if equal != Step::Same || !self.claim_basis(&earlier, meta)? {
             return Ok(None);
         }
         let made = self.mover.make_link(&job.touched_spot(name), (&**basis, name), earlier.id());

@@ -218,7 +218,10 @@ impl Worker<'_> {
                 faults.filter(|fault| !self.run.does_without(fault)).collect()
             }
             _ => {
-                job.before.iter().filter(|_| equal).for_each(|(before, _)| self.run.note_owner(&source.meta, before, None));
+                for (before, xattrs) in job.before.iter().filter(|_| equal) {
+                    self.run.note_owner(&source.meta, before, None);
+                    self.run.note_privileges(&source.xattrs, xattrs);
+                }
                 Vec::new()
             }
         };

@@ -13,6 +13,7 @@ use driftless_mover::Trouble;
 use driftless_state::{InodeId, Leader, LinkTable};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Inodes held in memory; more spill to disk. At some 200 bytes each this is 20 MB.
@@ -141,6 +142,8 @@ pub struct Links<T> {
     state: Mutex<State<T>>,
     /// Of groups whose names changed while the run went on, the first name and how many there were when that was met.
     late: Mutex<HashMap<InodeId, (RelPath, u64)>>,
+    /// Claims of single names so far.
+    alone: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -157,7 +160,7 @@ impl<T> Links<T> {
     /// No groups yet.
     pub fn new() -> Self {
         let state = State { table: LinkTable::new(MEMORY_INODES_MAX), open: HashMap::new(), waiting: 0 };
-        Links { state: Mutex::new(state), late: Mutex::default() }
+        Links { state: Mutex::new(state), late: Mutex::default(), alone: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
@@ -287,6 +290,13 @@ impl<T> Links<T> {
     /// Claims an inode of the replica for an inode of the source.
     pub fn claim(&self, replica: InodeId, source: InodeId) -> Store<bool> {
         self.lock().table.claim(replica, source)
+    }
+
+    /// Claims an inode for one name, and no other.
+    pub fn claim_alone(&self, replica: InodeId) -> Store<bool> {
+        // No device has this number (makedev(3)).
+        let name = (u64::MAX, self.alone.fetch_add(1, Relaxed));
+        self.claim(replica, name)
     }
 }
 

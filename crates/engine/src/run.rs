@@ -21,15 +21,19 @@ use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
 use driftless_mover::Terms;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_state::Ledger;
-use driftless_tree::{DirRef, Halt, Ladder};
-use std::collections::HashMap;
+use driftless_tree::{DirRef, Halt, Ladder, Rights};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Paths that wait for room; more are reported at once.
 const POSTPONED_MAX: usize = 10_000;
+
+/// Problems that are known to have been reported: 8 bytes each. Of more, some may be reported twice.
+const REPORTED_MAX: usize = 1 << 16;
 
 /// A run in progress.
 pub struct Run<'r> {
@@ -65,6 +69,7 @@ pub struct Run<'r> {
     pub one_machine: bool,
     /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
     no_room: Mutex<Option<Vec<RelPath>>>,
+    reported: Mutex<HashSet<u64>>,
     lost: AtomicBool,
     cut_off: AtomicBool,
     /// Orders to other hosts that are not answered.
@@ -79,6 +84,8 @@ pub struct Run<'r> {
     request_pace: Option<Pace>,
     /// Which owners can be given on the replica.
     pub owners: Owners,
+    /// What the user who acts on the replica may do.
+    pub rights: Option<Rights>,
     /// What was met so far that is not kept.
     pub unkept: Mutex<Unkept>,
     /// Which part of a run it is.
@@ -129,10 +136,12 @@ impl<'r> Run<'r> {
             started: Instant::now(),
             began: now(),
             owners: Owners::of(roots.1.as_ref(), &options.keep),
+            rights: roots.1.as_ref().map(|replica| replica.rights()),
             file_systems: Mutex::default(),
             roots,
             one_machine: options.is_one_machine(),
             no_room: Mutex::new(options.delete.then(Vec::new)),
+            reported: Mutex::default(),
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             orders: Orders::default(),
@@ -255,10 +264,23 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Reports a problem.
+    /// Reports a problem, if it is not one that was reported before: what one cause does to one path is one problem, whatever was tried
+    /// first and next. Of an entry that was made equal but for some properties, each property is one.
     pub fn report(&self, problem: &Problem) {
+        if !self.is_news(problem) {
+            return;
+        }
         self.tally.problem(problem.class);
         self.monitor.problem(problem);
+    }
+
+    fn is_news(&self, problem: &Problem) -> bool {
+        let mut hasher = DefaultHasher::new();
+        let property = (problem.class == Class::Partly).then_some(problem.act);
+        (problem.path.as_bytes(), problem.side.word(), &problem.cause, property).hash(&mut hasher);
+        let mut reported = lock(&self.reported);
+        let fits = reported.len() < REPORTED_MAX;
+        if fits { reported.insert(hasher.finish()) } else { !reported.contains(&hasher.finish()) }
     }
 
     /// Reports what was done, if anybody wants to know; the path is made only then.

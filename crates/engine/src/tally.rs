@@ -75,6 +75,8 @@ counters! {
     problems_skip,
     /// Entries whose owner or group the user of the run cannot give.
     unkept_owners,
+    /// Capabilities and trusted attributes of entries that the user of the run may not set.
+    unkept_privileges,
     /// Entries with flags of their inodes that their copies do not have.
     unkept_flags,
     /// Entries with ACLs of a kind that is not copied.
@@ -158,7 +160,8 @@ impl Counts {
 
     /// Entries of which something is not kept that counts as no problem.
     pub fn unkept(&self) -> u64 {
-        sum([self.unkept_owners, self.unkept_flags, self.unkept_acls, self.times_cut_fine, self.times_cut_seconds])
+        let given = [self.unkept_owners, self.unkept_privileges, self.unkept_flags, self.unkept_acls];
+        sum(given).saturating_add(sum([self.times_cut_fine, self.times_cut_seconds]))
     }
 
     /// Whether every entry that was seen is accounted for.

@@ -8,7 +8,7 @@ use crate::job::{DirJob, lock};
 use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Act, Class, Entry, Fault, Keep, Meta, RelPath, SETGID, SETUID, Side, Sort, Unkept, What};
+use driftless_model::{Act, Class, Entry, Fault, Keep, Meta, RelPath, SETGID, SETUID, Side, Sort, Unkept, What, Xattr, Xattrs};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{DirRef, Rights};
 use std::borrow::Cow;
@@ -69,6 +69,17 @@ impl Owners {
     }
 }
 
+/// The attributes that an entry, which has those that are `there`, can come to have: of what this user may not set, what is there. `None` if
+/// all can be had. What the source does not have is a difference, whoever may remove it.
+fn attainable_xattrs(rights: &Rights, source: &Xattrs, there: &Xattrs) -> Option<Xattrs> {
+    let kept = |xattr: &Xattr| rights.may_set(&xattr.0) || there.contains(xattr);
+    if source.iter().all(kept) {
+        return None;
+    }
+    let own = there.iter().filter(|(name, _)| source.iter().any(|xattr| xattr.0 == *name && !kept(xattr)));
+    Some(Xattrs::new(source.iter().filter(|xattr| kept(xattr)).chain(own).cloned().collect(), source.unkept))
+}
+
 impl Run<'_> {
     /// What an entry of the replica's directory `above` can come to have of its source; of a directory itself without it.
     ///
@@ -82,14 +93,26 @@ impl Run<'_> {
     /// The same of an entry with its extended attributes.
     pub fn attainable_entry<'e>(&self, source: &'e Entry, there: &Entry, above: Option<&DirRef>) -> Cow<'e, Entry> {
         let meta = self.attainable(&source.meta, &there.meta, above);
-        if meta == source.meta { Cow::Borrowed(source) } else { Cow::Owned(Entry { meta, xattrs: source.xattrs.clone() }) }
+        let xattrs = self.rights.as_ref().and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
+        match xattrs {
+            None if meta == source.meta => Cow::Borrowed(source),
+            xattrs => Cow::Owned(Entry { meta, xattrs: xattrs.unwrap_or_else(|| source.xattrs.clone()) }),
+        }
     }
 
     /// Whether this is what an ordinary user does without; counts it.
     pub fn does_without(&self, fault: &Fault) -> bool {
-        let does = self.owners.do_without(fault);
-        add(&self.tally.unkept_owners, u64::from(does));
-        does
+        let owner = self.owners.do_without(fault);
+        let privilege = fault.side == Side::Replica && fault.act == Act::SetPrivileged;
+        add(&self.tally.unkept_owners, u64::from(owner));
+        add(&self.tally.unkept_privileges, u64::from(privilege));
+        owner || privilege
+    }
+
+    /// Counts an entry whose capabilities or trusted attributes this user cannot give.
+    pub fn note_privileges(&self, source: &Xattrs, there: &Xattrs) {
+        let lacks = self.rights.as_ref().is_some_and(|rights| attainable_xattrs(rights, source, there).is_some());
+        add(&self.tally.unkept_privileges, u64::from(lacks));
     }
 
     /// Counts an entry that has something which its copy does not get; the first of each kind is named.
@@ -161,7 +184,7 @@ mod tests {
 
     /// Owner, group and mode that can be attained for such a source, by user 10 of the groups 20 and 21.
     fn attained(source: (u32, u32, u32), there: (u32, u32, u32), stays: bool) -> (u32, u32, u32) {
-        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![21], any_owner: false });
+        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![21], any_owner: false, capabilities: false, trusted: false });
         let [source, there] = [source, there].map(|(uid, gid, mode)| meta(uid, gid, mode));
         let attained = own.attainable(&source, &there, &Keep::default(), stays);
         (attained.uid, attained.gid, attained.mode)
@@ -177,7 +200,7 @@ mod tests {
         assert_eq!(attained((10, 22, 0o755), there, false), (10, 20, 0o755));
         let (source, there) = (meta(11, 22, 0o6755), meta(10, 20, 0o755));
         assert_eq!(Owners::All.attainable(&source, &there, &Keep::default(), false), source);
-        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![], any_owner: false });
+        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![], any_owner: false, capabilities: false, trusted: false });
         let keep = Keep { owner: false, group: false, ..Keep::default() };
         assert_eq!(own.attainable(&source, &there, &keep, false), source, "what is not asked for is not missed");
     }
@@ -190,6 +213,21 @@ mod tests {
         assert_eq!(attained((11, 22, 0o6755), there, false), (10, 20, 0o755), "without both");
         assert_eq!(attained((10, 22, 0o2755), (10, 22, 0o755), false), (10, 22, 0o755), "not of the group, which it has already");
         assert_eq!(attained((11, 22, 0o6755), (11, 22, 0o6755), false), (11, 22, 0o6755), "it is right already");
+    }
+
+    #[test]
+    fn what_only_root_may_set_is_no_difference_where_it_is_lacking() {
+        let rights = |may| Rights { uid: 10, gid: 20, groups: vec![], any_owner: may, capabilities: may, trusted: may };
+        let xattrs = |named: &[(&str, &str)]| -> Xattrs {
+            named.iter().map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into())).collect()
+        };
+        let (capability, trusted, own) = (("security.capability", "1"), ("trusted.a", "1"), ("user.a", "1"));
+        let source = xattrs(&[capability, trusted, own]);
+        let attained = |may, there: &[(&str, &str)]| attainable_xattrs(&rights(may), &source, &xattrs(there));
+        assert_eq!(attained(true, &[]), None);
+        assert_eq!(attained(false, &[]), Some(xattrs(&[own])));
+        assert_eq!(attained(false, &[capability, trusted]), None, "it has them already");
+        assert_eq!(attained(false, &[("trusted.a", "2"), ("trusted.b", "3")]), Some(xattrs(&[("trusted.a", "2"), own])));
     }
 
     #[test]

@@ -98,6 +98,7 @@ acts! {
     SetTimes => "set its times" on,
     SetAcl => "set its ACL" on,
     SetXattr => "set an extended attribute of it" on,
+    SetPrivileged => "set a capability or trusted attribute of it" on,
     SetAttributes => "set its attributes" on,
     SetMounted => "set the attributes of what is mounted on it" on,
     // The replica as a whole.

@@ -62,6 +62,9 @@ pub const SETUID: u32 = 0o4000;
 /// A file with this bit runs with the rights of its group (inode(7)).
 pub const SETGID: u32 = 0o2000;
 
+/// The attribute that lends a program single rights of root (capabilities(7)).
+pub const CAPABILITY: &[u8] = b"security.capability";
+
 /// Namespace prefix of the POSIX ACL attributes (acl(5), include/uapi/linux/xattr.h).
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
@@ -146,7 +149,7 @@ impl Keep {
         }
         let of_users = name.starts_with(b"user.") && !name.starts_with(b"user.driftless.");
         let trusted = || name.starts_with(b"trusted.") && !name.starts_with(b"trusted.driftless.") && !is_file_systems_own(name);
-        self.xattrs && (of_users || name == b"security.capability" || trusted())
+        self.xattrs && (of_users || name == CAPABILITY || trusted())
     }
 }
 

@@ -1,10 +1,7 @@
 //! Comparing an entry of the source with the one of the replica, and the least that makes them equal.
 
 use crate::times::{Agreement, atimes, mtimes};
-use driftless_model::{Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs};
-
-/// The attribute that lends a program single rights of root (capabilities(7)).
-const CAPABILITY: &[u8] = b"security.capability";
+use driftless_model::{CAPABILITY, Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs};
 
 /// How entries are compared.
 #[derive(Debug, Clone, Copy, Default)]

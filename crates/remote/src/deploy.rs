@@ -30,7 +30,8 @@ const MARK: &str = "driftless-deploy ";
 const HASH_DIGITS: usize = 16;
 
 /// `$1` is the name of the folder, `$2` the hash. Says what machine it is, and either where the program is or where it is to be put.
-/// Whoever else may write into the cache must not be able to put something else there: each folder is a real one, and the user's own.
+/// Nobody else may be able to put something else there, not between the look at it and its start either: each folder is a real one and the
+/// user's own, and nobody but he and root may rename in those above.
 const PREPARE: &str = r#"
 say() { printf 'driftless-deploy %s\n' "$*"; }
 fail() { say fail "$*"; exit 0; }
@@ -39,7 +40,14 @@ say system "$(uname -sm)"
 base=${XDG_CACHE_HOME:-$HOME/.cache}
 case $base in /*) ;; *) fail "the cache directory \"$base\" is no absolute path" ;; esac
 said=$(mkdir -p "$base" 2>&1) || fail "$said"
-[ -n "$(find -L "$base" -prune -type d \( ! -perm -0002 -o -perm -1000 \))" ] || fail "anybody may change the directory \"$base\""
+above=$(cd -P "$base" 2>/dev/null && pwd -P) || fail "the cache directory \"$base\" cannot be entered"
+while :; do
+    [ -n "$(find "$above" -prune -type d \( -user "$(id -u)" -o -user 0 \) \( ! -perm -0020 ! -perm -0002 -o -perm -1000 \))" ] ||
+        fail "others may change the directory \"$above\", and so what is started from the cache: \"chmod go-w\" it, or name another with XDG_CACHE_HOME"
+    [ "$above" != / ] || break
+    above=${above%/*}
+    above=${above:-/}
+done
 for dir in "$base/driftless" "$base/driftless/$1"; do
     said=$(mkdir "$dir" 2>&1)
     [ -d "$dir" ] || [ -L "$dir" ] || fail "$said"

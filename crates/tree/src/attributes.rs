@@ -190,7 +190,10 @@ impl<'a> Setter<'a> {
         for (name, value) in wanted.iter().filter(|pair| !left.contains(pair)) {
             // Whoever read them may be another host: what is not kept is not set either.
             let done = if keep.wants_xattr(name) { self.set_xattr(known, name, value) } else { Err(Errno::INVAL) };
-            self.xattr_done(name, done);
+            match done {
+                Err(Errno::PERM) if !Rights::own().may_set(name) => self.note(Act::SetPrivileged, done),
+                done => self.xattr_done(name, done),
+            };
         }
     }
 
@@ -218,11 +221,11 @@ impl<'a> Setter<'a> {
         self.target.set(name, value)
     }
 
-    fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) {
+    fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) -> bool {
         self.mode_touched |= name == ACL_ACCESS && done.is_ok();
         self.acl_failed |= name == ACL_ACCESS && done.is_err();
         let act = if name.starts_with(b"system.posix_acl") { Act::SetAcl } else { Act::SetXattr };
-        self.note(act, done);
+        self.note(act, done)
     }
 
     /// Never wider than the source: without its user no set-user-id, without its group no set-group-id, without its ACL no rights for the

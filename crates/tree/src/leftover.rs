@@ -8,7 +8,7 @@
 use crate::local::{LocalDir, fault};
 use crate::remove::{Removed, clear, enter_same};
 use crate::{Dir, Done};
-use driftless_model::{Act, Meta};
+use driftless_model::{Act, Kind, Meta};
 use rustix::fd::AsFd;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
@@ -27,11 +27,17 @@ pub fn mark(dir: &LocalDir) -> Done {
 /// Removes `name` in `dir`, with all below it if it is known to be ours.
 pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
     let gone = |done: Done| match done {
-        Ok(()) => Some(Removed { entries: 1, ..Removed::default() }),
-        Err(fault) if fault.is_missing() => Some(Removed::default()),
-        Err(_) => None,
+        Ok(()) => Ok(Removed { entries: 1, ..Removed::default() }),
+        Err(fault) if fault.is_missing() => Ok(Removed::default()),
+        Err(fault) => Err(fault),
     };
-    if let Some(removed) = gone(dir.remove(name)).or_else(|| gone(dir.remove_dir(name))) {
+    match gone(dir.remove(name)) {
+        Ok(removed) => return removed,
+        // Of what is no directory, no other call says more.
+        Err(fault) if dir.look(name).is_ok_and(|there| there.kind != Kind::Dir) => return Removed::failed(name, fault),
+        Err(_) => {}
+    }
+    if let Ok(removed) = gone(dir.remove_dir(name)) {
         return removed;
     }
     // Everything else goes by the handle: somebody may put another directory at the name.

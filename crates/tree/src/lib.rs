@@ -49,7 +49,7 @@ pub use root::{Ancestor, Place, RootError, locate};
 pub use temp::{ROOT_MARK, is_root_name, is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
-use driftless_model::{Fault, Keep, Kind, Meta, Stamp, Xattrs};
+use driftless_model::{CAPABILITY, Fault, Keep, Kind, Meta, Stamp, Xattrs};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -66,16 +66,37 @@ pub struct Rights {
     pub groups: Vec<u32>,
     /// May give entries to anybody (`CAP_CHOWN`).
     pub any_owner: bool,
+    /// May give a file capabilities (`CAP_SETFCAP`).
+    pub capabilities: bool,
+    /// May set attributes `trusted.*` (`CAP_SYS_ADMIN`).
+    pub trusted: bool,
 }
 
 impl Rights {
     /// Those of this process.
     pub fn own() -> Rights {
         use rustix::process::{getegid, geteuid, getgroups};
-        let held = rustix::thread::capabilities(None).map(|held| held.effective.contains(rustix::thread::CapabilitySet::CHOWN));
+        use rustix::thread::CapabilitySet;
+        let held = rustix::thread::capabilities(None).map(|held| held.effective);
+        let has = |capability| held.map_or(geteuid().is_root(), |held| held.contains(capability));
         let groups = getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw()).collect();
-        let any_owner = held.unwrap_or(geteuid().is_root());
-        Rights { uid: geteuid().as_raw(), gid: getegid().as_raw(), groups, any_owner }
+        Rights {
+            uid: geteuid().as_raw(),
+            gid: getegid().as_raw(),
+            groups,
+            any_owner: has(CapabilitySet::CHOWN),
+            capabilities: has(CapabilitySet::SETFCAP),
+            trusted: has(CapabilitySet::SYS_ADMIN),
+        }
+    }
+
+    /// Whether this user may set the extended attribute of what is his (xattr(7)).
+    pub fn may_set(&self, xattr: &[u8]) -> bool {
+        match () {
+            () if xattr == CAPABILITY => self.capabilities,
+            () if xattr.starts_with(b"trusted.") => self.trusted,
+            () => true,
+        }
     }
 
     /// Whether this user may give what is his to the group, and have it lend the group's rights.
