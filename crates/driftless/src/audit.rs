@@ -54,7 +54,7 @@ pub struct AuditArgs {
     /// Read rules from FILE: lines "+ PATTERN" and "- PATTERN", "#" begins a comment
     #[arg(long, value_name = "FILE", help_heading = "Choosing")]
     pub filter_from: Vec<PathBuf>,
-    /// Do not enter other file systems mounted below SRC
+    /// Do not enter other file systems mounted below SRC, nor subvolumes of btrfs
     #[arg(short = 'x', long, help_heading = "Choosing")]
     pub one_file_system: bool,
 

@@ -242,7 +242,7 @@ pub struct ChooseArgs {
     /// The paths of --files-from end with NUL instead of newline
     #[arg(long, requires = "files_from", help_heading = "Choosing")]
     pub from0: bool,
-    /// Do not enter other file systems mounted below SRC
+    /// Do not enter other file systems mounted below SRC, nor subvolumes of btrfs
     #[arg(short = 'x', long, help_heading = "Choosing")]
     pub one_file_system: bool,
     /// Leave out files smaller than SIZE (such as 10k, 4M, 1G: powers of 1024)

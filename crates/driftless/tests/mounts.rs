@@ -152,6 +152,27 @@ fn a_subvolume_that_was_removed_is_absent() {
 }
 
 #[test]
+fn a_subvolume_is_copied_as_a_directory_and_left_out_as_another_file_system() {
+    let disk = Scratch::new(FsKind::Btrfs, 256);
+    let (_scratch, _, dst) = stage();
+    let btrfs = |arguments: &[&str]| {
+        let done = Command::new("btrfs").args(["-q", "subvolume"]).args(arguments).current_dir(disk.path()).output().expect("btrfs starts");
+        assert!(done.status.success(), "{done:?}");
+    };
+    btrfs(&["create", "volume"]);
+    put(&disk.path().join("volume/file"), "content");
+    btrfs(&["snapshot", "-r", "volume", "snapshot"]);
+    let left_out = sync(disk.path(), &dst).arg("--one-file-system").run().expect(0);
+    check_accounts(&left_out);
+    assert_eq!(left_out.count("skipped_other_file_system"), 2, "{}", left_out.describe());
+    assert_eq!(names_below(&dst), ["snapshot", "volume"]);
+    check_accounts(&sync(disk.path(), &dst).run().expect(0));
+    assert_eq!(names_below(&dst), ["snapshot", "snapshot/file", "volume", "volume/file"]);
+    let again = sync(disk.path(), &dst).run().expect(0);
+    assert_eq!(again.count("changed"), 0, "{}", again.describe());
+}
+
+#[test]
 fn mounted_file_systems_are_missed_on_other_hosts_too() {
     let far = Far::root();
     for way in Way::ALL {
