@@ -130,7 +130,7 @@ const LATE_MAX: usize = 10_000;
 /// off, on disk.
 const WAITING_MAX: usize = 20_000;
 
-/// Names that wait for others to come, at a time; groups that would want more are copied at once.
+/// Names that wait for others to come, at a time; groups that would want more, such as one with more names than this, are copied at once.
 const EXPECTING_MAX: usize = WAITING_MAX / 2;
 
 /// Names that were put off and are met again at a time.
