@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::far::{Far, Way};
 use common::{check_accounts, check_equal, check_settled, driftless, names_below, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, snapshot_hash};
 use std::fs;
@@ -130,4 +131,20 @@ fn names_that_differ_in_unicode_form_are_copied_to_a_replica_that_folds_case_alo
     check_accounts(&outcome);
     assert_eq!(outcome.events_named("problem").len(), 1, "{}", outcome.describe());
     assert_eq!(read(&dst.join(decomposed)), "decomposed");
+}
+
+#[test]
+fn a_name_that_changed_its_case_is_respelt_and_never_deleted_on_another_host() {
+    let (far, Stage { src, dst, .. }) = (Far::root(), &stage());
+    put(&src.join("readme"), "the only copy");
+    put(&src.join("docs/page"), "page");
+    put(&src.join("same"), "same");
+    let _ = far.sync(Way::Push, src, dst).run().expect(0);
+    fs::rename(src.join("readme"), src.join("README")).expect("rename");
+    fs::rename(src.join("docs"), src.join("Docs")).expect("rename");
+    let outcome = far.sync(Way::Push, src, dst).arg("--delete").run().expect(0);
+    check_accounts(&outcome);
+    assert_eq!([outcome.count("respelt"), outcome.count("deleted")], [2, 0], "{}", outcome.describe());
+    assert_eq!(names_below(dst), ["Docs", "Docs/page", "README", "same"]);
+    assert_eq!(read(&dst.join("README")), "the only copy");
 }

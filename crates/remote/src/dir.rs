@@ -8,12 +8,14 @@ use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
+use driftless_reconcile::fold;
 use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Names, Reach,
     ReadFile, Removed, Rights, Spared, WriteFile,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -49,11 +51,26 @@ struct Heard {
 #[derive(Default)]
 struct Entries {
     heard: HashMap<CString, Heard>,
-    /// Whatever is not among them is not there.
+    /// Whatever is not among them is not there, unless its file system takes it for one that is.
     complete: bool,
+    /// Hashes of what they have in common with names that some file system takes for one with them.
+    folds: HashSet<u64>,
+    hashes: RandomState,
     /// The listing that came with the directory.
     first: Option<Listing>,
     listed: bool,
+}
+
+impl Entries {
+    fn hear(&mut self, name: CString, heard: Heard) {
+        self.folds.insert(self.hashes.hash_one(fold(name.to_bytes())));
+        self.heard.insert(name, heard);
+    }
+
+    /// Whether nothing is there at a name that was never heard of. A listing has one spelling of each name alone.
+    fn lacks(&self, unheard: &CStr) -> bool {
+        self.complete && !self.folds.contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
+    }
 }
 
 enum First {
@@ -153,7 +170,7 @@ impl RemoteDir {
     /// An entry is about to be changed: what was heard of it does not hold any more.
     fn touched(&self, name: &CStr) -> Done {
         self.pass_gate()?;
-        lock(&self.0.entries).heard.insert(name.into(), Heard::default());
+        lock(&self.0.entries).hear(name.into(), Heard::default());
         Ok(())
     }
 
@@ -248,7 +265,7 @@ impl RemoteNames {
         for told in listing.told {
             names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
             let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
-            entries.heard.insert(told.name.0, Heard { meta, xattrs, target: told.target });
+            entries.hear(told.name.0, Heard { meta, xattrs, target: told.target });
         }
         if let Some(fault) = listing.fault.or(endless.then(nonsense)) {
             return Err(fault.on(self.dir.side));
@@ -336,14 +353,13 @@ impl Dir for RemoteDir {
     fn look(&self, name: &CStr) -> Done<Meta> {
         {
             let mut entries = lock(&self.0.entries);
-            let complete = entries.complete;
             let heard = entries.heard.get_mut(name);
             let unheard = heard.is_none();
             if let Some(meta) = heard.and_then(|heard| heard.meta.take()) {
                 return Ok(meta);
             }
             // That the source lacks a name is proof enough to delete it only if it is so now.
-            if unheard && complete && self.0.side == Side::Replica {
+            if unheard && self.0.side == Side::Replica && entries.lacks(name) {
                 entries.heard.insert(name.into(), Heard::default());
                 return Err(Fault { side: self.0.side, act: Act::LookAt, errno: ENOENT });
             }
