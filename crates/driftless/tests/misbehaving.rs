@@ -369,7 +369,10 @@ fn check(row: &Row) {
     let outcome = stage.run(row);
     let context = format!("{}\n{}", row.name, outcome.describe());
     assert!(row.codes.contains(&outcome.code()), "exit code, not one of {:?}: {context}", row.codes);
-    check_accounts(&outcome);
+    // A replica that dies before anything is changed there ends the run with an error, which has no summary.
+    if outcome.events_named("error").is_empty() {
+        check_accounts(&outcome);
+    }
     if !row.problems.is_empty() || row.codes == [0] {
         assert_eq!(told(&outcome), row.problems, "problems: {context}");
     }
