@@ -34,11 +34,11 @@ impl Worker<'_> {
                 self.run.links.put_off(&job.path_of(name)).map_err(store_trouble)?;
                 Err(Trouble::Postponed)
             }
-            Arrival::Follow(_, leader) => {
+            Arrival::Follow(leader) => {
                 job.less();
                 self.follow(met, &leader)
             }
-            Arrival::Lead(_, whole) => {
+            Arrival::Lead(whole) => {
                 job.less();
                 let done = self.equalise(Met { leads: true, whole, ..met }, opened);
                 match &done {

@@ -21,11 +21,11 @@ const MEMORY_INODES_MAX: usize = 100_000;
 
 /// What is to be done with a name of a file that has several.
 #[derive(Debug)]
-pub enum Arrival<T> {
+pub enum Arrival {
     /// It is the first: make it equal, then settle the group. All names of this inode of the replica are known to be the group's.
-    Lead(T, Option<Whole>),
+    Lead(Option<Whole>),
     /// Link it to this one.
-    Follow(T, Leader),
+    Follow(Leader),
     /// It was kept until the group is settled.
     Waits,
     /// It would have to wait, and too many do: it is to be met again when all else is done.
@@ -168,26 +168,26 @@ impl<T> Links<T> {
     }
 
     /// A name of the source inode `id`, which has `nlink` names, was met; `there` is what the replica has at it.
-    pub fn arrive(&self, id: InodeId, nlink: u64, there: Standing, name: T) -> Store<Arrival<T>> {
+    pub fn arrive(&self, id: InodeId, nlink: u64, there: Standing, name: T) -> Store<Arrival> {
         let State { table, open, waiting } = &mut *self.lock();
         let room = open.len() < OPEN_MAX && *waiting < EXPECTING_MAX;
         if let Some(group) = open.get_mut(&id) {
             if !group.holds(nlink, there) {
-                return Ok(Arrival::Lead(name, group.led()));
+                return Ok(Arrival::Lead(group.led()));
             }
             if group.stage == Stage::Led && *waiting >= WAITING_MAX {
                 return Ok(Arrival::PutOff);
             }
             if group.stage != Stage::Led && *waiting >= EXPECTING_MAX {
                 group.stage = Stage::Led;
-                return Ok(Arrival::Lead(name, None));
+                return Ok(Arrival::Lead(None));
             }
             group.waiting.push(name);
             *waiting += 1;
             return Ok(Arrival::Waits);
         }
         if let Some(leader) = table.meet(id)? {
-            return Ok(Arrival::Follow(name, leader));
+            return Ok(Arrival::Follow(leader));
         }
         if matches!(there, Standing::Missing) && room {
             open.insert(id, Open { waiting: vec![name], ..Open::new(Stage::Hoping) });
@@ -195,7 +195,7 @@ impl<T> Links<T> {
             return Ok(Arrival::Waits);
         }
         open.insert(id, Open::new(Stage::Led));
-        Ok(Arrival::Lead(name, None))
+        Ok(Arrival::Lead(None))
     }
 
     /// What differs of the first name of a group could be set in place, were it known that all names of its inode on the replica, `there`,

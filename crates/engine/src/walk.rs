@@ -326,7 +326,7 @@ impl Worker<'_> {
         self.finish_now(job, job.source.meta_again())
     }
 
-    /// The same, when it is known what the source's directory is like.
+    /// Looks again at the source's directory, which is like `now`; returns whether the matter is over.
     pub fn finish_now(&mut self, job: &Arc<DirJob>, now: Done<Meta>) -> bool {
         let now = match now {
             Ok(now) => now,
