@@ -4,25 +4,28 @@
 //! entry. Every later look, and every look at what this side has changed, goes over the line. A directory that is made is used at
 //! once; if it could not be made, everything in it fails for that reason.
 
+mod answers;
+mod listing;
+
+pub use answers::not_set;
+
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
-use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault, whole};
-use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
-use driftless_reconcile::fold;
+use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault};
+use answers::{fetched, looked, made, own_set};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Names, Reach,
-    ReadFile, Removed, Rights, Spared, WriteFile,
+    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile,
+    Removed, Rights, Spared, WriteFile,
 };
-use std::collections::{HashMap, HashSet};
+use listing::{Entries, Heard, RemoteNames};
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Entries that come with a directory that was expected.
 const EXPECTED_ENTRIES: u32 = 128;
-/// Entries of a further listing.
-const LISTED_ENTRIES: u32 = 4096;
 /// Directories that are expected at once, at most.
 const AHEAD_MAX: usize = 4096;
 const ENOENT: i32 = 2;
@@ -37,40 +40,6 @@ pub struct Line {
     pub keep: Keep,
     /// What the replica's first change waits for.
     pub gate: Gate,
-}
-
-/// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was touched; ask.
-#[derive(Default)]
-struct Heard {
-    meta: Option<Meta>,
-    xattrs: Option<Xattrs>,
-    target: Option<CString>,
-}
-
-/// What was heard of a directory's entries.
-#[derive(Default)]
-struct Entries {
-    heard: HashMap<CString, Heard>,
-    /// Whatever is not among them is not there, unless its file system takes it for one that is.
-    complete: bool,
-    /// Hashes of what they have in common with names that some file system takes for one with them.
-    folds: HashSet<u64>,
-    hashes: RandomState,
-    /// The listing that came with the directory.
-    first: Option<Listing>,
-    listed: bool,
-}
-
-impl Entries {
-    fn hear(&mut self, name: CString, heard: Heard) {
-        self.folds.insert(self.hashes.hash_one(fold(name.to_bytes())));
-        self.heard.insert(name, heard);
-    }
-
-    /// Whether nothing is there at a name that was never heard of. A listing has one spelling of each name alone.
-    fn lacks(&self, unheard: &CStr) -> bool {
-        self.complete && !self.folds.contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
-    }
 }
 
 enum First {
@@ -227,53 +196,6 @@ const NO_META: Meta = Meta {
     rdev: 0,
     unkept: Unkept::NONE,
 };
-
-struct RemoteNames {
-    dir: Arc<Inner>,
-    restart: bool,
-}
-
-impl NameStream for RemoteNames {
-    fn fill(&mut self, names: &mut Names, max: usize) -> Done<bool> {
-        let mut more = true;
-        while more && names.len() < max {
-            let listing = self.next()?;
-            more = self.take(listing, names)?;
-        }
-        Ok(more)
-    }
-}
-
-impl RemoteNames {
-    fn next(&mut self) -> Done<Listing> {
-        let first = lock(&self.dir.entries).first.take();
-        if let Some(first) = first {
-            return Ok(first);
-        }
-        let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: LISTED_ENTRIES };
-        let restart = std::mem::take(&mut self.restart);
-        match on(self.dir.side, self.dir.line.link.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
-            (Reply::Listing(listing), _) => Ok(listing),
-            _ => Err(nonsense().on(self.dir.side)),
-        }
-    }
-
-    fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
-        let mut entries = lock(&self.dir.entries);
-        // A listing that says nothing and promises more could go on for ever.
-        let endless = listing.more && listing.told.is_empty();
-        for told in listing.told {
-            names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
-            let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
-            entries.hear(told.name.0, Heard { meta, xattrs, target: told.target });
-        }
-        if let Some(fault) = listing.fault.or(endless.then(nonsense)) {
-            return Err(fault.on(self.dir.side));
-        }
-        entries.complete = !listing.more;
-        Ok(listing.more)
-    }
-}
 
 impl Dir for RemoteDir {
     fn enter(&self, name: &CStr) -> Done<DirRef> {
@@ -628,55 +550,11 @@ impl Dir for RemoteDir {
     }
 }
 
-type Replied = Result<(Reply, Vec<u8>), WireFault>;
-
 /// Linux says EISDIR, POSIX allows EPERM (unlink(2)).
 fn may_be_directory(fault: &Fault) -> bool {
     const EPERM: i32 = 1;
     const EISDIR: i32 = 21;
     matches!(fault.errno, EPERM | EISDIR)
-}
-
-/// What could not be set, as the reply to an order to set something says.
-pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
-    match reply {
-        Reply::Done => Ok(Vec::new()),
-        Reply::Faults(faults) => Ok(faults.iter().map(|fault| fault.on(side)).collect()),
-        _ => Err(nonsense().on(side)),
-    }
-}
-
-// The directory is kept until the reply is here, or the agent would let go of it.
-
-fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
-    match on(side, reply) {
-        Ok((Reply::Mismatch, _)) => Answer::Mismatch,
-        Ok((Reply::Lost(fault), _)) => Answer::Lost(fault.on(side)),
-        other => Answer::Made(other.and_then(|(reply, _)| not_set(side, reply))),
-    }
-}
-
-fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Answer {
-    Answer::Fetched(match on(side, reply) {
-        Ok((Reply::Whole(None), _)) => Ok(None),
-        Ok((Reply::Whole(Some((entry, extents))), data)) => whole(entry, extents, data).map(Some).ok_or_else(|| nonsense().on(side)),
-        Ok(_) => Err(nonsense().on(side)),
-        Err(fault) => Err(fault),
-    })
-}
-
-fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
-    match on(side, reply)? {
-        (Reply::Meta(meta), _) => {
-            kept.looked(&meta);
-            Ok(meta)
-        }
-        _ => Err(nonsense().on(side)),
-    }
-}
-
-fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Answer {
-    Answer::OwnSet(on(side, reply).and_then(|(reply, _)| not_set(side, reply)).unwrap_or_else(|fault| vec![fault]))
 }
 
 /// A lock that is given up when it is dropped.

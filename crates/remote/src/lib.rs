@@ -13,6 +13,7 @@ mod deploy;
 mod dir;
 mod earlier;
 mod file;
+mod frame;
 mod gather;
 mod greeting;
 mod jobs;

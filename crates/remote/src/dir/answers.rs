@@ -1,0 +1,51 @@
+//! What follows from the replies to orders whose answers come in their own time.
+
+use super::Inner;
+use crate::link::{nonsense, on};
+use crate::wire::{Reply, WireFault, whole};
+use driftless_model::{Fault, Meta, Side};
+use driftless_tree::{Answer, Done};
+
+pub(super) type Replied = Result<(Reply, Vec<u8>), WireFault>;
+
+/// What could not be set, as the reply to an order to set something says.
+pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
+    match reply {
+        Reply::Done => Ok(Vec::new()),
+        Reply::Faults(faults) => Ok(faults.iter().map(|fault| fault.on(side)).collect()),
+        _ => Err(nonsense().on(side)),
+    }
+}
+
+// The directory is kept until the reply is here, or the agent would let go of it.
+
+pub(super) fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+    match on(side, reply) {
+        Ok((Reply::Mismatch, _)) => Answer::Mismatch,
+        Ok((Reply::Lost(fault), _)) => Answer::Lost(fault.on(side)),
+        other => Answer::Made(other.and_then(|(reply, _)| not_set(side, reply))),
+    }
+}
+
+pub(super) fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+    Answer::Fetched(match on(side, reply) {
+        Ok((Reply::Whole(None), _)) => Ok(None),
+        Ok((Reply::Whole(Some((entry, extents))), data)) => whole(entry, extents, data).map(Some).ok_or_else(|| nonsense().on(side)),
+        Ok(_) => Err(nonsense().on(side)),
+        Err(fault) => Err(fault),
+    })
+}
+
+pub(super) fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
+    match on(side, reply)? {
+        (Reply::Meta(meta), _) => {
+            kept.looked(&meta);
+            Ok(meta)
+        }
+        _ => Err(nonsense().on(side)),
+    }
+}
+
+pub(super) fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+    Answer::OwnSet(on(side, reply).and_then(|(reply, _)| not_set(side, reply)).unwrap_or_else(|fault| vec![fault]))
+}
