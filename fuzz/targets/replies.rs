@@ -73,7 +73,22 @@ fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) 
 
 fn meta(kind: Kind, size: u64) -> Meta {
     let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0, unkept: Unkept::NONE }
+    Meta {
+        kind,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        size,
+        blocks: 8,
+        mtime: stamp,
+        atime: stamp,
+        ctime: stamp,
+        nlink: 1,
+        dev: 1,
+        ino: 2,
+        rdev: 0,
+        unkept: Unkept::NONE,
+    }
 }
 
 fn replies() -> Vec<Reply> {
@@ -125,7 +140,10 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut greeting = format!("Welcome\ndriftless-agent {PROTOCOL} 0.1.0\n").into_bytes();
     greeting.extend(line(&[Frame::new(
         0,
-        &Hello { rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true, capabilities: true, trusted: true }, machine: b"boot".to_vec() },
+        &Hello {
+            rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true, capabilities: true, trusted: true },
+            machine: b"boot".to_vec(),
+        },
         Vec::new(),
     )]));
     let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));

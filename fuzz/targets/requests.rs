@@ -60,7 +60,22 @@ fn packed_again(head: ParcelHead, data: Vec<u8>) {
 
 fn meta(kind: Kind, size: u64) -> Meta {
     let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    Meta { kind, mode: 0o644, uid: 0, gid: 0, size, blocks: 8, mtime: stamp, atime: stamp, ctime: stamp, nlink: 1, dev: 1, ino: 2, rdev: 0, unkept: Unkept::NONE }
+    Meta {
+        kind,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        size,
+        blocks: 8,
+        mtime: stamp,
+        atime: stamp,
+        ctime: stamp,
+        nlink: 1,
+        dev: 1,
+        ino: 2,
+        rdev: 0,
+        unkept: Unkept::NONE,
+    }
 }
 
 fn name() -> Name {
