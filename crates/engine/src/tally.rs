@@ -114,9 +114,11 @@ counters! {
 /// The whole walk, in the unit of `walked`.
 pub const WHOLE_WALK: u64 = 1 << 60;
 
-/// Adds to a counter.
+/// Adds to a counter. All threads share its line of the cache, so where there is nothing to add it is left alone.
 pub fn add(counter: &AtomicU64, n: u64) {
-    counter.fetch_add(n, Relaxed);
+    if n > 0 {
+        counter.fetch_add(n, Relaxed);
+    }
 }
 
 impl Tally {

@@ -92,6 +92,9 @@ impl Run<'_> {
 
     /// The same of an entry with its extended attributes.
     pub fn attainable_entry<'e>(&self, source: &'e Entry, there: &Entry, above: Option<&DirRef>) -> Cow<'e, Entry> {
+        if self.owners == Owners::All && source.xattrs.is_empty() {
+            return Cow::Borrowed(source);
+        }
         let meta = self.attainable(&source.meta, &there.meta, above);
         let xattrs = self.rights.as_ref().and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
         match xattrs {
@@ -143,6 +146,9 @@ impl Run<'_> {
 
     /// Counts an owner that is not kept, if the replica's entry cannot come to have it.
     pub fn note_owner(&self, source: &Meta, there: &Meta, above: Option<&DirRef>) {
+        if self.owners == Owners::All {
+            return;
+        }
         let attainable = self.attainable(source, there, above);
         if (attainable.uid, attainable.gid) != (source.uid, source.gid) {
             add(&self.tally.unkept_owners, 1);
