@@ -33,11 +33,14 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).mode(0o600).open(path)
 }
 
-/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An error says why there is none to be had.
+/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An error says why there is none to be had. A home
+/// that is not there is none: that of `nobody` is `/nonexistent`, and shall stay so.
+#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
 pub fn state_folder() -> Result<PathBuf, String> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
-    let path = base.ok_or("neither XDG_STATE_HOME nor HOME names a folder")?.join("driftless");
+    let home = || folder("HOME").filter(|home| std::fs::metadata(home).is_ok_and(|meta| meta.is_dir()));
+    let base = folder("XDG_STATE_HOME").or_else(|| home().map(|home| home.join(".local/state")));
+    let path = base.ok_or("XDG_STATE_HOME names no folder, and HOME none that is there")?.join("driftless");
     make_own(&path).map_err(|why| format!("{}: {why}", quote(&path)))?;
     Ok(path)
 }

@@ -53,6 +53,16 @@ fn folders_and_files_of_ours_are_closed_to_others() {
 }
 
 #[test]
+fn a_home_that_is_not_there_is_not_made() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    ["src", "dst"].iter().for_each(|tree| put(&scratch.path().join(tree).join("f"), "content"));
+    let home = scratch.path().join("nonexistent");
+    let verify = driftless().env("HOME", &home).env("XDG_STATE_HOME", "").arg("verify");
+    let _ = verify.arg(scratch.path().join("src")).arg(scratch.path().join("dst")).arg("--no-times").run().expect(0);
+    assert!(!home.exists());
+}
+
+#[test]
 fn a_folder_of_ours_that_was_left_open_is_closed() {
     let home = Scratch::new(FsKind::Tmpfs, 64);
     let state = home.path().join(".local/state/driftless");
