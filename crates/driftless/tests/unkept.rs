@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::far::{Far, Way};
+use common::far::{Far, Way, Who};
 use common::{USER, check_accounts, count_entries, driftless, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
 use std::os::unix::fs::MetadataExt;
@@ -412,4 +412,92 @@ fn what_one_cause_does_to_one_path_is_told_once() {
     let outcome = sync(&src, &dst).run().expect(3);
     check_accounts(&outcome);
     assert_eq!(outcome.events_named("problem").len(), 1, "{}", outcome.describe());
+}
+
+/// A file of an ordinary user on both sides, of two names if it is `linked`, with these capabilities (none if it is empty). The source's may
+/// be read by all.
+fn with_capabilities(linked: bool, [of_source, of_replica]: [&[u8]; 2]) -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for (root, mode, value) in [(&src, 0o755, of_source), (&dst, 0o700, of_replica)] {
+        let file = root.join("ping");
+        put(&file, "content");
+        attrs::set_owner(root, USER, USER).expect("chown");
+        attrs::set_owner(&file, USER, USER).expect("chown");
+        attrs::set_mode(&file, mode).expect("chmod");
+        attrs::set_mtime(&file, 1_000_000_000, 0).expect("utimens");
+        if linked {
+            std::fs::hard_link(&file, root.join("ping2")).expect("link");
+        }
+        if !value.is_empty() {
+            attrs::set_xattr(&file, b"security.capability", value).expect("setxattr");
+        }
+    }
+    (scratch, src, dst)
+}
+
+#[test]
+fn an_ordinary_users_file_with_a_capability_that_is_not_the_sources_is_made_anew_without_it() {
+    let wide = attrs::capability_blob(1 << 21 | 1 << 7);
+    let far = Far::of(Who::User);
+    for of_source in [&CAPABILITY[..], &[]] {
+        for (linked, over_a_line) in [(false, false), (true, false), (false, true)] {
+            let when = format!("{} bytes, linked: {linked}, over a line: {over_a_line}", of_source.len());
+            let (_scratch, src, dst) = with_capabilities(linked, [of_source, &wide]);
+            let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(4);
+            let before = std::fs::metadata(dst.join("ping")).expect("look").ino();
+            let run = || if over_a_line { far.sync_ok(Way::Push, &src, &dst, NONE) } else { as_user(&src, &dst, &[], 0) };
+            let lacking = u64::from(!of_source.is_empty());
+            let first = run();
+            let made = std::fs::metadata(dst.join("ping")).expect("look");
+            assert_ne!(made.ino(), before, "{when}: {}", first.describe());
+            assert_eq!(attrs::get_xattr(&dst.join("ping"), b"security.capability").expect("getxattr"), None, "{when}");
+            assert_eq!((made.mode() & 0o7777, made.nlink()), (0o755, 1 + u64::from(linked)), "{when}");
+            assert_eq!(first.count("unkept_privileges"), lacking, "{when}: {}", first.describe());
+            assert_eq!(run().count("changed"), 0, "{when}");
+            let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+        }
+    }
+}
+
+#[test]
+fn what_lies_in_set_gid_directories_of_others_is_kept_without_a_problem() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("dir/file"), "content");
+    std::fs::create_dir(dst.join("dir")).expect("make");
+    for (root, owner) in [(&src, USER), (&dst, 5)] {
+        for path in [root.clone(), root.join("dir")] {
+            attrs::set_owner(&path, owner, USER).expect("chown");
+            attrs::set_mode(&path, 0o2775).expect("chmod");
+        }
+    }
+    attrs::set_owner(&src.join("dir/file"), USER, USER).expect("chown");
+    let outcome = as_user(&src, &dst, &["--no-times"], 0);
+    assert_eq!(outcome.count("unkept_owners"), 2, "{}", outcome.describe());
+    assert_eq!(std::fs::metadata(dst.join("dir")).expect("look").mode() & 0o7777, 0o2775);
+    assert_eq!(as_user(&src, &dst, &["--no-times"], 0).count("changed"), 0);
+}
+
+#[test]
+fn extended_attributes_are_removed_from_the_users_own_read_only_file() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    for (name, mode) in [("read-only", 0o444), ("writable", 0o644)] {
+        for root in [&src, &dst] {
+            let file = root.join(name);
+            put(&file, "content");
+            attrs::set_owner(root, USER, USER).expect("chown");
+            attrs::set_owner(&file, USER, USER).expect("chown");
+            attrs::set_mode(&file, if root == &dst { 0o444 } else { mode }).expect("chmod");
+            attrs::set_mtime(&file, 1_000_000_000, 0).expect("utimens");
+        }
+        attrs::set_xattr(&dst.join(name), b"user.note", b"1").expect("setxattr");
+    }
+    let outcome = as_user(&src, &dst, &[], 0);
+    for (name, mode) in [("read-only", 0o444), ("writable", 0o644)] {
+        assert_eq!(attrs::get_xattr(&dst.join(name), b"user.note").expect("getxattr"), None, "{}", outcome.describe());
+        assert_eq!(std::fs::metadata(dst.join(name)).expect("look").mode() & 0o7777, mode, "{name}");
+    }
+    assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
 }

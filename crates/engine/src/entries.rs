@@ -276,14 +276,14 @@ impl Worker<'_> {
     fn decide(&self, job: &DirJob, pair: &Pair, same_target: bool) -> Step {
         let attainable = self.run.attainable_entry(&pair.source, &pair.replica, job.replica.as_ref());
         let step = decide(&attainable, &pair.replica, &self.run.rules_in(job), same_target);
-        self.run.owners.takes_over(step, &pair.replica.meta)
+        self.run.takes_over(step, &pair.source, &pair.replica)
     }
 
     /// The same when it is known whether the content is equal, `what` being what differs besides.
     fn decide_after(&self, job: &DirJob, pair: &Pair, what: What, same: bool) -> Step {
         let attainable = self.run.attainable_entry(&pair.source, &pair.replica, job.replica.as_ref());
         let step = after_content(&attainable, &pair.replica, &self.run.rules, what, same);
-        self.run.owners.takes_over(step, &pair.replica.meta)
+        self.run.takes_over(step, &pair.source, &pair.replica)
     }
 
     fn pair(&self, job: &DirJob, name: &CStr, meta: &Meta, there: Meta) -> Result<Pair, Trouble> {

@@ -65,19 +65,26 @@ impl Owners {
     /// Whether this is what an ordinary user does without.
     pub fn do_without(&self, fault: &Fault) -> bool {
         const EPERM: i32 = 1;
-        matches!(self, Owners::Own(_)) && fault.side == Side::Replica && fault.errno == EPERM && fault.act == Act::SetOwner
+        matches!(self, Owners::Own(_))
+            && fault.side == Side::Replica
+            && fault.errno == EPERM
+            && matches!(fault.act, Act::SetOwner | Act::SetGroup)
     }
 }
 
-/// The attributes that an entry, which has those that are `there`, can come to have: of what this user may not set, what is there. `None` if
-/// all can be had. What the source does not have is a difference, whoever may remove it.
+/// The attributes that an entry, which has those that are `there`, can come to have: what this user may not set only if it is there already.
+/// `None` if all can be had. What is there and not the source's is a difference, whoever may remove it.
 fn attainable_xattrs(rights: &Rights, source: &Xattrs, there: &Xattrs) -> Option<Xattrs> {
     let kept = |xattr: &Xattr| rights.may_set(&xattr.0) || there.contains(xattr);
     if source.iter().all(kept) {
         return None;
     }
-    let own = there.iter().filter(|(name, _)| source.iter().any(|xattr| xattr.0 == *name && !kept(xattr)));
-    Some(Xattrs::new(source.iter().filter(|xattr| kept(xattr)).chain(own).cloned().collect(), source.unkept))
+    Some(Xattrs::new(source.iter().filter(|xattr| kept(xattr)).cloned().collect(), source.unkept))
+}
+
+/// Whether an entry has what its source has not, or not so, and what this user can neither set nor take away.
+fn is_stuck_with(rights: &Rights, source: &Xattrs, there: &Xattrs) -> bool {
+    there.iter().any(|xattr| !rights.may_set(&xattr.0) && !source.contains(xattr))
 }
 
 impl Run<'_> {
@@ -100,6 +107,15 @@ impl Run<'_> {
         match xattrs {
             None if meta == source.meta => Cow::Borrowed(source),
             xattrs => Cow::Owned(Entry { meta, xattrs: xattrs.unwrap_or_else(|| source.xattrs.clone()) }),
+        }
+    }
+
+    /// What a user cannot change in place, he can make anew: what belongs to somebody else, and what has rights that he may not take away.
+    pub fn takes_over(&self, step: Step, source: &Entry, there: &Entry) -> Step {
+        let is_stuck = || self.rights.as_ref().is_some_and(|rights| is_stuck_with(rights, &source.xattrs, &there.xattrs));
+        match step {
+            Step::Meta(what) | Step::MetaOfAll(what) if what.has(What::XATTRS) && is_stuck() => Step::Anew(what),
+            step => self.owners.takes_over(step, &there.meta),
         }
     }
 
@@ -233,7 +249,10 @@ mod tests {
         assert_eq!(attained(true, &[]), None);
         assert_eq!(attained(false, &[]), Some(xattrs(&[own])));
         assert_eq!(attained(false, &[capability, trusted]), None, "it has them already");
-        assert_eq!(attained(false, &[("trusted.a", "2"), ("trusted.b", "3")]), Some(xattrs(&[("trusted.a", "2"), own])));
+        assert_eq!(attained(false, &[("trusted.a", "2"), ("trusted.b", "3")]), Some(xattrs(&[own])), "another value is a difference");
+        let is_stuck = |may, there: &[(&str, &str)]| is_stuck_with(&rights(may), &source, &xattrs(there));
+        assert!(is_stuck(false, &[("trusted.a", "2")]) && is_stuck(false, &[("trusted.b", "3")]));
+        assert!(!is_stuck(true, &[("trusted.a", "2")]) && !is_stuck(false, &[capability, ("user.b", "1")]));
     }
 
     #[test]

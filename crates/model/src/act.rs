@@ -94,10 +94,12 @@ acts! {
     Close => "close it" on,
     // Attributes.
     SetOwner => "set its owner" on,
+    SetGroup => "set its group" on,
     SetMode => "set its mode" on,
     SetTimes => "set its times" on,
     SetAcl => "set its ACL" on,
     SetXattr => "set an extended attribute of it" on,
+    RemoveXattr => "remove an extended attribute of it" on,
     SetPrivileged => "set a capability or trusted attribute of it" on,
     SetAttributes => "set its attributes" on,
     SetMounted => "set the attributes of what is mounted on it" on,

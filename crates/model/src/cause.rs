@@ -73,6 +73,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::LetReach, EXDEV) => "it is not what this run has opened",
         (A::RemoveForeign, EPERM) => "others can write to the directory that it is in",
         (A::HoldFirstLink | A::HoldDirectory | A::HoldUnfinished, ESTALE) => "something else stands in its place now",
+        (A::SetGroup, EPERM) => "this user is not of the group, or the file is somebody else's",
         (A::SetOwner, EPERM) => "this user may not give files to others",
         (A::SetMode | A::SetTimes | A::SetAcl, EPERM) => "operation not permitted, see ls -l and lsattr",
         (A::Open | A::Remove | A::RemoveDirectory | A::Rename, EPERM) => "operation not permitted, see lsattr",

@@ -157,12 +157,13 @@ impl<'a> Setter<'a> {
         if uid.is_none() && gid.is_none() {
             return;
         }
-        self.mode_touched = true;
-        let mut done = self.chown(uid, gid);
-        if done == Err(Errno::PERM) && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok() {
-            done = Err(Errno::PERM);
-        }
-        self.owner_failed = !self.note(Act::SetOwner, done);
+        let done = self.chown(uid, gid);
+        let is_refused = done == Err(Errno::PERM);
+        let gives_group = is_refused && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok();
+        // What was refused leaves the mode as it is.
+        self.mode_touched = !is_refused || gives_group;
+        let act = if uid.is_some() { Act::SetOwner } else { Act::SetGroup };
+        self.owner_failed = !self.note(act, done);
     }
 
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
@@ -178,8 +179,11 @@ impl<'a> Setter<'a> {
         if known.clean && wanted.is_empty() {
             return;
         }
-        let left =
-            if known.clean { Ok(Xattrs::default()) } else { self.target.read(keep).and_then(|now| self.remove_others(now, wanted, keep)) };
+        let left = if known.clean {
+            Ok(Xattrs::default())
+        } else {
+            self.target.read(keep).and_then(|now| self.remove_others(known, now, wanted, keep))
+        };
         let left = match left {
             Ok(left) => left,
             Err(errno) => {
@@ -189,42 +193,45 @@ impl<'a> Setter<'a> {
         };
         for (name, value) in wanted.iter().filter(|pair| !left.contains(pair)) {
             // Whoever read them may be another host: what is not kept is not set either.
-            let done = if keep.wants_xattr(name) { self.set_xattr(known, name, value) } else { Err(Errno::INVAL) };
+            let set = |name: CString| self.with_right(known, |target| target.set(&name, value));
+            let done = if keep.wants_xattr(name) { c_name(name).and_then(set) } else { Err(Errno::INVAL) };
             match done {
-                Err(Errno::PERM) if !Rights::own().may_set(name) => self.note(Act::SetPrivileged, done),
-                done => self.xattr_done(name, done),
+                // Where there is another value, it is not done without: that would be more than the source has.
+                Err(Errno::PERM) if !Rights::own().may_set(name) && !left.iter().any(|(other, _)| other == name) => {
+                    self.note(Act::SetPrivileged, done)
+                }
+                done => self.xattr_done(Act::SetXattr, name, done),
             };
         }
     }
 
     /// Removes what is not wanted, and returns what is there then. One attribute may be another form of a second one, which goes with it:
     /// so what is equal is judged by what is left.
-    fn remove_others(&mut self, now: Xattrs, wanted: &Xattrs, keep: &Keep) -> Result<Xattrs, Errno> {
+    fn remove_others(&mut self, known: &Known, now: Xattrs, wanted: &Xattrs, keep: &Keep) -> Result<Xattrs, Errno> {
         let mut removed = false;
         for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
-            let done = c_name(name).and_then(|name| self.target.unset(&name));
-            self.xattr_done(name, done);
+            let done = c_name(name).and_then(|name| self.with_right(known, |target| target.unset(&name)));
+            self.xattr_done(Act::RemoveXattr, name, done);
             removed = true;
         }
         if removed { self.target.read(keep) } else { Ok(now) }
     }
 
-    /// An owner who may not write to his entry may not set `user.*` attributes either (xattr(7)): he lends himself the right,
+    /// An owner who may not write to his entry may not change `user.*` attributes either (xattr(7)): he lends himself the right,
     /// with a mode that lets nobody else in. The mode that it shall have is set afterwards.
-    fn set_xattr(&mut self, known: &Known, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-        let name = &c_name(name)?;
-        let done = self.target.set(name, value);
+    fn with_right(&mut self, known: &Known, change: impl Fn(Target<'_>) -> Result<(), Errno>) -> Result<(), Errno> {
+        let done = change(self.target);
         if done != Err(Errno::ACCESS) || self.mode_lent || known.symlink {
             return done;
         }
         self.mode_lent = self.chmod(0o700).is_ok();
-        self.target.set(name, value)
+        change(self.target)
     }
 
-    fn xattr_done(&mut self, name: &[u8], done: Result<(), Errno>) -> bool {
+    fn xattr_done(&mut self, act: Act, name: &[u8], done: Result<(), Errno>) -> bool {
         self.mode_touched |= name == ACL_ACCESS && done.is_ok();
         self.acl_failed |= name == ACL_ACCESS && done.is_err();
-        let act = if name.starts_with(b"system.posix_acl") { Act::SetAcl } else { Act::SetXattr };
+        let act = if name.starts_with(b"system.posix_acl") { Act::SetAcl } else { act };
         self.note(act, done)
     }
 
@@ -275,7 +282,7 @@ impl<'a> Setter<'a> {
             (lends.uid.is_some_and(|uid| uid != now.st_uid), lends.gid.is_some_and(|gid| gid != now.st_gid));
         let dropped = given && !foreign_group && !Rights::own().may_give_to(now.st_gid);
         if dropped && !self.owner_failed {
-            self.note(Act::SetOwner, Err::<(), _>(Errno::PERM));
+            self.note(Act::SetGroup, Err::<(), _>(Errno::PERM));
         }
         (u32::from(foreign_user) * SETUID) | (u32::from(foreign_group || dropped) * SETGID)
     }
