@@ -305,3 +305,37 @@ fn nobody_holds_a_run_up_with_a_lease_on_what_looks_like_a_mark() {
     // Whoever makes a part of it the root of a run meets it on the way up.
     let _ = sync_ok(&src.join("more"), &dst.join("more"), NONE);
 }
+
+#[test]
+fn what_the_source_lacks_for_a_while_is_compared_when_it_is_back() {
+    over_both(|run| {
+        let (scratch, src, dst) = stage(FsKind::Tmpfs);
+        let name = unfinished(&src, &dst, &[]);
+        fs::create_dir(dst.join("deep")).expect("dir");
+        lost_below(&src.join("deep/er"), &dst.join("deep/er"));
+        for lacked in [Path::new(&name), Path::new("deep")] {
+            let away = scratch.path().join("away");
+            fs::rename(src.join(lacked), &away).expect("rename");
+            let outcome = run(&src, &dst).run().expect(0);
+            assert!(says_so(&outcome) && is_unsettled(&dst), "{lacked:?}: {}", outcome.describe());
+            fs::rename(&away, src.join(lacked)).expect("rename");
+        }
+        let outcome = run(&src, &dst).run().expect(0);
+        assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+        check_equal(&src, &dst, "mended when all of it is there");
+    });
+}
+
+#[test]
+fn what_is_kept_on_the_replica_and_older_than_a_run_that_was_killed_is_not_in_doubt() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    many_files(&src);
+    killed(&src, &dst, &[]);
+    put(&dst.join("kept/below/file"), "the replica's own");
+    // A mark says a little more than it must. This one is of the far future.
+    let later = mark(&dst).expect("a mark").replace("since ", "since 9");
+    attrs::set_xattr(&dst, MARK, later.as_bytes()).expect("set");
+    let outcome = sync_ok(&src, &dst, NONE);
+    assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+    assert_eq!(outcome.count("only_on_replica"), 1, "{}", outcome.describe());
+}

@@ -85,6 +85,7 @@ impl Worker<'_> {
             if !kept.is_empty() && !job.is_repeated() {
                 let misspelt = self.misspelt(job, (known, &names), &kept)?;
                 add(&self.run.tally.only_on_replica, (kept.len() - misspelt.len()) as u64);
+                self.note_doubt_of_kept((job, replica), &kept);
             }
         }
         Ok(())

@@ -3,17 +3,21 @@
 //! Names of the source are at hand where one window holds them. Of a larger directory their hashes are kept, within a bound for the
 //! whole run; the source is asked about names that are not among them. Nothing is ever removed because of a hash.
 
-use crate::job::{DirJob, lock};
+use crate::job::{DirJob, descend, lock};
 use crate::run::Run;
+use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::Kind;
-use driftless_tree::{DirRef, NameHashes, Names, is_temp_name};
-use std::ffi::CStr;
+use driftless_model::{Kind, Meta, RelPath, Stamp};
+use driftless_tree::{DirRef, Done, NameHashes, Names, is_temp_name};
+use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Names of large directories whose hashes are kept at a time: 18 MiB.
 const HASHES_MAX: usize = 1 << 20;
+
+/// Names that are held of one directory at a time.
+const WINDOW_NAMES: usize = 4096;
 
 /// How many hashes of names are kept.
 #[derive(Debug, Default)]
@@ -65,5 +69,43 @@ impl Worker<'_> {
         };
         let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
         is_absent && (!self.run.options.filter.has_rules() || self.run.takes(job, name, is_dir()))
+    }
+    /// Looks whether what only the replica has, and nobody compares, was changed since an earlier run that was not made durable. One such
+    /// entry says enough.
+    pub fn note_doubt_of_kept(&self, (job, replica): (&DirJob, &DirRef), kept: &[CString]) {
+        let tally = &self.run.tally.kept_in_doubt;
+        let Some(since) = self.run.rules_in(job).suspect_since.filter(|_| tally.load(Relaxed) == 0) else { return };
+        // What cannot be looked at is in doubt.
+        if kept.iter().any(|name| self.has_since(replica, name, since).unwrap_or(true)) {
+            add(tally, 1);
+        }
+    }
+
+    /// Whether `name`, or a file below it, was changed since then.
+    fn has_since(&self, dir: &DirRef, name: &CStr, since: Stamp) -> Done<bool> {
+        let is_since = |meta: &Meta| meta.kind == Kind::File && meta.ctime >= since;
+        let found = dir.look(name)?;
+        if found.kind != Kind::Dir {
+            return Ok(is_since(&found));
+        }
+        let (top, mut paths) = (dir.enter(name)?, vec![RelPath::root()]);
+        while let Some(path) = paths.pop() {
+            let dir = descend(&top, &path)?;
+            let (mut stream, mut more) = (dir.list()?, true);
+            while more {
+                let mut names = Names::default();
+                more = stream.fill(&mut names, WINDOW_NAMES)?;
+                for name in (0..names.len()).map(|index| names.get(index).0) {
+                    let meta = dir.look(name)?;
+                    if is_since(&meta) || self.run.stopped() {
+                        return Ok(true);
+                    }
+                    if meta.kind == Kind::Dir {
+                        paths.push(path.join(name.to_bytes()));
+                    }
+                }
+            }
+        }
+        Ok(false)
     }
 }

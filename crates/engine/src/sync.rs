@@ -348,7 +348,9 @@ fn ending(run: &Run<'_>, scope: driftless_reconcile::Scope, (end, counts): (&End
     let leaves = run.options.durability == Durability::None;
     let is_complete = is_complete(end, counts);
     let is_all = is_complete && *end == End::Complete && counts.only_on_replica == 0 && counts.skipped() == 0;
-    Ending { scope, is_flushed: is_flushed && !leaves, is_left: is_flushed && leaves, is_complete, is_all }
+    // What vanished is on the replica as it was, unless it goes from there.
+    let is_clear = counts.kept_in_doubt == 0 && (run.options.delete || counts.skipped_vanished == 0);
+    Ending { scope, is_flushed: is_flushed && !leaves, is_left: is_flushed && leaves, is_complete, is_all, is_clear }
 }
 
 /// Whether everything that was to be looked at was looked at, and is equal.

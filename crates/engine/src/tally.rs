@@ -97,6 +97,8 @@ counters! {
     deleted,
     /// Entries of the replica that the source lacks and that stay there; those below them are not among it.
     only_on_replica,
+    /// Of these, entries in or below which something was changed since an earlier run that was not made durable: the first at least.
+    kept_in_doubt,
     /// Entries met on the replica.
     replica_seen,
     /// Bytes of content copied.

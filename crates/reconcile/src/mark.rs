@@ -79,6 +79,8 @@ pub struct Ending {
     pub is_complete: bool,
     /// And nothing else is on the replica.
     pub is_all: bool,
+    /// What else is there, and was not compared, is as old as what nobody doubts.
+    pub is_clear: bool,
 }
 
 impl Ending {
@@ -87,13 +89,13 @@ impl Ending {
     /// A line says that files which were changed since then may have the wrong content. A run that has read it compares each of these that
     /// it looks at, and what is equal to its source is in doubt no longer, whoever wrote it. In doubt stays what it did not look at. So it
     /// covers the lines of all sources if nothing else is on the replica: with `--delete`, or because nothing else came there. If other
-    /// entries are kept there, they may be what an earlier run has copied from another source, and the lines of that one stay; lines of its own
-    /// source it covers all the same, if it looks at all of that or at what the earlier run looked at: what that one has copied and the
-    /// source has still, was compared.
+    /// entries are kept there, they may be what an earlier run has copied from another source, and the lines of that one stay. Lines of its
+    /// own source it covers all the same, if it looks at all of that or at what the earlier run looked at, and nothing that is kept was
+    /// changed since: what the source has was compared, and what it lacks now, and may have again later, is older than the line.
     fn covers(&self, line: &Unsettled) -> bool {
         let Scope { source, entries, whole } = self.scope;
         let is_same = source == line.source && (whole || entries == line.entries);
-        self.is_complete && (is_same || whole && self.is_all)
+        self.is_complete && (is_same && self.is_clear || whole && self.is_all)
     }
 }
 
@@ -232,7 +234,7 @@ mod tests {
     use super::*;
 
     const SCOPE: Scope = Scope { source: 7, entries: 9, whole: false };
-    const DONE: Ending = Ending { scope: SCOPE, is_flushed: true, is_left: false, is_complete: true, is_all: false };
+    const DONE: Ending = Ending { scope: SCOPE, is_flushed: true, is_left: false, is_complete: true, is_all: false, is_clear: true };
 
     fn line(sec: i64, run: u128) -> Unsettled {
         Unsettled { since: Stamp { sec, nsec: 5 }, run, source: 7, entries: 9, boot: 3, is_left: false }
@@ -306,6 +308,8 @@ mod tests {
             (several.clone(), Ending { is_complete: false, ..whole(true) }, false),
             (several, Ending { is_flushed: false, ..whole(true) }, false),
             (choices.clone(), whole(false), true),
+            (choices.clone(), Ending { is_clear: false, ..whole(false) }, false),
+            (choices.clone(), Ending { is_clear: false, ..whole(true) }, true),
             (choices, part, false),
         ];
         for (line, ending, over) in cases {
