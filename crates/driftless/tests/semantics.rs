@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_equal, check_equal_twice, check_settled, count_entries, is_user, leftovers, profile, put, sync, sync_ok};
+use common::{check_equal, check_equal_twice, check_settled, count_entries, driftless, is_user, leftovers, profile, put, sync, sync_ok};
 use driftless_testkit::mutate::{Kind, make_any, remove_any};
 use driftless_testkit::{FsKind, Options, Profile, Scratch, attrs, build_tree, compare, snapshot_hash};
 use std::fs;
@@ -463,4 +463,32 @@ fn an_inherited_default_acl_widens_nothing() {
     attrs::set_xattr(&dst, attrs::ACL_DEFAULT.as_bytes(), &blob).expect("acl");
     let _ = sync_ok(&src, &dst, NONE);
     check_equal(&src, &dst, "default ACL on the replica");
+}
+
+#[test]
+fn where_modes_are_not_kept_an_acl_is_kept_as_it_is() {
+    for is_there in [false, true] {
+        let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+        put(&src.join("dir/file"), "content");
+        put(&src.join("closed/file"), "content");
+        if is_there {
+            let _ = sync_ok(&src, &dst, NONE);
+        }
+        for (name, mode) in [("dir", 0o750), ("dir/file", 0o674), ("closed", 0o700), ("closed/file", 0o600)] {
+            let blob = attrs::acl_blob((1500, 7), (1000, 7), 5);
+            attrs::set_xattr(&src.join(name), attrs::ACL_ACCESS.as_bytes(), &blob).expect("acl");
+            // It sets the mask.
+            attrs::set_mode(&src.join(name), mode).expect("chmod");
+            if is_there {
+                attrs::set_mode(&dst.join(name), 0o775).expect("chmod");
+            }
+        }
+        let _ = sync_ok(&src, &dst, ["--no-mode"]);
+        for name in ["dir", "dir/file", "closed", "closed/file"] {
+            let acl = |root: &Path| attrs::get_xattr(&root.join(name), attrs::ACL_ACCESS.as_bytes()).expect("acl");
+            assert_eq!(acl(&dst), acl(&src), "{name}, there before: {is_there}");
+        }
+        check_settled(&src, &dst, ["--no-mode"]);
+        let _ = driftless().args(["verify", "--no-mode"]).args([&src, &dst]).run().expect(0);
+    }
 }

@@ -16,6 +16,8 @@ use std::ffi::{CStr, CString};
 
 const SETID_BITS: u32 = SETUID | SETGID;
 const GROUP_BITS: u32 = 0o070;
+/// The bits of a mode that an ACL has, too.
+const ACL_BITS: u32 = 0o777;
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
 /// What an entry shall have; `None` leaves a property as it is.
@@ -60,6 +62,23 @@ impl Attributes {
         let listed = self.xattrs.as_ref().is_some_and(|(xattrs, _)| !xattrs.is_empty());
         self.uid.is_some() || self.gid.is_some() || others || listed
     }
+
+    /// The permission bits that are part of the ACL, where that is kept and the mode is not: another mode would change the ACL.
+    fn mode_of_acl(&self) -> Option<u32> {
+        let (xattrs, _) = self.xattrs.as_ref().filter(|(_, keep)| keep.acls && !keep.mode)?;
+        xattrs.iter().find(|(name, _)| **name == *ACL_ACCESS).and_then(|(_, acl)| mode_of_acl(acl))
+    }
+}
+
+/// The permission bits that an ACL makes: rights of the owner, of the mask, or of the group where there is none, and of others (acl(5)). Its
+/// form is a version of 4 bytes, then entries of 8: a tag, rights, an identity.
+fn mode_of_acl(acl: &[u8]) -> Option<u32> {
+    let rights = |wanted: u16| {
+        let mut entries = acl.get(4..)?.chunks_exact(8);
+        entries.find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == wanted).map(|entry| u32::from(entry[2] & 7))
+    };
+    let (owner, group, mask, others) = (rights(0x01)?, rights(0x04)?, rights(0x10), rights(0x20)?);
+    Some(owner << 6 | mask.unwrap_or(group) << 3 | others)
 }
 
 /// The user and the group without whom an entry does not get its set-user-id and set-group-id bits.
@@ -238,7 +257,7 @@ impl<'a> Setter<'a> {
     /// Never wider than the source: without its user no set-user-id, without its group no set-group-id, without its ACL no rights for the
     /// group (they are the ACL's mask).
     fn mode(&mut self, known: &Known, wanted: u32, attributes: &Attributes) {
-        let mut mode = wanted;
+        let mut mode = attributes.mode_of_acl().filter(|_| !self.acl_failed).map_or(wanted, |bits| wanted & !ACL_BITS | bits);
         if let Some(lends) = attributes.lends.filter(|_| mode & SETID_BITS != 0) {
             mode &= !self.foreign_bits(lends, attributes.gid.is_some() && mode & SETGID != 0);
         }
