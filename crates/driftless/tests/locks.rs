@@ -4,10 +4,11 @@
 mod common;
 
 use common::far::{Far, Way};
-use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, put, sync, sync_ok, wait_until};
+use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, problems, put, sync, sync_ok, wait_until};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -64,6 +65,68 @@ fn a_lock_that_root_left_keeps_nobody_out_who_may_write_there() {
     }
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
     check_equal(&src, &dst, "the owner's own run");
+}
+
+#[test]
+fn a_lock_that_root_left_keeps_nobody_out_to_whom_the_replica_was_given_at_the_end() {
+    let (_scratch, src, dst) = stage();
+    attrs::set_owner(&dst, 0, 0).expect("chown");
+    killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
+    // It was killed in the flush, say, which comes when the root has its attributes.
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    check_accounts(&by_user(sync(&src, &dst)).run().expect(0));
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn ordinary_users_keep_each_other_out_while_they_are_at_work() {
+    const OTHER_USER: u32 = 65533;
+    for mode in [0o777, 0o1777] {
+        let (_scratch, src, dst) = stage();
+        attrs::set_owner(&dst, 0, 0).expect("chown");
+        fs::set_permissions(&dst, fs::Permissions::from_mode(mode)).expect("chmod");
+        let by_other = || sync(&src, &dst).as_user(OTHER_USER, OTHER_USER).run();
+        let first = at_work(by_user(sync(&src, &dst)), &dst.join(LOCK_FILE));
+        let outcome = by_other().expect(11);
+        assert!(outcome.stderr_text().contains("wait for it to end"), "{}", outcome.describe());
+        killed(first);
+        let outcome = by_other();
+        if mode & 0o1000 == 0 {
+            let outcome = outcome.expect(3);
+            assert!(problems(&outcome).iter().all(|path| path == "."), "the root is not his: {}", outcome.describe());
+            assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+        } else {
+            let outcome = outcome.expect(1);
+            let said = outcome.stderr_text();
+            assert!(said.contains(LOCK_FILE) && said.contains("is over"), "{}", outcome.describe());
+            assert!(!dst.join("slow").exists() && dst.join(LOCK_FILE).exists(), "{}", outcome.describe());
+        }
+    }
+}
+
+#[test]
+fn who_may_not_remove_what_root_left_is_told_what_it_is() {
+    let (_scratch, src, dst) = stage();
+    attrs::set_owner(&dst, 0, 0).expect("chown");
+    fs::set_permissions(&dst, fs::Permissions::from_mode(0o1777)).expect("chmod");
+    killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
+    let outcome = by_user(sync(&src, &dst)).run().expect(1);
+    let said = outcome.stderr_text();
+    assert!(said.contains(LOCK_FILE) && said.contains("is over"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_run_whose_lock_was_taken_away_leaves_no_sign_of_it() {
+    let (_scratch, src, dst) = stage();
+    let root = at_work(sync(&src, &dst), &dst.join(LOCK_FILE));
+    assert!(dst.join(SIGN_FILE).exists());
+    fs::remove_file(dst.join(LOCK_FILE)).expect("the owner of the directory can");
+    let _ = root.wait().expect(11);
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    // Nor does the next run leave what it finds.
+    fs::write(dst.join(SIGN_FILE), "").expect("write");
+    check_accounts(&by_user(sync(&src, &dst)).run().expect(0));
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
 
 #[test]

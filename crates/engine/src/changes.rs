@@ -146,6 +146,7 @@ impl Changes {
         match self.root.lock(self.name.as_deref(), Reach::Everywhere) {
             Ok(Lock::Held(hold)) => begun.hold = Some(hold),
             Ok(Lock::Taken(holder)) => return Err(RunError::Locked { path: self.path.clone(), holder }),
+            Ok(Lock::Left(name)) => return Err(left(&self.path, &name)),
             Ok(Lock::Missing(errno)) if WITHOUT_LOCKS.contains(&errno) => begun.notes.push(format!(
                 "\"{}\": its file system has no locks ({}): runs on other hosts are not kept out",
                 self.path,
@@ -300,10 +301,19 @@ pub fn hold(options: &Options, root: &DirRef, name: Option<&CStr>) -> Result<Loc
                 locks.is_everywhere |= reach == Reach::Found;
             }
             Lock::Taken(holder) => return Err(RunError::Locked { path: path(), holder }),
+            Lock::Left(name) => return Err(left(&path(), &name)),
             Lock::Missing(_) => {}
         }
     }
     Ok(locks)
+}
+
+/// Nobody is at work, and there is nothing to wait for.
+fn left(path: &str, name: &[u8]) -> RunError {
+    let name = escape(name);
+    let cause =
+        format!("its lock \"{name}\" was left by a run of another user that is over, and may not be removed by this one: remove it");
+    RunError::Unusable { path: path.to_owned(), cause }
 }
 
 /// Who it is that works on a replica, in words.

@@ -473,6 +473,7 @@ impl Dir for RemoteDir {
         match self.call(&Request::Lock { dir: self.0.at, name: name.map(Name::from), reach, at })? {
             (Reply::Lock(Locked::Held), _) => Ok(Lock::Held(Box::new(held))),
             (Reply::Lock(Locked::Taken(holder)), _) => Ok(Lock::Taken(holder)),
+            (Reply::Lock(Locked::Left(name)), _) => Ok(Lock::Left(name)),
             (Reply::Lock(Locked::Missing(errno)), _) => Ok(Lock::Missing(errno)),
             _ => self.confused(),
         }

@@ -313,11 +313,13 @@ fn nested(at: Handle, nest: Option<DirRef>) -> Outcome {
 }
 
 fn locked(at: Handle, lock: Lock) -> Outcome {
+    const EPERM: i32 = 1;
     const EWOULDBLOCK: i32 = 11;
     let refused = |errno| Err(WireFault::new(Act::Lock, errno));
     let (told, object) = match lock {
         Lock::Held(hold) => (Locked::Held, Ok(Object::Lock(Arc::new(hold)))),
         Lock::Taken(holder) => (Locked::Taken(holder), refused(EWOULDBLOCK)),
+        Lock::Left(name) => (Locked::Left(name), refused(EPERM)),
         Lock::Missing(errno) => (Locked::Missing(errno), refused(errno)),
     };
     Outcome { replied: (Reply::Lock(told), Vec::new()), made: Some((at, object)) }

@@ -307,6 +307,8 @@ pub enum Locked {
     Held,
     /// Another run has it: who, as far as that can be told.
     Taken(Option<Holder>),
+    /// A run that is over has left the file of this name.
+    Left(Vec<u8>),
     /// There is none to be had, and why.
     Missing(i32),
 }

@@ -1,9 +1,9 @@
 //! The lock that all hosts see which share the locks of a file system: a file of mode 0600 in the root of the replica. It is made before
 //! the first change, and goes with the lock.
 //!
-//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So where others may write, root puts a
-//! second file beside it, which everybody can read and whose lock decides nothing: whoever can lock that one knows that the run of
-//! root's is over that left both, and takes the lock's place.
+//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So there is a second file beside it, the
+//! sign, which everybody can read and whose lock decides nothing: whoever can lock that one knows that the run is over that left both, and
+//! takes the lock's place. Who may write to a directory now says nothing of who may before the run is over, so the sign is always put up.
 //!
 //! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
 
@@ -42,14 +42,14 @@ impl Held for FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // What stands at the name now may be another run's.
-        if !self.is_kept().unwrap_or(true) {
-            return;
+        let sign = self.sign.as_ref().map(|sign| (sign, sign_name(&self.name)));
+        // The sign is the last: a lock without one cannot be told from that of a run that is at work.
+        for (file, name) in std::iter::once((&self.file, self.name.clone())).chain(sign) {
+            // What stands at the name now may be another run's.
+            if fs::fstat(file).and_then(|st| is_still(&self.dir, &name, &st)).unwrap_or(true) {
+                let _the_next_run_takes_it_up = remove(&self.dir, &name);
+            }
         }
-        if self.sign.is_some() {
-            remove(&self.dir, &sign_name(&self.name));
-        }
-        let _the_next_run_takes_it_up = remove(&self.dir, &self.name);
     }
 }
 
@@ -73,17 +73,17 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
     for _ in 0..TRIES_MAX {
         let (file, is_new) = match open_lock(&fd, &name, makes) {
             Ok(opened) => opened,
-            Err(Errno::ACCESS) if is_of_root(&fd, &name) => match is_left(&fd, &name) {
-                false => return Ok(Lock::Taken(None)),
-                true if !makes => return Ok(Lock::Missing(Errno::ACCESS.raw_os_error())),
-                true if remove(&fd, &name) => {
+            Err(Errno::ACCESS) => match ask_sign(&fd, &name) {
+                Told::AtWork => return Ok(Lock::Taken(None)),
+                Told::Over | Told::Nothing if makes && remove(&fd, &name) => {
                     remove(&fd, &sign_name(&name));
                     continue;
                 }
-                true => return Ok(Lock::Taken(None)),
+                Told::Over if makes => return Ok(Lock::Left(name.into_bytes())),
+                Told::Over | Told::Nothing => return Ok(Lock::Missing(Errno::ACCESS.raw_os_error())),
             },
             // A link, a pipe, a socket or a device that somebody has put there.
-            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS | Errno::PERM) if makes && remove(&fd, &name) => continue,
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM) if makes && remove(&fd, &name) => continue,
             Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
         };
         let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
@@ -96,13 +96,7 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Whoever held it before may have removed it in between; then this lock is on nothing.
             Ok(()) if is_still(&fd, &name, &st) != Ok(true) => {}
-            Ok(()) => {
-                // Of a run that is over.
-                if !is_new {
-                    remove(&fd, &sign_name(&name));
-                }
-                return Ok(held(fd, name, file));
-            }
+            Ok(()) => return Ok(held(fd, name, file)),
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
             Err(errno) => {
                 if is_new {
@@ -116,9 +110,9 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
 }
 
 fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
+    let sign = put_sign(&dir, &name);
     let words = Holder::here(std::process::id()).encode();
     let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
-    let sign = if is_shared(&dir) { put_sign(&dir, &name) } else { None };
     Lock::Held(Box::new(FileLock { dir, name, file, sign }))
 }
 
@@ -145,16 +139,13 @@ fn remove(dir: &OwnedFd, name: &CStr) -> bool {
     keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
 }
 
-fn is_of_root(dir: &OwnedFd, name: &CStr) -> bool {
-    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|st| st.st_uid == 0 && !geteuid().is_root())
+/// Whose a file is that is not this user's.
+fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
+    let owner = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid;
+    (owner != geteuid().as_raw()).then_some(owner)
 }
 
-/// Whether others than root, who has the lock, may write to its directory. The group's rights bound those of an ACL (acl(5)).
-fn is_shared(dir: &OwnedFd) -> bool {
-    geteuid().is_root() && fs::fstat(dir).is_ok_and(|st| st.st_uid != 0 || st.st_mode & 0o022 != 0)
-}
-
-/// Puts up the file that shows that root's lock is held. It is locked before others can open it.
+/// Puts up the file that shows that the lock is held, in the place of what an earlier run has left. It is locked before others can open it.
 fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
     let name = sign_name(lock);
     let sign = make(dir, &name).or_else(|_| if remove(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
@@ -166,15 +157,31 @@ fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
     shown.ok().map(|()| sign)
 }
 
-/// Whether a run of root's has left its lock, and is over: it can be told by the sign alone.
-fn is_left(dir: &OwnedFd, lock: &CStr) -> bool {
-    try_sign(dir, lock) == Some(Ok(()))
+/// What the sign tells of a lock that this user cannot open.
+enum Told {
+    /// Its run is at work.
+    AtWork,
+    /// Its run has left it, and is over.
+    Over,
+    /// There is no sign of the lock's owner.
+    Nothing,
 }
 
-fn try_sign(dir: &OwnedFd, lock: &CStr) -> Option<Result<(), Errno>> {
+/// Root is believed without a sign, too: nobody else can make a file of root's.
+fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
+    let Some(owner) = other_owner(dir, lock) else { return Told::Nothing };
+    match try_sign(dir, lock, owner) {
+        Some(Ok(())) => Told::Over,
+        Some(Err(Errno::WOULDBLOCK)) => Told::AtWork,
+        _ if owner == 0 => Told::AtWork,
+        _ => Told::Nothing,
+    }
+}
+
+fn try_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<Result<(), Errno>> {
     let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
     let is_plain = |st: &Stat| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1;
-    fs::fstat(&sign).ok().filter(|st| st.st_uid == 0 && is_plain(st))?;
+    fs::fstat(&sign).ok().filter(|st| st.st_uid == owner && is_plain(st))?;
     Some(fs::flock(&sign, FlockOperation::NonBlockingLockShared))
 }
 
@@ -205,8 +212,8 @@ fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno
 fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
     let file = match fs::openat(dir, ROOT_LOCK, OPEN | OFlags::RDONLY, Mode::empty()) {
         Ok(file) => file,
-        Err(Errno::ACCESS) if is_of_root(dir, ROOT_LOCK) => {
-            return (try_sign(dir, ROOT_LOCK) == Some(Err(Errno::WOULDBLOCK))).then_some(None);
+        Err(Errno::ACCESS) if other_owner(dir, ROOT_LOCK) == Some(0) => {
+            return (try_sign(dir, ROOT_LOCK, 0) == Some(Err(Errno::WOULDBLOCK))).then_some(None);
         }
         Err(_) => return None,
     };

@@ -43,6 +43,8 @@ pub enum Lock {
     Held(Hold),
     /// Another run has it: who, as far as that can be told.
     Taken(Option<Holder>),
+    /// A run that is over has left the file of this name, which this user may not remove.
+    Left(Vec<u8>),
     /// There is none to be had, and why (errno(3)).
     Missing(i32),
 }
