@@ -302,7 +302,7 @@ pub struct MoversArgs {
     #[command(flatten)]
     pub queue: QueueArgs,
     /// Divide the work among these hosts, which see both trees under the same paths (or reach them as HOST:PATH); movers are started there through ssh
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with_all = ["queue", "route"])]
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', value_parser = crate::units::host, conflicts_with_all = ["queue", "route"])]
     pub hosts: Vec<String>,
     /// Send the work on some files to movers of a class: with "size>=SIZE:CLASS", files of at least SIZE are taken by the movers of CLASS alone (may be given more than once)
     #[arg(long, value_name = "RULE", value_parser = crate::units::route, requires = "queue")]

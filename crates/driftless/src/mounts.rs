@@ -7,10 +7,11 @@
 use crate::{config, own};
 use driftless_engine::{End, MOUNTS_MAX, Options, Summary};
 use driftless_model::RelPath;
+use driftless_tree::Endpoint;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,16 +24,23 @@ const BYTES_MAX: u64 = 1 << 20;
 pub struct Notes {
     /// The file's name.
     name: String,
+    /// The name of a file of earlier runs, if there is one: they had the trees as they were typed.
+    typed: Option<String>,
     known: BTreeSet<RelPath>,
 }
 
 impl Notes {
     /// What earlier runs of these two trees left.
     pub fn of(options: &Options) -> Notes {
-        let (source, replica) = (options.source.to_bytes(), options.replica.to_bytes());
-        let name = config::name_of_pair("mounts", [&source, &replica].map(|bytes| Path::new(OsStr::from_bytes(bytes))));
-        let known = own::state_file(&name).ok().and_then(|path| read(&path).ok()).unwrap_or_default();
-        Notes { name, known }
+        let name_of = |path: &dyn Fn(&Endpoint) -> Vec<u8>| {
+            let (source, replica) = (path(&options.source), path(&options.replica));
+            config::name_of_pair("mounts", [&source, &replica].map(|bytes| Path::new(OsStr::from_bytes(bytes))))
+        };
+        let (name, typed) = (name_of(&real_path), name_of(&Endpoint::to_bytes));
+        let noted = |name: &String| own::state_file(name).ok().and_then(|path| read(&path).ok()).unwrap_or_default();
+        let typed = Some(typed).filter(|typed| *typed != name && !noted(typed).is_empty());
+        let known = std::iter::once(&name).chain(&typed).flat_map(noted).collect();
+        Notes { name, typed, known }
     }
 
     /// The paths that a run must know of.
@@ -46,10 +54,22 @@ impl Notes {
         let before = if has_ended { &options.known_mounts } else { &self.known };
         let now: BTreeSet<&RelPath> = before.iter().chain(&summary.mounts).collect();
         let now: BTreeSet<RelPath> = now.into_iter().take(MOUNTS_MAX).cloned().collect();
-        if now != self.known {
-            let _a_run_that_was_well_done_does_not_fail_for_it = write(&self.name, &now);
+        if now != self.known || self.typed.is_some() {
+            let forget = |typed: &String| write(typed, &BTreeSet::new());
+            let _a_run_that_was_well_done_does_not_fail_for_it =
+                write(&self.name, &now).and_then(|()| self.typed.as_ref().map_or(Ok(()), forget));
         }
     }
+}
+
+/// The path that leads to a root of this host, which may be missing yet, through no symbolic link: whichever way it is named, it is the
+/// same pair of trees.
+#[allow(clippy::disallowed_methods, reason = "a path that the user named, in which links are followed")]
+fn real_path(root: &Endpoint) -> Vec<u8> {
+    let path = root.plain_path();
+    let above = || Some(std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    let real = if root.host.is_none() { std::fs::canonicalize(&path).ok().or_else(above) } else { None };
+    real.map_or_else(|| root.to_bytes(), |path| path.into_os_string().into_vec())
 }
 
 #[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
@@ -66,7 +86,7 @@ fn read(path: &Path) -> io::Result<BTreeSet<RelPath>> {
 fn write(name: &str, paths: &BTreeSet<RelPath>) -> io::Result<()> {
     let path = own::state_file(name).map_err(io::Error::other)?;
     if paths.is_empty() {
-        return std::fs::remove_file(path);
+        return std::fs::remove_file(path).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) });
     }
     let mut file = tempfile::NamedTempFile::new_in(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
     file.write_all(HEAD)?;

@@ -43,6 +43,11 @@ pub fn route(text: &str) -> Result<Route, String> {
     Ok(Route { size_min: bytes(size)?, class: class.to_owned() })
 }
 
+/// The name of a host.
+pub fn host(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("a host has no name".into()) } else { Ok(text.to_owned()) }
+}
+
 /// Seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is expected".into())

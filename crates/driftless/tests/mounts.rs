@@ -94,6 +94,22 @@ fn a_file_system_that_was_mounted_in_an_earlier_run_and_is_not_now_is_doubt_and_
 }
 
 #[test]
+fn a_file_system_is_missed_whichever_way_the_trees_are_named() {
+    let mut pair = Pair::new();
+    let link = pair.scratch.path().join("link");
+    symlink(pair.scratch.path(), &link).expect("symlink");
+    let by_link = |pair: &Pair, dst: &str| pair.noted(sync(&link.join("src"), &link.join(dst)));
+    check_accounts(&by_link(&pair, "dst").run().expect(0));
+    // A replica that is made by this run is found by its real path, too.
+    check_accounts(&by_link(&pair, "new").run().expect(0));
+    drop(pair.disk.take());
+    pair.check_missed(pair.run(&["--delete"]), "data/disk");
+    pair.check_missed(by_link(&pair, "dst").arg("--delete"), "data/disk");
+    pair.dst = pair.scratch.path().join("new");
+    pair.check_missed(pair.run(&["--delete"]), "data/disk");
+}
+
+#[test]
 fn a_file_system_that_is_gone_for_good_is_forgotten_when_that_is_said() {
     let mut pair = Pair::new();
     pair.ok(&[]);

@@ -57,6 +57,44 @@ fn roots_that_cannot_be_synced_are_refused() {
 }
 
 #[test]
+fn what_the_system_refuses_is_said_in_words_that_name_it() {
+    let (scratch, src, dst) = stage();
+    let looped = scratch.path().join("loop");
+    std::os::unix::fs::symlink("loop", &looped).expect("symlink");
+    let nowhere = scratch.path().join("nowhere");
+    let far = std::path::Path::new("far:x");
+    let cases = [
+        (driftless().arg("sync").args([&looped, &dst]), "too many symbolic links"),
+        (driftless().args(["sync", "--delete"]).args([&src, &dst]).env("TMPDIR", &nowhere), "nowhere\": no such file or directory"),
+        (driftless().args(["sync", "--ssh"]).arg(&nowhere).args([far, &dst]), "cannot start: no such file or directory"),
+    ];
+    for (run, words) in cases {
+        let outcome = run.run().expect(1);
+        let said = outcome.stderr_text();
+        assert!(said.contains(words) && !said.contains("os error"), "{words}: {}", outcome.describe());
+    }
+    let _ = driftless().args(["sync", "--hosts", ","]).args([&src, &dst]).run().expect(2);
+}
+
+#[test]
+fn a_folder_above_that_may_not_be_entered_keeps_nobody_from_what_is_below() {
+    let (_scratch, src, _) = stage();
+    let closed = src.join("closed");
+    put(&closed.join("open/from/file"), "content");
+    fs::create_dir(closed.join("open/to")).expect("dir");
+    attrs::set_owner(&closed.join("open/to"), common::USER, common::USER).expect("chown");
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("chmod");
+    let (id, program) = (common::USER, env!("CARGO_BIN_EXE_driftless"));
+    let ids = [format!("--reuid={id}"), format!("--regid={id}"), "--clear-groups".into()];
+    for arguments in [&["sync", "--no-times", "from", "to"][..], &["verify", "from", "from"], &["verify", "--no-times", "from", "to"]] {
+        let mut run = std::process::Command::new("setpriv");
+        let done = run.args(&ids).arg(program).args(arguments).current_dir(closed.join("open")).output().expect("setpriv starts");
+        assert!(!String::from_utf8_lossy(&done.stderr).contains("above"), "{arguments:?}: {done:?}");
+    }
+    assert_eq!(fs::read(closed.join("open/to/file")).expect("it was copied"), b"content");
+}
+
+#[test]
 fn wrong_usage_exits_with_2_and_touches_nothing() {
     let (_scratch, src, dst) = stage();
     let before = snapshot_hash(&dst, true);

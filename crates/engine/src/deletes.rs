@@ -7,7 +7,7 @@
 use crate::job::{Task, descend, lock};
 use crate::run::Run;
 use crate::survey::is_absent;
-use driftless_model::{Class, Fault, RelPath};
+use driftless_model::{Class, Fault, RelPath, cause, quote};
 use driftless_reconcile::{Guard, Refusal};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -207,7 +207,7 @@ pub enum PlanError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The plan could not be written or read back.
-    #[error("cannot keep the plan of deletes in a temporary file: {0}; nothing was deleted")]
+    #[error("cannot keep the plan of deletes in a temporary file in {}: {}; nothing was deleted", quote(&std::env::temp_dir()), cause(.0))]
     Spool(#[from] io::Error),
 }
 

@@ -61,7 +61,7 @@ pub struct Reach {
 #[derive(Debug, thiserror::Error)]
 pub enum ReachError {
     /// The command that connects cannot be started.
-    #[error("\"{command}\": cannot start: {cause}")]
+    #[error("\"{command}\": cannot start: {}", driftless_model::cause(cause))]
     NoSsh {
         /// The command.
         command: String,

@@ -33,8 +33,18 @@ impl Target {
         let Some(colon) = colon.filter(|colon| *colon < slash && *colon > 0) else { return Ok(local()) };
         let host = check_host(&bytes[..colon])?;
         let path = &bytes[colon + 1..];
+        let path = below_home(path);
         let path = if path.is_empty() { b"." } else { path };
         Ok(Target { host: Some(host), path: PathBuf::from(OsString::from_vec(path.to_vec())) })
+    }
+}
+
+/// A tilde is the home directory, where relative paths begin anyway: no shell reads the path there.
+fn below_home(path: &[u8]) -> &[u8] {
+    match path.strip_prefix(b"~") {
+        Some([]) => b"",
+        Some(below @ [b'/', ..]) => &below[below.iter().take_while(|byte| **byte == b'/').count()..],
+        _ => path,
     }
 }
 
@@ -62,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_colon_before_the_first_slash_ends_a_host() {
-        let cases: [(&str, Option<&str>, &str); 9] = [
+        let cases: [(&str, Option<&str>, &str); 14] = [
             ("a/b", None, "a/b"),
             ("./a:b", None, "./a:b"),
             ("/a:b", None, "/a:b"),
@@ -72,6 +82,11 @@ mod tests {
             ("me@host:", Some("me@host"), "."),
             ("me@[fe80::1%eth0]:/x", Some("me@fe80::1%eth0"), "/x"),
             ("[::1]:x", Some("::1"), "x"),
+            ("host:~", Some("host"), "."),
+            ("host:~//x", Some("host"), "x"),
+            ("host:./~/x", Some("host"), "./~/x"),
+            ("host:~x", Some("host"), "~x"),
+            ("~/a:b", None, "~/a:b"),
         ];
         for (typed, host, path) in cases {
             let target = Target::parse(OsStr::new(typed)).expect("it names a tree");

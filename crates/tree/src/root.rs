@@ -53,7 +53,12 @@ impl RootError {
     /// What was tried and why it failed, without the path.
     pub fn reason(&self) -> String {
         let hint = if self.act == Act::OpenAbove && self.is_missing() { "; make it first" } else { "" };
-        format!("cannot {}: {}{hint}", self.act.words(), cause_of(self.act, self.errno.raw_os_error()))
+        // To a root, symbolic links are followed.
+        let cause = match self.errno {
+            Errno::LOOP => "too many symbolic links".to_owned(),
+            errno => cause_of(self.act, errno.raw_os_error()),
+        };
+        format!("cannot {}: {cause}{hint}", self.act.words())
     }
 }
 
@@ -150,12 +155,16 @@ pub struct Ancestor {
     pub name: Option<EntryName>,
 }
 
-/// A directory and all above it, up to the root of the name space.
+/// A directory and all above it, up to the root of the name space, or to where this user may look no further: nothing that he names, or
+/// that a run of his enters, lies beyond.
 pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<Ancestor>, Errno> {
     let mut fd = fs::openat(dir, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut ids = vec![id(&fd)?];
     loop {
-        fd = fs::openat(&fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        fd = match fs::openat(&fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::ACCESS) => break,
+            other => other?,
+        };
         let above = id(&fd)?;
         if ids.last() == Some(&above) {
             break;
