@@ -5,7 +5,7 @@
 mod common;
 
 use common::far::{Way, Who, kept, over};
-use common::{check_accounts, check_equal, check_settled, driftless, is_user, names_below, profile, put, sync, sync_ok};
+use common::{USER, check_accounts, check_equal, check_settled, driftless, is_user, names_below, profile, put, sync, sync_ok};
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Scratch, attrs, build_tree, mutate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -521,4 +521,53 @@ fn a_leftover_that_cannot_be_removed_is_told_with_the_cause_of_that() {
     assert_eq!((told[0].as_str(), told[1].as_str()), (leftover, "remove it"), "{told:?}");
     assert!(told[2].contains("immutable"), "{told:?}");
     let _ = sync_ok(&src, &dst, NONE);
+}
+
+#[test]
+fn an_empty_subvolume_goes_and_one_with_something_in_it_is_told_to_be_one() {
+    let scratch = Scratch::new(FsKind::Btrfs, 160);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("both"), "content");
+    put(&dst.join("both"), "content");
+    fs::create_dir(dst.join("dir")).expect("make");
+    for name in ["empty", "dir/full"] {
+        let made = Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(dst.join(name)).output().expect("btrfs starts");
+        assert!(made.status.success(), "{made:?}");
+    }
+    put(&dst.join("dir/full/file"), "content");
+    for arguments in [&["--delete", "--dry-run"][..], &["--delete"]] {
+        let outcome = sync(&src, &dst).args(arguments).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!((problems(&outcome), outcome.count("deleted")), (vec!["dir/full".into()], 1), "{}", outcome.describe());
+        let problem = &outcome.events_named("problem")[0];
+        assert_eq!(problem["act"], "remove the subvolume", "{}", outcome.describe());
+        assert!(causes(&outcome, "dir/full")[0].contains("btrfs subvolume delete"), "{}", outcome.describe());
+    }
+    assert!(!dst.join("empty").exists() && dst.join("dir/full/file").exists());
+    fs::remove_file(dst.join("dir/full/file")).expect("remove");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    check_equal(&src, &dst, "all went");
+}
+
+#[test]
+fn what_is_somebody_elses_in_a_sticky_directory_is_told_to_be_so() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("dir/replaced"), "longer than before");
+    for name in ["dir/replaced", "dir/extra"] {
+        put(&dst.join(name), "of another");
+        attrs::set_owner(&dst.join(name), 5, 5).expect("chown");
+    }
+    for dir in [src.join("dir"), dst.join("dir")] {
+        attrs::set_mode(&dir, 0o1777).expect("chmod");
+    }
+    for path in [&src, &src.join("dir/replaced"), &dst] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+    }
+    let outcome = sync(&src, &dst).args(["--delete", "--no-times"]).as_user(USER, USER).run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(problems(&outcome), ["dir/extra", "dir/replaced"], "{}", outcome.describe());
+    for name in ["dir/extra", "dir/replaced"] {
+        assert!(causes(&outcome, name)[0].contains("its directory is sticky"), "{}", outcome.describe());
+    }
 }

@@ -83,6 +83,7 @@ acts! {
     Remove => "remove it" from,
     RemoveDirectory => "remove the directory" from,
     RemoveMount => "remove what something is mounted on" from,
+    RemoveSubvolume => "remove the subvolume" from,
     RemoveForeign => "remove a directory that may not be ours" from,
     // Content.
     Write => "write to it" on,

@@ -28,6 +28,7 @@ mod errno {
     pub const ERANGE: i32 = 34;
     pub const ENAMETOOLONG: i32 = 36;
     pub const ENOSYS: i32 = 38;
+    pub const ENOTEMPTY: i32 = 39;
     pub const ELOOP: i32 = 40;
     pub const ENODATA: i32 = 61;
     pub const EPROTO: i32 = 71;
@@ -60,7 +61,9 @@ pub fn cause(error: &io::Error) -> String {
 
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
     use Act as A;
-    use errno::{E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOTCONN, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV};
+    use errno::{
+        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOTCONN, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
+    };
     Some(match (act, errno) {
         (A::ReachAgent, ENOTCONN) => "the connection is lost",
         (A::Understand | A::Obey, EPROTO) => "it does not keep to the protocol",
@@ -73,6 +76,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::LetReach, EXDEV) => "it is not what this run has opened",
         (A::RemoveForeign, EPERM) => "others can write to the directory that it is in",
         (A::HoldFirstLink | A::HoldDirectory | A::HoldUnfinished, ESTALE) => "something else stands in its place now",
+        (A::RemoveSubvolume, ENOTEMPTY) => "something lies in it: \"btrfs subvolume delete\" removes it",
         (A::SetGroup, EPERM) => "this user is not of the group, or the file is somebody else's",
         (A::SetOwner, EPERM) => "this user may not give files to others",
         (A::SetMode | A::SetTimes | A::SetAcl, EPERM) => "operation not permitted, see ls -l and lsattr",

@@ -7,7 +7,7 @@ use crate::Done;
 use crate::local::{LocalDir, fault};
 use driftless_model::Act;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, open};
+use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, fstatfs, open};
 
 /// Whether `below`, which was entered from `above`, is of another file system, or something is mounted there.
 pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
@@ -23,6 +23,14 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
             _ => Err(fault(below.side(), Act::TellMounted, rustix::io::Errno::NOSYS)),
         },
     }
+}
+
+/// Whether a directory of another device than the one above it is a subvolume of btrfs, and nothing is mounted there.
+pub fn is_subvolume(dir: &LocalDir) -> bool {
+    use crate::Dir;
+    const BTRFS_MAGIC: u64 = 0x9123_683E;
+    let is_btrfs = || dir.fd().is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| of.f_type as u64 == BTRFS_MAGIC));
+    dir.is_mount_root() == Some(false) && is_btrfs()
 }
 
 /// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.

@@ -5,7 +5,7 @@
 //! one is, nothing is entered or removed.
 
 use crate::local::{LocalDir, fault};
-use crate::mounts::is_crossing;
+use crate::mounts::{is_crossing, is_subvolume};
 use crate::{Dir, Done, Names};
 use driftless_model::{Act, Fault, Filter, Kind, RelPath};
 use rustix::io::Errno;
@@ -78,10 +78,23 @@ pub fn count_in(dir: &LocalDir, max: u64) -> Removed {
     Walk { max, ..Walk::within(dir, false) }.go()
 }
 
-/// Enters a subdirectory in which nothing is mounted.
+/// Enters a subdirectory in which nothing is mounted. A subvolume, which may be somebody's snapshot, goes only if nothing lies in it: rmdir(2)
+/// removes it then, since Linux 4.18.
 pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
     let dir = above.enter_local(name)?;
-    if is_crossing(above, &dir)? { Err(fault(dir.side(), Act::RemoveMount, Errno::BUSY)) } else { Ok(dir) }
+    if !is_crossing(above, &dir)? {
+        return Ok(dir);
+    }
+    if !is_subvolume(&dir) {
+        return Err(fault(dir.side(), Act::RemoveMount, Errno::BUSY));
+    }
+    if is_empty(&dir)? { Ok(dir) } else { Err(fault(dir.side(), Act::RemoveSubvolume, Errno::NOTEMPTY)) }
+}
+
+fn is_empty(dir: &LocalDir) -> Done<bool> {
+    let (mut at, mut names) = (0, Names::default());
+    dir.list_from(&mut at, &mut names, 1)?;
+    Ok(names.is_empty())
 }
 
 /// A directory on the way down.
