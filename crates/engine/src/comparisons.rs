@@ -30,7 +30,7 @@ impl Worker<'_> {
             add(&self.run.tally.known_equal, 1);
             return self.same_content(met, &pair, what);
         }
-        let spot = met.job.spot(met.name);
+        let spot = Spot { only: met.only(), ..met.job.spot(met.name) };
         let source = self.open_to_compare(&spot)?;
         if met.meta.size < LARGE_BYTES {
             let content = match self.mover.compare(&spot, source, level) {
@@ -58,7 +58,7 @@ impl Worker<'_> {
     /// Opens a source file. Who takes it to be equal from now on waits for it to come to rest; who only says what differs says it of now.
     fn open_to_compare(&self, spot: &Spot<'_>) -> Result<Opened, Trouble> {
         if self.run.options.dry_run {
-            return Ok(spot.open()?);
+            return spot.open();
         }
         let source = self.mover.open(spot)?;
         if source.young { Err(Trouble::Changing) } else { Ok(source) }

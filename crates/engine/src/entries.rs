@@ -8,7 +8,7 @@ use crate::listed::has_listed;
 use crate::run::Run;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
-use driftless_model::{Action, Class, Difference, Entry, Fault, Kind, Meta, Side, Unkept, What, Xattrs, escape};
+use driftless_model::{Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
 use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_tree::{Dir, DirRef, is_temp_name};
@@ -78,6 +78,13 @@ pub struct Met<'a> {
     pub whole: Option<Whole>,
     /// Its share of the walk.
     pub weight: u64,
+}
+
+impl Met<'_> {
+    /// The inode that has to be copied or compared, and none that took its place: others become links to the copy.
+    pub fn only(&self) -> Option<(u64, u64)> {
+        self.leads.then(|| self.meta.id())
+    }
 }
 
 /// What came of an entry.
@@ -223,7 +230,7 @@ impl Worker<'_> {
         if self.post_fetch_new(job, name, weight) {
             return Ok(Verdict::Posted);
         }
-        let opened = job.spot(name).open().map_err(kind_changed)?;
+        let opened = job.spot(name).open()?;
         self.new_opened(job, name, weight, opened)
     }
 
@@ -481,11 +488,4 @@ impl Worker<'_> {
         let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))
     }
-}
-
-/// Opening something that was a regular file and is a link or device now fails in ways of its own: ELOOP, ENXIO, ENODEV, EISDIR.
-pub fn kind_changed(fault: Fault) -> Trouble {
-    const KIND_ERRORS: [i32; 5] = [40, 6, 19, 20, 21];
-    let changed = fault.side == Side::Source && KIND_ERRORS.contains(&fault.errno);
-    if changed { Trouble::Vanished } else { fault.into() }
 }

@@ -27,11 +27,10 @@ const ATTEMPTS_MAX: u8 = 2;
 impl Worker<'_> {
     /// Copies a regular file.
     pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
-        let spot = met.job.touched_spot(met.name);
         let opened = match opened {
             Some(opened) => opened,
             None if self.post_fetch_known(&met, &intent) => return Ok(Verdict::Posted),
-            None => spot.open()?,
+            None => Spot { only: met.only(), ..met.job.touched_spot(met.name) }.open()?,
         };
         self.make_opened(met, opened, patch, intent)
     }
@@ -39,7 +38,7 @@ impl Worker<'_> {
     /// Copies a regular file that is open, or at hand.
     pub fn make_opened(&mut self, met: Met<'_>, opened: Opened, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
         let Met { job, name, .. } = met;
-        let spot = Spot { room: intent.room, ..job.touched_spot(name) };
+        let spot = Spot { room: intent.room, only: met.only(), ..job.touched_spot(name) };
         let (first, opened) = (opened.meta, self.mover.ripen(&spot, opened)?);
         // What was found to differ was found in another state.
         let patch = patch.filter(|_| first.unchanged(&opened.meta));
@@ -148,7 +147,7 @@ impl Worker<'_> {
     pub fn bytes(&mut self, path: RelPath, source: &Fingerprint, range: Range<u64>) {
         let Some((job, name)) = self.borrow_parent(&path) else { return };
         let spot = job.spot(&name);
-        let opened = spot.open().ok().filter(|opened| opened.meta.kind == Kind::File);
+        let opened = spot.open().ok();
         let range = range.start..range.end.min(opened.as_ref().map_or(0, |opened| opened.meta.size));
         if range.is_empty() {
             return;
@@ -199,7 +198,8 @@ impl Worker<'_> {
     }
 
     fn begin_again(&mut self, large: &LargeJob, mismatch: bool) -> bool {
-        let spot = large.job.spot(&large.name);
+        let only = large.errand.leads.map(|meta| meta.id());
+        let spot = Spot { only, ..large.job.spot(&large.name) };
         let again = self.mover.open(&spot).and_then(|opened| Large::begin(&mut self.mover, &spot, opened, None));
         let Ok(again) = again else { return false };
         add(&self.run.tally.mismatched, u64::from(mismatch));

@@ -179,7 +179,7 @@ impl Worker<'_> {
     fn prove(&mut self, Met { job, name, meta, .. }: Met<'_>, leader: &Leader) -> Result<(), Trouble> {
         const EILSEQ: i32 = 84;
         let (dir, leader_name) = self.place_of(job, leader)?;
-        let spot = Spot { replica: &*dir, name: &leader_name, private: false, birth: None, ..job.spot(name) };
+        let spot = Spot { replica: &*dir, name: &leader_name, private: false, birth: None, only: Some(meta.id()), ..job.spot(name) };
         let source = self.mover.open(&spot)?;
         let compared = self.mover.compare(&spot, source, Level::Content)?;
         add(&self.run.tally.bytes_compared, meta.size);

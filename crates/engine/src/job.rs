@@ -165,6 +165,7 @@ impl DirJob {
             nested: false,
             birth: self.birth,
             room: 0,
+            only: None,
         }
     }
 

@@ -213,10 +213,11 @@ impl<T> Links<T> {
         Some(again)
     }
 
-    /// No more names are to come: returns one of each group that still waits for some, which will lead when it arrives again.
+    /// No more names are to come: returns one of each group that still waits for some, which will lead when it arrives again. One that
+    /// was elected before and could not be looked at any more never arrived: then it is another's turn.
     pub fn elect(&self) -> Vec<T> {
         let State { open, waiting, .. } = &mut *self.lock();
-        let waits = open.values_mut().filter(|group| matches!(group.stage, Stage::Hoping | Stage::Gathering));
+        let waits = open.values_mut().filter(|group| group.stage != Stage::Led);
         let elected: Vec<T> = waits
             .filter_map(|group| {
                 group.stage = Stage::Elected;
@@ -351,5 +352,24 @@ impl Run<'_> {
             cause: "it got another while the run went on".into(),
             class: Class::Changing,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: InodeId = (1, 2);
+
+    fn waits(links: &Links<u32>, there: Standing, name: u32) {
+        assert!(matches!(links.arrive(FILE, 3, there, name), Ok(Arrival::Waits)));
+    }
+
+    #[test]
+    fn where_an_elected_name_is_gone_another_leads() {
+        let links = Links::new();
+        [1, 2].into_iter().for_each(|name| waits(&links, Standing::Missing, name));
+        assert_eq!([links.elect(), links.elect(), links.elect()], [vec![2], vec![1], vec![]]);
+        assert!(matches!(links.arrive(FILE, 3, Standing::Missing, 3), Ok(Arrival::Lead(None))), "a name that comes late");
     }
 }

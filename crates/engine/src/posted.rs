@@ -9,8 +9,8 @@ use crate::job::{DirJob, lock};
 use crate::run::Run;
 use crate::tally::add;
 use crate::worker::Worker;
-use driftless_model::{Entry, Fault, Kind, Meta};
-use driftless_mover::{Moved, Opened, Spot, Trouble};
+use driftless_model::{Entry, Fault, Meta};
+use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
 use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -210,9 +210,6 @@ impl Worker<'_> {
     fn make_again(&mut self, place: &Place, room: u64) -> Result<Moved, Trouble> {
         let spot = Spot { room, ..place.job.touched_spot(&place.name) };
         let opened = self.mover.open(&spot)?;
-        if opened.meta.kind != Kind::File {
-            return Err(Trouble::Vanished);
-        }
         let moved = self.mover.copy_small(&spot, opened)?;
         Ok(Moved { mismatches: moved.mismatches + 1, ..moved })
     }
@@ -228,9 +225,9 @@ impl Worker<'_> {
             }
             // Too large, or it did not come to rest: the long way.
             Ok(None) => job.spot(name).open(),
-            Err(fault) => Err(fault),
+            Err(fault) => Err(kind_changed(fault)),
         };
-        let done = opened.map_err(crate::entries::kind_changed).and_then(|opened| match known {
+        let done = opened.and_then(|opened| match known {
             None => self.new_opened(job, name, *weight, opened),
             Some((meta, intent)) => {
                 self.make_opened(Met { job, name, meta: &meta, leads: false, whole: None, weight: *weight }, opened, None, intent)

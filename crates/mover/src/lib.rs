@@ -15,4 +15,4 @@ pub use carry::{Carrier, Undone};
 pub use comparison::{Compared, Comparison};
 pub use large::{Large, Patch};
 pub use mover::{Made, Mover, Terms};
-pub use spot::{Moved, Opened, Spot, Trouble};
+pub use spot::{Moved, Opened, Spot, Trouble, kind_changed};

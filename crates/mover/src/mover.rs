@@ -68,7 +68,7 @@ impl Mover<'_> {
     }
 
     /// Waits for a file that was written a moment ago until whatever is written from now on gets another time, and opens it again: by its
-    /// name, where another one may stand by now. Costs an old file nothing.
+    /// name, where another one may stand by now, unless it has to be this one. Costs an old file nothing.
     pub fn ripen(&self, spot: &Spot, opened: Opened) -> Result<Opened, Trouble> {
         self.ripe(spot, opened, RIPENING_MAX)
     }
@@ -118,9 +118,6 @@ impl Mover<'_> {
             std::thread::sleep(*pause);
             // What did not come to rest before is not waited for again.
             opened = self.ripe(spot, spot.open()?, if opened.young { Duration::ZERO } else { RIPENING_MAX })?;
-            if opened.meta.kind != Kind::File {
-                break;
-            }
         }
         Err(trouble)
     }

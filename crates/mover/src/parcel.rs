@@ -14,7 +14,7 @@ impl Mover<'_> {
         self.terms = Terms { rules, sync_each: sync, sync_large: sync, verify };
         let birth = if private { dir.birth() } else { None };
         // The source is the parcel: its directory is not here, and is not asked.
-        let spot = Spot { source: dir, source_name: &name, replica: dir, name: &name, private, nested: false, birth, room };
+        let spot = Spot { source: dir, source_name: &name, replica: dir, name: &name, private, nested: false, birth, room, only: None };
         match content {
             Some(whole) => {
                 let meta = whole.meta;

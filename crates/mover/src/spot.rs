@@ -1,8 +1,8 @@
 //! The place where an entry is made equal, and what can come of it.
 
-use driftless_model::{Fault, Kind, Meta, Unkept};
+use driftless_model::{Fault, Kind, Meta, Side, Unkept};
 use driftless_reconcile::held_back;
-use driftless_tree::{Dir, Done, Halt, Known, ReadFile};
+use driftless_tree::{Dir, Halt, Known, ReadFile};
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Spot<'a> {
     pub birth: Option<(u32, u32)>,
     /// How many entries in a directory that stands at the name may go with it.
     pub room: u64,
+    /// The inode that the source's name is to be: where others become links to its copy, one that took its place is none of them.
+    pub only: Option<(u64, u64)>,
 }
 
 impl Spot<'_> {
@@ -41,12 +43,22 @@ impl Spot<'_> {
         }
     }
 
-    /// Opens the source file.
-    pub fn open(&self) -> Done<Opened> {
-        let file: Arc<dyn ReadFile> = self.source.open_file(self.source_name)?.into();
+    /// Opens the source file. Where it was looked at and something else stands now, it is gone, and the name is to be looked at again.
+    pub fn open(&self) -> Result<Opened, Trouble> {
+        let file: Arc<dyn ReadFile> = self.source.open_file(self.source_name).map_err(kind_changed)?.into();
         let meta = file.meta()?;
+        if meta.kind != Kind::File || self.only.is_some_and(|id| id != meta.id()) {
+            return Err(Trouble::Vanished);
+        }
         Ok(Opened { file, meta, young: false })
     }
+}
+
+/// Opening something that was a regular file and is a link or device now fails in ways of its own: ELOOP, ENXIO, ENODEV, ENOTDIR, EISDIR.
+pub fn kind_changed(fault: Fault) -> Trouble {
+    const KIND_ERRORS: [i32; 5] = [40, 6, 19, 20, 21];
+    let changed = fault.side == Side::Source && KIND_ERRORS.contains(&fault.errno);
+    if changed { Trouble::Vanished } else { fault.into() }
 }
 
 /// A source file that was opened, and its metadata at that moment.
@@ -97,7 +109,7 @@ pub enum Trouble {
     /// A call failed.
     Failed(Fault),
     /// The run must not touch it: on which side, and why, in words.
-    Barred(driftless_model::Side, &'static str),
+    Barred(Side, &'static str),
     /// It waits until more is known of the whole run.
     Postponed,
     /// What stands at the name has to stay: why, in words.
@@ -119,7 +131,7 @@ impl Trouble {
 
 impl From<Fault> for Trouble {
     fn from(fault: Fault) -> Self {
-        let gone = fault.side == driftless_model::Side::Source && fault.is_missing();
+        let gone = fault.side == Side::Source && fault.is_missing();
         if gone { Trouble::Vanished } else { Trouble::Failed(fault) }
     }
 }
