@@ -339,3 +339,13 @@ fn what_is_kept_on_the_replica_and_older_than_a_run_that_was_killed_is_not_in_do
     assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
     assert_eq!(outcome.count("only_on_replica"), 1, "{}", outcome.describe());
 }
+
+#[test]
+fn what_is_no_mark_says_nothing_of_a_source() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    put(&src.join("file"), "content");
+    put(&src.join(MARK_FILE), "a text of the user's\n");
+    let outcome = sync(&src, &dst).run();
+    assert!(!outcome.stderr_text().contains("unfinished copy"), "{}", outcome.describe());
+    assert!(same(&src.join("file"), &dst.join("file")), "{}", outcome.describe());
+}

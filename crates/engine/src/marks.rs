@@ -39,10 +39,13 @@ impl Marks {
     /// Nobody knows what they say.
     pub fn read(root: &Endpoint, dir: &DirRef, scope: Scope) -> Result<Marks, RunError> {
         let unusable = |fault: driftless_model::Fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() };
-        let (own, above): (Vec<MarkText>, Vec<MarkText>) =
-            dir.marks(true).map_err(unusable)?.into_iter().partition(|found| found.above.is_empty());
+        Ok(Marks::of_texts(dir.marks(true).map_err(unusable)?, scope))
+    }
+
+    fn of_texts(texts: Vec<MarkText>, scope: Scope) -> Marks {
+        let (own, above): (Vec<MarkText>, Vec<MarkText>) = texts.into_iter().partition(|found| found.above.is_empty());
         let above = above.into_iter().map(|found| (PathBuf::from(OsString::from_vec(found.above)), decoded(&found.text, scope)));
-        Ok(Marks { own: told_as_one(&own, scope), above: above.collect() })
+        Marks { own: told_as_one(&own, scope), above: above.collect() }
     }
 
     /// The same of a single file or the like in that directory, which has no mark of its own.
@@ -96,14 +99,17 @@ pub struct Doubt {
 /// Says so if the source is a replica, or lies in one, that a run has not finished: its files are what they are, and perhaps not what they
 /// shall be.
 pub fn tell_source(options: &Options, (source, is_single): (&DirRef, bool), monitor: &dyn Monitor) {
-    let scope = Scope { source: 0, entries: 0, whole: false };
-    // Whatever else is wrong with the source, the run finds out.
-    let Ok(marks) = Marks::read(&options.source, source, scope) else { return };
+    // Whatever else is wrong with the source, the run finds out. What is no mark of ours says nothing of a source: it is a file of its user.
+    let Ok(mut texts) = source.marks(true) else { return };
+    texts.retain(|found| Mark::decode(&found.text).is_some());
+    let marks = Marks::of_texts(texts, Scope { source: 0, entries: 0, whole: false });
     let marks = if is_single { marks.of_entry(&options.source) } else { marks };
     let Some((above, since)) = marks.doubt((0, boot_of(&options.source))) else { return };
     let path = above.map_or_else(|| options.source.clone(), |path| options.source.at(path.clone()));
-    let when = if since.sec == i64::MIN { "nobody knows when".into() } else { moment(since.sec) };
-    monitor.note(&format!("the source is itself an unfinished copy: \"{path}\": what was written there since {when} was not made durable"));
+    monitor.note(&format!(
+        "the source is itself an unfinished copy: \"{path}\": what was written there since {} was not made durable",
+        moment(since.sec)
+    ));
 }
 
 /// Since when changes of an earlier copy may not be durable; says so.
