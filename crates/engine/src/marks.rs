@@ -106,10 +106,8 @@ pub fn tell_source(options: &Options, (source, is_single): (&DirRef, bool), moni
     let marks = if is_single { marks.of_entry(&options.source) } else { marks };
     let Some((above, since)) = marks.doubt((0, boot_of(&options.source))) else { return };
     let path = above.map_or_else(|| options.source.clone(), |path| options.source.at(path.clone()));
-    monitor.note(&format!(
-        "the source is itself an unfinished copy: \"{path}\": what was written there since {} was not made durable",
-        moment(since.sec)
-    ));
+    let when = if since.sec == i64::MIN { "nobody knows when".into() } else { moment(since.sec) };
+    monitor.note(&format!("the source is itself an unfinished copy: \"{path}\": what was written there since {when} was not made durable"));
 }
 
 /// Since when changes of an earlier copy may not be durable; says so.
