@@ -8,7 +8,7 @@ mod common;
 use common::far::{Far, Way, Who};
 use common::{USER, check_accounts, check_equal, check_equal_twice, driftless, leftovers, names_below, put, sync, wait_until};
 use driftless_testkit::{
-    Difference, FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, deep_path, mutate, remove_deep, snapshot_hash,
+    FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, deep_path, mutate, remove_deep, snapshot_hash,
 };
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -522,13 +522,6 @@ fn what_an_ordinary_user_cannot_read_is_told_as_locally() {
     }
 }
 
-/// Whether a copy lacks nothing but attributes that root alone may give.
-fn is_privilege(difference: &Difference) -> bool {
-    let is_roots = |item: &&str| item.starts_with("security.capability=") || item.starts_with("trusted.");
-    let others = || difference.a.split(", ").filter(|item| !is_roots(item)).collect::<Vec<_>>().join(", ");
-    difference.kind == "xattrs" && others() == difference.b
-}
-
 #[test]
 fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
     let far = Far::of(Who::User);
@@ -544,9 +537,8 @@ fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
         let is_told =
             |path: &[u8]| told.iter().any(|told| path.strip_prefix(&told[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..])));
         assert!(outcome.count("unkept_privileges") > 0, "{}", outcome.describe());
-        let is_counted = |difference: &Difference| common::is_roots_alone(difference) || is_privilege(difference);
         let all = compare(&src, &dst, &Options::default()).into_iter();
-        let silent = all.filter(|difference| !is_counted(difference) && !is_told(&difference.path));
+        let silent = all.filter(|difference| !common::is_roots_alone(difference) && !is_told(&difference.path));
         let silent: Vec<String> = silent.map(|difference| difference.to_string()).collect();
         assert!(silent.is_empty(), "{way:?}: differences that no problem tells:\n{}\n{}", silent.join("\n"), outcome.describe());
     }

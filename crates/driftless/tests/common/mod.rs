@@ -121,13 +121,15 @@ pub fn problems(outcome: &Outcome) -> Vec<String> {
     outcome.events_named("problem").iter().map(|problem| problem["path"].as_str().expect("a path").to_owned()).collect()
 }
 
-/// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners, which are only counted, and the
-/// set-id bits that stand for them.
+/// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners and capabilities, which are only counted,
+/// and the set-id bits that stand for owners.
 pub fn is_roots_alone(difference: &driftless_testkit::Difference) -> bool {
     let without = |mode: &str| u32::from_str_radix(mode, 8).expect("a mode") & !0o6000;
+    let is_privilege = |item: &&str| item.starts_with("security.capability=") || item.starts_with("trusted.");
+    let others = |xattrs: &str| xattrs.split(", ").filter(|item| !is_privilege(item)).collect::<Vec<_>>().join(", ");
     match difference.kind {
         "uid" | "gid" => true,
-        "xattrs" => difference.a.contains("trusted."),
+        "xattrs" => others(&difference.a) == difference.b,
         "mode" => without(&difference.a) == without(&difference.b),
         _ => false,
     }
