@@ -89,6 +89,7 @@ fn check_outcome(outcome: &Outcome) {
     outcome.extras.iter().for_each(|(dir, names)| check_piece(&Piece::Entries(dir.clone(), names.clone())));
     outcome.no_room.iter().for_each(check_path);
     outcome.mounts.iter().for_each(check_path);
+    outcome.unkept.iter().for_each(|(_, path)| check_path(path));
     outcome.unfinished.iter().for_each(|(dir, _)| check_path(dir));
     outcome.copied.iter().for_each(|(path, _, copied)| {
         check_path(path);
@@ -101,16 +102,19 @@ fn in_parts(outcome: Outcome) {
     for bytes_max in [1, 300, usize::MAX] {
         let mut together = Outcome::default();
         for part in outcome.clone().split(bytes_max) {
-            together.counts.add(&part.counts);
-            together.done.extend(part.done);
-            together.problems.extend(part.problems);
-            together.links.extend(part.links);
-            together.no_room.extend(part.no_room);
-            together.unfinished.extend(part.unfinished);
-            together.copied.extend(part.copied);
-            together.mounts.extend(part.mounts);
-            together.rest.extend(part.rest);
-            together.extras.extend(part.extras);
+            // All of it, so that what comes new is not forgotten here.
+            let Outcome { counts, done, problems, rest, links, extras, no_room, unfinished, mounts, unkept, copied } = part;
+            together.counts.add(&counts);
+            together.done.extend(done);
+            together.problems.extend(problems);
+            together.rest.extend(rest);
+            together.links.extend(links);
+            together.extras.extend(extras);
+            together.no_room.extend(no_room);
+            together.unfinished.extend(unfinished);
+            together.mounts.extend(mounts);
+            together.unkept.extend(unkept);
+            together.copied.extend(copied);
         }
         let names = |outcome: &Outcome| {
             let of = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 1 };
