@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "seeds are files of our own")]
 
 use cap::Cap;
+use driftless_model::{Kind, Meta, Stamp, Unkept};
 use driftless_remote::wire::Frame;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,4 +47,25 @@ pub fn begin(seeds: impl IntoIterator<Item = Vec<u8>>) {
         std::fs::write(folder.join(format!("seed-{number}")), seed).expect("a seed is written");
     }
     std::process::exit(0);
+}
+
+/// An entry of a seed.
+pub fn meta(kind: Kind, size: u64) -> Meta {
+    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
+    Meta {
+        kind,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        size,
+        blocks: 8,
+        mtime: stamp,
+        atime: stamp,
+        ctime: stamp,
+        nlink: 1,
+        dev: 1,
+        ino: 2,
+        rdev: 0,
+        unkept: Unkept::NONE,
+    }
 }

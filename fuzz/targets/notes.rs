@@ -1,8 +1,8 @@
 //! The note of how far a large file has come, and the set of ranges that it is made of, beside a plain model of such a set.
 #![no_main]
 
-use driftless_fuzz::{begin, bounded};
-use driftless_model::{Kind, Meta, Stamp, Unkept};
+use driftless_fuzz::{begin, bounded, meta};
+use driftless_model::{Kind, Meta, Stamp};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
 use libfuzzer_sys::fuzz_target;
 use std::ops::Range;
@@ -72,23 +72,7 @@ fn check_model(bytes: &[u8]) {
 
 fn seeds() -> Vec<Vec<u8>> {
     let stamp = Stamp { sec: -1, nsec: 999_999_999 };
-    let (kind, size) = (Kind::File, 1 << 40);
-    let meta = Meta {
-        kind,
-        mode: 0,
-        uid: 0,
-        gid: 0,
-        size,
-        blocks: 0,
-        mtime: stamp,
-        atime: stamp,
-        ctime: stamp,
-        nlink: 1,
-        dev: 1,
-        ino: 7,
-        rdev: 0,
-        unkept: Unkept::NONE,
-    };
+    let meta = Meta { mtime: stamp, atime: stamp, ctime: stamp, ..meta(Kind::File, 1 << 40) };
     let note = |count: u64| {
         let mut done = Ranges::default();
         (0..count).for_each(|index| done.add(index * 1000..index * 1000 + 10 + index));

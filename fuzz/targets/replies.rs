@@ -1,8 +1,8 @@
 //! What a client hears: the greeting, then replies, with whole files. The input is taken as a line and as one head.
 #![no_main]
 
-use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Act, Entry, EntryName, Kind, Meta, RelPath, Side, Stamp, Unkept, Xattrs, check_name};
+use driftless_fuzz::{begin, bounded, meta, said_again};
+use driftless_model::{Act, Entry, EntryName, Kind, RelPath, Side, Xattrs, check_name};
 use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
 use driftless_tree::{MarkText, Removed, Rights, STUCK_MAX};
@@ -68,26 +68,6 @@ fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) 
     for extent in whole.extents {
         assert!(extent.start >= at && extent.start < extent.end && extent.end <= size);
         at = extent.end;
-    }
-}
-
-fn meta(kind: Kind, size: u64) -> Meta {
-    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    Meta {
-        kind,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        size,
-        blocks: 8,
-        mtime: stamp,
-        atime: stamp,
-        ctime: stamp,
-        nlink: 1,
-        dev: 1,
-        ino: 2,
-        rdev: 0,
-        unkept: Unkept::NONE,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What an agent hears: the roots that a client names, then requests, with parcels. The input is taken as a line and as one head.
 #![no_main]
 
-use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{Entry, Filter, Keep, Kind, Level, Meta, RelPath, Rule, Side, Stamp, Unkept, Xattrs, check_name};
+use driftless_fuzz::{begin, bounded, meta, said_again};
+use driftless_model::{Entry, Filter, Keep, Kind, Level, RelPath, Rule, Side, Xattrs, check_name};
 use driftless_remote::Root;
 use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, SparingRules, Survey};
 use driftless_tree::{Attributes, Known, Parcel, Reach, Spared, Whole};
@@ -56,26 +56,6 @@ fn packed_again(head: ParcelHead, data: Vec<u8>) {
     let shown = format!("{parcel:?}");
     let (head, data) = ParcelHead::of(parcel);
     assert_eq!(format!("{:?}", head.with(data).expect("what was packed is unpacked")), shown);
-}
-
-fn meta(kind: Kind, size: u64) -> Meta {
-    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    Meta {
-        kind,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        size,
-        blocks: 8,
-        mtime: stamp,
-        atime: stamp,
-        ctime: stamp,
-        nlink: 1,
-        dev: 1,
-        ino: 2,
-        rdev: 0,
-        unkept: Unkept::NONE,
-    }
 }
 
 fn name() -> Name {

@@ -3,8 +3,8 @@
 
 use driftless_engine::message::{Order, Report, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Counts, Options, Outcome, PartOfOutcome, Piece, Route, Share};
-use driftless_fuzz::{begin, bounded, said_again};
-use driftless_model::{EntryName, Kind, Meta, RelPath, Rule, Stamp, Unkept, check_name};
+use driftless_fuzz::{begin, bounded, meta, said_again};
+use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
 use driftless_reconcile::{Fingerprint, Ranges};
 use driftless_tree::Endpoint;
 use libfuzzer_sys::fuzz_target;
@@ -132,24 +132,7 @@ fn part(outcome: &[u8]) -> PartOfOutcome {
 }
 
 fn fingerprint() -> Fingerprint {
-    let stamp = Stamp { sec: 1_700_000_000, nsec: 5 };
-    let (kind, size) = (Kind::File, 1 << 30);
-    Fingerprint::of(&Meta {
-        kind,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        size,
-        blocks: 8,
-        mtime: stamp,
-        atime: stamp,
-        ctime: stamp,
-        nlink: 1,
-        dev: 1,
-        ino: 2,
-        rdev: 0,
-        unkept: Unkept::NONE,
-    })
+    Fingerprint::of(&meta(Kind::File, 1 << 30))
 }
 
 fn seeds() -> Vec<Vec<u8>> {

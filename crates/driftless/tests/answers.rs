@@ -5,15 +5,15 @@
 mod common;
 
 use common::far::{Far, Way, Who};
+use common::lease::Lease;
 use common::{USER, check_accounts, check_equal, check_settled, driftless, put, sync, sync_ok, wait_until};
 use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, attrs};
 use rustix::io::Errno;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const NONE: [&str; 0] = [];
@@ -226,26 +226,9 @@ fn a_file_that_ends_before_its_size_does_is_a_problem_and_not_zeros() {
     assert!(!outcome.describe().contains("it changed"), "nothing has changed\n{}", outcome.describe());
 }
 
-/// A process that holds a write lease, and gives it up a little after it was asked to.
-struct Lease(Child);
-
-impl Lease {
-    fn on(path: &Path) -> Lease {
-        let program = r#"open(F, "<", $ARGV[0]) or die; $SIG{IO} = sub { select(undef, undef, undef, 0.2); exit };
-            fcntl(F, 1024, 1) or die; $| = 1; print "held\n"; sleep 100"#;
-        let mut child = Command::new("perl").args(["-e", program]).arg(path).stdout(Stdio::piped()).spawn().expect("perl");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        assert_eq!(line, "held\n", "no lease on {}", path.display());
-        Lease(child)
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let _it_may_have_ended = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Gives the lease up a little after it was asked to.
+fn lease_on(path: &Path) -> Lease {
+    Lease::on(path, "sub { select(undef, undef, undef, 0.2); exit }", Command::new("perl"))
 }
 
 #[test]
@@ -253,7 +236,7 @@ fn a_lease_on_a_source_file_is_waited_for() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
-    let lease = Lease::on(&src.join("file"));
+    let lease = lease_on(&src.join("file"));
     let _ = sync_ok(&src, &dst, NONE);
     drop(lease);
     check_equal(&src, &dst, "once the lease was given up");
@@ -419,7 +402,7 @@ fn the_lease_of_a_test_is_a_lease() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let file = scratch.path().join("file");
     put(&file, "content");
-    let lease = Lease::on(&file);
+    let lease = lease_on(&file);
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
     let open = || rustix::fs::open(&file, flags, rustix::fs::Mode::empty());
     assert_eq!(open().map(drop), Err(rustix::io::Errno::AGAIN));

@@ -4,14 +4,14 @@
 mod common;
 
 use common::far::{Far, Way};
+use common::lease::Lease;
 use common::marks::{is_unsettled, killed, lose, many_files, mark, must_run, says_so};
 use common::{MARK_FILE, USER, check_equal, check_settled, put, sync, sync_ok};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, attrs};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 const NONE: [&str; 0] = [];
 /// Where nothing can be kept in attributes.
@@ -266,27 +266,11 @@ fn a_mark_that_is_longer_than_any_of_ours_is_no_reason_to_trust() {
     }
 }
 
-/// A process of an ordinary user that holds a lease (fcntl(2)) on a file of his and does not give it up.
-struct Lease(Child);
-
-impl Lease {
-    fn on(path: &Path) -> Lease {
-        let program = r#"open(F, "<", $ARGV[0]) or die; $SIG{IO} = "IGNORE"; fcntl(F, 1024, 1) or die; $| = 1; print "held\n"; sleep 600"#;
-        let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".into()];
-        let mut command = Command::new("setpriv");
-        let mut child = command.args(ids).args(["perl", "-e", program]).arg(path).stdout(Stdio::piped()).spawn().expect("setpriv");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        assert_eq!(line, "held\n", "no lease on {}", path.display());
-        Lease(child)
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let _it_may_have_ended = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Held by an ordinary user, on a file of his, who does not give it up.
+fn users_lease_on(path: &Path) -> Lease {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".into(), "perl".into()]);
+    Lease::on(path, r#""IGNORE""#, command)
 }
 
 #[test]
@@ -298,7 +282,7 @@ fn nobody_holds_a_run_up_with_a_lease_on_what_looks_like_a_mark() {
     let planted = dst.join(MARK_FILE);
     put(&planted, "driftless mark 99\n");
     attrs::set_owner(&planted, USER, USER).expect("chown");
-    let _lease = Lease::on(&planted);
+    let _lease = users_lease_on(&planted);
     put(&src.join("more"), "content");
     let outcome = sync_ok(&src, &dst, ["--no-mode"]);
     assert!(!says_so(&outcome), "{}", outcome.describe());

@@ -6,6 +6,7 @@
 pub mod campaign;
 pub mod chaos;
 pub mod far;
+pub mod lease;
 pub mod marks;
 pub mod mounted;
 pub mod movers;
