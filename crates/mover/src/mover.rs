@@ -63,8 +63,7 @@ impl<'a> Mover<'a> {
 impl Mover<'_> {
     /// Opens a source file that is to be copied, or compared so as to be taken to be equal, when its time vouches for what is read.
     pub fn open(&self, spot: &Spot) -> Result<Opened, Trouble> {
-        let opened = spot.open()?;
-        self.ripe(spot, opened, RIPENING_MAX)
+        self.ripen(spot, spot.open()?)
     }
 
     /// Waits for a file that was written a moment ago until whatever is written from now on gets another time, and opens it again: by its
