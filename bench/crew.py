@@ -235,8 +235,8 @@ class Movers:
         (self.path / "ssh").chmod(0o755)
 
     @contextmanager
-    def at_work(self, count):
-        """So many movers wait for work; yields what goes before the command of the coordinator, and the values for it."""
+    def at_work(self, count, driftless):
+        """So many movers of this binary wait for work; yields what goes before the command of the coordinator, and the values for it."""
         self.started += 1
         values = {"queue": self.broker.url, "job": f"run{self.started}", "credentials": self.broker.credentials}
         job = ["--queue", values["queue"], "--job", values["job"], "--queue-credentials", values["credentials"]]
@@ -244,7 +244,7 @@ class Movers:
         self.running = []
         try:
             for host in self.hosts[:count]:
-                self.running.append(self._start(host, [*job, *jobs]))
+                self.running.append(self._start(host, driftless, [*job, *jobs]))
             yield self._words(), values | {"hosts": " ".join(self.hosts)}
         finally:
             for mover in self.running:
@@ -256,9 +256,9 @@ class Movers:
         environment = [f"PATH={self.path}:{os.environ['PATH']}", f"XDG_STATE_HOME={self.folder}"]
         return [*self.lab.words("lead"), "env", *environment]
 
-    def _start(self, host, arguments):
+    def _start(self, host, driftless, arguments):
         log = self.folder / f"{host}.log"
-        command = [self.bench.driftless, "mover", *arguments, "--ssh", self.ssh, "--agent-path", self.bench.driftless]
+        command = [driftless, "mover", *arguments, "--ssh", self.ssh, "--agent-path", driftless]
         with open(log, "w") as out:
             mover = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *self.lab.words(host), *command], stderr=out, start_new_session=True, **QUIET)
@@ -289,7 +289,7 @@ class WithMovers:
         super().fresh()
 
     def at_work(self, tool):
-        return self.movers.at_work(tool.movers)
+        return self.movers.at_work(tool.movers, self.bench.binary(tool))
 
     def close(self):
         if self.movers:

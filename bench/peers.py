@@ -32,6 +32,7 @@ class Tool:
     template: str
     shell: bool = False
     movers: int = 0  # how many are at work beside it
+    is_before: bool = False  # an earlier state of driftless
 
     @property
     def remote(self):

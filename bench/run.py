@@ -5,6 +5,7 @@
     bench/run.py --quick                  small trees, one round: does the benchmark itself work?
     bench/run.py --cases real-tmpfs,memory   some cases; their results replace the older ones
     bench/run.py --list                   the names of the cases
+    bench/run.py --against PATH           beside an earlier binary instead of the peers: what became slower?
 
 Needs root, for mounts. Everything that it mounts, starts or creates is gone when it ends, however it ends.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # leave no caches in the source tree
 
+import before
 import machine
 from cases import CASES
 from measure import Runner
@@ -39,6 +41,7 @@ class Bench:
 
     def __init__(self, options, work, tools, driftless):
         self.work, self.tools, self.driftless = work, tools, driftless
+        self.before = options.against
         self.disk, self.quick = options.disk, options.quick
         self.seconds_max = 60 * options.minutes
         self.rounds = options.rounds or (1 if options.quick else None)
@@ -48,6 +51,10 @@ class Bench:
         self.tmp.mkdir()
         self.runner = Runner(tools, self.tmp)
         self.started = time.monotonic()
+
+    def binary(self, tool):
+        """What is measured under the name of a tool of ours."""
+        return self.before if tool.is_before else self.driftless
 
     def hurried(self):
         """Whether most of the time is gone: from then on each case gets one round."""
@@ -70,13 +77,16 @@ def arguments():
     parser.add_argument("--entries", type=int, default=Sizes.entries, help="size of the generated tree")
     parser.add_argument("--note", default="", help="what a reader must know of these figures, shown beside them")
     parser.add_argument("--driftless", type=Path, help="binary to measure instead of building one")
+    parser.add_argument("--against", type=lambda path: Path(path).absolute(), metavar="PATH",
+                        help="earlier binary that takes the place of all peers; results and page go to bench/out/against")
     parser.add_argument("--disk", type=Path, default=machine.ROOT / "target" / "bench-disk",
                         help="folder on a disk, for an image file")
     parser.add_argument("--out", type=Path, help="folder for raw results (bench/out; with --quick bench/out/quick)")
     parser.add_argument("--docs", type=Path, help="folder for the report (docs; with --quick as --out)")
     options = parser.parse_args()
-    options.out = options.out or (OUT / "quick" if options.quick else OUT)
-    options.docs = options.docs or (options.out if options.quick else machine.ROOT / "docs")
+    own = options.quick or options.against
+    options.out = options.out or (OUT / "against" if options.against else OUT / "quick" if options.quick else OUT)
+    options.docs = options.docs or (options.out if own else machine.ROOT / "docs")
     options.disk = options.disk.absolute() / "driftless-bench"
     options.cases = [name for name in options.cases.split(",") if name]
     unknown = [name for name in options.cases if name not in CASES]
@@ -109,7 +119,9 @@ def measure_all(options, bench):
     results = json.loads(path.read_text()) if path.exists() else {"cases": {}}
     results |= {"machine": machine.describe(bench.driftless), "quick": bench.quick}
     good = True
-    for case in (case for name, case in CASES.items() if name in options.cases):
+    chosen = [name for name in CASES if name in options.cases]
+    cases = before.cases(chosen) if options.against else {name: CASES[name] for name in chosen}
+    for case in cases.values():
         result = play(case, bench) | {"note": options.note}
         results["cases"][case.name] = result
         good = good and not result["trouble"] and not failures(result, contender(result))
@@ -133,6 +145,14 @@ def work_and_clean_up(options, driftless):
                 folder.rmdir()
 
 
+def report_against(options, good):
+    """Writes and prints what became of each case; returns the exit code."""
+    page = before.page(json.loads((options.out / "results.json").read_text()))
+    (options.docs / "against.md").write_text(page)
+    print(page)
+    return 0 if good else 1
+
+
 def main():
     """Prepares, measures, reports."""
     options = arguments()
@@ -145,6 +165,8 @@ def main():
     machine.install_missing()
     driftless = (options.driftless or machine.build_driftless()).absolute()
     good = work_and_clean_up(options, driftless)
+    if options.against:
+        return report_against(options, good)
     report = [Path(__file__).with_name("report.py"), options.out / "results.json", options.docs]
     subprocess.run(["/usr/bin/python3", *map(str, report)], check=True)
     return 0 if good else 1

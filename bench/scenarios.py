@@ -37,7 +37,7 @@ class Scene:
         sync_dir = place.dst.parent if place.synced and not self.case.name.startswith("unsynced") else None
         with place.at_work(TOOLS[tool]) as (words, values):
             argv = TOOLS[tool].argv(
-                src=named_src, dst=named_dst, jobs=place.jobs, ssh=place.ssh, driftless=bench.driftless,
+                src=named_src, dst=named_dst, jobs=place.jobs, ssh=place.ssh, driftless=bench.binary(TOOLS[tool]),
                 tools=bench.tools, tmp=bench.tmp, **values)
             done = bench.runner.run([*words, *argv], sync_dir)
         label = f"{tool} {part}".strip()
@@ -86,8 +86,9 @@ class Scene:
         return tool != self.case.tools[0] and (slow or (far and tool != duel_reference(self.case)))
 
     def check(self, src):
-        """Compares the replica with the source: every attribute by rsync, every byte by diff."""
-        compare = ["rsync", "-aHAX", "--numeric-ids", "-n", "-i", "--delete", f"{src}/", f"{self.place.dst}/"]
+        """Compares the replica with the source: every attribute by rsync, but for the mark of its root, and every byte by diff."""
+        mark = ["--filter=-x trusted.driftless.mark", "--filter=-x user.driftless.mark"]
+        compare = ["rsync", "-aHAX", *mark, "--numeric-ids", "-n", "-i", "--delete", f"{src}/", f"{self.place.dst}/"]
         found = subprocess.run(compare, capture_output=True, text=True, errors="replace", check=False)
         if found.returncode or found.stdout:
             raise Wrong(self.bench.runner.scrubbed("not equal: " + (found.stdout or found.stderr)[:300]))

@@ -89,7 +89,7 @@ HOW = """## How it is measured
   default options in a sparse image file and loop-mounted: an image in memory, or, for the rows about the disk, an
   image on the disk with direct I/O. Making and mounting are not timed. Source trees lie in a tmpfs.
 - **Checked.** After the first run of driftless in most cases, `rsync -aHAXn --delete` must find no difference to the
-  source, and `diff -r` none in the contents. On the disk, on latencyfs and for the large trees on images, exit codes
+  source but for the mark of the replica's root, and `diff -r` none in the contents. On the disk, on latencyfs and for the large trees on images, exit codes
   are checked only. A star behind a figure marks a command that ended with an error.
 - **Clock and memory.** A small launcher (`bench/tools/measure.c`) takes the time with the monotonic clock and the
   usage from `wait4`. Processor seconds include those of the sync as far as the kernel charges them to the caller.
@@ -119,6 +119,7 @@ make bench                               # builds everything, measures, writes t
 bench/run.py --list                      # the names of the cases
 bench/run.py --cases real-tmpfs,memory   # some of them; their results replace the older ones
 bench/run.py --quick                     # small trees, to see whether the benchmark works
+bench/run.py --against OLD               # beside an earlier binary instead of the peers: what became slower?
 bench/report.py bench/out/results.json docs   # this page again from the raw results
 ```
 
