@@ -3,8 +3,8 @@
 
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{Act, Entry, EntryName, Kind, RelPath, Side, Xattrs, check_name};
-use driftless_remote::greeted;
 use driftless_remote::wire::{Frame, Hello, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
+use driftless_remote::{Heard, greeted};
 use driftless_tree::{MarkText, Removed, Rights, STUCK_MAX};
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +13,7 @@ const ERRNO_MAX: i32 = 4095;
 
 fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
     bounded(bytes.len(), || {
-        if let Ok(hello) = greeted(&mut &bytes[..]) {
+        if let Ok(hello) = greeted(&mut &bytes[..], &Heard::default()) {
             said_again(&hello);
         }
         let mut line = bytes;

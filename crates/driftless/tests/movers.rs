@@ -303,6 +303,21 @@ fn a_mover_that_sees_other_trees_is_not_believed() {
 }
 
 #[test]
+fn a_mover_is_heard_behind_noise_without_an_end_of_line() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let ssh = scratch.path().join("ssh");
+    let noise = r"printf '\033]0;title\007driftless mover ready'";
+    fs::write(&ssh, format!("#!/bin/sh\nshift 2\n{noise}\nexec sh -c \"$1\"\n")).expect("write");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("mode");
+    let _ = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst).run().expect(0);
+    check_equal(&src, &dst, "by a noisy host");
+    fs::write(&ssh, format!("#!/bin/sh\n{noise}\n")).expect("write");
+    let outcome = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst).run().expect(10);
+    assert!(outcome.stderr_text().contains(r"\x1b]0;title\x07"), "{}", outcome.describe());
+}
+
+#[test]
 fn a_coordinator_that_is_killed_goes_on_where_it_was() {
     let job = Job::new(rabbit());
     let movers: Vec<Running> = (0..2).map(|_| job.mover().arg("--bwlimit=20M").spawn()).collect();

@@ -82,11 +82,11 @@ fn what_is_no_agent_is_told() {
     let (scratch, src, dst) = stage();
     let programs = [
         ("exit 0", "no connection"),
-        ("echo some words; exit 3", "no connection"),
+        ("echo some words; exit 3", "no connection; what came was \"some words\""),
         ("echo 'the disk is on fire' >&2; exit 1", "the disk is on fire"),
         ("printf '\\033[31mred\\n' >&2; exit 1", "\\x1b[31mred"),
-        ("head -c 200000 /dev/zero; cat >/dev/null", "no connection"),
-        ("yes | head -c 200000; cat >/dev/null", "no connection"),
+        ("cat /dev/zero; cat >/dev/null", "no agent speaks there"),
+        ("yes; cat >/dev/null", "no agent speaks there"),
         // The greeting, and no more of it.
         ("echo driftless-agent PROTOCOL 0.1.0; exit 0", "no connection"),
         ("echo driftless-agent PROTOCOL 0.1.0; head -c 100 /dev/zero; cat >/dev/null", "no connection"),
@@ -149,6 +149,34 @@ fn what_a_shell_says_before_the_agent_is_passed_over() {
         let outcome = far.command_with("sync", &agent, far.ends(way, &src, &dst)).run().expect(0);
         check_equal(&src, &dst, &format!("behind noise, {way:?}\n{}", outcome.describe()));
     }
+}
+
+#[test]
+fn noise_of_any_form_before_the_agent_is_passed_over() {
+    let far = Far::root();
+    let noises = [
+        r"printf '\033]0;title\007'",
+        "printf 'no end of line: driftless-agent '",
+        "yes words | head -c 1000000; head -c 5000 /dev/zero",
+        "printf driftless-; sleep 0.2; printf 'agent PROTOCOL '",
+    ];
+    for noise in noises {
+        let (scratch, src, dst) = stage();
+        let agent = script(&scratch, &format!("{noise}; exec AGENT \"$@\""));
+        let outcome = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)).limit(END_MAX).run().expect(0);
+        check_equal(&src, &dst, &format!("behind {noise}\n{}", outcome.describe()));
+    }
+}
+
+#[test]
+fn what_falls_silent_before_a_greeting_is_given_up_and_shown() {
+    let far = Far::root();
+    let (scratch, src, dst) = stage();
+    let agent = script(&scratch, r"printf '\033]0;title\007'; cat >/dev/null");
+    let outcome = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)).limit(2 * END_MAX).run().expect(1);
+    let said = outcome.stderr_text();
+    assert!(said.contains("no agent speaks there") && said.contains(r"\x1b]0;title\x07") && said.contains("start-up file"), "{said}");
+    assert!(!dst.exists());
 }
 
 /// The agent's program is one word for the far shell, whatever is in it.

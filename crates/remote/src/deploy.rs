@@ -4,7 +4,8 @@
 //! `sha256sum`). The name of the folder says version and content, so that what is there already is not copied again; what is there is
 //! started only if its hash is right, in a folder that only this user may change.
 
-use crate::ssh::{Complaint, NOISE_BYTES_MAX, Reach, ReachError, listen, spawn_there, start, words};
+use crate::greeting::NOISE_BYTES_MAX;
+use crate::ssh::{Complaint, Reach, ReachError, listen, spawn_there, start, words};
 use driftless_model::{cause, escape, quote};
 use elf::ElfBytes;
 use elf::abi::{EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, PT_INTERP};
@@ -24,7 +25,7 @@ pub enum Deploy {
     File(PathBuf),
 }
 
-/// How lines begin that are no shell's noise.
+/// What is behind this is no shell's noise.
 const MARK: &str = "driftless-deploy ";
 /// Digits of the hash in the folder's name.
 const HASH_DIGITS: usize = 16;
@@ -197,7 +198,8 @@ impl There<'_> {
         });
         let output = BufReader::new(child.stdout.take().expect("it is piped").take(NOISE_BYTES_MAX));
         let lines = output.split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
-        let lines = lines.filter_map(|line| Some(line.strip_prefix(MARK)?.to_owned())).collect();
+        // What a start-up file prints need not end its line.
+        let lines = lines.filter_map(|line| Some(line.split_once(MARK)?.1.to_owned())).collect();
         let ended = child.wait().is_ok_and(|status| status.success());
         let complaint = words(&complaint);
         if ended {

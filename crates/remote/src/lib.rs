@@ -30,7 +30,7 @@ pub use agent::serve;
 pub use deploy::{Deploy, bring};
 pub use earlier::end_earlier;
 pub use gather::join;
-pub use greeting::{Silence, greeted};
+pub use greeting::{Heard, Silence, find, greeted};
 pub use ssh::{Reach, ReachError, SshHost, spawn_there};
 pub use target::{Target, TargetError};
 pub use wire::Root;

@@ -3,7 +3,7 @@
 use crate::agent::write_all;
 use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
-use crate::greeting::{Silence, greeted};
+use crate::greeting::{Heard, Silence, greeted};
 use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
 use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
 const LINE_BYTES: usize = 256 * 1024;
-/// What a shell may print before a program speaks, in bytes.
-pub const NOISE_BYTES_MAX: u64 = 64 * 1024;
 /// What is kept of what ssh and the agent say on standard error, in bytes.
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
@@ -98,6 +96,14 @@ pub enum ReachError {
         /// What was said about it.
         complaint: String,
     },
+    /// Something else spoke there, and the agent did not.
+    #[error("{host}: no agent speaks there; {heard}: does a start-up file of the shell there print something, or wait for something?")]
+    NoGreeting {
+        /// The host.
+        host: String,
+        /// What was said in its place.
+        heard: String,
+    },
     /// The agent could not be brought there.
     #[error("{host}: cannot deploy the agent: {why}")]
     NotDeployed {
@@ -126,7 +132,7 @@ impl ReachError {
     /// Whether the host may be reached later: what is wrong is the network or the host, not what was asked for.
     pub fn may_pass(&self) -> bool {
         match self {
-            ReachError::NoAnswer(_) => true,
+            ReachError::NoAnswer(_) | ReachError::NoGreeting { .. } => true,
             ReachError::NoLine { complaint, .. } => !FOR_GOOD.iter().any(|words| complaint.contains(words)),
             _ => false,
         }
@@ -207,14 +213,18 @@ impl Opened {
         let input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
         // What ssh has started may keep the line open when ssh is gone, so nobody waits for this thread.
         let (tell, told) = unbounded();
+        let heard = Heard::default();
+        let listening = heard.clone();
         start("line-hello", input, move |mut input| {
-            let hello = greeted(&mut input);
+            let hello = greeted(&mut input, &listening);
             let _nobody_waits_any_more = tell.send((hello, input));
         });
         loop {
             match told.recv_timeout(TICK) {
                 Ok((Ok(hello), input)) => return Ok(Opened { child, input, complaint, hello, squeeze: reach.squeeze }),
-                Ok((Err(error), _)) => return Err(explain(error, name, reach, (&mut child, &complaint))),
+                Ok((Err(Silence::Noise), _)) => return Err(unheard(name, &heard, &mut child)),
+                Ok((Err(error), _)) => return Err(explain(error, &heard, (name, reach), (&mut child, &complaint))),
+                Err(_) if heard.is_overdue() => return Err(unheard(name, &heard, &mut child)),
                 Err(_) if give_up() => {
                     end(&mut child);
                     return Err(ReachError::NoAnswer(name.into()));
@@ -376,13 +386,21 @@ pub fn words(complaint: &Complaint) -> String {
     if said.is_empty() { String::new() } else { format!(": {}", escape(said)) }
 }
 
-fn explain(silence: Silence, name: &str, reach: &Reach, (child, complaint): (&mut Child, &Complaint)) -> ReachError {
+/// There was much noise, or a long silence after it, and no greeting.
+fn unheard(name: &str, heard: &Heard, child: &mut Child) -> ReachError {
+    end(child);
+    ReachError::NoGreeting { host: name.into(), heard: heard.words() }
+}
+
+fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (child, complaint): (&mut Child, &Complaint)) -> ReachError {
     let host = name.to_string();
     let (version, protocol) = match silence {
         Silence::Other { version, protocol } => (version, protocol),
-        Silence::Ended => {
+        Silence::Ended | Silence::Noise => {
             let code = part(child);
-            let complaint = words(complaint);
+            let heard = heard.words();
+            let heard = if heard.is_empty() { heard } else { format!("; {heard}") };
+            let complaint = words(complaint) + &heard;
             return match code {
                 Some(NOT_FOUND) => ReachError::NoAgent { host, agent: reach.agent.clone(), complaint },
                 _ => ReachError::NoLine { host, complaint },

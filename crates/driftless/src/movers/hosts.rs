@@ -13,7 +13,7 @@ use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Exchange, Jobs, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
-use driftless_remote::{Reach, ReachError, bring, spawn_there};
+use driftless_remote::{Heard, Reach, ReachError, bring, find, spawn_there};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 
 /// What a mover prints before its first message, followed by the number of its protocol.
 const GREETING: &str = "driftless mover ready, protocol ";
-/// What a shell may print before that, in bytes.
-const NOISE_BYTES_MAX: u64 = 64 * 1024;
 /// Tries after which a share is given up.
 const ATTEMPTS_MAX: u32 = 5;
 /// A host that failed so many times in a row is left alone, unless it was reached before and may come back in time.
@@ -291,11 +289,15 @@ impl HostLine {
         *lock(&self.orders) = child.stdin.take();
         let mut input = BufReader::new(Pipe { output: child.stdout.take().expect("it is piped") });
         *lock(&self.child) = Some(child);
-        match greeted(&mut input) {
+        let heard = Heard::default();
+        match find(&mut input, GREETING, &heard, |rest| rest.trim().parse().ok()) {
             Ok(VERSION) => Ok((input, complaint)),
             Ok(theirs) => Err(self.not_started(true, Unclear::Version(theirs).to_string(), &complaint)),
             Err(why) => {
-                let why = format!("no mover answers ({why}); is driftless of this version installed there (--agent-path, --deploy)?");
+                let why = format!(
+                    "no mover answers ({}); is driftless of this version installed there (--agent-path, --deploy)?",
+                    unheard(&why, &heard)
+                );
                 Err(self.not_started(self.is_missing(), why, &complaint))
             }
         }
@@ -460,20 +462,15 @@ fn complained(complaint: &Complaint, why: String) -> String {
     if said.is_empty() { why } else { format!("{why}: {said}") }
 }
 
-/// The protocol that the mover speaks.
-fn greeted(input: &mut BufReader<Pipe>) -> io::Result<u16> {
-    let mut noise = input.take(NOISE_BYTES_MAX);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if noise.read_until(b'\n', &mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let protocol = line.strip_prefix(GREETING.as_bytes()).and_then(|rest| std::str::from_utf8(rest).ok()?.trim().parse().ok());
-        if let Some(protocol) = protocol {
-            return Ok(protocol);
-        }
-    }
+/// Why there was no greeting, with what came in its place.
+fn unheard(why: &io::Error, heard: &Heard) -> String {
+    let why = match why.kind() {
+        io::ErrorKind::InvalidData => "too much else was said".into(),
+        io::ErrorKind::UnexpectedEof => "the connection has ended".into(),
+        _ => why.to_string(),
+    };
+    let words = heard.words();
+    if words.is_empty() { why } else { format!("{why}; {words}: does a start-up file of the shell there print something?") }
 }
 
 fn write_message(out: &mut impl Write, body: &[u8]) -> io::Result<()> {
