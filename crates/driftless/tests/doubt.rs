@@ -141,6 +141,26 @@ fn a_directory_that_is_made_anew_after_it_was_done_is_entered_again() {
 }
 
 #[test]
+fn a_root_that_is_not_at_its_path_any_more_is_told() {
+    let moves: [fn(&Path, &Path); 2] = [
+        |dst, away| fs::rename(dst, away).expect("rename"),
+        |dst, away| {
+            fs::rename(dst, away).expect("rename");
+            fs::create_dir(dst).expect("mkdir");
+        },
+    ];
+    for act in moves {
+        let (scratch, src, dst) = stage();
+        put(&src.join("f"), "gate");
+        let away = scratch.path().join("away");
+        let outcome = Gated::start(&scratch, &src, &dst, &[]).at("gate", || act(&dst, &away)).end().expect(3);
+        assert_eq!(problems(&outcome), problem(".", "skip"), "{}", outcome.describe());
+        check_accounts(&outcome);
+        check_equal(&src, &away, "what was opened was made equal");
+    }
+}
+
+#[test]
 fn a_directory_that_is_removed_while_it_is_listed_is_gone_and_no_problem() {
     let (_scratch, src, dst) = stage();
     for index in 0..5 {

@@ -51,6 +51,24 @@ fn an_ordinary_user_is_told_once_that_owners_are_not_kept() {
 }
 
 #[test]
+fn the_time_of_somebody_elses_root_that_a_lock_has_touched_is_a_problem() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    put(&src.join("own/f"), "f");
+    put(&dst.join("own/g"), "g");
+    attrs::set_owner(&dst, 1234, USER).expect("chown");
+    attrs::set_owner(&dst.join("own"), USER, USER).expect("chown");
+    for root in [&src, &dst] {
+        attrs::set_mode(root, 0o775).expect("chmod");
+        attrs::set_mtime(root, 1_000_000_000, 0).expect("utimensat");
+    }
+    let outcome = as_user(&src, &dst, &["--no-owner", "--no-group"], 3);
+    let told = outcome.events_named("problem");
+    assert_eq!(told.len(), 1, "{}", outcome.describe());
+    assert_eq!([&told[0]["path"], &told[0]["class"]], [".", "partly"], "{}", outcome.describe());
+}
+
+#[test]
 fn owners_that_are_demanded_are_problems_and_strict_ends_with_their_exit_code() {
     let scratch = Scratch::new(FsKind::Tmpfs, 16);
     let (src, dst) = stage(&scratch);

@@ -55,6 +55,7 @@ mod tally;
 mod underway;
 mod unkept;
 mod walk;
+mod whereabouts;
 mod work_off;
 mod worker;
 

@@ -108,6 +108,7 @@ acts! {
     Lock => "lock it" on,
     KeepLock => "keep its lock" on,
     Change => "begin to change it" on,
+    FindAgain => "find the root again at its path" on,
     Mark => "write the mark" of,
     FlushMark => "make the mark durable" of,
     // Another host.
