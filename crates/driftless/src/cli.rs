@@ -334,8 +334,8 @@ pub struct ReachArgs {
     /// The command that connects to another host, with its arguments
     #[arg(long, value_name = "COMMAND", default_value = "ssh", help_heading = "Other hosts")]
     pub ssh: String,
-    /// The driftless program on the other host
-    #[arg(long, value_name = "PROGRAM", default_value = "driftless", help_heading = "Other hosts")]
+    /// The driftless program on the other host, with what starts it, such as 'sudo -n driftless'; cut into words as a shell does
+    #[arg(long, value_name = "COMMAND", default_value = "driftless", help_heading = "Other hosts")]
     pub agent_path: String,
     /// Connections to each other host: "auto" opens several where a round trip takes long
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::streams, help_heading = "Other hosts")]

@@ -29,6 +29,7 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
     }
     let mut lines = Lines { hosts: [None, None], patience: Duration::from_secs(args.reconnect) };
     let link_dest = options.link_dest.clone();
+    refuse_host_in(link_dest.as_deref())?;
     let sides = [(&mut options.source, Side::Source, None), (&mut options.replica, Side::Replica, link_dest.as_deref())];
     for ((endpoint, side, more), line) in sides.into_iter().zip(&mut lines.hosts) {
         let target = Target::parse(endpoint.path.as_os_str()).map_err(|error| (exit::USAGE, error.to_string()))?;
@@ -43,13 +44,21 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
     Ok(lines)
 }
 
-/// The command that connects to another host, with its arguments.
-fn ssh_words(args: &ReachArgs) -> Result<Vec<String>, Unreached> {
-    let words = shell_words::split(&args.ssh).map_err(|error| (exit::USAGE, format!("--ssh \"{}\": {error}", args.ssh)))?;
+/// A command with its arguments, cut into words as a shell does.
+fn words_of(option: &str, typed: &str) -> Result<Vec<String>, Unreached> {
+    let words = shell_words::split(typed).map_err(|error| (exit::USAGE, format!("{option} \"{typed}\": {error}")))?;
     if words.is_empty() {
-        return Err((exit::USAGE, "--ssh names no command".into()));
+        return Err((exit::USAGE, format!("{option} names no command")));
     }
     Ok(words)
+}
+
+/// `--link-dest` is a path on the replica's host, whichever that is.
+fn refuse_host_in(link_dest: Option<&Path>) -> Result<(), Unreached> {
+    let Some(typed) = link_dest else { return Ok(()) };
+    let Ok(Target { host: Some(_), path }) = Target::parse(typed.as_os_str()) else { return Ok(()) };
+    let (typed, path) = (driftless_model::quote(typed), driftless_model::quote(&path));
+    Err((exit::USAGE, format!("--link-dest {typed}: DIR is a path on the replica's host, without the host: {path}")))
 }
 
 /// A program on this host cannot be given a path of another.
@@ -64,7 +73,8 @@ fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
 pub fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
     let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
     let streams = args.streams.0;
-    Ok(Reach { ssh: ssh_words(args)?, agent: args.agent_path.clone(), keep, streams, squeeze: args.compress, deploy })
+    let (ssh, agent) = (words_of("--ssh", &args.ssh)?, words_of("--agent-path", &args.agent_path)?);
+    Ok(Reach { ssh, agent, keep, streams, squeeze: args.compress, deploy })
 }
 
 impl Lines {

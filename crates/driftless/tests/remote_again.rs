@@ -325,7 +325,14 @@ fn end_after_cut(later: &str, arguments: &[&str], words: &[&str]) {
 fn what_does_not_get_better_by_waiting_ends_the_run_at_once() {
     end_after_cut("echo driftless-agent 999 9.9.9; exec cat >/dev/null", &[], &["999", "the same version"]);
     end_after_cut("exit 127", &[], &["install driftless"]);
-    end_after_cut("echo 'Permission denied (publickey).' >&2; exit 255", &[], &["Permission denied"]);
+    // As ssh says it of itself.
+    end_after_cut(r"printf 'me@far: Permission denied (publickey).\r\n' >&2; exit 255", &[], &["Permission denied"]);
+}
+
+#[test]
+fn what_a_shell_there_says_is_not_taken_for_a_refused_login() {
+    let said = "echo 'bash: /opt/site.sh: Permission denied' >&2; sleep 0.1; exit 255";
+    end_after_cut(said, &["--reconnect=2"], &["did not succeed within 2 s", "site.sh"]);
 }
 
 #[test]

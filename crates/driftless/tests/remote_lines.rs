@@ -179,7 +179,7 @@ fn what_falls_silent_before_a_greeting_is_given_up_and_shown() {
     assert!(!dst.exists());
 }
 
-/// The agent's program is one word for the far shell, whatever is in it.
+/// The words of the agent's program are words for the far shell, whatever is in them.
 #[test]
 fn a_program_with_blanks_in_its_name_is_found() {
     let far = Far::root();
@@ -187,8 +187,46 @@ fn a_program_with_blanks_in_its_name_is_found() {
     let folder = scratch.dir("with ' blanks $(touch proof)");
     let agent = folder.join("drift less");
     std::os::unix::fs::symlink(far::agent(), &agent).expect("symlink");
-    let _ = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)).run().expect(0);
+    let quoted = format!("\"{}\"", agent.display()).replace('$', "\\$");
+    let _ = far.command_with("sync", quoted, far.ends(Way::Push, &src, &dst)).run().expect(0);
     check_equal(&src, &dst, "by a program with blanks in its name");
+}
+
+#[test]
+fn an_agent_is_started_by_another_command_as_with_sudo() {
+    let far = Far::root();
+    let (scratch, src, dst) = stage();
+    // Takes what sudo takes, and notes what it was asked for.
+    let sudo = script(&scratch, "[ \"$1\" = -n ] && shift || exit 1\necho \"$*\" >\"$0.asked\"\nexec \"$@\"");
+    let words = format!("{} -n {}", sudo.display(), far::agent());
+    let _ = far.command_with("sync", &words, far.ends(Way::Push, &src, &dst)).run().expect(0);
+    check_equal(&src, &dst, "by an agent that another command has started");
+    let asked = fs::read_to_string(sudo.with_file_name("agent.asked")).expect("it was asked");
+    assert!(asked.starts_with(&format!("{} agent --run ", far::agent())), "{asked}");
+    let unclear = far.command_with("sync", "sudo 'driftless", far.ends(Way::Push, &src, &dst)).run().expect(2);
+    assert!(unclear.stderr_text().contains("--agent-path"), "{}", unclear.describe());
+}
+
+#[test]
+fn a_host_in_front_of_the_earlier_copy_is_told_to_go() {
+    let far = Far::root();
+    let (_scratch, src, dst) = stage();
+    for end in [far.path(&dst), dst.clone().into_os_string()] {
+        let run = common::driftless().args(["sync", "--ssh"]).arg(far.words()).arg("--agent-path").arg(far::agent());
+        let outcome = run.arg(&src).arg(end).arg("--link-dest=far:/monday").run().expect(2);
+        let text = outcome.stderr_text();
+        assert!(text.contains("without the host: \"/monday\"") && !text.contains("far:far:"), "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn what_ssh_says_is_shown_without_its_line_ends() {
+    let (scratch, src, _) = stage();
+    let says = "printf 'Permission denied, please try again.\\r\\nme@far: Permission denied (publickey).\\r\\n' >&2; exit 255";
+    let ssh = script(&scratch, says);
+    let outcome = common::driftless().args(["sync", "--ssh"]).arg(&ssh).arg(&src).arg("far:dst").run().expect(1);
+    let expected = "far: no connection: Permission denied, please try again.; me@far: Permission denied (publickey).";
+    assert!(outcome.stderr_text().contains(expected), "{}", outcome.describe());
 }
 
 /// A tree that takes a while over a slow line: small files, and a large one.

@@ -31,6 +31,6 @@ pub use deploy::{Deploy, bring};
 pub use earlier::end_earlier;
 pub use gather::join;
 pub use greeting::{Heard, Silence, find, greeted};
-pub use ssh::{Reach, ReachError, SshHost, spawn_there};
+pub use ssh::{Reach, ReachError, SSH_FAILED, SshHost, in_place_of, spawn_there};
 pub use target::{Target, TargetError};
 pub use wire::Root;

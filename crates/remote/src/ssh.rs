@@ -43,8 +43,8 @@ const EACCES: i32 = 13;
 pub struct Reach {
     /// The command that connects, with its arguments.
     pub ssh: Vec<String>,
-    /// The agent's program there.
-    pub agent: String,
+    /// The agent's program there: a command with its arguments, never empty; the last word is the program itself.
+    pub agent: Vec<String>,
     /// Which attributes are kept.
     pub keep: Keep,
     /// How many connections carry data; found out if `None`.
@@ -95,6 +95,8 @@ pub enum ReachError {
         host: String,
         /// What was said about it.
         complaint: String,
+        /// It would end so again.
+        for_good: bool,
     },
     /// Something else spoke there, and the agent did not.
     #[error("{host}: no agent speaks there; {heard}: does a start-up file of the shell there print something, or wait for something?")]
@@ -117,6 +119,10 @@ pub enum ReachError {
     NoAnswer(String),
 }
 
+/// Exit code of ssh when it could not connect (ssh(1), "EXIT STATUS").
+pub const SSH_FAILED: i32 = 255;
+/// How lines end that OpenSSH says itself (log.c, `do_log`); those of a shell or a program there come without a carriage return.
+const OWN_END: &[u8] = b"\r\n";
 /// What OpenSSH says (sshconnect.c, sshconnect2.c, readconf.c) when connecting again leads to the same.
 const FOR_GOOD: [&str; 7] = [
     "Permission denied",
@@ -133,7 +139,7 @@ impl ReachError {
     pub fn may_pass(&self) -> bool {
         match self {
             ReachError::NoAnswer(_) | ReachError::NoGreeting { .. } => true,
-            ReachError::NoLine { complaint, .. } => !FOR_GOOD.iter().any(|words| complaint.contains(words)),
+            ReachError::NoLine { for_good, .. } => !for_good,
             _ => false,
         }
     }
@@ -157,6 +163,19 @@ type Children = Arc<Mutex<Vec<Child>>>;
 /// The end of what was said on standard error, and whether all of it is here.
 pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
+/// Whether ssh itself says that it could not connect and would not another time either.
+fn is_for_good(code: Option<i32>, complaint: &Complaint) -> bool {
+    let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut own = said.0.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(OWN_END));
+    code == Some(SSH_FAILED) && own.any(|line| FOR_GOOD.iter().any(|words| String::from_utf8_lossy(line).contains(words)))
+}
+
+/// What was said, as one line for a person.
+fn one_line(said: &[u8]) -> String {
+    let lines = said.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    lines.map(escape).collect::<Vec<_>>().join("; ")
+}
+
 impl SshHost {
     /// Connects to `name`, which is what ssh takes: a host or `user@host`. Nothing but these roots can be used there.
     pub fn connect(name: &str, roots: Vec<Root>, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
@@ -164,7 +183,7 @@ impl SshHost {
         let arguments = agent_arguments(&reach, &format!("--run {token}"));
         let opened = match (Opened::open(name, &reach, &arguments, &|| false), &reach.deploy) {
             (Err(ReachError::NoAgent { .. } | ReachError::OtherVersion { .. }), Some(program)) => {
-                reach.agent = bring(name, &reach, program)?;
+                reach.agent = in_place_of(&reach.agent, bring(name, &reach, program)?);
                 Opened::open(name, &reach, &arguments, &|| false)?
             }
             (opened, _) => opened?,
@@ -245,6 +264,12 @@ impl Opened {
     }
 }
 
+/// The command that starts a program which was brought there, in place of the one that is missing: what starts it stays.
+pub fn in_place_of(agent: &[String], brought: String) -> Vec<String> {
+    let starting = agent.split_last().map_or(&[][..], |(_, starting)| starting);
+    starting.iter().cloned().chain([brought]).collect()
+}
+
 /// What the first agent is started with; further ones hand their lines over to it. That both sides can squeeze, the protocol's number says.
 fn agent_arguments(reach: &Reach, known_as: &str) -> String {
     reach.squeeze.map_or(format!("agent {known_as}"), |level| format!("agent --compress={level} {known_as}"))
@@ -300,7 +325,7 @@ fn further_lines(reach: &Reach, line: &Line) -> usize {
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
-    spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::quote(&reach.agent)))
+    spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::join(&reach.agent)))
 }
 
 /// Starts a command line on the host, with pipes to all its ends.
@@ -382,8 +407,8 @@ pub fn words(complaint: &Complaint) -> String {
         std::thread::sleep(Duration::from_millis(5));
     }
     let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = said.0.trim_ascii();
-    if said.is_empty() { String::new() } else { format!(": {}", escape(said)) }
+    let said = one_line(&said.0);
+    if said.is_empty() { said } else { format!(": {said}") }
 }
 
 /// There was much noise, or a long silence after it, and no greeting.
@@ -400,10 +425,10 @@ fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (chil
             let code = part(child);
             let heard = heard.words();
             let heard = if heard.is_empty() { heard } else { format!("; {heard}") };
-            let complaint = words(complaint) + &heard;
+            let said = words(complaint) + &heard;
             return match code {
-                Some(NOT_FOUND) => ReachError::NoAgent { host, agent: reach.agent.clone(), complaint },
-                _ => ReachError::NoLine { host, complaint },
+                Some(NOT_FOUND) => ReachError::NoAgent { host, agent: reach.agent.join(" "), complaint: said },
+                _ => ReachError::NoLine { host, complaint: said, for_good: is_for_good(code, complaint) },
             };
         }
     };
@@ -506,5 +531,40 @@ impl SshHost {
         let fault = fault.on(side);
         let shown = [self.name.as_bytes(), b":", path].concat();
         RootError::from_errno(&PathBuf::from(std::ffi::OsString::from_vec(shown)), fault.act, fault.errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ssh_itself_says_that_a_login_is_refused_for_good() {
+        let cases: [(Option<i32>, &[u8], bool); 7] = [
+            (Some(255), b"me@far: Permission denied (publickey).\r\n", true),
+            (Some(255), b"Received disconnect from far port 22:2: Too many authentication failures\r\nDisconnected\r\n", true),
+            (Some(255), b"bash: /opt/site.sh: Permission denied\nssh: connect to host far port 22: timed out\r\n", false),
+            (Some(255), b"bash: /opt/site.sh: Permission denied\n", false),
+            (Some(1), b"me@far: Permission denied (publickey).\r\n", false),
+            (None, b"me@far: Permission denied (publickey).\r\n", false),
+            (Some(255), b"", false),
+        ];
+        for (code, said, expected) in cases {
+            let complaint = Complaint::new(Mutex::new((said.to_vec(), true)));
+            assert_eq!(is_for_good(code, &complaint), expected, "{code:?} {}", one_line(said));
+        }
+    }
+
+    #[test]
+    fn what_ssh_says_is_one_line_without_its_line_ends() {
+        let said = b"Permission denied, please try again.\r\nme@far: Permission \x1bdenied.\r\n\r\n";
+        assert_eq!(one_line(said), r"Permission denied, please try again.; me@far: Permission \x1bdenied.");
+    }
+
+    #[test]
+    fn what_starts_the_agent_starts_one_that_was_brought() {
+        let words = |text: &str| shell_words::split(text).expect("words");
+        assert_eq!(in_place_of(&words("sudo -n driftless"), "/cache/it".into()), words("sudo -n /cache/it"));
+        assert_eq!(in_place_of(&words("driftless"), "/cache/it".into()), words("/cache/it"));
     }
 }

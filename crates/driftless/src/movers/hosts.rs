@@ -13,7 +13,7 @@ use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Exchange, Jobs, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
-use driftless_remote::{Heard, Reach, ReachError, bring, find, spawn_there};
+use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -30,8 +30,6 @@ const ATTEMPTS_MAX: u32 = 5;
 const FAILURES_MAX: u32 = 6;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Exit code of ssh when it could not connect (ssh(1), "EXIT STATUS").
-const SSH_FAILED: i32 = 255;
 /// How long it has to end when its output has.
 const PARTING: Duration = Duration::from_secs(2);
 /// Between two looks at whether the run is over.
@@ -82,8 +80,8 @@ struct HostLine {
     index: usize,
     host: String,
     starting: Arc<Starting>,
-    /// The program there.
-    program: Mutex<String>,
+    /// The program there, with what starts it.
+    program: Mutex<Vec<String>>,
     child: Mutex<Option<Child>>,
     orders: Mutex<Option<ChildStdin>>,
 }
@@ -118,8 +116,8 @@ impl Starting {
     }
 
     /// What ssh is told to run on the host.
-    fn command_line(&self, program: &str) -> String {
-        shell_words::join(std::iter::once(program).chain(self.arguments.iter().map(String::as_str)))
+    fn command_line(&self, program: &[String]) -> String {
+        shell_words::join(program.iter().chain(&self.arguments))
     }
 }
 
@@ -275,6 +273,7 @@ impl HostLine {
                     ReachError::NotDeployed { why, .. } => format!("cannot deploy driftless: {why}"),
                     error => error.to_string(),
                 })?;
+                let brought = in_place_of(&program, brought);
                 lock(&self.program).clone_from(&brought);
                 self.start(&brought).map_err(|unstarted| unstarted.why)
             }
@@ -282,7 +281,7 @@ impl HostLine {
         }
     }
 
-    fn start(&self, program: &str) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
+    fn start(&self, program: &[String]) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
         let mut child = spawn_there(&self.host, &self.starting.reach, &self.starting.command_line(program))
             .map_err(|error| Unstarted { is_missing: false, why: error.to_string() })?;
         let complaint = listen(child.stderr.take().expect("it is piped"));
