@@ -18,6 +18,8 @@ MOVERS = ("movers-1", "movers-2", "movers-3")
 FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
+TAR_FAR = "tar-ssh"
+LINE = "line"
 FPSYNC_FAR = "fpsync-w"
 SHARED = (
     "{driftless} sync --queue {queue} --job {job} --queue-credentials {credentials} --ssh {ssh} "
@@ -50,7 +52,7 @@ class Tool:
         """The command as a reader would type it."""
         return self.template.format(
             src="SRC", dst="far:DST" if self.remote and not self.movers else "DST", ssh="'ssh -F CONFIG'", jobs=jobs,
-            queue="URL", job="NAME", credentials="FILE", hosts="'A B C'", driftless="driftless", tools="bench/out/bin", tmp="/tmp")
+            bytes="BYTES", queue="URL", job="NAME", credentials="FILE", hosts="'A B C'", driftless="driftless", tools="bench/out/bin", tmp="/tmp")
 
 
 TOOLS = {
@@ -68,6 +70,10 @@ TOOLS = {
     VERIFIED: Tool("sync --verify", "{driftless} sync --verify=content {src} {dst}"),
     FAR: Tool("driftless over ssh", "{driftless} sync --ssh {ssh} --agent-path {driftless} {src} {dst}"),
     RSYNC_FAR: Tool("rsync -aHAX -e ssh", "rsync -aHAX --numeric-ids -e {ssh} {src}/ {dst}/"),
+    TAR_FAR: Tool(
+        "tar to ssh tar",
+        'to={dst}; ssh={ssh}; tar -C {src} -cf - . | $ssh ${{to%%:*}} "mkdir ${{to#*:}} && tar -C ${{to#*:}} -xpf -"', shell=True),
+    LINE: Tool("its bytes through ssh", "to={dst}; ssh={ssh}; head -c {bytes} /dev/zero | $ssh ${{to%%:*}} 'cat >/dev/null'", shell=True),
     "movers-3": Tool("3 movers", SHARED, movers=3),
     "movers-2": Tool("2 movers", SHARED, movers=2),
     "movers-1": Tool("1 mover", SHARED, movers=1),
@@ -87,4 +93,4 @@ HASHING_PEERS = ("b3sum", "b3sum-1", "sha256sum")
 
 def is_peer(key):
     """Whether a tool is one that users have today; the floor and driftless itself are not."""
-    return key not in (FLOOR, *FORMS)
+    return key not in (FLOOR, LINE, *FORMS)

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from crew import CrewLatency, CrewLinks, Mark
-from peers import DRIFTLESS, FLOOR, RSYNC, TOOLS
+from peers import DRIFTLESS, FLOOR, LINE, RSYNC, TOOLS
 from places import open_place, run
 
 SLOW_FACTOR = 6  # a tool this much slower than rsync -aHAX sits out the rounds that follow,
@@ -38,7 +38,7 @@ class Scene:
         with place.at_work(TOOLS[tool]) as (words, values):
             argv = TOOLS[tool].argv(
                 src=named_src, dst=named_dst, jobs=place.jobs, ssh=place.ssh, driftless=bench.binary(TOOLS[tool]),
-                tools=bench.tools, tmp=bench.tmp, **values)
+                tools=bench.tools, tmp=bench.tmp, bytes=(bench.trees.facts or {}).get("bytes"), **values)
             done = bench.runner.run([*words, *argv], sync_dir)
         label = f"{tool} {part}".strip()
         bench.say(f"{self.case.name} round {self.round + 1}: {label:24} {done['wall']:9.3f} s"
@@ -124,6 +124,21 @@ def make_equal(scene, src):
         raise Wrong("the first copy failed")
     if scene.case.check:
         scene.check(src)
+
+
+def far_first(scene):
+    """First copies to another host; in each round also what no copy over a line can do without: the bytes through that
+    line, and a copy on this host."""
+    src = scene.bench.trees.get(scene.case.tree)
+    for tools in scene.rounds():
+        for tool in tools:
+            scene.place.fresh()
+            scene.run(tool, src)
+            if tool == scene.case.tools[0] and scene.case.check and scene.round == 0:
+                scene.check(src)
+        scene.place.fresh()
+        scene.run(LINE, src, "line")
+        scene.run(DRIFTLESS, src, "near")
 
 
 def no_change(scene):
@@ -270,7 +285,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 
 KINDS = {kind.__name__: kind for kind in (
-    first_copy, no_change, within, mixed, delayed_first, delayed_same, changed, sums, memory,
+    first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, memory,
     movers_killed)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 

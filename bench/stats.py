@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from peers import DRIFTLESS, is_peer
+from peers import DRIFTLESS, LINE, is_peer
 
 
 def runs_of(result, tool, part=""):
@@ -61,6 +61,12 @@ def mixed_bound(result):
     """Seconds that large files at their own rate plus small files at theirs would take."""
     one, small = seconds(result, DRIFTLESS, "one"), seconds(result, DRIFTLESS, "small")
     return None if one is None or small is None else 2 * one + small
+
+
+def line_bound(result):
+    """Seconds that the bytes of a tree take through its line, and a copy of it on one host, one after the other."""
+    line, near = seconds(result, LINE, "line"), seconds(result, DRIFTLESS, "near")
+    return None if line is None or near is None else line + near
 
 
 def wire_bytes(result, tool):

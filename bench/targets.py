@@ -85,6 +85,18 @@ class MixedBound:
 
 
 @dataclass(frozen=True)
+class LineBound:
+    """At most `limit` times what its bytes through the line and a copy on one host take, one after the other."""
+
+    limit: float
+
+    def judge(self, result):
+        took, bound = stats.seconds(result, stats.contender(result)), stats.line_bound(result)
+        measured = took / bound if took and bound else None
+        return verdict(f"≤ {self.limit:g} × its bytes through ssh and a local copy", measured, self.limit, "{:.3g} ×")
+
+
+@dataclass(frozen=True)
 class Delayed:
     """At most so many seconds more through a line with delay than without the delay."""
 
