@@ -130,8 +130,14 @@ fn pass_on(from: &mut BufReader<ChildStdout>, mut near: &TcpStream, asked: &Mute
     }
     while let Ok(Some(frame)) = Frame::read(from) {
         let number = frame.number();
-        let request = asked.lock().expect("no panic").remove(&number).expect("the agent answers what was asked");
         let reply = frame.message().expect("the agent speaks properly");
+        if matches!(reply, Reply::Alive) {
+            if frame.write(&mut near).is_err() {
+                return;
+            }
+            continue;
+        }
+        let request = asked.lock().expect("no panic").remove(&number).expect("the agent answers what was asked");
         let done = match lie(Said { request: &request, number, reply, data: frame.data }) {
             Told::Frames(frames) => frames.iter().try_for_each(|frame| frame.write(&mut near)),
             Told::Bytes(bytes) => near.write_all(&bytes),
@@ -584,9 +590,16 @@ impl Victim {
 
     fn ask_with(&mut self, request: &Request, data: Vec<u8>) -> Reply {
         let number = self.send(request, data);
-        let frame = Frame::read(&mut self.from).expect("a frame").expect("the agent lives");
-        assert_eq!(frame.number(), number);
-        frame.message().expect("the agent speaks properly")
+        loop {
+            let frame = Frame::read(&mut self.from).expect("a frame").expect("the agent lives");
+            match frame.message().expect("the agent speaks properly") {
+                Reply::Alive => {}
+                reply => {
+                    assert_eq!(frame.number(), number);
+                    return reply;
+                }
+            }
+        }
     }
 
     /// Asks for what the kernel must not let the agent do.

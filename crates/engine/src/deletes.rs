@@ -9,6 +9,7 @@ use crate::run::Run;
 use crate::survey::is_absent;
 use driftless_model::{Class, Fault, RelPath, cause, quote};
 use driftless_reconcile::{Guard, Refusal};
+use driftless_tree::Spared;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
@@ -130,6 +131,10 @@ impl DeletePlan {
                 deletes += goes;
                 unseen += below;
             })?;
+            // What was counted until then is not the plan.
+            if run.stopped() {
+                return Ok(());
+            }
             guard.check(deletes, seen_of_replica(run) + unseen)?;
             // What is tried again after the deletes may take what they have left, and no more.
             self.reserved.store(deletes, Relaxed);
@@ -215,7 +220,8 @@ pub enum PlanError {
 fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> (u64, u64) {
     let dir = run.roots.1.as_ref().and_then(|root| descend(root, path).ok());
     let Some(dir) = dir else { return (names.len() as u64, 0) };
-    let spared = run.options.spared(path);
+    let is_over = || run.stopped();
+    let spared = Spared { is_over: Some(&is_over), ..run.options.spared(path) };
     names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {
         // What cannot be told counts as one, as what could not be looked at does.
         (goes + counted.entries, below + counted.met.saturating_sub(1))

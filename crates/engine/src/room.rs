@@ -9,7 +9,7 @@ use crate::mounts::UNMOUNTED;
 use crate::worker::Worker;
 use driftless_model::{Kind, Meta, RelPath, Side, escape};
 use driftless_mover::Trouble;
-use driftless_tree::Removed;
+use driftless_tree::{Removed, Spared};
 use std::ffi::CStr;
 
 impl Worker<'_> {
@@ -23,7 +23,11 @@ impl Worker<'_> {
             return Err(Trouble::Barred(Side::Source, UNMOUNTED));
         }
         let most = if options.delete { u64::MAX } else { 1 };
-        let counted = replica.count_tree(name, most, options.spared(&dir));
+        let is_over = || self.run.stopped();
+        let counted = replica.count_tree(name, most, Spared { is_over: Some(&is_over), ..options.spared(&dir) });
+        if is_over() {
+            return Err(Trouble::Stopped);
+        }
         let below = counted.entries.saturating_sub(1);
         if !options.delete && counted.met > 1 {
             return in_the_way("a directory that is not empty goes only with --delete");

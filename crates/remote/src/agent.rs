@@ -1,8 +1,10 @@
 //! The agent: what runs on the other host and serves its file systems to a client, over its standard input and output.
 //!
 //! One thread reads requests, some carry them out, one writes replies. Requests that need nothing of each other are carried out
-//! at the same time. When the line ends, so does the agent, and with it its locks and open files.
+//! at the same time. When the line ends, or its client falls silent, so does the agent: what waits is dropped, what takes long is broken
+//! off, and when nothing is under way any more, locks and open files go.
 
+use crate::alive::{BEAT, CLIENT_SILENCE_SECONDS, Ear};
 use crate::budget::Budget;
 use crate::confine::confine;
 use crate::gather::Gathering;
@@ -13,13 +15,13 @@ use crate::serve::{Replied, Server};
 use crate::squeeze::Squeezer;
 use crate::table::{Job, Table};
 use crate::wire::{Frame, Opening, Reply, Request, Root, WireFault, bad};
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use driftless_model::Act;
 use driftless_mover::{Mover, Terms};
 use driftless_tree::{Cache, Copier, HandlePool, Ladder};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::Scope;
@@ -39,6 +41,8 @@ const LINE_BYTES: usize = 256 * 1024;
 const THREADS_MAX: usize = 128;
 /// Threads a processor to begin with.
 const THREADS_PER_CORE: usize = 2;
+/// How long the last replies may take to be written when the line has ended: nobody may be there to read them.
+const PARTING: Duration = Duration::from_secs(2);
 /// Between two looks at whether more threads would help.
 const TICK: Duration = Duration::from_millis(10);
 /// Above this share of the processors' time more threads do not help.
@@ -56,9 +60,14 @@ struct Agent {
     jobs: Jobs,
     /// Requests that were read and not answered.
     open: AtomicUsize,
+    /// The client is gone.
     over: AtomicBool,
+    /// The client's run is to end.
+    ceased: AtomicBool,
     /// What replies may take of memory.
-    replies: Budget,
+    replies: Arc<Budget>,
+    /// The threads that write replies hold it.
+    writing: Sender<()>,
     /// Where further lines of the same client are handed over.
     gathering: Mutex<Option<Gathering>>,
     /// At which level of zstd content is squeezed on all lines, if the client wants it.
@@ -68,9 +77,11 @@ struct Agent {
 /// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol. This thread,
 /// which must be the only one, and all that it starts then are confined to the client's roots. With a level of zstd in `squeeze`, content
 /// is squeezed, both ways.
-pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize, squeeze: Option<i32>) -> io::Result<()> {
-    let (mut input, mut output) = (BufReader::with_capacity(LINE_BYTES, input), BufWriter::with_capacity(LINE_BYTES, output));
+pub fn serve(input: File, output: File, directories_max: usize, squeeze: Option<i32>) -> io::Result<()> {
+    let (mut input, mut output) = (heard(input), BufWriter::with_capacity(LINE_BYTES, output));
     greet(&mut output)?;
+    let silence = (CLIENT_SILENCE_SECONDS, CLIENT_SILENCE_SECONDS);
+    input.get_mut().watch(Box::new(|| Ok(())), silence);
     let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
     // The number of processors is read from files that are out of reach soon.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -78,6 +89,7 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
     // So is the file of this host's locks.
     driftless_tree::prepare_locks();
     confine(&roots, &pool)?;
+    let (writing, written) = bounded(0);
     let agent = Agent {
         roots,
         cores,
@@ -87,19 +99,29 @@ pub fn serve(input: impl Read, output: impl Write + Send, directories_max: usize
         jobs: Jobs::default(),
         open: AtomicUsize::new(0),
         over: AtomicBool::new(false),
-        replies: Budget::new(REPLY_BYTES_MAX),
+        ceased: AtomicBool::new(false),
+        replies: Arc::new(Budget::new(REPLY_BYTES_MAX)),
+        writing,
         gathering: Mutex::default(),
         squeeze,
     };
-    std::thread::scope(|scope| {
+    let read = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| agent.watch(scope));
-        let read = agent.serve_line(scope, &mut input, output);
-        agent.over.store(true, Relaxed);
-        agent.close_others();
+        let read = agent.serve_line(scope, input, output);
+        agent.end();
         watcher.join().expect("the watcher does not panic");
-        agent.jobs.end();
         read
-    })
+    });
+    // Nothing is under way any more that a lock stands for.
+    agent.table.forget_all();
+    drop(agent);
+    let _they_are_through_or_nobody_reads = written.recv_timeout(PARTING);
+    read
+}
+
+/// The end of a line at which requests arrive.
+fn heard<'a>(input: File) -> BufReader<Ear<'a, File>> {
+    BufReader::with_capacity(LINE_BYTES, Ear::new(input))
 }
 
 impl Agent {
@@ -107,20 +129,46 @@ impl Agent {
     fn serve_line<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        input: &mut BufReader<impl Read>,
-        mut output: impl Write + Send + 'scope,
+        mut input: BufReader<Ear<'scope, File>>,
+        output: BufWriter<File>,
     ) -> io::Result<()> {
-        let (replies, written) = unbounded();
-        let squeezer = Squeezer::new(self.squeeze);
-        scope.spawn(move || write_all(&mut output, (&written, squeezer), |bytes| self.replies.give(bytes)));
+        let silence = (CLIENT_SILENCE_SECONDS, CLIENT_SILENCE_SECONDS);
+        input.get_mut().watch(Box::new(|| self.wanted()), silence);
+        let replies = self.start_writer(output);
         self.table.lines.fetch_add(1, Relaxed);
-        self.read_all(scope, input, &Arc::new(replies))
+        self.read_all(scope, &mut input, &Arc::new(replies))
+    }
+
+    /// Starts the thread that writes what this line's client is told. None waits for it for ever: its client may not read any more.
+    fn start_writer(&self, mut output: BufWriter<File>) -> Sender<Frame> {
+        let (replies, written) = unbounded();
+        let (squeezer, budget, writing) = (Squeezer::new(self.squeeze), self.replies.clone(), self.writing.clone());
+        std::thread::spawn(move || {
+            let beat = || Frame::new(0, &Reply::Alive, Vec::new());
+            write_all(&mut output, (&written, squeezer), beat, |bytes| budget.give(bytes));
+            drop(writing);
+        });
+        replies
+    }
+
+    /// An error ends the reading of a line when the first one has ended.
+    fn wanted(&self) -> io::Result<()> {
+        if self.over.load(Relaxed) { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    /// Ends all threads but those that write.
+    fn end(&self) {
+        self.over.store(true, Relaxed);
+        self.close_others();
+        self.jobs.end();
+        // Who waits until replies are written waits for a client that is gone.
+        self.replies.open();
     }
 
     fn read_all<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        input: &mut BufReader<impl Read>,
+        input: &mut BufReader<Ear<'_, File>>,
         line: &Arc<Sender<Frame>>,
     ) -> io::Result<()> {
         let mut ready = Vec::new();
@@ -131,16 +179,25 @@ impl Agent {
             }
             let Some(frame) = Frame::read_agreed(input, self.squeeze.is_some())? else { return Ok(()) };
             let job = Job::of(frame, line)?;
-            if let Request::Gather = job.request {
-                self.open.fetch_add(1, Relaxed);
-                let frame = self.frame(job.number, (self.gather(scope), Vec::new()));
-                self.reply(&Arc::downgrade(line), frame);
-                continue;
+            match job.request {
+                Request::Alive => continue,
+                Request::Cease => {
+                    self.ceased.store(true, Relaxed);
+                    continue;
+                }
+                Request::Gather => {
+                    self.open.fetch_add(1, Relaxed);
+                    let frame = self.frame(job.number, (self.gather(scope), Vec::new()));
+                    self.reply(&Arc::downgrade(line), frame);
+                    continue;
+                }
+                _ => {}
             }
             if !self.table.announce(&job) {
                 return Err(bad("a number is given twice, or too many are"));
             }
             while self.open.load(Relaxed) >= OPEN_MAX {
+                self.wanted()?;
                 if self.table.parked.load(Relaxed) >= OPEN_MAX {
                     return Err(bad("all requests wait for objects that are never made"));
                 }
@@ -173,10 +230,10 @@ impl Agent {
             let accepted = lock(&self.gathering).as_ref().map(Gathering::accept);
             match accepted {
                 Some(Some((input, output, peer))) => {
-                    let (mut input, output) = (BufReader::with_capacity(LINE_BYTES, File::from(input)), File::from(output));
+                    let (input, output) = (heard(File::from(input)), File::from(output));
                     scope.spawn(move || {
                         // One line that breaks ends only itself: what was asked on it fails on the client's side.
-                        let _its_end_is_told_by_the_peer = self.serve_line(scope, &mut input, BufWriter::with_capacity(LINE_BYTES, output));
+                        let _its_end_is_told_by_the_peer = self.serve_line(scope, input, BufWriter::with_capacity(LINE_BYTES, output));
                         drop(peer);
                     });
                 }
@@ -229,10 +286,13 @@ impl Agent {
             pace: &|_| (),
             stopped: &|| self.over.load(Relaxed),
         };
-        let mut server = Server { roots: &self.roots, table: &self.table, pool: &self.pool, mover };
+        let is_over = || self.over.load(Relaxed);
+        let is_unwanted = || is_over() || self.ceased.load(Relaxed);
+        let (is_over, is_unwanted): (&dyn Fn() -> bool, &dyn Fn() -> bool) = (&is_over, &is_unwanted);
+        let mut server = Server { roots: &self.roots, table: &self.table, pool: &self.pool, mover, is_over, is_unwanted };
         let (mut handful, mut said) = (Handful::default(), Said::default());
         while self.jobs.take(&mut handful) {
-            while let Some(job) = handful.next(&self.jobs) {
+            while let Some(job) = handful.next(&self.jobs).filter(|_| !is_over()) {
                 self.carry_out(&mut server, job, &mut said);
             }
             said.send(self);
@@ -301,13 +361,26 @@ fn cpu_seconds() -> f64 {
     cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
 }
 
-/// Writes frames, and tells the bytes of each that is through, as many as it had before it was squeezed; what stands in the buffer goes out when no more wait. Reads on when the line is gone, so that nobody waits for it.
-pub fn write_all(line: &mut impl Write, (frames, mut squeezer): (&Receiver<Frame>, Squeezer), through: impl Fn(u64)) {
+/// Writes frames, and tells the bytes of each that is through, as many as it had before it was squeezed; what stands in the buffer goes out
+/// when no more wait. Where there is nothing to say for a while, a `beat` says that this side is there. Reads on when the line is gone, so
+/// that nobody waits for it.
+pub fn write_all(
+    line: &mut impl Write,
+    (frames, mut squeezer): (&Receiver<Frame>, Squeezer),
+    beat: impl Fn() -> Frame,
+    through: impl Fn(u64),
+) {
     let mut whole = Ok(());
-    while let Ok(frame) = frames.recv() {
-        let bytes = frame.bytes();
-        whole = whole.and_then(|()| squeezer.squeeze(frame).write(line));
-        through(bytes);
+    loop {
+        match frames.recv_timeout(BEAT) {
+            Ok(frame) => {
+                let bytes = frame.bytes();
+                whole = whole.and_then(|()| squeezer.squeeze(frame).write(line));
+                through(bytes);
+            }
+            Err(RecvTimeoutError::Timeout) => whole = whole.and_then(|()| beat().write(line)),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
         if whole.is_ok() && frames.is_empty() {
             whole = line.flush();
         }

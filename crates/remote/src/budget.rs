@@ -14,6 +14,8 @@ pub struct Budget {
 struct Used {
     bytes: u64,
     waiting: usize,
+    /// There is no bound any more.
+    is_open: bool,
 }
 
 impl Budget {
@@ -29,7 +31,7 @@ impl Budget {
     /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits until nothing is taken.
     pub fn take(&self, bytes: u64) {
         let mut used = self.used();
-        while used.bytes > 0 && used.bytes + bytes > self.bytes_max {
+        while used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open {
             used.waiting += 1;
             used = self.room.wait(used).unwrap_or_else(PoisonError::into_inner);
             used.waiting -= 1;
@@ -37,6 +39,12 @@ impl Budget {
         used.bytes += bytes;
         // Who was woken wakes the next, as long as there is room.
         self.tell(&used, self.bytes_max);
+    }
+
+    /// Lets everybody through who waits, and all who come.
+    pub fn open(&self) {
+        self.used().is_open = true;
+        self.room.notify_all();
     }
 
     /// Takes bytes without waiting.

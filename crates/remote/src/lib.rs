@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 mod agent;
+mod alive;
 mod budget;
 mod confine;
 mod deploy;

@@ -8,6 +8,7 @@ use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, Spared, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const LISTING_BYTES_MAX: usize = 4 << 20;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
+/// What a request ends with whose client is gone: nobody hears it.
+const ECANCELED: i32 = 125;
 
 /// One thread's hands on this side.
 pub struct Server<'a> {
@@ -27,6 +30,10 @@ pub struct Server<'a> {
     pub pool: &'a Arc<HandlePool>,
     /// Makes entries.
     pub mover: Mover<'a>,
+    /// Whether the client is gone.
+    pub is_over: &'a dyn Fn() -> bool,
+    /// Whether nobody wants any more that what takes long comes to its end.
+    pub is_unwanted: &'a dyn Fn() -> bool,
 }
 
 /// A reply, and the data that goes with it.
@@ -95,7 +102,7 @@ impl Server<'_> {
                 let data = read(self.file(file)?.reader(), offset, len as usize)?;
                 Outcome { replied: (Reply::Done, data), made: None }
             }
-            R::Digests { file, range, piece } => Reply::Digests(digests(self.file(file)?.reader(), range, piece)?).into(),
+            R::Digests { file, range, piece } => Reply::Digests(digests(self.file(file)?.reader(), range, piece, self.is_over)?).into(),
             R::CopyRange { from, file, range } => {
                 let (from, to) = (self.file(from)?, self.file(file)?);
                 self.copy_within(&from, &to, range)?.into()
@@ -127,12 +134,12 @@ impl Server<'_> {
             R::RemoveDir { dir, name } => done(self.dir(dir)?.remove_dir(&name.0)),
             R::RemoveTree { dir, name, spared } => {
                 let rules = opened_rules(spared)?;
-                Reply::Removed(self.dir(dir)?.remove_tree(&name.0, by(&rules)).into())
+                Reply::Removed(self.dir(dir)?.remove_tree(&name.0, self.sparing(&rules)).into())
             }
             R::RemoveLeftover { dir, name } => Reply::Removed(self.dir(dir)?.remove_leftover(&name.0).into()),
             R::CountTree { dir, name, max, spared } => {
                 let rules = opened_rules(spared)?;
-                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, by(&rules)).into())
+                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, self.sparing(&rules)).into())
             }
             R::MakeWritable { dir } => {
                 self.dir(dir)?.make_writable();
@@ -160,6 +167,10 @@ impl Server<'_> {
             R::SaveProgress { file, note } => done(self.file(file)?.writer()?.save_progress(note.as_deref())),
             _ => return Err(WireFault::new(Act::Obey, EINVAL)),
         })
+    }
+
+    fn sparing<'s>(&'s self, rules: &'s Sparing) -> Spared<'s> {
+        Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)), is_over: Some(self.is_unwanted) }
     }
 
     fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
@@ -250,13 +261,15 @@ impl Server<'_> {
         }
     }
 
-    fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: std::ops::Range<u64>) -> Result<Reply, WireFault> {
+    fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: Range<u64>) -> Result<Reply, WireFault> {
         let writer = to.writer()?;
         let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock().unwrap_or_else(PoisonError::into_inner)) } else { None };
-        Ok(match self.mover.copier.copy((from.reader(), writer), range, false, &mut |_| Ok(())) {
+        let is_over = self.is_over;
+        let mut pace = |_| if is_over() { Err(Halt::Stopped) } else { Ok(()) };
+        Ok(match self.mover.copier.copy((from.reader(), writer), range, false, &mut pace) {
             Ok(bytes) => Reply::Count(bytes),
             Err(Halt::Fault(fault)) => Reply::Fault(fault.into()),
-            Err(Halt::Stopped) => unreachable!("its pace never says so"),
+            Err(Halt::Stopped) => Reply::Fault(WireFault::new(Act::Obey, ECANCELED)),
         })
     }
 
@@ -286,10 +299,6 @@ type Sparing = Option<(Filter, RelPath)>;
 fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
     let opened = rules.map(SparingRules::open).transpose();
     opened.map_err(|_| WireFault::new(Act::Obey, EINVAL))
-}
-
-fn by(rules: &Sparing) -> Spared<'_> {
-    Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)) }
 }
 
 fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {
@@ -358,13 +367,32 @@ fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFau
 /// Hashes that one reply holds at most, and bytes that one of them is made of.
 const DIGESTS_MAX: u64 = 64 * 1024;
 const PIECE_BYTES_MAX: u64 = 4 << 20;
+/// Bytes that are hashed between two looks at whether anybody wants the hashes.
+const HASHED_BYTES: u64 = 64 << 20;
 
-fn digests(file: &dyn ReadFile, range: std::ops::Range<u64>, piece: u64) -> Result<Vec<[u8; 32]>, WireFault> {
+/// Hashes a range, some pieces at a time, unless its client is gone meanwhile.
+fn digests(file: &dyn ReadFile, range: Range<u64>, piece: u64, is_over: &dyn Fn() -> bool) -> Result<Vec<[u8; 32]>, WireFault> {
     let bounded = (1..=PIECE_BYTES_MAX).contains(&piece) && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
     if !bounded {
         return Err(WireFault::new(Act::Hash, EINVAL));
     }
-    Ok(file.digests(range, piece)?)
+    let step = (HASHED_BYTES / piece).max(1) * piece;
+    let (mut found, mut at) = (Vec::new(), range.start);
+    while at < range.end {
+        if is_over() {
+            return Err(WireFault::new(Act::Hash, ECANCELED));
+        }
+        let end = at.saturating_add(step).min(range.end);
+        let some = file.digests(at..end, piece)?;
+        // The file ends here.
+        let is_short = (some.len() as u64) < (end - at).div_ceil(piece);
+        found.extend(some);
+        if is_short {
+            break;
+        }
+        at = end;
+    }
+    Ok(found)
 }
 
 /// Reads a small file whole; one that changes meanwhile is left to be read the long way.

@@ -1,6 +1,7 @@
 //! Reaching another host: the system's own `ssh` starts the agent there, so that the user's configuration, keys and jump hosts just work.
 
 use crate::agent::write_all;
+use crate::alive::{AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS, Ear};
 use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
 use crate::greeting::{Heard, Silence, greeted};
@@ -15,7 +16,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
@@ -194,6 +195,10 @@ impl SshHost {
     /// Connects in place of this host, whose line was lost. Its agent is ended, if it has not noticed. Nobody is asked for a password,
     /// since nobody may be there any more. Polls `give_up`, and ends with [`ReachError::NoAnswer`] when that says so.
     pub fn connect_again(&self, give_up: &dyn Fn() -> bool) -> Result<Arc<SshHost>, ReachError> {
+        // What the lost line still holds must not arrive there any more.
+        for child in &mut *self.children() {
+            end(child);
+        }
         let mut silent = self.reach.clone();
         if is_openssh(&silent) {
             silent.ssh.extend(["-o", "BatchMode=yes"].map(String::from));
@@ -201,6 +206,10 @@ impl SshHost {
         let arguments = agent_arguments(&silent, &format!("--again {}", self.token));
         let opened = Opened::open(&self.name, &silent, &arguments, give_up)?;
         Ok(SshHost::over(opened, (&self.name, self.roots.clone()), (self.reach.clone(), self.token.clone())))
+    }
+
+    fn children(&self) -> MutexGuard<'_, Vec<Child>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String)) -> Arc<SshHost> {
@@ -217,7 +226,7 @@ impl SshHost {
 /// A connection on which the agent has greeted.
 struct Opened {
     child: Child,
-    input: BufReader<ChildStdout>,
+    input: BufReader<Ear<'static, ChildStdout>>,
     complaint: Complaint,
     hello: Hello,
     squeeze: Option<i32>,
@@ -229,7 +238,7 @@ impl Opened {
         let mut child = spawn(name, reach, arguments)?;
         let complaint = Complaint::default();
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
-        let input = BufReader::with_capacity(LINE_BYTES, child.stdout.take().expect("it is piped"));
+        let input = BufReader::with_capacity(LINE_BYTES, Ear::new(child.stdout.take().expect("it is piped")));
         // What ssh has started may keep the line open when ssh is gone, so nobody waits for this thread.
         let (tell, told) = unbounded();
         let heard = Heard::default();
@@ -255,11 +264,15 @@ impl Opened {
 
     /// Starts a thread for each direction; returns ssh.
     fn run(self, frames: Receiver<Frame>, line: &Arc<Line>) -> Child {
-        let Opened { mut child, input, complaint, squeeze, .. } = self;
+        let Opened { mut child, mut input, complaint, squeeze, .. } = self;
+        input.get_mut().watch(Box::new(|| Ok(())), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
-        start("line-out", output, move |mut to: BufWriter<ChildStdin>| write_all(&mut to, (&frames, Squeezer::new(squeeze)), |_| ()));
+        start("line-out", output, move |mut to: BufWriter<ChildStdin>| {
+            let beat = || Frame::new(0, &Request::Alive, Vec::new());
+            write_all(&mut to, (&frames, Squeezer::new(squeeze)), beat, |_| ());
+        });
         let reading = line.clone();
-        start("line-in", input, move |mut from: BufReader<ChildStdout>| read_all(&mut from, squeeze.is_some(), &reading.link, &complaint));
+        start("line-in", input, move |mut from| read_all(&mut from, squeeze.is_some(), &reading.link, &complaint));
         child
     }
 }
@@ -456,9 +469,10 @@ fn end(child: &mut Child) -> Option<i32> {
     child.wait().ok().and_then(|status| status.code())
 }
 
-fn read_all(line: &mut BufReader<ChildStdout>, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) {
+fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) {
     let (why, is_mendable) = loop {
         match Frame::read_agreed(line, squeezed) {
+            Ok(Some(frame)) if is_alive(&frame) => {}
             Ok(Some(frame)) => {
                 if !link.arrived(frame) {
                     break ("the other side answers what nobody asked".into(), false);
@@ -471,11 +485,16 @@ fn read_all(line: &mut BufReader<ChildStdout>, squeezed: bool, link: &Link<Answe
     link.lose(Loss { why, is_mendable });
 }
 
+/// A sign of life, which answers nothing.
+fn is_alive(frame: &Frame) -> bool {
+    frame.number() == 0 && matches!(frame.message(), Ok(Reply::Alive))
+}
+
 impl Drop for SshHost {
     fn drop(&mut self) {
         let was_lost = self.line.link.lost().is_some();
         self.line.link.lose(Loss { why: "it was given up".into(), is_mendable: false });
-        let mut children = std::mem::take(&mut *self.children.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut children = std::mem::take(&mut *self.children());
         for child in &mut children {
             // Over a line that is lost nobody is told anything any more.
             if was_lost {

@@ -32,7 +32,7 @@ pub struct Job {
 impl Job {
     /// Whether its client gets a reply.
     pub fn is_answered(&self) -> bool {
-        !matches!(self.request, Request::Forget { .. })
+        self.request.is_answered()
     }
 
     /// Takes a frame apart.
@@ -155,6 +155,12 @@ impl Table {
         }
     }
 
+    /// Lets go of all objects, locks among them.
+    pub fn forget_all(&self) {
+        let gone = std::mem::take(&mut *lock(&self.slots));
+        drop(gone);
+    }
+
     /// Lets go of an object.
     pub fn forget(&self, at: Handle) {
         let gone = lock(&self.slots).remove(&at);
@@ -190,7 +196,7 @@ fn is_in_directory(request: &Request) -> bool {
 fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
     use Request as R;
     let (first, second) = match request {
-        R::Locate { .. } | R::Gather => (None, None),
+        R::Locate { .. } | R::Gather | R::Alive | R::Cease => (None, None),
         R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
         R::Link { dir, from, .. } | R::Take { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Nest { dir, .. } => (Some(*dir), None),

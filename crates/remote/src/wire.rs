@@ -229,9 +229,18 @@ pub enum Request {
     Gather,
     /// Let go of an object. Has no reply.
     Forget { at: Handle },
+    /// The client is there. Has no reply.
+    Alive,
+    /// The run is to end: what takes long is broken off, as far as that leaves nothing half done. Has no reply.
+    Cease,
 }
 
 impl Request {
+    /// Whether it has a reply.
+    pub fn is_answered(&self) -> bool {
+        !matches!(self, Request::Forget { .. } | Request::Alive | Request::Cease)
+    }
+
     /// About how many bytes the reply will have.
     pub fn reply_bytes(&self) -> u64 {
         /// An entry in a listing, with few attributes.
@@ -436,6 +445,8 @@ pub enum Reply {
     Marks(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<MarkText>),
     /// A note of progress, or the target of a link.
     Note(Option<Vec<u8>>),
+    /// The agent is there. Answers nothing.
+    Alive,
 }
 
 /// What each side says first, behind the greeting.

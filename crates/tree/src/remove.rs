@@ -17,15 +17,17 @@ const WINDOW_NAMES: usize = 4096;
 pub const STUCK_MAX: usize = 64;
 
 /// What stays although what is around it goes.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Spared<'a> {
     /// What these rules leave out. The path is that of the directory in which the removal begins, from where the rules see all others.
     pub rules: Option<(&'a Filter, &'a RelPath)>,
+    /// From the moment on that this says so, everything that is still there.
+    pub is_over: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Spared<'_> {
     /// Nothing but what is mounted.
-    pub const NOTHING: Spared<'static> = Spared { rules: None };
+    pub const NOTHING: Spared<'static> = Spared { rules: None, is_over: None };
 }
 
 /// What a removal did, or would do.
@@ -35,7 +37,7 @@ pub struct Removed {
     pub entries: u64,
     /// How many entries a count came by: those that go and those that stay.
     pub met: u64,
-    /// Rules have spared something.
+    /// Something was spared.
     pub spares: bool,
     /// What could not be removed, by its path below the directory in which the removal began, and why: the first of it.
     pub stuck: Vec<(RelPath, Fault)>,
@@ -149,10 +151,8 @@ impl<'a> Walk<'a> {
     }
 
     fn go(mut self) -> Removed {
-        while let Some(frame) = self.frames.last_mut() {
-            if self.removed.entries > self.max {
-                break;
-            }
+        while !self.frames.is_empty() && self.removed.entries <= self.max && !self.is_over() {
+            let frame = self.frames.last_mut().expect("there is one");
             if let Some(sub) = frame.subdirs.pop() {
                 self.enter(&sub);
             } else if frame.over {
@@ -164,12 +164,22 @@ impl<'a> Walk<'a> {
         self.removed
     }
 
+    /// Whether nobody wants the walk to go on. What is left then is spared.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.spared.is_over.is_some_and(|says| says());
+        self.removed.spares |= is_over;
+        is_over
+    }
+
     fn innermost(&self) -> &LocalDir {
         self.frames.last().map_or(self.top, |frame| &frame.dir)
     }
 
     /// Removes or counts an entry of the innermost directory, unless it is a directory, which must be entered first: says so.
     fn meet(&mut self, name: &CStr, hint: Option<Kind>) -> bool {
+        if self.is_over() {
+            return false;
+        }
         self.removed.met += 1;
         let is_dir = match self.is_dir(name, hint) {
             Ok(is_dir) => is_dir,
