@@ -307,6 +307,9 @@ pub struct MoversArgs {
     /// Send the work on some files to movers of a class: with "size>=SIZE:CLASS", files of at least SIZE are taken by the movers of CLASS alone (may be given more than once)
     #[arg(long, value_name = "RULE", value_parser = crate::units::route, requires = "queue")]
     pub route: Vec<driftless_engine::Route>,
+    /// Do not go on with an interrupted run of the job: drop its record
+    #[arg(long, requires = "queue")]
+    pub fresh: bool,
 }
 
 #[derive(Debug, Args)]

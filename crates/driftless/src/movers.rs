@@ -12,8 +12,8 @@ use crate::signals::{self, Signals};
 use crate::{Ended, exit, own};
 use broker::BrokerExchange;
 use crew::Crew;
-use driftless_engine::{Brief, End, Exchange, Options, Summary, coordinate};
-use driftless_state::Record;
+use driftless_engine::{Brief, By, End, Exchange, MachineClock, Options, Summary, coordinate};
+use driftless_state::{Found, Record, StoreError};
 use driftless_tree::Endpoint;
 use hosts::{HostsExchange, Starting};
 use rustix::fs::{FlockOperation, flock};
@@ -68,8 +68,10 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     // Whether receipts are wanted makes no other run of it.
     let about = format!("{} {:?} {:?} {:?}", env!("CARGO_PKG_VERSION"), brief.without_receipts(), options.delete_limit, options.selection);
     let mut record = Record::open(&path, about.as_bytes()).map_err(|error| unusable(&path, &error))?;
-    if record.is_resumed() {
-        output.note(&format!("going on with the interrupted run of job \"{name}\""));
+    tell_dropped(&mut record, (args.movers.fresh, name), output).map_err(|error| unusable(&path, &error))?;
+    if record.found() == Found::Same {
+        // What is told of entries that are looked at twice is told once.
+        output.remember();
     }
     let (summary, earlier) = shared.run(output, signals, (&mut exchange, &mut record))?;
     drop(record);
@@ -79,6 +81,17 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
         own::forget_database(&path);
     }
     Ok((summary, earlier))
+}
+
+/// Drops the record if the user says so, and says what became of one that is no use.
+fn tell_dropped(record: &mut Record, (fresh, name): (bool, &str), output: &Output) -> Result<(), StoreError> {
+    let why = match record.found() {
+        Found::Other => "it had other options or trees, or was of another version of driftless",
+        Found::Same if fresh => "as --fresh says",
+        _ => return Ok(()),
+    };
+    output.note(&format!("the interrupted run of job \"{name}\" is not gone on with: {why}"));
+    if fresh { record.begin_anew() } else { Ok(()) }
 }
 
 const NO_STATE: &str = "there is no folder for the record of the run";
@@ -114,7 +127,8 @@ impl Shared<'_> {
     fn run(mut self, output: &Output, signals: &Signals, (exchange, record): (&mut dyn Exchange, &mut Record)) -> Ended {
         let began = Instant::now();
         let pass = |options: &Options| {
-            let summary = coordinate((options, &mut self.brief), output, &signals.stop, (exchange, record))?;
+            let by = By { exchange, record, clock: &MachineClock };
+            let summary = coordinate((options, &mut self.brief), output, &signals.stop, by)?;
             Ok(Passed { counts: summary.counts, end: summary.end.clone(), result: summary })
         };
         match again::repeat((self.options, self.lines), &(output, signals), false, pass) {

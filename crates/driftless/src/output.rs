@@ -325,7 +325,7 @@ impl Output {
             let (end, reason) = end_words(&summary.end);
             let object = json!({
                 "event": "summary", "exit_code": code, "seconds": seconds, "end": end, "reason": reason,
-                "connections_lost": earlier.lost, "changed_before": earlier.changed,
+                "connections_lost": earlier.lost, "changed_before": earlier.changed + summary.counts.changed_before,
             });
             self.print_json(joined(object, fields));
         } else if !self.quiet {
@@ -446,6 +446,9 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
     }
     if earlier.changed > 0 {
         remarks.push_str(&format!(", and {} changed before that", show_counted(earlier.changed, "was", "were")));
+    }
+    if c.changed_before > 0 {
+        remarks.push_str(&format!("; {} changed before, and looked at once more", show_counted(c.changed_before, "was", "were")));
     }
     for (count, kept) in [(c.times_cut_seconds, "to the second"), (c.times_cut_fine, "not to the nanosecond")] {
         if count > 0 {
@@ -589,6 +592,10 @@ impl Monitor for Output {
             self.print_json(joined(object, path_fields(&problem.path)));
         }
         lock(&self.listed).add(problem, line);
+    }
+
+    fn look_again(&self) {
+        self.begin_again();
     }
 
     fn note(&self, text: &str) {

@@ -84,6 +84,26 @@ impl Changes {
         self.doubt_above().map(|(_, since)| since).chain(self.own_doubt()).min()
     }
 
+    /// The same, where nobody has heard that what this very run did in an earlier life was made durable.
+    pub fn suspect_since_of_all(&self) -> Option<Stamp> {
+        self.suspect_since().into_iter().chain(self.found.suspect_since(0, self.now.1)).min()
+    }
+
+    /// What the mark said when it was found: which replica this is, and which run has changed it last.
+    pub fn found_mark(&self) -> Option<(u128, u128)> {
+        (self.name.is_none() && self.found.run != 0).then_some((self.found.identity, self.found.run))
+    }
+
+    /// What the mark says now, if this run has made it so.
+    pub fn own_mark(&self) -> Option<(u128, u128)> {
+        lock(&self.begun).own.as_ref().map(|own| (self.found.identity, own.run))
+    }
+
+    /// It is the run with this number that makes them: before the first.
+    pub fn set_run(&mut self, run: u128) {
+        self.now.0 = run;
+    }
+
     fn own_doubt(&self) -> Option<Stamp> {
         self.found.suspect_since(self.now.0, self.now.1)
     }

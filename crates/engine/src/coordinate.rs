@@ -4,29 +4,34 @@
 //! First everything below the root is walked, by the movers; then files with several names are made, one name of each; then, here, their
 //! other names are linked, what the source lacks is removed, and the directories that several movers shared are finished. What
 //! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A share is settled by the first outcome
-//! that comes; a second one, of a mover that was thought dead, is passed over, but waited for.
+//! that comes; a second one, of a mover that was thought dead, is passed over, but waited for. Whatever was settled in an earlier life of the
+//! run is looked at once more before the end ([`life`](crate::life)).
+
+mod begin;
 
 use crate::brief::Brief;
 use crate::changes::{Changes, Locks, hold};
+use crate::clock::Clock;
 use crate::exchange::{Exchange, PartOfOutcome, Word};
-use crate::facts::{BEGUN, Facts, LINKS, add_shares, decoded, encoded, fact, keyed, note_outcome, path_in, settle_pieces};
+use crate::facts::{BEGUN, Facts, LINKS, add_shares, decoded, encoded, fact, note_outcome, path_in, settle_pieces};
+use crate::life::Life;
 use crate::marks::tell_source;
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
 use crate::part::Part;
-use crate::plan::{LINK_NAMES_MAX, Lead, chosen, leads, pack};
+use crate::plan::{LINK_NAMES_MAX, Lead, leads, pack};
 use crate::roots::{Roots, RunError, open};
 use crate::run::Run;
-use crate::share::{Listed, Outcome, Piece, Share, Unfinished};
+use crate::share::{Outcome, Piece, Share, Unfinished};
 use crate::sync::{End, Summary, begin_root, delete, descriptors, end_run, or_cut_off, prepare_replica, try_postponed, walk};
-use crate::tally::{Counts, WHOLE_WALK};
+use crate::tally::Counts;
 use crate::underway::LargeFiles;
-use crate::work_off::{Ends, work_off};
-use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Work, escape_text};
+use begin::{Birth, TOTAL};
+use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Stamp, Work, escape_text};
 use driftless_state::Record;
 use driftless_tree::{DirRef, HandlePool};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -39,8 +44,6 @@ const SILENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(5);
 /// Shares that a run is divided into at first and whenever a mover leaves some to others, for each mover that is known.
 const SHARES_PER_MOVER: usize = 3;
-/// How long movers are listened to before shares of an interrupted run are handed out again; they say that they are alive each second.
-const LISTEN: Duration = Duration::from_secs(3);
 /// A mover that has not been heard of for so long does not count.
 const AWAY: Duration = Duration::from_secs(15);
 /// A mover that is at work on what another one has done is waited for as long as it says so with no longer pauses than this.
@@ -49,8 +52,20 @@ const PAUSE_MAX: Duration = Duration::from_secs(3);
 const LATE_MAX: Duration = Duration::from_secs(330);
 /// Between two looks whether one is at work.
 const REST: Duration = Duration::from_millis(10);
+/// How often it is noted that the coordinator lives.
+const NOTE: Duration = Duration::from_secs(60);
 /// Open shares that are read at a time.
 const SHARES: usize = 1000;
+
+/// What a coordinator works with.
+pub struct By<'a> {
+    /// The way to the movers.
+    pub exchange: &'a mut dyn Exchange,
+    /// What is known of the run.
+    pub record: &'a mut Record,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+}
 
 /// Makes the replica equal to the source, with the help of movers. A connection that is lost is an end ([`End::CutOff`]).
 ///
@@ -60,67 +75,59 @@ pub fn coordinate(
     (options, brief): (&Options, &mut Brief),
     monitor: &dyn Monitor,
     stop: &AtomicBool,
-    by: (&mut dyn Exchange, &mut Record),
+    by: By<'_>,
 ) -> Result<Summary, RunError> {
-    let began = Instant::now();
-    or_cut_off(try_coordinate((options, brief), monitor, stop, by), options, |end| Summary::of_nothing(began.elapsed(), end))
+    let (clock, began) = (by.clock, by.clock.now());
+    or_cut_off(try_coordinate((options, brief), monitor, stop, by), options, |end| Summary::of_nothing(clock.now() - began, end))
 }
 
 fn try_coordinate(
     (options, brief): (&Options, &mut Brief),
     monitor: &dyn Monitor,
     stop: &AtomicBool,
-    (exchange, record): (&mut dyn Exchange, &mut Record),
+    by: By<'_>,
 ) -> Result<Summary, RunError> {
+    let By { exchange, record, clock } = by;
     let (directories, threads_max) = descriptors();
     let (roots, single, locks) = open_roots(options, directories)?;
-    let changes = begin_changes(options, (&roots, single.as_ref()), &locks)?;
+    let birth = Birth::of(options, (&roots, &single, &locks), monitor, (record, clock))?;
     tell_source(options, (&roots.0, single.is_some()), monitor);
-    if let Some(changes) = &changes {
-        changes.tell(monitor);
-        brief.set_suspect_since(changes.suspect_since());
-    }
     if let (source, Some(replica)) = &roots {
         brief.set_roots(source.first_meta(), replica.first_meta());
     }
-    let started = Instant::now();
+    let settled_since = birth.tell_suspects(brief);
+    let started = clock.now();
+    let (name, renamed) = single.unzip();
     let mut coordinator = Coordinator {
         options,
         brief,
+        settled_since,
         monitor,
         stop,
         exchange,
         record,
+        clock,
+        single: name,
+        life: birth.life,
+        noted: started,
         started,
-        total: Counts::default(),
+        total: birth.counted,
         alive: HashMap::new(),
         sent: HashMap::new(),
         movers: HashMap::new(),
         last_look: started,
         lost: false,
-        changes: changes.clone(),
+        changes: birth.changes.clone(),
     };
-    coordinator.begin(single.as_ref().map(|(name, _)| &**name))?;
+    coordinator.begin()?;
     let end = coordinator.walk_and_link()?;
     if end != End::Complete {
-        return Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(started.elapsed(), end) });
+        coordinator.note_life()?;
+        return Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(clock.now() - started, end) });
     }
     coordinator.wait_for_late_movers()?;
-    coordinator.end_here(roots, (single.map(|(_, renamed)| renamed), changes), threads_max)
-}
-
-/// Nobody knows which mover will make the first change, so all that is due before it is done now.
-fn begin_changes(
-    options: &Options,
-    (roots, single): (&Pair, Option<&(CString, CString)>),
-    locks: &Locks,
-) -> Result<Option<Arc<Changes>>, RunError> {
-    let Some(replica) = &roots.1 else { return Ok(None) };
-    let changes = Changes::of(options, replica, single.map(|(_, renamed)| &**renamed), locks)?;
-    // Why it is refused is what counts.
-    let _refusal = changes.begin();
-    changes.outcome()?;
-    Ok(Some(Arc::new(changes)))
+    coordinator.note_ending()?;
+    coordinator.end_here(roots, (renamed, Some(birth.changes)), threads_max)
 }
 
 type Pair = (DirRef, Option<DirRef>);
@@ -143,11 +150,19 @@ fn open_roots(options: &Options, directories: usize) -> Result<(Pair, Single, Lo
 
 struct Coordinator<'a> {
     options: &'a Options,
-    brief: &'a Brief,
+    brief: &'a mut Brief,
+    /// Since when changes of the replica may not be durable that are settled.
+    settled_since: Option<Stamp>,
     monitor: &'a dyn Monitor,
     stop: &'a AtomicBool,
     exchange: &'a mut dyn Exchange,
     record: &'a mut Record,
+    clock: &'a dyn Clock,
+    /// The name of a single file on the source.
+    single: Option<CString>,
+    life: Life,
+    /// When it was noted last that it lives.
+    noted: Instant,
     started: Instant,
     total: Counts,
     /// Shares in hand: when they were heard of last, and what was counted then.
@@ -158,94 +173,10 @@ struct Coordinator<'a> {
     movers: HashMap<String, Instant>,
     last_look: Instant,
     lost: bool,
-    changes: Option<Arc<Changes>>,
+    changes: Arc<Changes>,
 }
 
 impl Coordinator<'_> {
-    fn begin(&mut self, single: Option<&CStr>) -> Result<(), RunError> {
-        // One that was killed before it had made the first share has left nothing to go on with.
-        let resumed = !self.record.facts(fact::STAGE, b"", 1)?.is_empty();
-        self.clear(!resumed)?;
-        if resumed {
-            return self.go_on();
-        }
-        let (pieces, passed) = self.first_pieces(single);
-        let shares = pack(pieces, self.wanted(), &Share { walk: WHOLE_WALK, ..Share::default() });
-        self.record.batch(|batch| {
-            batch.put(fact::STAGE, BEGUN, b"")?;
-            add_shares(batch, &shares)?;
-            passed.iter().try_for_each(|(dir, left)| batch.put(fact::DIR, &keyed(dir), &encoded(left)))
-        })?;
-        match &shares[..] {
-            [share] if share.pieces == [Piece::Root] && self.exchange.idle() > 1 => self.divide_root(share),
-            _ => self.send_open(0),
-        }
-    }
-
-    /// Looks into the root and leaves everything in it to movers, so that all of them have work at once.
-    fn divide_root(&mut self, share: &Share) -> Result<(), RunError> {
-        let Some(id) = self.record.items(0, 1)?.first().map(|item| item.id) else { return Ok(()) };
-        let at_once = AtomicBool::new(true);
-        match work_off(self.options, (self.brief, share), &|_| {}, Ends { stop: self.stop, yields: &at_once }) {
-            Ok((outcome, End::Complete | End::Lost)) => {
-                let outcome = encoded(&outcome);
-                self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, outcome })
-            }
-            // Whatever it was, the mover that takes the share meets it again, and can say so.
-            Ok(_) | Err(_) => self.send_open(0),
-        }
-    }
-
-    /// Goes on with a run whose coordinator was killed: shares that movers have in hand are not handed out again.
-    fn go_on(&mut self) -> Result<(), RunError> {
-        let total = self.record.facts(fact::TOTAL, b"", 1)?;
-        self.total = total.iter().find_map(|(_, value)| decoded(value)).unwrap_or_default();
-        let mut after = 0;
-        loop {
-            let items = self.record.items(after, SHARES)?;
-            let Some(last) = items.last() else { break };
-            after = last.id;
-            self.sent.extend(items.iter().map(|item| (item.id, Instant::now())));
-        }
-        // What was said to the coordinator that was killed proves nothing of now.
-        let listening = Instant::now();
-        while let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
-            self.hear(word)?;
-            if listening.elapsed() >= LISTEN || self.stop.load(Relaxed) {
-                break;
-            }
-        }
-        self.alive.clear();
-        let listening = Instant::now();
-        while listening.elapsed() < LISTEN && !self.sent.is_empty() && !self.stop.load(Relaxed) {
-            if let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
-                self.hear(word)?;
-            }
-        }
-        let silent: Vec<u64> = self.sent.keys().filter(|id| !self.alive.contains_key(id)).copied().collect();
-        silent.into_iter().try_for_each(|id| self.hand_out_again(id))
-    }
-
-    fn hand_out_again(&mut self, id: u64) -> Result<(), RunError> {
-        let items = self.record.items(id - 1, 1)?;
-        items.first().filter(|item| item.id == id).map_or(Ok(()), |item| self.hand_out(id, &item.body))
-    }
-
-    /// What is looked at, and the directories on the way there, which nobody else finishes.
-    fn first_pieces(&self, single: Option<&CStr>) -> (Vec<(u8, Piece)>, Vec<(RelPath, Unfinished)>) {
-        if let Some(name) = single {
-            return (vec![(0, Piece::Entries(RelPath::root(), vec![name.into()]))], Vec::new());
-        }
-        match &self.options.selection {
-            Some(selection) if !selection.whole => {
-                let (pieces, passed) = chosen(RelPath::root(), selection);
-                let left = Unfinished { listed: Listed::InPart, made: false, replaced: false, unlisted: false };
-                (pieces.into_iter().map(|piece| (0, piece)).collect(), passed.into_iter().map(|dir| (dir, left)).collect())
-            }
-            _ => (vec![(0, Piece::Root)], Vec::new()),
-        }
-    }
-
     fn clear(&mut self, words: bool) -> Result<(), RunError> {
         self.exchange.clear(words).map_err(RunError::NoMovers)
     }
@@ -266,15 +197,20 @@ impl Coordinator<'_> {
     fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
         let Some(share) = decoded::<Share>(body) else { return Ok(()) };
         self.exchange.send(self.brief, self.record.run(), id, &share).map_err(RunError::NoMovers)?;
-        self.sent.insert(id, Instant::now());
+        self.sent.insert(id, self.clock.now());
         Ok(())
     }
 
-    /// Until all shares are settled, those of the links, too.
+    /// Until all shares are settled, those of the links, too, and all was looked at in this life.
     fn walk_and_link(&mut self) -> Result<End, RunError> {
         loop {
             let end = self.settle_all()?;
-            if end != End::Complete || !self.next_stage()? {
+            if end != End::Complete {
+                return Ok(end);
+            }
+            if self.life.is_second_hand {
+                self.look_again()?;
+            } else if !self.next_stage()? {
                 return Ok(end);
             }
         }
@@ -295,31 +231,34 @@ impl Coordinator<'_> {
             }
             self.tell();
             self.look_after_locks()?;
-            if self.last_look.elapsed() >= LOOK {
+            if self.since(self.last_look) >= LOOK {
                 self.look_after()?;
-                self.last_look = Instant::now();
+                self.last_look = self.clock.now();
+            }
+            if self.since(self.noted) >= NOTE {
+                self.note_life()?;
             }
         }
         Ok(if self.lost { End::Lost } else { End::Complete })
     }
 
     fn look_after_locks(&mut self) -> Result<(), RunError> {
-        let Some(changes) = self.changes.clone() else { return Ok(()) };
-        changes.look_after();
-        if changes.is_refused() {
+        self.changes.look_after();
+        if self.changes.is_refused() {
             self.clear(false)?;
         }
-        changes.outcome()
+        self.changes.outcome()
     }
 
     /// A share may have been in two hands, when the connection of one was lost: whoever still carries it out touches what is finished.
     fn wait_for_late_movers(&mut self) -> Result<(), RunError> {
         self.clear(false)?;
-        let began = Instant::now();
+        let began = self.clock.now();
         let mut heard = began;
-        while heard.elapsed() < PAUSE_MAX && began.elapsed() < LATE_MAX && !self.stop.load(Relaxed) && self.exchange.at_work() > 0 {
+        let is_late = |at: Instant, now: Instant| now - at >= PAUSE_MAX || now - began >= LATE_MAX;
+        while !is_late(heard, self.clock.now()) && !self.stop.load(Relaxed) && self.exchange.at_work() > 0 {
             if let Some(word) = self.exchange.next(REST).map_err(RunError::NoMovers)? {
-                heard = Instant::now();
+                heard = self.clock.now();
                 self.hear(word)?;
             }
         }
@@ -358,18 +297,22 @@ impl Coordinator<'_> {
         pack(pieces.collect(), self.wanted(), &Share { alone: true, ..Share::default() })
     }
 
+    fn since(&self, at: Instant) -> Duration {
+        self.clock.now() - at
+    }
+
     /// How many shares are wanted when some are made.
     fn wanted(&mut self) -> usize {
-        let at_work = self.alive.values().filter(|(heard, _)| heard.elapsed() < AWAY).count();
+        let at_work = self.alive.values().filter(|(heard, _)| self.since(*heard) < AWAY).count();
         SHARES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
     }
 
     fn hear(&mut self, word: Word) -> Result<(), RunError> {
         match word {
             Word::Alive(sign) => {
-                self.movers.insert(sign.mover, Instant::now());
+                self.movers.insert(sign.mover, self.clock.now());
                 if sign.run == self.record.run() && self.sent.contains_key(&sign.id) {
-                    self.alive.insert(sign.id, (Instant::now(), sign.counts));
+                    self.alive.insert(sign.id, (self.clock.now(), sign.counts));
                 }
                 Ok(())
             }
@@ -410,7 +353,7 @@ impl Coordinator<'_> {
             settle_pieces(batch, &share, &mut rest)?;
             let walk = share.walk.saturating_sub(total.walked - walked_before);
             add_shares(batch, &pack(rest, wanted, &Share { pieces: Vec::new(), walk, ..share }))?;
-            batch.put(fact::TOTAL, b"total", &encoded(&total))?;
+            batch.put(fact::TOTAL, TOTAL, &encoded(&total))?;
             Ok(true)
         })?;
         if settled {
@@ -427,8 +370,8 @@ impl Coordinator<'_> {
     fn tell(&self) {
         let mut counts = self.total;
         self.alive.values().for_each(|(_, more)| counts.add(more));
-        let jobs = self.movers.values().filter(|heard| heard.elapsed() < AWAY).count();
-        self.monitor.progress(&Progress { counts, elapsed: self.started.elapsed(), large: LargeFiles::default(), jobs });
+        let jobs = self.movers.values().filter(|heard| self.since(**heard) < AWAY).count();
+        self.monitor.progress(&Progress { counts, elapsed: self.since(self.started), large: LargeFiles::default(), jobs });
     }
 
     /// Looks for shares that nobody could work off, and for those that nobody works on.
@@ -436,7 +379,7 @@ impl Coordinator<'_> {
         for (id, reason) in self.exchange.parked(self.record.run()).map_err(RunError::NoMovers)? {
             self.give_up(id, &reason)?;
         }
-        let silent = |at: &Instant| at.elapsed() > SILENCE;
+        let silent = |at: &Instant| self.since(*at) > SILENCE;
         let silent: Vec<u64> = self
             .sent
             .iter()
@@ -461,7 +404,7 @@ impl Coordinator<'_> {
             total.seen += paths.len() as u64;
             total.failed += paths.len() as u64;
             total.problems_skip += paths.len() as u64;
-            batch.put(fact::TOTAL, b"total", &encoded(&total))?;
+            batch.put(fact::TOTAL, TOTAL, &encoded(&total))?;
             Ok(Some(paths))
         })?;
         let Some(paths) = given_up else { return Ok(()) };

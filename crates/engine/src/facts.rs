@@ -33,11 +33,15 @@ pub mod fact {
     pub const STAGE: u8 = 7;
     /// File systems that are mounted below the source.
     pub const MOUNT: u8 = 8;
+    /// The life of the run in which the rest was noted.
+    pub const LIFE: u8 = 9;
 }
 
-/// How far the run has come, as facts whose order is that of their keys: the first shares were made, and those of the links.
+/// How far the run has come, as facts whose order is that of their keys: the first shares were made, those of the links, and what is
+/// left for the coordinator alone was begun.
 pub const BEGUN: &[u8] = b"1-begun";
 pub const LINKS: &[u8] = b"2-links";
+pub const ENDING: &[u8] = b"3-ending";
 
 /// A large file whose bytes are copied by several movers: what was copied, and how many pieces are open.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -8,6 +8,7 @@
 mod audit;
 mod brief;
 mod changes;
+mod clock;
 mod comparisons;
 mod coordinate;
 mod deletes;
@@ -24,6 +25,7 @@ mod grouped;
 mod inspect;
 mod job;
 mod kept;
+mod life;
 mod links;
 mod listed;
 mod marks;
@@ -61,8 +63,9 @@ mod worker;
 
 pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled, Standing, audit};
 pub use brief::Brief;
+pub use clock::{Clock, MachineClock};
 pub use comparisons::ledger_name;
-pub use coordinate::coordinate;
+pub use coordinate::{By, coordinate};
 pub use driftless_mover::{Carrier, Undone};
 pub use exchange::{Alive, Exchange, PartOfOutcome, Word};
 pub use monitor::{Monitor, Progress};

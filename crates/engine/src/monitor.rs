@@ -34,6 +34,8 @@ pub trait Monitor: Sync {
     fn note(&self, _text: &str) {}
     /// An entry has something that its copy does not get, and that none before it had.
     fn unkept(&self, _what: Unkept, _path: &RelPath) {}
+    /// Everything is looked at once more: what was told of entries so far is found again, or over.
+    fn look_again(&self) {}
     /// A few times a second.
     fn progress(&self, progress: &Progress);
 }

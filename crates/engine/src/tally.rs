@@ -57,6 +57,8 @@ counters! {
     same,
     /// Entries that were made equal.
     changed,
+    /// Entries that were made equal before all was looked at once more; they were met again, and are counted among the others.
+    changed_before,
     /// Entries left out by a filter or a bound on size.
     skipped_filtered,
     /// Entries left out because their kind is not kept.
@@ -166,6 +168,20 @@ impl Counts {
     pub fn unkept(&self) -> u64 {
         let given = [self.unkept_owners, self.unkept_privileges, self.unkept_flags, self.unkept_acls];
         sum(given).saturating_add(sum([self.times_cut_fine, self.times_cut_seconds]))
+    }
+
+    /// What still counts when everything is looked at once more: what was done, and no entry.
+    #[must_use]
+    pub fn before_another_look(&self) -> Counts {
+        Counts {
+            changed_before: self.changed_before + self.changed,
+            deleted: self.deleted,
+            mismatched: self.mismatched,
+            bytes_copied: self.bytes_copied,
+            bytes_compared: self.bytes_compared,
+            bytes_resumed: self.bytes_resumed,
+            ..Counts::default()
+        }
     }
 
     /// Whether every entry that was seen is accounted for.

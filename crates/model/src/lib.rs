@@ -24,7 +24,7 @@ pub use escape::{escape, escape_json, escape_text, quote};
 pub use fault::{Class, Fault, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::{CAPABILITY, Keep, SETGID, SETUID};
-pub use moment::{date_and_time, moment};
+pub use moment::{date_and_time, moment, span};
 pub use path::{BadName, EntryName, RelPath, check_name};
 pub use selection::Selection;
 pub use unkept::{Sort, Unkept};

@@ -23,9 +23,26 @@ pub fn date_and_time(sec: i64) -> (String, String) {
     (format!("{year:04}-{month:02}-{day:02}"), format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60))
 }
 
+/// So many seconds for a person, in the largest unit of which they are one at least.
+pub fn span(seconds: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")];
+    let (unit, word) = UNITS.into_iter().find(|(unit, _)| seconds >= *unit).unwrap_or(UNITS[3]);
+    let count = seconds / unit;
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_told_in_their_largest_unit() {
+        let cases =
+            [(0, "0 seconds"), (1, "1 second"), (59, "59 seconds"), (60, "1 minute"), (3 * 3600 + 59, "3 hours"), (200_000, "2 days")];
+        for (seconds, words) in cases {
+            assert_eq!(span(seconds), words);
+        }
+    }
 
     #[test]
     fn dates_are_right_on_both_sides_of_1970_and_of_leap_days() {

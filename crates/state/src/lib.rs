@@ -8,7 +8,7 @@ mod record;
 
 pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};
-pub use record::{Batch, Fact, Item, Record};
+pub use record::{Batch, Fact, Found, Item, Record};
 
 /// The store on disk failed (it is full, say).
 pub type StoreError = rusqlite::Error;

@@ -23,7 +23,18 @@ const SCHEMA: &str = "
 pub struct Record {
     file: Connection,
     run: u64,
-    resumed: bool,
+    found: Found,
+}
+
+/// What stood in a record when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing, or nothing that any run could go on with.
+    Nothing,
+    /// A run about the same.
+    Same,
+    /// A run about something else, of which nothing is left now.
+    Other,
 }
 
 /// An item that was handed out and is not settled.
@@ -53,15 +64,22 @@ impl Record {
         file.execute_batch(SCHEMA)?;
         let held: Option<(i64, Vec<u8>)> =
             file.query_row("SELECT run, about FROM job", [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        if let Some((run, _)) = held.filter(|(_, held)| held == about) {
-            return Ok(Record { file, run: run.cast_unsigned(), resumed: true });
+        let has_facts = file.prepare("SELECT 1 FROM facts")?.exists([])?;
+        match held {
+            Some((run, held)) if held == about => Ok(Record { file, run: run.cast_unsigned(), found: Found::Same }),
+            _ => Ok(Record { run: empty(&mut file, about)?, file, found: if has_facts { Found::Other } else { Found::Nothing } }),
         }
-        let batch = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        batch.execute_batch("DELETE FROM job; DELETE FROM items; DELETE FROM facts;")?;
-        let run: i64 = batch.query_row("SELECT random()", [], |row| row.get(0))?;
-        batch.execute("INSERT INTO job VALUES (0, ?, ?)", params![run, about])?;
-        batch.commit()?;
-        Ok(Record { file, run: run.cast_unsigned(), resumed: false })
+    }
+
+    /// Drops all that stands in it: from now on it is that of a new run, with a number of its own, about the same.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn begin_anew(&mut self) -> Result<(), StoreError> {
+        let about: Vec<u8> = self.file.query_row("SELECT about FROM job", [], |row| row.get(0))?;
+        self.run = empty(&mut self.file, &about)?;
+        self.found = Found::Nothing;
+        Ok(())
     }
 
     /// The number of the run.
@@ -69,9 +87,9 @@ impl Record {
         self.run
     }
 
-    /// Whether it goes on with a run that was interrupted.
-    pub fn is_resumed(&self) -> bool {
-        self.resumed
+    /// What stood in it when it was opened.
+    pub fn found(&self) -> Found {
+        self.found
     }
 
     /// Makes changes together.
@@ -114,6 +132,16 @@ impl Record {
         let facts = find.query_map(params![kind, after, max as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
         facts.collect()
     }
+}
+
+/// Drops everything, for a new run about `about`; returns its number.
+fn empty(file: &mut Connection, about: &[u8]) -> Result<u64, StoreError> {
+    let batch = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    batch.execute_batch("DELETE FROM job; DELETE FROM items; DELETE FROM facts;")?;
+    let run: i64 = batch.query_row("SELECT random()", [], |row| row.get(0))?;
+    batch.execute("INSERT INTO job VALUES (0, ?, ?)", params![run, about])?;
+    batch.commit()?;
+    Ok(run.cast_unsigned())
 }
 
 impl Batch<'_> {
@@ -160,6 +188,14 @@ impl Batch<'_> {
         find.query_row(params![kind, key], |row| row.get(0)).optional()
     }
 
+    /// Takes away all facts.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    pub fn forget_facts(&self) -> Result<(), StoreError> {
+        self.0.execute("DELETE FROM facts", []).map(drop)
+    }
+
     /// Takes away the facts of a kind whose keys begin with `prefix`, and returns their values in the order of their keys.
     ///
     /// # Errors
@@ -182,21 +218,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job");
         let mut record = Record::open(&path, b"one").unwrap();
-        assert!(!record.is_resumed());
+        assert_eq!(record.found(), Found::Nothing);
         let id = record.batch(|batch| batch.add_item(b"first").and_then(|_| batch.add_item(b"second"))).unwrap();
         record.batch(|batch| batch.put(3, b"key", b"value")).unwrap();
         let run = record.run();
         drop(record);
         let mut record = Record::open(&path, b"one").unwrap();
-        assert!(record.is_resumed() && record.run() == run);
+        assert_eq!((record.found(), record.run()), (Found::Same, run));
         assert_eq!(record.batch(|batch| batch.settle(id)).unwrap().as_deref(), Some(&b"second"[..]));
         assert_eq!(record.batch(|batch| batch.settle(id)).unwrap(), None);
         assert_eq!(record.items(0, 9).unwrap(), [Item { id: id - 1, body: b"first".to_vec() }]);
         assert_eq!(record.facts(3, b"", 9).unwrap(), [(b"key".to_vec(), b"value".to_vec())]);
         drop(record);
-        let record = Record::open(&path, b"two").unwrap();
-        assert!(!record.is_resumed() && record.run() != run);
+        let mut record = Record::open(&path, b"two").unwrap();
+        assert!(record.found() == Found::Other && record.run() != run);
         assert_eq!((record.open_items().unwrap(), record.facts(3, b"", 9).unwrap().len()), (0, 0));
+        let (run, later) = (record.run(), record.batch(|batch| batch.put(3, b"key", b"").and_then(|()| batch.add_item(b"third"))).unwrap());
+        record.begin_anew().unwrap();
+        assert!(record.run() != run && later > id);
+        assert_eq!((record.open_items().unwrap(), record.facts(3, b"", 9).unwrap().len()), (0, 0));
+        drop(record);
+        assert_eq!(Record::open(&path, b"three").unwrap().found(), Found::Nothing, "it was about nothing yet");
     }
 
     #[test]

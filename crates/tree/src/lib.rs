@@ -209,6 +209,11 @@ pub trait Dir: Send + Sync {
     /// Whether something is mounted on this directory, as it was when it was opened; `None` where the kernel does not tell.
     fn is_mount_root(&self) -> Option<bool>;
 
+    /// When this directory was made, where the file system of this machine tells (statx(2), `STATX_BTIME`).
+    fn made_at(&self) -> Option<Stamp> {
+        None
+    }
+
     /// Owner and group that entries made here get, if this directory, which was just made, shows it without being asked.
     fn birth(&self) -> Option<(u32, u32)> {
         // New entries belong to the user and group of the process unless the file system or the set-group-id bit says otherwise;

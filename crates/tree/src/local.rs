@@ -73,6 +73,13 @@ fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<
     }
 }
 
+/// When what is open was made, if the file system tells.
+fn made_at(fd: impl AsFd) -> Option<Stamp> {
+    let st = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    let is_told = st.stx_mask & StatxFlags::BTIME.bits() != 0;
+    is_told.then_some(Stamp { sec: st.stx_btime.tv_sec, nsec: st.stx_btime.tv_nsec })
+}
+
 /// The flags that no copy gets. That of DAX is none of an entry, but says how its file system is mounted.
 fn unkept_of(attributes: StatxAttributes) -> Unkept {
     const FLAGS: [(StatxAttributes, Unkept); 6] = [
@@ -582,6 +589,10 @@ impl Dir for LocalDir {
 
     fn is_mount_root(&self) -> Option<bool> {
         self.is_mount_root
+    }
+
+    fn made_at(&self) -> Option<Stamp> {
+        made_at(&*self.fd().ok()?)
     }
 
     fn as_local(&self) -> Option<&LocalDir> {

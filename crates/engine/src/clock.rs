@@ -1,0 +1,25 @@
+//! What time it is. Whoever decides by it is given a clock, so that a test can have hours pass.
+
+use std::time::{Instant, SystemTime};
+
+/// What time it is.
+pub trait Clock {
+    /// A moment, to measure spans from.
+    fn now(&self) -> Instant;
+    /// Seconds since 1970, as the user's calendar has it.
+    fn seconds(&self) -> u64;
+}
+
+/// The clock of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MachineClock;
+
+impl Clock for MachineClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn seconds(&self) -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+}
