@@ -6,216 +6,25 @@
 
 mod common;
 
+use common::far::agent;
+use common::liar::{CRASHES, END_MAX, Liar, Lie, RESIDENT_KIB_MAX, Said, Stage, Told, about_listings, answering, with_liar};
 use common::{TEMP_PREFIX, driftless, put};
 use driftless_model::{Act, Keep, Kind, Meta, Side, Xattrs};
-use driftless_remote::wire::{
-    Frame, Listing, Located, Locked, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault,
-};
+use driftless_remote::wire::{Frame, Located, Locked, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{FsKind, Options, Outcome, Profile, Scratch, build_tree, compare, mutate, snapshot_hash};
+use driftless_testkit::{Options, Profile, build_tree, compare, mutate, snapshot_hash};
 use driftless_tree::Reach;
-use std::collections::HashMap;
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// No run with a liar, and no agent with a hostile client, may take longer.
-const END_MAX: Duration = Duration::from_secs(30);
-/// A bug trap, a panic, an abort, a wild access.
-const CRASHES: [i32; 5] = [70, 101, 134, 135, 139];
-/// What a process may need for a tree of a few entries, whatever is said to it.
-const RESIDENT_KIB_MAX: u64 = 400 << 10;
 const FLIPPED_SEEDS: u64 = 16;
-/// From 64 MiB on, files are copied in pieces.
-const LARGE_BYTES: u64 = 70 << 20;
-
-fn agent_program() -> &'static str {
-    env!("CARGO_BIN_EXE_driftless")
-}
 
 // ---- liars ----
-
-/// What is passed on in place of a reply: frames, or any bytes.
-enum Told {
-    Frames(Vec<Frame>),
-    Bytes(Vec<u8>),
-    /// These are the last, and the line ends.
-    Last(Vec<u8>),
-}
-
-/// One message of the agent: the request that it answers, and itself.
-struct Said<'a> {
-    request: &'a Request,
-    number: u64,
-    reply: Reply,
-    data: Vec<u8>,
-}
-
-impl Said<'_> {
-    fn unchanged(self) -> Told {
-        Told::Frames(vec![Frame::new(self.number, &self.reply, self.data)])
-    }
-
-    fn instead(&self, reply: &Reply) -> Told {
-        Told::Frames(vec![Frame::new(self.number, reply, Vec::new())])
-    }
-}
-
-type Lie = Box<dyn FnMut(Said<'_>) -> Told + Send>;
-
-/// A real agent behind a man in the middle, reached by a command that takes the place of ssh.
-struct Liar {
-    command: String,
-    _scratch: tempfile::TempDir,
-}
-
-impl Liar {
-    fn new(lie: Lie) -> Liar {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
-        let scratch = tempfile::tempdir().expect("temp folder");
-        let script = scratch.path().join("connect");
-        let port = listener.local_addr().expect("address").port();
-        // The background part ends with the connection, the foreground part with the client.
-        fs::write(&script, format!("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\ncat <&3 &\nexec cat >&3\n")).expect("script");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
-        std::thread::spawn(move || {
-            let (near, _) = listener.accept().expect("accept");
-            speak(&near, lie);
-        });
-        Liar { command: script.to_str().expect("text").to_owned(), _scratch: scratch }
-    }
-
-    fn run(&self, command: &str, ends: [OsString; 2], arguments: &[&str]) -> Outcome {
-        let run = driftless().args([command, "--streams=1", "--reconnect=0", "--ssh"]).arg(&self.command).args(ends).args(arguments);
-        run.through(["/usr/bin/time", "-q", "-f", "resident %M"]).limit(END_MAX).run()
-    }
-}
-
-/// Carries what client and agent say, the agent's words as `lie` has them.
-fn speak(near: &TcpStream, mut lie: Lie) {
-    let mut agent = Command::new(agent_program()).arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("an agent");
-    let asked: Arc<Mutex<HashMap<u64, Request>>> = Arc::default();
-    let (mut to_agent, from_agent) = (agent.stdin.take().expect("piped"), agent.stdout.take().expect("piped"));
-    let mut from_client = near.try_clone().expect("clone");
-    let noted = asked.clone();
-    let listener = std::thread::spawn(move || {
-        while let Ok(Some(frame)) = Frame::read(&mut from_client) {
-            if let Ok(request) = frame.message() {
-                noted.lock().expect("no panic").insert(frame.number(), request);
-            }
-            if frame.write(&mut to_agent).and_then(|()| to_agent.flush()).is_err() {
-                break;
-            }
-        }
-    });
-    pass_on(&mut BufReader::new(from_agent), near, &asked, &mut lie);
-    let _ = near.shutdown(Shutdown::Both);
-    let _ = agent.kill();
-    let _ = agent.wait();
-    let _ = listener.join();
-}
-
-fn pass_on(from: &mut BufReader<ChildStdout>, mut near: &TcpStream, asked: &Mutex<HashMap<u64, Request>>, lie: &mut Lie) {
-    let mut greeting = Vec::new();
-    let _ = from.read_until(b'\n', &mut greeting);
-    let hello = Frame::read(from).expect("a frame").expect("a hello");
-    if near.write_all(&greeting).and_then(|()| hello.write(&mut near)).is_err() {
-        return;
-    }
-    while let Ok(Some(frame)) = Frame::read(from) {
-        let number = frame.number();
-        let reply = frame.message().expect("the agent speaks properly");
-        if matches!(reply, Reply::Alive) {
-            if frame.write(&mut near).is_err() {
-                return;
-            }
-            continue;
-        }
-        let request = asked.lock().expect("no panic").remove(&number).expect("the agent answers what was asked");
-        let done = match lie(Said { request: &request, number, reply, data: frame.data }) {
-            Told::Frames(frames) => frames.iter().try_for_each(|frame| frame.write(&mut near)),
-            Told::Bytes(bytes) => near.write_all(&bytes),
-            Told::Last(bytes) => return drop(near.write_all(&bytes)),
-        };
-        if done.is_err() {
-            return;
-        }
-    }
-}
-
-/// Two trees and something beside them that nobody may touch.
-struct Stage {
-    scratch: Scratch,
-    src: PathBuf,
-    dst: PathBuf,
-    outside: PathBuf,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let scratch = Scratch::new(FsKind::Tmpfs, 300);
-        let (src, dst, outside) = (scratch.dir("src"), scratch.dir("dst"), scratch.dir("outside"));
-        for name in ["a", "sub/b", "sub/deeper/c", "other/d", "other/e"] {
-            put(&src.join(name), name.repeat(1000));
-        }
-        std::os::unix::fs::symlink("a", src.join("link")).expect("symlink");
-        // Large, for its size; what it holds is little, so that many stages can be made.
-        put(&src.join("large"), vec![5u8; 3 << 20]);
-        fs::File::options().write(true).open(src.join("large")).and_then(|file| file.set_len(LARGE_BYTES)).expect("size");
-        put(&dst.join("sub/old"), "was here");
-        put(&outside.join("victim"), "untouched");
-        put(&outside.join("folder/file"), "untouched");
-        Stage { scratch, src, dst, outside }
-    }
-
-    fn ends(&self, pull: bool) -> [OsString; 2] {
-        let far = |path: &Path| {
-            let mut typed = OsString::from("liar:");
-            typed.push(path);
-            typed
-        };
-        if pull { [far(&self.src), self.dst.clone().into()] } else { [self.src.clone().into(), far(&self.dst)] }
-    }
-
-    /// What stands beside the trees.
-    fn beside(&self) -> (u128, Vec<OsString>) {
-        let names = fs::read_dir(self.scratch.path()).expect("list").map(|entry| entry.expect("entry").file_name());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        (snapshot_hash(&self.outside, true), names)
-    }
-}
-
-/// Runs a sync with a liar and checks what must hold whatever it says.
-fn with_liar(pull: bool, context: &str, lie: Lie) -> (Stage, Outcome) {
-    let stage = Stage::new();
-    let (beside, source) = (stage.beside(), snapshot_hash(&stage.src, true));
-    let liar = Liar::new(lie);
-    let outcome = liar.run("sync", stage.ends(pull), &["--delete", "--jobs=4"]);
-    assert!(!CRASHES.contains(&outcome.code()), "{context}: a crash\n{}", outcome.describe());
-    assert_eq!(stage.beside(), beside, "{context}: something outside was touched\n{}", outcome.describe());
-    assert_eq!(snapshot_hash(&stage.src, true), source, "{context}: the source was touched\n{}", outcome.describe());
-    let text = outcome.stderr_text();
-    let resident = text.lines().rev().find_map(|line| line.strip_prefix("resident ")?.trim().parse::<u64>().ok());
-    assert!(resident.expect("how much memory it took") < RESIDENT_KIB_MAX, "{context}: memory\n{}", outcome.describe());
-    (stage, outcome)
-}
-
-/// A lie about listings that a client must not believe.
-fn about_listings(mut change: impl FnMut(&mut Listing) + Send + 'static) -> Lie {
-    Box::new(move |mut said: Said<'_>| {
-        if let Reply::Listing(listing) | Reply::Entered(_, Some(listing)) = &mut said.reply {
-            change(listing);
-        }
-        said.unchanged()
-    })
-}
 
 fn name(text: &str) -> Name {
     Name(CString::new(text).expect("no NUL"))
@@ -295,19 +104,16 @@ fn a_directory_that_is_a_link_on_the_other_side_is_told() {
 }
 
 /// Replaces every reply of some kind by another.
-fn answering(with: impl Fn() -> Reply + Send + 'static, which: fn(&Request) -> bool) -> Lie {
-    Box::new(move |said: Said<'_>| if which(said.request) { said.instead(&with()) } else { said.unchanged() })
-}
-
+/// As strange as metadata may be.
 fn strange_meta() -> Meta {
-    let stamp = driftless_model::Stamp { sec: i64::MIN, nsec: u32::MAX };
+    let stamp = driftless_model::Stamp { sec: i64::MIN, nsec: 999_999_999 };
     Meta {
         kind: Kind::File,
-        mode: u32::MAX,
-        uid: u32::MAX,
-        gid: u32::MAX,
-        size: u64::MAX,
-        blocks: u64::MAX,
+        mode: 0o7777,
+        uid: u32::MAX - 1,
+        gid: u32::MAX - 1,
+        size: i64::MAX as u64,
+        blocks: u64::MAX / 512,
         mtime: stamp,
         atime: stamp,
         ctime: stamp,
@@ -535,7 +341,7 @@ impl Victim {
     }
 
     fn with(arguments: &[&str]) -> Victim {
-        let mut command = Command::new(agent_program());
+        let mut command = Command::new(agent());
         let mut agent =
             command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent");
         let mut from = BufReader::new(agent.stdout.take().expect("piped"));
@@ -899,7 +705,7 @@ fn further_lines_are_not_given_to_an_agent_of_another_user() {
     let Reply::Note(Some(place)) = victim.ask(&Request::Gather) else { panic!("no place for further lines") };
     let place = String::from_utf8(place).expect("text");
     let mut other = Command::new("setpriv");
-    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", agent_program(), "agent", "--join", &place]);
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups", agent(), "agent", "--join", &place]);
     let refused = other.stdin(Stdio::null()).output().expect("setpriv");
     let words = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && words.contains("cannot join the agent"), "{:?}: {words}", refused.status);
@@ -1073,7 +879,7 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
     mutate(&stage.src, 6, 10);
     let scratch = tempfile::tempdir().expect("temp folder");
     let (script, record) = (scratch.path().join("connect"), scratch.path().join("record"));
-    fs::write(&script, format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent_program())).expect("script");
+    fs::write(&script, format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent())).expect("script");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
     let outcome = driftless().args(["sync", "--streams=1", "--ssh"]).arg(&script).args(stage.ends(false)).run().expect(0);
     let bytes = fs::read(&record).expect("the record");

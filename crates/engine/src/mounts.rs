@@ -8,7 +8,7 @@ use crate::job::{DirJob, lock};
 use crate::options::Options;
 use crate::overlap::leaves_out;
 use crate::run::Run;
-use driftless_model::{Act, Class, Problem, RelPath, Side};
+use driftless_model::{Act, Class, Kind, Problem, RelPath, Side};
 use driftless_tree::{DirRef, HandlePool, Place};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -63,6 +63,12 @@ impl Run<'_> {
     /// Whether a directory of the source lies on another file system than its root, and is not entered for that.
     pub fn is_foreign(&self, source: &DirRef) -> bool {
         self.options.one_file_system && source.first_meta().dev != self.roots.0.first_meta().dev
+    }
+
+    /// The same of one that cannot be entered, such as where a file system is mounted that nobody serves any more.
+    pub fn is_foreign_at(&self, job: &DirJob, name: &CStr) -> bool {
+        let own = self.roots.0.first_meta().dev;
+        self.options.one_file_system && job.source.peek(name).is_ok_and(|meta| meta.kind == Kind::Dir && meta.dev != own)
     }
 
     /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.

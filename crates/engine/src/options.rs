@@ -121,4 +121,28 @@ impl Options {
     pub fn lost(&self) -> Option<Loss> {
         [&self.source, &self.replica].into_iter().find_map(Endpoint::lost)
     }
+
+    /// The same at the end of a walk. If an act failed because of a lost connection (`said`), the walk ended early and no problem says what
+    /// it left out: were none lost, that would pass for an end like any other.
+    ///
+    /// # Panics
+    /// It was said, and is not so.
+    pub fn lost_as(&self, said: bool) -> Option<Loss> {
+        let loss = self.lost();
+        assert!(!said || loss.is_some(), "a connection is said to be lost, and none is");
+        loss
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "said to be lost")]
+    fn a_walk_that_ends_for_the_loss_of_a_line_that_stands_is_a_bug() {
+        let options = Options::default();
+        assert_eq!(options.lost_as(false), None);
+        let _ = options.lost_as(true);
+    }
 }

@@ -84,7 +84,7 @@ impl Run<'_> {
 
     /// Why a connection is lost, if one is.
     pub fn cut_off(&self) -> Option<String> {
-        self.options.lost().map(|loss| loss.why)
+        self.options.lost_as(self.was_told_cut_off()).map(|loss| loss.why)
     }
 
     /// Goes on with what is answered, as listener number `index`, until the work is over.

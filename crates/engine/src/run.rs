@@ -170,6 +170,11 @@ impl<'r> Run<'r> {
         self.stop.load(Relaxed) || self.is_lost() || self.cut_off.load(Relaxed) || self.is_refused()
     }
 
+    /// Whether an act failed because a connection was lost.
+    pub fn was_told_cut_off(&self) -> bool {
+        self.cut_off.load(Relaxed)
+    }
+
     /// Whether the disk did not keep what it was given.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Relaxed)

@@ -101,6 +101,7 @@ pub fn survey(
     survey.meet(survey.sampler.number(b""), b"", Side::Source);
     survey.begin(place);
     drive(&survey, threads_max);
+    let _an_audit_looks_again = options.lost_as(survey.cut_off.load(Relaxed));
     let unread = survey.unread.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (entries, problems) = (survey.entries.into_inner(), survey.problems.into_inner());
     Surveyed { sample: survey.sampler.finish(), entries, problems, unread }
@@ -273,7 +274,7 @@ impl Survey<'_> {
         if !self.options.one_file_system || listing.side == Side::Replica {
             return Ok(false);
         }
-        match listing.dir().look(name) {
+        match listing.dir().peek(name) {
             Err(fault) if fault.is_missing() => Ok(false),
             meta => Ok(meta?.dev != listing.dir().first_meta().dev),
         }

@@ -42,7 +42,14 @@ impl Worker<'_> {
     }
 
     fn enter(&mut self, parent: &Arc<DirJob>, name: &CStr, weight: u64) -> Result<Option<Arc<DirJob>>, Trouble> {
-        let source = parent.source.enter(name).map_err(kind_changed)?;
+        let source = match parent.source.enter(name) {
+            Err(_) if self.run.is_foreign_at(parent, name) => {
+                add(&self.run.tally.walked, weight);
+                self.run.tally.skip(Reason::OtherFileSystem);
+                return Ok(None);
+            }
+            entered => entered.map_err(kind_changed)?,
+        };
         parent.entered.note(name, source.first_meta());
         let selection = below(parent, name);
         let foreign = self.run.is_foreign(&source);

@@ -4,7 +4,7 @@
 //! mislead ("no space left on device", where inodes are used up, too): these have words here. What a number means depends on
 //! what was tried, so a few acts have words of their own. Sources: errno(3), and the manual page of each call.
 
-use crate::{Act, escape_text};
+use crate::{Act, LINE_LOST, escape_text};
 use std::io;
 
 /// Error numbers (asm-generic/errno-base.h, asm-generic/errno.h).
@@ -62,10 +62,10 @@ pub fn cause(error: &io::Error) -> String {
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
     use Act as A;
     use errno::{
-        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOTCONN, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
+        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
     };
     Some(match (act, errno) {
-        (A::ReachAgent, ENOTCONN) => "the connection is lost",
+        (_, LINE_LOST) => "the connection is lost",
         (A::Understand | A::Obey, EPROTO) => "it does not keep to the protocol",
         (A::Obey, _) => "the agent does not take it",
         (A::SendRequest | A::SendReply, E2BIG) => "it is too long for a message",
@@ -163,7 +163,12 @@ mod tests {
                 39,
                 r#""a/b": cannot remove the directory from the replica: directory not empty (left as it was)"#,
             ),
-            (A::ReachAgent, Source, e::ENOTCONN, r#""a/b": cannot reach the agent of the source: the connection is lost (left as it was)"#),
+            (
+                A::ReachAgent,
+                Source,
+                crate::LINE_LOST,
+                r#""a/b": cannot reach the agent of the source: the connection is lost (left as it was)"#,
+            ),
             (
                 A::Read,
                 Source,

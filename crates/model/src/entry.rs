@@ -1,6 +1,6 @@
 //! What stands at a name: its kind, its metadata and its extended attributes.
 
-use crate::Unkept;
+use crate::{Unkept, bounds};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
@@ -63,6 +63,7 @@ pub struct Stamp {
     /// Seconds since 1970-01-01 UTC.
     pub sec: i64,
     /// Nanoseconds, 0 to 999,999,999.
+    #[serde(deserialize_with = "bounds::nsec")]
     pub nsec: u32,
 }
 
@@ -81,14 +82,19 @@ pub struct Meta {
     /// Kind of the entry.
     pub kind: Kind,
     /// Permission bits with setuid, setgid and sticky (07777).
+    #[serde(deserialize_with = "bounds::mode")]
     pub mode: u32,
     /// Numeric owner.
+    #[serde(deserialize_with = "bounds::owner")]
     pub uid: u32,
     /// Numeric group.
+    #[serde(deserialize_with = "bounds::owner")]
     pub gid: u32,
     /// Size in bytes.
+    #[serde(deserialize_with = "bounds::size")]
     pub size: u64,
     /// Allocated blocks of 512 bytes.
+    #[serde(deserialize_with = "bounds::blocks")]
     pub blocks: u64,
     /// Last modification.
     pub mtime: Stamp,

@@ -26,16 +26,21 @@ impl Side {
     }
 }
 
-/// One call that failed: where, what was tried, and the kernel's error number (errno(3)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// One call that failed: where, what was tried, and the kernel's error number (errno(3)). It is not sent as it is: what a peer says of its
+/// failures is checked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The tree it happened on.
     pub side: Side,
     /// What was tried.
     pub act: Act,
-    /// The error number.
+    /// The error number, or [`LINE_LOST`].
     pub errno: i32,
 }
+
+/// In place of an error number: the connection to the host that the tree is on is lost. No kernel gives it (`MAX_ERRNO` of
+/// linux/err.h is 4095) and no peer can, so nothing else is taken for it.
+pub const LINE_LOST: i32 = 4096;
 
 /// Error numbers that decisions are made on (asm-generic/errno.h).
 mod errno {
@@ -43,7 +48,6 @@ mod errno {
     pub const EACCES: i32 = 13;
     pub const ENOENT: i32 = 2;
     pub const ENOSPC: i32 = 28;
-    pub const ENOTCONN: i32 = 107;
     pub const ESTALE: i32 = 116;
     pub const EDQUOT: i32 = 122;
 }
@@ -69,10 +73,9 @@ impl Fault {
         matches!(self.errno, errno::EPERM | errno::EACCES)
     }
 
-    /// Whether the connection to the host that the tree is on is lost (`ENOTCONN`). A dead FUSE mount fails with the same number,
-    /// and is a matter of its path alone.
+    /// Whether the connection to the host that the tree is on is lost ([`LINE_LOST`]).
     pub fn is_cut_off(&self) -> bool {
-        self.errno == errno::ENOTCONN && self.act == Act::ReachAgent
+        self.errno == LINE_LOST
     }
 
     /// Why it failed, in words.

@@ -4,6 +4,7 @@
 //! reads a clock or knows a file handle; every value can be printed, compared and sent elsewhere.
 
 mod act;
+pub mod bounds;
 mod cause;
 mod entry;
 mod escape;
@@ -21,7 +22,7 @@ pub use act::Act;
 pub use cause::{cause, cause_of};
 pub use entry::{Entry, Kind, Meta, Stamp, Xattr, Xattrs};
 pub use escape::{escape, escape_json, escape_text, quote};
-pub use fault::{Class, Fault, Problem, Side};
+pub use fault::{Class, Fault, LINE_LOST, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::{CAPABILITY, Keep, SETGID, SETUID};
 pub use moment::{date_and_time, moment, span};

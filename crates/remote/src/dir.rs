@@ -289,6 +289,10 @@ impl Dir for RemoteDir {
         self.meta_reply(&Request::Look { dir: self.0.at, name: name.into() })
     }
 
+    fn peek(&self, name: &CStr) -> Done<Meta> {
+        self.meta_reply(&Request::Peek { dir: self.0.at, name: name.into() })
+    }
+
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
         if *keep == self.0.line.keep
             && let Some(xattrs) = lock(&self.0.entries).heard.get_mut(name).and_then(|heard| heard.xattrs.take())

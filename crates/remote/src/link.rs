@@ -6,7 +6,7 @@
 use crate::budget::Budget;
 use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, Request, WireFault};
 use crossbeam_channel::Sender;
-use driftless_model::{Act, Fault, Side};
+use driftless_model::{Act, Fault, LINE_LOST, Side};
 use driftless_tree::{Done, Loss};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,8 +19,6 @@ const POSTED_BYTES_MAX: u64 = 32 << 20;
 const ORDER_BYTES: u64 = 32 << 10;
 /// Answers that one listener takes at once, at most.
 const ANSWERS_MAX: usize = 16;
-/// `ENOTCONN` of errno(3): what every act on a lost tree fails with.
-pub const ENOTCONN: i32 = 107;
 /// `EPROTO` of errno(3).
 const EPROTO: i32 = 71;
 
@@ -264,8 +262,9 @@ impl<A: Send> Link<A> {
     }
 }
 
+/// What every act on a tree fails with whose line is lost. Nothing else makes one.
 fn lost_fault() -> WireFault {
-    WireFault::new(Act::ReachAgent, ENOTCONN)
+    WireFault::new(Act::ReachAgent, LINE_LOST)
 }
 
 /// A fault of the other side is an error here; what cannot be understood is, too.

@@ -120,6 +120,7 @@ impl Server<'_> {
         use Request as R;
         Ok(match request {
             R::Look { dir, name } => told(self.dir(dir)?.look(&name.0), Reply::Meta),
+            R::Peek { dir, name } => told(self.dir(dir)?.peek(&name.0), Reply::Meta),
             R::EntryXattrs { dir, name, keep } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),

@@ -200,7 +200,9 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
         R::Link { dir, from, .. } | R::Take { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Nest { dir, .. } => (Some(*dir), None),
-        R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } => (Some(*dir), None),
+        R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } | R::Peek { dir, .. } => {
+            (Some(*dir), None)
+        }
         R::EntryXattrs { dir, .. } | R::ReadLink { dir, .. } | R::Open { dir, .. } | R::Create { dir, .. } => (Some(*dir), None),
         R::Reopen { dir, .. } | R::Symlink { dir, .. } | R::Node { dir, .. } | R::SetEntry { dir, .. } => (Some(*dir), None),
         R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Lock { dir, .. } => (Some(*dir), None),

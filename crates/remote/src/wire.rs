@@ -12,7 +12,7 @@
 
 pub use crate::frame::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, bad};
 pub use crate::sparing::{SparingRules, WireRemoved};
-use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, check_name};
+use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, bounds, check_name};
 use driftless_tree::{Ancestor, Attributes, Holder, Known, MarkText, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -145,6 +145,8 @@ pub enum Request {
     Xattrs { at: Handle, keep: Keep },
     /// Metadata of an entry.
     Look { dir: Handle, name: Name },
+    /// The same as the host remembers it.
+    Peek { dir: Handle, name: Name },
     /// Extended attributes of an entry.
     EntryXattrs { dir: Handle, name: Name, keep: Keep },
     /// Target of a symbolic link.
@@ -152,7 +154,13 @@ pub enum Request {
     /// Open a regular file for reading and call it `at`.
     Open { dir: Handle, name: Name, at: Handle },
     /// Make a regular file and call it `at`.
-    Create { dir: Handle, name: Name, mode: u32, at: Handle },
+    Create {
+        dir: Handle,
+        name: Name,
+        #[serde(deserialize_with = "bounds::mode")]
+        mode: u32,
+        at: Handle,
+    },
     /// Open an unfinished file and call it `at`.
     Reopen { dir: Handle, name: Name, at: Handle },
     /// Read a range of a file.
@@ -319,14 +327,21 @@ pub enum Locked {
     /// A run that is over has left the file of this name.
     Left(Vec<u8>),
     /// There is none to be had, and why.
-    Missing(i32),
+    Missing(#[serde(deserialize_with = "kernels")] i32),
 }
 
-/// A fault of the other side.
+/// A fault of the other side, or the loss of the line to it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WireFault {
     act: Act,
+    #[serde(deserialize_with = "kernels")]
     errno: i32,
+}
+
+/// Reads an error number. What is none of the kernel's would be taken for one, or for the loss of a line, and is neither (errno(3)).
+fn kernels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let errno = i32::deserialize(deserializer)?;
+    Ok(if ERRNOS.contains(&errno) { errno } else { EPROTO })
 }
 
 impl From<Fault> for WireFault {
@@ -343,9 +358,7 @@ impl WireFault {
 
     /// The fault on the side of the tree that it happened on.
     pub fn on(&self, side: Side) -> Fault {
-        // What is no error number of the kernel would be taken for one, and is none (errno(3)).
-        let errno = if ERRNOS.contains(&self.errno) { self.errno } else { EPROTO };
-        Fault { side, act: self.act, errno }
+        Fault { side, act: self.act, errno: self.errno }
     }
 }
 
@@ -462,7 +475,7 @@ pub struct Hello {
 mod tests {
     use super::*;
     use crate::frame::NUMBER_BYTES;
-    use driftless_model::{Stamp, Unkept};
+    use driftless_model::{LINE_LOST, Stamp, Unkept};
 
     fn meta(kind: Kind, size: u64) -> Meta {
         let stamp = Stamp::default();
@@ -519,6 +532,17 @@ mod tests {
         assert_eq!(frame.head[NUMBER_BYTES + 1], Act::Open as u8);
         frame.head[NUMBER_BYTES + 1] = Act::ALL.len() as u8;
         assert!(frame.message::<Reply>().is_err());
+    }
+
+    #[test]
+    fn no_peer_can_say_that_the_line_is_lost() {
+        for errno in [LINE_LOST, 0, -1, i32::MIN, i32::MAX] {
+            let said = Frame::new(1, &Reply::Fault(WireFault::new(Act::ReachAgent, errno)), Vec::new());
+            let Ok(Reply::Fault(heard)) = said.message() else { panic!("{errno}") };
+            let heard = heard.on(Side::Source);
+            assert!(heard.errno == EPROTO && !heard.is_cut_off(), "{errno}");
+        }
+        assert!(WireFault::new(Act::ReachAgent, LINE_LOST).on(Side::Source).is_cut_off(), "this side can");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::Rights;
 use crate::local::fault;
 use crate::sys;
 use crate::xattr::{Target, proc_path};
-use driftless_model::{Act, Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs, bounds};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
@@ -24,10 +24,13 @@ const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Attributes {
     /// Owner.
+    #[serde(deserialize_with = "bounds::maybe_owner")]
     pub uid: Option<u32>,
     /// Group.
+    #[serde(deserialize_with = "bounds::maybe_owner")]
     pub gid: Option<u32>,
     /// Permission bits, 07777.
+    #[serde(deserialize_with = "bounds::maybe_mode")]
     pub mode: Option<u32>,
     /// Whose rights the set-id bits among them stand for: the user and the group that the entry must belong to, where that matters. `None`
     /// if there are no such bits.
@@ -84,7 +87,9 @@ fn mode_of_acl(acl: &[u8]) -> Option<u32> {
 /// The user and the group without whom an entry does not get its set-user-id and set-group-id bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lends {
+    #[serde(deserialize_with = "bounds::maybe_owner")]
     uid: Option<u32>,
+    #[serde(deserialize_with = "bounds::maybe_owner")]
     gid: Option<u32>,
 }
 

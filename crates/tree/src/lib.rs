@@ -139,6 +139,10 @@ pub trait Dir: Send + Sync {
     fn list(&self) -> Done<Box<dyn NameStream>>;
     /// Metadata of an entry, now.
     fn look(&self, name: &CStr) -> Done<Meta>;
+    /// The same as this machine remembers it: what is mounted there is not asked, so that this also works where nobody answers for it.
+    fn peek(&self, name: &CStr) -> Done<Meta> {
+        self.look(name)
+    }
     /// Extended attributes of an entry.
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs>;
     /// Target of a symbolic link.

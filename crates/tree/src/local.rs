@@ -27,6 +27,15 @@ pub fn fault(side: Side, act: Act, errno: Errno) -> Fault {
     Fault { side, act, errno: errno.raw_os_error() }
 }
 
+/// Blocks of a file at most: so many have a number of bytes.
+const BLOCKS_MAX: u64 = u64::MAX / 512;
+
+/// A time as a file system tells it. What is told through FUSE is not checked by every kernel, and nanoseconds beyond a second would mean
+/// something else to utimensat(2).
+fn stamp(sec: i64, nsec: u32) -> Stamp {
+    Stamp { sec, nsec: nsec.min(999_999_999) }
+}
+
 /// Metadata from stat(2).
 pub fn meta_of(st: &Stat) -> Meta {
     Meta {
@@ -35,10 +44,10 @@ pub fn meta_of(st: &Stat) -> Meta {
         uid: st.st_uid,
         gid: st.st_gid,
         size: st.st_size.cast_unsigned(),
-        blocks: st.st_blocks.cast_unsigned(),
-        mtime: Stamp { sec: st.st_mtime, nsec: st.st_mtime_nsec as u32 },
-        atime: Stamp { sec: st.st_atime, nsec: st.st_atime_nsec as u32 },
-        ctime: Stamp { sec: st.st_ctime, nsec: st.st_ctime_nsec as u32 },
+        blocks: st.st_blocks.cast_unsigned().min(BLOCKS_MAX),
+        mtime: stamp(st.st_mtime, st.st_mtime_nsec as u32),
+        atime: stamp(st.st_atime, st.st_atime_nsec as u32),
+        ctime: stamp(st.st_ctime, st.st_ctime_nsec as u32),
         nlink: st.st_nlink,
         dev: st.st_dev,
         ino: st.st_ino,
@@ -68,7 +77,9 @@ fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<
     match fs::statx(&dir, name, flags, StatxFlags::BASIC_STATS) {
         Ok(st) => Ok((meta_of_statx(&st), crate::mounts::is_mount_root(&st))),
         // An old kernel does not have the call, and a sandbox that does not know it forbids it.
-        Err(Errno::NOSYS | Errno::PERM) => fs::statat(&dir, name, flags - AtFlags::STATX_FORCE_SYNC).map(|st| (meta_of(&st), None)),
+        Err(Errno::NOSYS | Errno::PERM) => {
+            fs::statat(&dir, name, flags - AtFlags::STATX_FORCE_SYNC - AtFlags::STATX_DONT_SYNC).map(|st| (meta_of(&st), None))
+        }
         Err(errno) => Err(errno),
     }
 }
@@ -94,7 +105,7 @@ fn unkept_of(attributes: StatxAttributes) -> Unkept {
 }
 
 fn meta_of_statx(st: &Statx) -> Meta {
-    let stamp = |stamp: StatxTimestamp| Stamp { sec: stamp.tv_sec, nsec: stamp.tv_nsec };
+    let stamp = |of: StatxTimestamp| stamp(of.tv_sec, of.tv_nsec);
     let mode = u32::from(st.stx_mode);
     Meta {
         kind: kind_of(FileType::from_raw_mode(mode)).expect("the kernel knows no other kinds"),
@@ -102,7 +113,7 @@ fn meta_of_statx(st: &Statx) -> Meta {
         uid: st.stx_uid,
         gid: st.stx_gid,
         size: st.stx_size,
-        blocks: st.stx_blocks,
+        blocks: st.stx_blocks.min(BLOCKS_MAX),
         mtime: stamp(st.stx_mtime),
         atime: stamp(st.stx_atime),
         ctime: stamp(st.stx_ctime),
@@ -407,6 +418,11 @@ impl Dir for LocalDir {
 
     fn look(&self, name: &CStr) -> Done<Meta> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags)).map(|look| look.0)
+    }
+
+    fn peek(&self, name: &CStr) -> Done<Meta> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
         self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags)).map(|look| look.0)
     }
 

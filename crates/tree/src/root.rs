@@ -22,13 +22,14 @@ use std::sync::Arc;
 pub struct RootError {
     path: PathBuf,
     act: Act,
-    errno: Errno,
+    /// An error number, or that a line is lost.
+    errno: i32,
 }
 
 impl RootError {
     /// An act on a path that failed with an error number.
     pub fn from_errno(path: &Path, act: Act, errno: i32) -> Self {
-        RootError::new(path, act, Errno::from_raw_os_error(errno))
+        RootError { path: path.to_owned(), act, errno }
     }
 
     /// The path.
@@ -38,16 +39,16 @@ impl RootError {
 
     /// What was tried, and the error number.
     pub fn parts(&self) -> (Act, i32) {
-        (self.act, self.errno.raw_os_error())
+        (self.act, self.errno)
     }
 
     fn new(path: &Path, act: Act, errno: Errno) -> Self {
-        RootError { path: path.to_owned(), act, errno }
+        RootError::from_errno(path, act, errno.raw_os_error())
     }
 
     /// Whether there is nothing at the path.
     pub fn is_missing(&self) -> bool {
-        matches!(self.errno, Errno::NOENT | Errno::NOTDIR)
+        [Errno::NOENT, Errno::NOTDIR].iter().any(|errno| errno.raw_os_error() == self.errno)
     }
 
     /// What was tried and why it failed, without the path.
@@ -55,8 +56,8 @@ impl RootError {
         let hint = if self.act == Act::OpenAbove && self.is_missing() { "; make it first" } else { "" };
         // To a root, symbolic links are followed.
         let cause = match self.errno {
-            Errno::LOOP => "too many symbolic links".to_owned(),
-            errno => cause_of(self.act, errno.raw_os_error()),
+            errno if errno == Errno::LOOP.raw_os_error() => "too many symbolic links".to_owned(),
+            errno => cause_of(self.act, errno),
         };
         format!("cannot {}: {cause}{hint}", self.act.words())
     }
@@ -97,9 +98,9 @@ pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, 
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => LocalDir::root(pool, side, fd)
-            .map(|dir| Place::Dir(Arc::new(dir)))
-            .map_err(|e| fail(Act::Open, Errno::from_raw_os_error(e.errno))),
+        Ok(fd) => {
+            LocalDir::root(pool, side, fd).map(|dir| Place::Dir(Arc::new(dir))).map_err(|e| RootError::from_errno(path, Act::Open, e.errno))
+        }
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
         Err(errno) => Err(fail(Act::Open, errno)),
     }
@@ -112,9 +113,9 @@ fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let act = if side == Side::Replica { Act::OpenAbove } else { Act::Open };
     let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, act, e))?;
-    let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::new(above, Act::Open, Errno::from_raw_os_error(e.errno)))?;
+    let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
     let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, Act::Use, Errno::INVAL))?;
-    let fd = parent.fd().map_err(|e| RootError::new(above, Act::Open, Errno::from_raw_os_error(e.errno)))?;
+    let fd = parent.fd().map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
     let parent: DirRef = Arc::new(parent);
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
         // A moment ago there was none; a file system has just been mounted, say. As an entry it would be compared without what is in it.

@@ -7,6 +7,7 @@ pub mod campaign;
 pub mod chaos;
 pub mod far;
 pub mod lease;
+pub mod liar;
 pub mod marks;
 pub mod mounted;
 pub mod movers;

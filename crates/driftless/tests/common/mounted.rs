@@ -18,6 +18,13 @@ impl Mounted {
         Mounted::by(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=0755", "driftless-inner"]), at)
     }
 
+    /// A file system whose server is gone.
+    pub fn dead(at: &Path) -> Mounted {
+        fs::create_dir_all(at).expect("mount point");
+        driftless_testkit::fuse::door::mount_dead(at);
+        Mounted(at.to_owned())
+    }
+
     fn by(command: &mut Command, at: &Path) -> Mounted {
         if !at.exists() {
             fs::create_dir_all(at).expect("mount point");
