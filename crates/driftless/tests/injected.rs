@@ -10,7 +10,7 @@
 mod common;
 
 use common::campaign::{Campaign, count_of};
-use common::{LOCK, check_accounts, check_equal, driftless, leftovers, put};
+use common::{LOCK, LOCK_SIGN, check_accounts, check_equal, driftless, leftovers, put};
 use driftless_testkit::{Driftless, FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, mutate, snapshot_hash};
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -242,7 +242,7 @@ impl Stage {
     /// Exit code 0 was said: what must not be.
     fn check_equal_as_said(&self, outcome: &Outcome) {
         // The lock of the run may stay: it keeps nobody out.
-        let mut found = compare(&self.src(), &self.dst(), &Options { ignore: vec![LOCK.to_vec()], ..Options::default() });
+        let mut found = compare(&self.src(), &self.dst(), &Options { ignore: vec![LOCK.to_vec(), LOCK_SIGN.to_vec()], ..Options::default() });
         // Without --delete.
         found.retain(|difference| self.act != Act::Again || difference.kind != "extra");
         assert!(found.is_empty(), "exit code 0, but {found:#?}\n{}", outcome.describe());
