@@ -242,7 +242,8 @@ impl Stage {
     /// Exit code 0 was said: what must not be.
     fn check_equal_as_said(&self, outcome: &Outcome) {
         // The lock of the run may stay: it keeps nobody out.
-        let mut found = compare(&self.src(), &self.dst(), &Options { ignore: vec![LOCK.to_vec(), LOCK_SIGN.to_vec()], ..Options::default() });
+        let mut found =
+            compare(&self.src(), &self.dst(), &Options { ignore: vec![LOCK.to_vec(), LOCK_SIGN.to_vec()], ..Options::default() });
         // Without --delete.
         found.retain(|difference| self.act != Act::Again || difference.kind != "extra");
         assert!(found.is_empty(), "exit code 0, but {found:#?}\n{}", outcome.describe());

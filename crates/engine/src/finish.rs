@@ -285,12 +285,12 @@ impl Worker<'_> {
         }
     }
 
-    /// The directory that names go from, on both sides. Where the replica has none any more, there is nothing to remove; where the source
+    /// The directory that names go from, on both sides. It was listed, so that it is absent is believed the second time. Where the replica has none any more, there is nothing to remove; where the source
     /// has none any more, it is seen later whether the replica still has it.
     fn open_both(&self, path: &driftless_model::RelPath) -> Option<(DirRef, DirRef)> {
         let (source, replica) = &self.run.roots;
-        let replica = descend(replica.as_ref().expect("deletes need a replica"), path);
-        match replica.and_then(|replica| Ok((descend(source, path)?, replica))) {
+        let open = || descend(replica.as_ref().expect("deletes need a replica"), path);
+        match open().or_else(|_| open()).and_then(|replica| Ok((descend(source, path)?, replica))) {
             Ok(both) => return Some(both),
             Err(fault) if !is_absent(&fault) => self.run.problem(path.clone(), fault, Class::Skip),
             Err(fault) if fault.side == Side::Replica || self.run.deletes.left_by_source(path, fault) => {}
@@ -308,9 +308,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks once more on both sides at a name that is to go. The source is not asked only about what the rules leave out.
+    /// Looks once more on both sides at a name that is to go. The source is not asked only about what the rules leave out. That the replica
+    /// lacks what it has listed before is believed the second time: who deletes it is not this run, and nobody else would tell.
     fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) -> Done<Standing> {
-        let Some(meta) = there(replica.look(name))? else { return Ok(Standing::Gone) };
+        let Some(meta) = there(replica.look(name).or_else(|_| replica.look(name)))? else { return Ok(Standing::Gone) };
         let (filter, options) = (&self.run.options.filter, self.run.options);
         let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
         let lacks = excluded || there(source.look(name))?.is_none();
