@@ -115,7 +115,7 @@ fn requests() -> Vec<Request> {
         Request::Marks { dir: 2, above: true },
         Request::SetMark { dir: 2, text: b"driftless mark 1".to_vec(), durable: true },
         Request::Fetch { dir: 2, name: name(), keep },
-        Request::Gather,
+        Request::Gather { secret: 7 },
         Request::Forget { at: 3 },
     ]
 }

@@ -95,6 +95,8 @@ pub trait Witness {
     fn line_lost(&self, why: &str, times: (Duration, Duration));
     /// The line to a host was made again after so long.
     fn line_made(&self, host: &str, after: Duration);
+    /// Something that whoever watches should know.
+    fn note(&self, text: &str);
 }
 
 impl Witness for Outside<'_> {
@@ -108,6 +110,10 @@ impl Witness for Outside<'_> {
 
     fn line_made(&self, host: &str, after: Duration) {
         self.0.line_made(host, after);
+    }
+
+    fn note(&self, text: &str) {
+        self.0.note(text);
     }
 }
 
@@ -143,6 +149,7 @@ pub fn repeat<T>(
             Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(witness) => continue,
             done => done?,
         };
+        tell(lines, witness);
         if !matches!(passed.end, End::CutOff(_)) {
             return Ok((passed, earlier));
         }
@@ -164,13 +171,14 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
         output.remember();
     }
     loop {
-        let pass = Pass { output, earlier: &earlier, began: trouble.began };
+        let pass = Pass { output, lines, earlier: &earlier, began: trouble.began };
         let mut summary = match driftless_engine::sync(options, &pass, &signals.stop) {
             // The other host may take a moment to let go of the lock that the lost line held.
             Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(&(output, signals)) => continue,
             Err(RunError::Locked { .. }) if signals.stop.load(Relaxed) => Summary::of_nothing(Duration::ZERO, End::Stopped),
             done => done?,
         };
+        tell(lines, &(output, signals));
         summary.elapsed = trouble.began.elapsed();
         let (counts, acts) = (summary.counts, !options.dry_run);
         if !matches!(summary.end, End::CutOff(_)) {
@@ -204,6 +212,7 @@ pub fn audit(
     output.remember();
     loop {
         let mut audit = driftless_engine::audit(options, monitor, &signals.stop)?;
+        tell(lines, &(output, signals));
         audit.elapsed = trouble.began.elapsed();
         if audit.cut_off.is_none() {
             return Ok(audit);
@@ -218,6 +227,11 @@ pub fn audit(
         }
         output.begin_again();
     }
+}
+
+/// Passes on what the lines have to say.
+fn tell(lines: &Lines, witness: &dyn Witness) {
+    lines.notes().iter().for_each(|note| witness.note(note));
 }
 
 /// Makes all lines that are lost again. An error is how the run ends instead.
@@ -302,6 +316,7 @@ impl Trouble {
 /// Who watches one pass of a run sees all of the run.
 struct Pass<'a> {
     output: &'a Output,
+    lines: &'a Lines,
     earlier: &'a Earlier,
     began: Instant,
 }
@@ -335,6 +350,7 @@ impl Monitor for Pass<'_> {
     }
 
     fn progress(&self, progress: &Progress) {
+        self.lines.notes().iter().for_each(|note| self.output.note(note));
         let counts = self.earlier.so_far(&progress.counts);
         self.output.progress(&Progress { counts, elapsed: self.began.elapsed(), ..*progress });
     }

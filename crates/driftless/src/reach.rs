@@ -83,6 +83,11 @@ impl Lines {
         self.hosts.iter().any(Option::is_some)
     }
 
+    /// What the user should know of the lines and was not told yet.
+    pub fn notes(&self) -> Vec<String> {
+        self.hosts.iter().flatten().flat_map(|host| host.notes()).collect()
+    }
+
     /// The name of a host whose line is lost, if there is one.
     pub fn lost(&self) -> Option<&str> {
         let lost = self.hosts.iter().flatten().find(|host| host.lost().is_some());

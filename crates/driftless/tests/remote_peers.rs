@@ -702,7 +702,7 @@ fn devices_are_not_opened_through_nodes_in_a_root() {
 fn further_lines_are_not_given_to_an_agent_of_another_user() {
     let stage = Stage::new();
     let mut victim = Victim::of(&stage.dst);
-    let Reply::Note(Some(place)) = victim.ask(&Request::Gather) else { panic!("no place for further lines") };
+    let Reply::Note(Some(place)) = victim.ask(&Request::Gather { secret: 7 }) else { panic!("no place for further lines") };
     let place = String::from_utf8(place).expect("text");
     let mut other = Command::new("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups", agent(), "agent", "--join", &place]);

@@ -14,7 +14,7 @@ use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::squeeze::Squeezer;
 use crate::table::{Job, Table};
-use crate::wire::{Frame, Opening, Reply, Request, Root, WireFault, bad};
+use crate::wire::{Frame, Hello, Opening, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use driftless_model::Act;
 use driftless_mover::{Mover, Terms};
@@ -50,6 +50,8 @@ const BUSY_SHARE: f64 = 0.7;
 
 /// What all threads of an agent share.
 struct Agent {
+    /// What it says of itself.
+    hello: Hello,
     /// What the client may ask for.
     roots: Vec<Root>,
     cores: usize,
@@ -79,7 +81,8 @@ struct Agent {
 /// is squeezed, both ways.
 pub fn serve(input: File, output: File, directories_max: usize, squeeze: Option<i32>) -> io::Result<()> {
     let (mut input, mut output) = (heard(input), BufWriter::with_capacity(LINE_BYTES, output));
-    greet(&mut output)?;
+    let hello = Hello::own();
+    greet(&mut output, &hello)?;
     let silence = (CLIENT_SILENCE_SECONDS, CLIENT_SILENCE_SECONDS);
     input.get_mut().watch(Box::new(|| Ok(())), silence);
     let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
@@ -91,6 +94,7 @@ pub fn serve(input: File, output: File, directories_max: usize, squeeze: Option<
     confine(&roots, &pool)?;
     let (writing, written) = bounded(0);
     let agent = Agent {
+        hello,
         roots,
         cores,
         table: Table::default(),
@@ -185,9 +189,9 @@ impl Agent {
                     self.ceased.store(true, Relaxed);
                     continue;
                 }
-                Request::Gather => {
+                Request::Gather { secret } => {
                     self.open.fetch_add(1, Relaxed);
-                    let frame = self.frame(job.number, (self.gather(scope), Vec::new()));
+                    let frame = self.frame(job.number, (self.gather(scope, secret), Vec::new()));
                     self.reply(&Arc::downgrade(line), frame);
                     continue;
                 }
@@ -210,8 +214,8 @@ impl Agent {
         }
     }
 
-    /// Begins to take further lines of this client.
-    fn gather<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Reply {
+    /// Begins to take further lines of this client, which knows them by this number.
+    fn gather<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, secret: u128) -> Reply {
         if let Some(gathering) = &*lock(&self.gathering) {
             return Reply::Note(Some(gathering.place()));
         }
@@ -220,20 +224,22 @@ impl Agent {
             Err(errno) => return Reply::Fault(WireFault::new(Act::AddLines, errno.raw_os_error())),
         };
         let place = gathering.place();
-        scope.spawn(move || self.take_lines(scope));
+        let hello = Hello { joined: secret, ..self.hello.clone() };
+        scope.spawn(move || self.take_lines(scope, &hello));
         *lock(&self.gathering) = Some(gathering);
         Reply::Note(Some(place))
     }
 
-    fn take_lines<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+    fn take_lines<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, hello: &Hello) {
         while !self.over.load(Relaxed) {
             let accepted = lock(&self.gathering).as_ref().map(Gathering::accept);
             match accepted {
                 Some(Some((input, output, peer))) => {
                     let (input, output) = (heard(File::from(input)), File::from(output));
+                    let (hello, mut output) = (hello.clone(), BufWriter::with_capacity(LINE_BYTES, output));
                     scope.spawn(move || {
                         // One line that breaks ends only itself: what was asked on it fails on the client's side.
-                        let _its_end_is_told_by_the_peer = self.serve_line(scope, input, BufWriter::with_capacity(LINE_BYTES, output));
+                        let _its_end_is_told_by_the_peer = greet(&mut output, &hello).and_then(|()| self.serve_line(scope, input, output));
                         drop(peer);
                     });
                 }

@@ -2,10 +2,9 @@
 //!
 //! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a long line needs several. Each starts a
 //! `driftless agent --join PLACE` of its own, which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and
-//! waits until that is done with them. The place is an abstract socket, which needs no file: an agent that has confined itself could
+//! waits until that is done with them. It says nothing itself: the first agent greets on the line that it was handed. The place is an abstract socket, which needs no file: an agent that has confined itself could
 //! neither make one nor remove it. Anybody may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED).
 
-use crate::greeting::greet;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -71,7 +70,6 @@ fn received(peer: &OwnedFd) -> Result<Vec<OwnedFd>, Errno> {
 
 /// Hands this process's standard input and output to the agent at `place`, and waits until it is done with them.
 pub fn join(place: &std::ffi::OsStr) -> io::Result<()> {
-    greet(&mut io::stdout())?;
     let socket = new_socket(SocketFlags::empty())?;
     connect(&socket, &SocketAddrUnix::new_abstract_name(place.as_encoded_bytes())?)?;
     // The agent may have ended, and its place be another's.

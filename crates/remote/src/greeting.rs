@@ -5,7 +5,6 @@
 
 use crate::wire::{Frame, Hello, PROTOCOL};
 use driftless_model::escape;
-use driftless_tree::{Rights, this_machine};
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,10 +23,9 @@ const SHOWN_BYTES_MAX: usize = 200;
 const VERSION_CHARS_MAX: usize = 40;
 
 /// Says who speaks.
-pub fn greet(output: &mut impl Write) -> io::Result<()> {
+pub fn greet(output: &mut impl Write, hello: &Hello) -> io::Result<()> {
     writeln!(output, "{GREETING}{PROTOCOL} {}", env!("CARGO_PKG_VERSION"))?;
-    let hello = Hello { rights: Rights::own(), machine: this_machine() };
-    Frame::new(0, &hello, Vec::new()).write(output)?;
+    Frame::new(0, hello, Vec::new()).write(output)?;
     output.flush()
 }
 
@@ -170,7 +168,7 @@ mod tests {
 
     fn behind_noise(noise: &[u8], each: usize) -> (Result<Hello, Silence>, Heard) {
         let mut line = noise.to_vec();
-        greet(&mut line).expect("memory");
+        greet(&mut line, &Hello::own()).expect("memory");
         let heard = Heard::default();
         (greeted(&mut BufReader::with_capacity(1 << 16, Drops(&line, each)), &heard), heard)
     }

@@ -5,6 +5,8 @@ use crate::alive::{AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS, Ear};
 use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
 use crate::greeting::{Heard, Silence, greeted};
+use crate::identity::{Identity, Met};
+use crate::lines::{Children, Further, Told};
 use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
 use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
@@ -16,7 +18,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
@@ -27,13 +29,6 @@ const COMPLAINT_BYTES_MAX: usize = 4096;
 const PARTING: Duration = Duration::from_secs(2);
 /// Between two looks at whether to wait on for the agent's greeting.
 const TICK: Duration = Duration::from_millis(20);
-/// A round trip that is worth more than one connection: one carries what fits into its window each time.
-const LONG: Duration = Duration::from_millis(4);
-/// Connections over a long line: one for requests, the others for content.
-const STREAMS: usize = 9;
-/// The first few further connections are opened when this much content has crossed, the next when twice as much has, and so on.
-const LINE_EACH_BYTES: u64 = 4 << 20;
-const LINES_AT_ONCE: usize = 3;
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
 const NOT_FOUND: i32 = 127;
 /// `EACCES` of errno(3).
@@ -115,6 +110,16 @@ pub enum ReachError {
         /// Why.
         why: String,
     },
+    /// Another machine answers to the name.
+    #[error("{host}: \"{now}\" answers now, and the run began on \"{first}\": run again with the name of one of them")]
+    OtherHost {
+        /// What was connected to.
+        host: String,
+        /// What it called itself at first.
+        first: String,
+        /// What it calls itself now.
+        now: String,
+    },
     /// It took longer than whoever asked wanted to wait.
     #[error("{0}: no answer")]
     NoAnswer(String),
@@ -139,7 +144,7 @@ impl ReachError {
     /// Whether the host may be reached later: what is wrong is the network or the host, not what was asked for.
     pub fn may_pass(&self) -> bool {
         match self {
-            ReachError::NoAnswer(_) | ReachError::NoGreeting { .. } => true,
+            ReachError::NoAnswer(_) | ReachError::NoGreeting { .. } | ReachError::OtherHost { .. } => true,
             ReachError::NoLine { for_good, .. } => !for_good,
             _ => false,
         }
@@ -152,14 +157,12 @@ pub struct SshHost {
     reach: Reach,
     /// By what an agent knows those that were started for the same run.
     token: String,
-    machine: Vec<u8>,
+    identity: Identity,
     roots: Vec<Root>,
     line: Arc<Line>,
     children: Children,
+    told: Arc<Told>,
 }
-
-/// The ssh processes of all lines.
-type Children = Arc<Mutex<Vec<Child>>>;
 
 /// The end of what was said on standard error, and whether all of it is here.
 pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
@@ -189,7 +192,7 @@ impl SshHost {
             }
             (opened, _) => opened?,
         };
-        Ok(SshHost::over(opened, (name, roots), (reach, token)))
+        Ok(SshHost::over(opened, (name, roots), (reach, token), Arc::default()))
     }
 
     /// Connects in place of this host, whose line was lost. Its agent is ended, if it has not noticed. Nobody is asked for a password,
@@ -199,42 +202,64 @@ impl SshHost {
         for child in &mut *self.children() {
             end(child);
         }
-        let mut silent = self.reach.clone();
-        if is_openssh(&silent) {
-            silent.ssh.extend(["-o", "BatchMode=yes"].map(String::from));
-        }
+        let silent = silent(&self.reach);
         let arguments = agent_arguments(&silent, &format!("--again {}", self.token));
-        let opened = Opened::open(&self.name, &silent, &arguments, give_up)?;
-        Ok(SshHost::over(opened, (&self.name, self.roots.clone()), (self.reach.clone(), self.token.clone())))
+        let mut opened = Opened::open(&self.name, &silent, &arguments, give_up)?;
+        match self.identity.meets(&opened.hello.identity) {
+            Met::Same => {}
+            // What it reads of a source is what is there now.
+            Met::Restarted if self.roots.iter().all(|root| root.side == Side::Source) => {}
+            Met::Restarted => self.told.say(format!(
+                "{}: it was started anew meanwhile: the content of what this run has changed there before is compared once more",
+                self.name
+            )),
+            Met::Other => {
+                part(&mut opened.child);
+                let shown = |identity: &Identity| escape(&identity.host);
+                return Err(ReachError::OtherHost {
+                    host: self.name.clone(),
+                    first: shown(&self.identity),
+                    now: shown(&opened.hello.identity),
+                });
+            }
+        }
+        let reach = (self.reach.clone(), self.token.clone());
+        Ok(SshHost::over(opened, (&self.name, self.roots.clone()), reach, self.told.clone()))
+    }
+
+    /// What the user should know and was not told yet.
+    pub fn notes(&self) -> Vec<String> {
+        self.told.take()
     }
 
     fn children(&self) -> MutexGuard<'_, Vec<Child>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String)) -> Arc<SshHost> {
+    fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String), told: Arc<Told>) -> Arc<SshHost> {
         let (out, frames) = unbounded();
         out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
         let line = Arc::new(Line { link: Link::new(out), rights: opened.hello.rights.clone(), keep: reach.keep, gate: Gate::default() });
-        let (machine, child) = (opened.hello.machine.clone(), opened.run(frames, &line));
+        let (identity, child) = (opened.hello.identity.clone(), opened.run(frames, &line, || ()));
         let children = Arc::new(Mutex::new(vec![child]));
-        add_lines(name, &reach, (&line, &children));
-        Arc::new(SshHost { name: name.into(), reach, token, machine, roots, line, children })
+        Further::new(name, &silent(&reach), (&line, &children), &told).begin();
+        Arc::new(SshHost { name: name.into(), reach, token, identity, roots, line, children, told })
     }
 }
 
 /// A connection on which the agent has greeted.
-struct Opened {
+pub struct Opened {
     child: Child,
     input: BufReader<Ear<'static, ChildStdout>>,
     complaint: Complaint,
-    hello: Hello,
+    /// What the agent said of itself.
+    pub hello: Hello,
     squeeze: Option<i32>,
 }
 
 impl Opened {
     /// Connects and starts the agent with these arguments, unless `give_up` says that it takes too long.
-    fn open(name: &str, reach: &Reach, arguments: &str, give_up: &dyn Fn() -> bool) -> Result<Opened, ReachError> {
+    pub fn open(name: &str, reach: &Reach, arguments: &str, give_up: &dyn Fn() -> bool) -> Result<Opened, ReachError> {
         let mut child = spawn(name, reach, arguments)?;
         let complaint = Complaint::default();
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
@@ -262,8 +287,13 @@ impl Opened {
         }
     }
 
-    /// Starts a thread for each direction; returns ssh.
-    fn run(self, frames: Receiver<Frame>, line: &Arc<Line>) -> Child {
+    /// Ends it again.
+    pub fn give_up(mut self) {
+        part(&mut self.child);
+    }
+
+    /// Starts a thread for each direction; returns ssh. Calls `lost` when the line is.
+    pub fn run(self, frames: Receiver<Frame>, line: &Arc<Line>, lost: impl FnOnce() + Send + 'static) -> Child {
         let Opened { mut child, mut input, complaint, squeeze, .. } = self;
         input.get_mut().watch(Box::new(|| Ok(())), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
@@ -272,7 +302,11 @@ impl Opened {
             write_all(&mut to, (&frames, Squeezer::new(squeeze)), beat, |_| ());
         });
         let reading = line.clone();
-        start("line-in", input, move |mut from| read_all(&mut from, squeeze.is_some(), &reading.link, &complaint));
+        start("line-in", input, move |mut from| {
+            let loss = read_all(&mut from, squeeze.is_some(), &reading.link, &complaint);
+            lost();
+            reading.link.lose(loss);
+        });
         child
     }
 }
@@ -286,55 +320,6 @@ pub fn in_place_of(agent: &[String], brought: String) -> Vec<String> {
 /// What the first agent is started with; further ones hand their lines over to it. That both sides can squeeze, the protocol's number says.
 fn agent_arguments(reach: &Reach, known_as: &str) -> String {
     reach.squeeze.map_or(format!("agent {known_as}"), |level| format!("agent --compress={level} {known_as}"))
-}
-
-/// Opens further lines where a round trip takes long, as content begins to flow.
-fn add_lines(name: &str, reach: &Reach, (line, children): (&Arc<Line>, &Children)) {
-    let (name, reach, line, children) = (name.to_owned(), reach.clone(), line.clone(), Arc::downgrade(children));
-    start("lines", (), move |()| {
-        let Some(more) = further_lines(&reach, &line).checked_sub(1).filter(|more| *more > 0) else { return };
-        let Ok((Reply::Note(Some(place)), _)) = line.link.call(&Request::Gather, Vec::new()) else { return };
-        let Ok(place) = String::from_utf8(place) else { return };
-        let arguments = format!("agent --join {}", shell_words::quote(&place));
-        for number in 0..more {
-            let (name, reach, arguments) = (name.clone(), reach.clone(), arguments.clone());
-            let (line, children) = (line.clone(), children.clone());
-            let patience = if reach.streams.is_some() { 0 } else { LINE_EACH_BYTES << number.saturating_sub(LINES_AT_ONCE) };
-            start("lines", (), move |()| add_line((&name, &reach, &arguments), (&line, &children), patience));
-        }
-    });
-}
-
-/// Opens one line more when so many bytes of content have crossed. It is a gain if it comes about, and no loss if it does not.
-fn add_line((name, reach, arguments): (&str, &Reach, &str), (line, children): (&Arc<Line>, &Weak<Mutex<Vec<Child>>>), patience: u64) {
-    while line.link.content_bytes() < patience {
-        if line.link.lost().is_some() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let Ok(opened) = Opened::open(name, reach, arguments, &|| line.link.lost().is_some()) else { return };
-    let (out, frames) = unbounded();
-    let mut child = opened.run(frames, line);
-    match children.upgrade() {
-        Some(children) if line.link.lost().is_none() => {
-            children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
-            line.link.add_line(out);
-        }
-        _ => {
-            drop(out);
-            part(&mut child);
-        }
-    }
-}
-
-/// How many lines there shall be.
-fn further_lines(reach: &Reach, line: &Line) -> usize {
-    reach.streams.unwrap_or_else(|| {
-        // Asking about no object costs a round trip and nothing else.
-        (0..3).for_each(|_| drop(line.link.call(&Request::Meta { at: 0 }, Vec::new())));
-        if line.link.round_trip() < LONG { 1 } else { STREAMS }
-    })
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
@@ -357,11 +342,24 @@ fn tuned(name: &str, reach: &Reach) -> Reach {
     if is_openssh(&reach) {
         let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
         // A host that is cut off is noticed within seconds (ssh_config(5)).
-        let alive = ["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"].map(String::from);
+        let alive = ["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"];
+        // A connection that is there already may be used, but others must not come to depend on this one.
+        let own = ["-o", "ControlMaster=no"];
         let cipher = fast_cipher(program, arguments, name);
-        reach.ssh.extend(alive.into_iter().chain(cipher));
+        reach.ssh.extend(alive.into_iter().chain(own).map(String::from).chain(cipher));
     }
     reach
+}
+
+/// The same where nobody may be there to be asked for a password. The connection is one of its own: what it would share with others may be
+/// what was lost. Of an option that is given twice, the first counts.
+fn silent(reach: &Reach) -> Reach {
+    let mut silent = reach.clone();
+    if is_openssh(reach) {
+        let options = ["-o", "BatchMode=yes", "-o", "ControlPath=none"].map(String::from);
+        silent.ssh.splice(1..1, options);
+    }
+    silent
 }
 
 /// Whether the command that connects takes OpenSSH's options.
@@ -450,7 +448,7 @@ fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (chil
 }
 
 /// Waits for ssh to end, and ends it if it does not.
-fn part(child: &mut Child) -> Option<i32> {
+pub fn part(child: &mut Child) -> Option<i32> {
     drop(child.stdin.take());
     let since = Instant::now();
     while since.elapsed() < PARTING {
@@ -469,7 +467,7 @@ fn end(child: &mut Child) -> Option<i32> {
     child.wait().ok().and_then(|status| status.code())
 }
 
-fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) {
+fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) -> Loss {
     let (why, is_mendable) = loop {
         match Frame::read_agreed(line, squeezed) {
             Ok(Some(frame)) if is_alive(&frame) => {}
@@ -482,7 +480,7 @@ fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint
             Err(error) => break (error.to_string(), error.kind() != ErrorKind::InvalidData),
         }
     };
-    link.lose(Loss { why, is_mendable });
+    Loss { why, is_mendable }
 }
 
 /// A sign of life, which answers nothing.
@@ -512,7 +510,7 @@ impl Host for SshHost {
     }
 
     fn machine(&self) -> &[u8] {
-        &self.machine
+        &self.identity.machine
     }
 
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError> {

@@ -196,7 +196,7 @@ fn is_in_directory(request: &Request) -> bool {
 fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
     use Request as R;
     let (first, second) = match request {
-        R::Locate { .. } | R::Gather | R::Alive | R::Cease => (None, None),
+        R::Locate { .. } | R::Gather { .. } | R::Alive | R::Cease => (None, None),
         R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
         R::Link { dir, from, .. } | R::Take { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Nest { dir, .. } => (Some(*dir), None),

@@ -11,6 +11,7 @@
 //! request about a directory can follow at once the request that makes it.
 
 pub use crate::frame::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, bad};
+pub use crate::identity::Identity;
 pub use crate::sparing::{SparingRules, WireRemoved};
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, bounds, check_name};
 use driftless_tree::{Ancestor, Attributes, Holder, Known, MarkText, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
@@ -233,8 +234,8 @@ pub enum Request {
     Make { dir: Handle, parcel: Box<ParcelHead> },
     /// Read a small file whole.
     Fetch { dir: Handle, name: Name, keep: Keep },
-    /// Take further lines of this client; the place where they are handed over is noted in the reply.
-    Gather,
+    /// Take further lines of this client, and greet on each with this number; the place where they are handed over is noted in the reply.
+    Gather { secret: u128 },
     /// Let go of an object. Has no reply.
     Forget { at: Handle },
     /// The client is there. Has no reply.
@@ -463,12 +464,21 @@ pub enum Reply {
 }
 
 /// What each side says first, behind the greeting.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hello {
     /// What the user there may do.
     pub rights: Rights,
-    /// Number of the machine's boot.
-    pub machine: Vec<u8>,
+    /// Which machine it is.
+    pub identity: Identity,
+    /// On a further line, the number that its client has chosen for such; 0 on a first one.
+    pub joined: u128,
+}
+
+impl Hello {
+    /// What this process says on its first line.
+    pub fn own() -> Hello {
+        Hello { rights: Rights::own(), identity: Identity::own(), joined: 0 }
+    }
 }
 
 #[cfg(test)]

@@ -153,6 +153,10 @@ impl Witness for Told<'_> {
     fn line_made(&self, host: &str, after: Duration) {
         eprintln!("driftless mover: {}", again::made_words(host, after));
     }
+
+    fn note(&self, text: &str) {
+        eprintln!("driftless mover: {text}");
+    }
 }
 
 /// What is known of a share while it is worked off.

@@ -1,0 +1,155 @@
+//! Connections that reach another agent, another boot or another machine than the run began with.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::far::{self, Far, Way, cut_after};
+use common::{check_accounts, check_equal, put};
+use driftless_testkit::{Driftless, FsKind, Outcome, Relay, Scratch, Weather};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+/// What a run may take on a busy machine, its losses included.
+const RUN_MAX: Duration = Duration::from_secs(180);
+
+struct Stage {
+    far: Far,
+    relay: Relay,
+    scratch: Scratch,
+    src: PathBuf,
+    dst: PathBuf,
+}
+
+impl Stage {
+    fn new(bytes_per_second_max: u64) -> Stage {
+        let server = Far::own();
+        let weather = Weather { bytes_per_second_max: Some(bytes_per_second_max), ..Weather::default() };
+        let relay = Relay::with(server.server.address(), weather);
+        let far = server.via(relay.address());
+        let scratch = Scratch::new(FsKind::Tmpfs, 300);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        Stage { far, relay, scratch, src, dst }
+    }
+
+    /// An agent that a shell starts; `AGENT` is the real one, and `FLAG` a file that is not there at first.
+    fn agent(&self, text: &str) -> PathBuf {
+        let path = self.scratch.path().join("agent");
+        let flag = self.scratch.path().join("flag");
+        let text = text.replace("AGENT", far::agent()).replace("FLAG", &flag.display().to_string());
+        fs::write(&path, format!("#!/bin/bash\n{text}\n")).expect("script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        path
+    }
+
+    fn sync(&self, agent: &Path) -> Driftless {
+        let run = self.far.command_with("sync", agent, self.far.ends(Way::Push, &self.src, &self.dst));
+        run.args(["--json", "--durability=none"]).limit(RUN_MAX)
+    }
+}
+
+fn notes(outcome: &Outcome) -> Vec<String> {
+    outcome.events_named("note").iter().map(|note| note["message"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_further_connection_that_goes_astray_is_dropped_and_said_once() {
+    let programs = [
+        // Another node: there is no such socket in its network.
+        "case \"$*\" in *--join*) exec unshare -n AGENT \"$@\";; *) exec AGENT \"$@\";; esac",
+        // A key that has one command, whatever is asked for.
+        "exec AGENT agent",
+        "case \"$*\" in *--join*) echo sorry >&2; exit 1;; *) exec AGENT \"$@\";; esac",
+    ];
+    for program in programs {
+        let stage = Stage::new(40 * MIB);
+        put(&stage.src.join("large"), vec![7; 80 * MIB as usize]);
+        for index in 0..100 {
+            put(&stage.src.join(format!("file-{index}")), vec![index; 50_000]);
+        }
+        let outcome = stage.sync(&stage.agent(program)).arg("--streams=4").run().expect(0);
+        check_accounts(&outcome);
+        check_equal(&stage.src, &stage.dst, &outcome.describe());
+        assert_eq!(outcome.count("connections_lost"), 0, "{program}\n{}", outcome.describe());
+        let said = notes(&outcome);
+        assert_eq!(said.len(), 1, "{program}: {said:?}");
+        assert!(said[0].contains("one connection"), "{program}: {said:?}");
+    }
+}
+
+#[test]
+fn further_connections_that_reach_the_agent_are_used() {
+    let stage = Stage::new(40 * MIB);
+    put(&stage.src.join("large"), vec![7; 80 * MIB as usize]);
+    let outcome = stage.sync(Path::new(far::agent())).arg("--streams=4").run().expect(0);
+    check_equal(&stage.src, &stage.dst, &outcome.describe());
+    assert_eq!((stage.relay.accepted(), notes(&outcome)), (4, Vec::new()), "{}", outcome.describe());
+}
+
+/// From the second time on the agent is started in a namespace in which the machine's boot has another number, and does this besides.
+fn restarted(besides: &str) -> String {
+    let boot = "/proc/sys/kernel/random/boot_id";
+    let other = "00000000-1111-2222-3333-444444444444";
+    let inner = format!("echo {other} > FLAG.boot; mount --bind FLAG.boot {boot}; {besides} exec AGENT \"$@\"");
+    format!("if [ -e FLAG ]; then exec unshare -m -u bash -c '{inner}' agent \"$@\"; fi\n: > FLAG\nexec AGENT \"$@\"")
+}
+
+/// What a file has become that was not on the disk yet when the power went.
+fn lose_content(file: &Path) {
+    let meta = fs::metadata(file).expect("stat");
+    fs::write(file, vec![0; meta.len() as usize]).expect("write");
+    fs::File::options().write(true).open(file).and_then(|open| open.set_modified(meta.modified()?)).expect("time");
+}
+
+#[test]
+fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
+    let stage = Stage::new(6 * MIB);
+    for index in 0..200u64 {
+        put(&stage.src.join(format!("dir-{}/file-{index}", index % 10)), vec![index as u8 + 1; 30_000]);
+    }
+    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    let agent = stage.agent(&restarted(""));
+    let running = stage.sync(&agent).arg("--streams=1").spawn();
+    let victims = || -> Vec<PathBuf> {
+        let all = driftless_testkit::mutate::list_all(&stage.dst).unwrap_or_default();
+        let is_whole = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("file-"));
+        all.into_iter().filter(|path| is_whole(path) && fs::metadata(path).is_ok_and(|meta| meta.len() == 30_000)).collect()
+    };
+    common::wait_until("some are there", RUN_MAX, || victims().len() > 60);
+    stage.relay.stall();
+    stage.relay.cut();
+    victims().iter().take(20).for_each(|file| lose_content(file));
+    stage.relay.resume();
+    let outcome = running.wait().expect(0);
+    assert_eq!(outcome.count("connections_lost"), 1, "{}", outcome.describe());
+    check_equal(&stage.src, &stage.dst, &outcome.describe());
+    assert!(notes(&outcome).iter().any(|note| note.contains("started anew")), "{:?}", notes(&outcome));
+}
+
+#[test]
+fn another_machine_of_the_same_name_is_not_taken_for_the_first() {
+    let stage = Stage::new(6 * MIB);
+    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    let agent = stage.agent(&restarted("hostname elsewhere;"));
+    let running = stage.sync(&agent).args(["--streams=1", "--reconnect=3"]).spawn();
+    let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(1);
+    let text = outcome.stderr_text();
+    assert!(text.contains("\"elsewhere\" answers now") && text.contains("run again"), "{}", outcome.describe());
+}
+
+#[test]
+fn the_first_machine_is_gone_on_with_when_it_answers_again() {
+    let stage = Stage::new(6 * MIB);
+    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    // The second time it is another, the third time the first.
+    let agent = stage.agent(&format!(
+        "if [ -e FLAG.other ]; then rm -f FLAG FLAG.other; fi\n[ -e FLAG ] && : > FLAG.other\n{}",
+        restarted("hostname elsewhere;")
+    ));
+    let running = stage.sync(&agent).arg("--streams=1").spawn();
+    let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(0);
+    assert_eq!((outcome.count("connections_lost"), outcome.events_named("connected_again").len()), (1, 1), "{}", outcome.describe());
+    check_equal(&stage.src, &stage.dst, &outcome.describe());
+}
