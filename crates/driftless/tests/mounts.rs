@@ -318,3 +318,21 @@ fn a_file_that_is_mounted_over_one_of_the_replica_is_left_alone_and_told() {
         assert_eq!(snapshot_hash(&other, true), before, "it belongs to another place\n{}", outcome.describe());
     }
 }
+
+#[test]
+fn a_file_that_is_mounted_over_a_further_name_of_a_hard_link_is_told() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("a"), "content");
+    fs::hard_link(src.join("a"), src.join("b")).expect("link");
+    let _ = sync(&src, &dst).run().expect(0);
+    let other = scratch.path().join("other");
+    put(&other, "something else");
+    let _bound = Mounted::bind(&other, &dst.join("b"));
+    let far = Far::root();
+    for run in [sync(&src, &dst), sync(&src, &dst).arg("--checksum"), far.sync(Way::Push, &src, &dst)] {
+        let outcome = run.run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), ["b"], "{}", outcome.describe());
+        assert_eq!(fs::read(&other).expect("read"), b"something else", "it belongs to another place");
+    }
+}

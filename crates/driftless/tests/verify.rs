@@ -116,6 +116,11 @@ fn every_difference_in_metadata_is_named_with_both_values() {
     for name in ["mode", "owner", "group", "mtime", "xattr", "acl", "size", "gone", "kind", "linked", "alone", "empty"] {
         put(&src.join("dir").join(name), "content");
     }
+    put(&src.join("dir/first"), "linked");
+    put(&src.join("pair/one"), "linked");
+    for (first, further) in [("dir/first", "dir/second"), ("pair/one", "pair/two")] {
+        fs::hard_link(src.join(first), src.join(further)).expect("link");
+    }
     attrs::set_xattr(&src.join("dir/kind"), b"user.kind", b"x").expect("attribute");
     attrs::make_node(&src.join("device"), rustix::fs::FileType::CharacterDevice, 1, 3).expect("mknod");
     std::os::unix::fs::symlink("here", src.join("target")).expect("link");
@@ -134,7 +139,9 @@ fn every_difference_in_metadata_is_named_with_both_values() {
     run("setfattr", &["-n", "user.note", "-v", "value"], "xattr");
     run("setfacl", &["-m", "u:1234:r"], "acl");
     put(&at("size"), "longer content");
-    fs::remove_file(at("gone")).expect("remove");
+    for path in ["dir/gone", "dir/second", "pair/one", "pair/two"] {
+        fs::remove_file(dst.join(path)).expect("remove");
+    }
     fs::remove_file(at("kind")).and_then(|()| fs::create_dir(at("kind"))).expect("directory");
     fs::remove_file(at("alone")).and_then(|()| fs::hard_link(at("linked"), at("alone"))).expect("link");
     fs::remove_file(dst.join("target")).and_then(|()| std::os::unix::fs::symlink("there", dst.join("target"))).expect("link");
@@ -154,6 +161,10 @@ fn every_difference_in_metadata_is_named_with_both_values() {
     has("dir/size", "differs", "size");
     has("dir/kind", "differs", "kind");
     has("dir/gone", "missing", "");
+    // A further name of a group, and all names of another.
+    for path in ["dir/second", "pair/one", "pair/two"] {
+        has(path, "missing", "");
+    }
     has("extra", "extra", "");
     has("target", "differs", "target");
     assert!(got.values().any(|(_, what, _)| what.iter().any(|word| word == "links")), "the wrong link group: {got:#?}");

@@ -145,10 +145,8 @@ impl Worker<'_> {
             }
             return Ok(Verdict::Same);
         }
-        let mut what = What::default();
-        what.add_if(true, What::LINKS);
         let room = there.map_or(Ok(0), |there| self.room(job, name, &there))?;
-        let intent = Intent { room, ..Intent::new(Action::Link, what, meta) };
+        let intent = Intent { room, ..self.intent_to_follow(meta, there.is_some()) };
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
@@ -156,7 +154,7 @@ impl Worker<'_> {
             self.prove(met, leader)?;
         }
         let done = match self.link_to(job, name, leader, room) {
-            Ok(moved) => Ok(Verdict::Changed(intent, moved)),
+            Ok(moved) => self.check_replaced(job, name, there).map(|()| Verdict::Changed(intent, moved)),
             // Content would want room, too.
             Err(Trouble::Failed(fault)) if !fault.lacks_room() => self.copy_instead(met, fault),
             Err(other) => Err(other),
@@ -166,6 +164,25 @@ impl Worker<'_> {
             self.run.links.give_back(meta.id(), leader).map_err(store_trouble)?;
         }
         done
+    }
+
+    /// A comparison calls a name missing that the replica lacks, whatever it would be made from.
+    fn intent_to_follow(&self, meta: &Meta, is_there: bool) -> Intent {
+        if self.run.options.report_only && !is_there {
+            return Intent::new(Action::Create, What::default(), meta);
+        }
+        let mut what = What::default();
+        what.add_if(true, What::LINKS);
+        Intent::new(Action::Link, what, meta)
+    }
+
+    /// A file may be mounted over a name that is one of the group already: then to give it that name does nothing, and no error comes of it
+    /// (rename(2)).
+    fn check_replaced(&self, job: &DirJob, name: &CStr, before: Option<Meta>) -> Result<(), Trouble> {
+        const EBUSY: i32 = 16;
+        let Some(before) = before else { return Ok(()) };
+        let is_left = self.replica_meta(job, name)?.is_some_and(|now| now.id() == before.id());
+        if is_left { Err(Trouble::Failed(Fault { side: Side::Replica, act: Act::Replace, errno: EBUSY })) } else { Ok(()) }
     }
 
     /// Whether a file of the replica looks as if it had the source's content.
