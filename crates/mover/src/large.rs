@@ -373,6 +373,7 @@ impl Large {
             return self.finish_out_of_sight(mover, &*nest, spot, &attributes).map(|moved| Moved { unkept, ..moved });
         }
         let (faults, id) = self.dress(spot.replica, spot, &attributes)?;
+        spot.replica.confirm()?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
         Ok(Moved { faults, id: Some(id), young: self.opened.young, unkept, ..Moved::default() })
@@ -389,6 +390,7 @@ impl Large {
             let _the_first_error_counts = nest.remove(&self.temp);
         }
         let (faults, id) = dressed?;
+        spot.replica.confirm()?;
         mover.emerge(nest, &self.temp, spot)?;
         Ok(Moved { faults, id: Some(id), young: self.opened.young, ..Moved::default() })
     }

@@ -16,7 +16,7 @@ use answers::{fetched, looked, made, own_set};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
 use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile,
-    Removed, Rights, Spared, WriteFile,
+    Removed, Rights, Sentry, Spared, WriteFile,
 };
 use listing::{Entries, Heard, RemoteNames};
 use std::collections::HashMap;
@@ -503,6 +503,14 @@ impl Dir for RemoteDir {
 
     fn before_change(&self, act: Option<BeforeChange>) {
         self.0.line.gate.set(act);
+    }
+
+    fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
+        self.0.line.gate.guard(sentry);
+    }
+
+    fn confirm(&self) -> Done {
+        if self.0.side == Side::Replica { self.0.line.gate.confirm() } else { Ok(()) }
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {

@@ -118,8 +118,14 @@ impl RemoteFile {
         writes.fault.as_ref().map_or(Ok(()), |fault| Err(fault.on(self.side)))
     }
 
+    /// Lets a change of it through.
+    fn pass_gate(&self) -> Done {
+        if self.side == Side::Replica { self.line.gate.pass() } else { Ok(()) }
+    }
+
     /// Asks for something to be written, and does not wait for it; `bytes` is how much is to be copied there.
     fn write(&self, request: &Request, data: Vec<u8>, bytes: Option<u64>) -> Done {
+        self.pass_gate()?;
         self.settle_writes(WRITES_MAX - 1)?;
         let promise = self.line.link.ask(request, data);
         lock(&self.writes).pending.push_back((promise, bytes));
@@ -250,15 +256,20 @@ impl WriteFile for RemoteFile {
     }
 
     fn set_len(&self, len: u64) -> Done {
+        self.pass_gate()?;
         self.call(&Request::SetLen { file: self.at, len }).map(drop)
     }
 
     fn allocate(&self, range: Range<u64>) -> Done {
+        self.pass_gate()?;
         // Nothing relies on what was written before, so there is no need to wait for it.
         on(self.side, self.line.link.call(&Request::Allocate { file: self.at, range }, Vec::new())).map(drop)
     }
 
     fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        if let Err(fault) = self.pass_gate() {
+            return vec![fault];
+        }
         let done = self.call(&Request::SetOwn { at: self.at, known: *known, attributes: attributes.clone() });
         done.and_then(|(reply, _)| not_set(self.side, reply)).unwrap_or_else(|fault| vec![fault])
     }
@@ -283,6 +294,7 @@ impl WriteFile for RemoteFile {
     }
 
     fn save_progress(&self, note: Option<&[u8]>) -> Done {
+        self.pass_gate()?;
         self.call(&Request::SaveProgress { file: self.at, note: note.map(<[u8]>::to_vec) }).map(drop)
     }
 }

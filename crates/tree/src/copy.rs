@@ -103,7 +103,7 @@ impl Copier {
     /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does. `devices` are those of the two files.
     pub fn clone_whole(&self, from: &dyn ReadFile, to: &dyn WriteFile, devices: (u64, u64)) -> bool {
         let (Some(from), Some(to)) = (from.as_local(), to.as_local()) else { return false };
-        if self.ladder.no_clone.load(Relaxed) == pair_hash(devices) {
+        if self.ladder.no_clone.load(Relaxed) == pair_hash(devices) || to.pass_gate().is_err() {
             return false;
         }
         let done = fs::ioctl_ficlone(&to.fd, &from.fd);
@@ -211,6 +211,7 @@ impl Copier {
     }
 
     fn move_local(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
+        to.pass_gate()?;
         match self.cache {
             Cache::Keep => self.move_any(from, to, at, len),
             Cache::Direct if at.is_multiple_of(ALIGN as u64) && len >= ALIGN => self.move_direct(from, to, at, len / ALIGN * ALIGN, len),
@@ -225,6 +226,7 @@ impl Copier {
         while at < extent.end {
             let len = (extent.end - at).min(OFFLOAD_BYTES - at % OFFLOAD_BYTES);
             pace(len)?;
+            to.pass_gate()?;
             let (mut offset_in, mut offset_out) = (at, at);
             match fs::copy_file_range(&from.fd, Some(&mut offset_in), &to.fd, Some(&mut offset_out), len as usize) {
                 Ok(done) if done > 0 => at += done as u64,

@@ -30,7 +30,7 @@ pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Don
 }
 
 fn change_places(dir: &LocalDir, temp: &CStr, name: &CStr) -> Done {
-    let fd = dir.fd()?;
+    let fd = dir.changing()?;
     let exchange = || renameat_with(&*fd, temp, &*fd, name, RenameFlags::EXCHANGE);
     match exchange() {
         Ok(()) => {}

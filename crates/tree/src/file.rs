@@ -1,6 +1,7 @@
 //! Regular files of a local tree, read and written.
 
 use crate::attributes::{Attributes, Known, Setter};
+use crate::gate::Gate;
 use crate::local::{fault, meta_again, meta_open};
 use crate::sys::{self, Mapping};
 use crate::xattr::Target;
@@ -11,7 +12,7 @@ use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Where the progress of an unfinished file is kept.
 const PROGRESS: &CStr = c"user.driftless.resume";
@@ -36,12 +37,24 @@ pub struct LocalFile {
     pub(crate) side: Side,
     /// A second descriptor for direct I/O, opened when it is first wanted.
     pub(crate) direct: OnceLock<Option<OwnedFd>>,
+    /// What each change of it passes, where it is written.
+    gate: Option<Arc<Gate>>,
 }
 
 impl LocalFile {
     /// A file that was just opened.
     pub(crate) fn new(fd: OwnedFd, side: Side) -> Self {
-        LocalFile { fd, side, direct: OnceLock::new() }
+        LocalFile { fd, side, direct: OnceLock::new(), gate: None }
+    }
+
+    /// The same, each change of which passes a gate.
+    pub(crate) fn behind(self, gate: &Arc<Gate>) -> Self {
+        LocalFile { gate: Some(gate.clone()), ..self }
+    }
+
+    /// Lets a change of it through.
+    pub(crate) fn pass_gate(&self) -> Done {
+        self.gate.as_ref().map_or(Ok(()), |gate| gate.pass())
     }
 
     /// Hands over a range as it stands in the page cache, without copying it; `false` if it is not all there, and then what was
@@ -154,6 +167,7 @@ impl ReadFile for LocalFile {
 
 impl WriteFile for LocalFile {
     fn write_at(&self, data: &[u8], offset: u64) -> Done {
+        self.pass_gate()?;
         let mut written = 0;
         while written < data.len() {
             match rustix::io::pwrite(&self.fd, &data[written..], offset + written as u64) {
@@ -167,10 +181,12 @@ impl WriteFile for LocalFile {
     }
 
     fn set_len(&self, len: u64) -> Done {
+        self.pass_gate()?;
         self.fail(Act::SetLength, rustix::fs::ftruncate(&self.fd, len))
     }
 
     fn allocate(&self, range: Range<u64>) -> Done {
+        self.pass_gate()?;
         // Memory needs no placing, and there it would only be touched twice.
         if rustix::fs::fstatfs(&self.fd).is_ok_and(|st| st.f_type as u64 == TMPFS_MAGIC) {
             return Ok(());
@@ -183,6 +199,9 @@ impl WriteFile for LocalFile {
     }
 
     fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+        if let Err(fault) = self.pass_gate() {
+            return vec![fault];
+        }
         Setter::apply(Target::Open(self.fd.as_fd()), self.side, known, attributes)
     }
 
@@ -198,7 +217,7 @@ impl WriteFile for LocalFile {
     }
 
     fn close(self: Box<Self>) -> Done {
-        let LocalFile { fd, side, direct } = *self;
+        let LocalFile { fd, side, direct, .. } = *self;
         let direct = direct.into_inner().flatten().map_or(Ok(()), sys::close);
         sys::close(fd).and(direct).map_err(|errno| fault(side, Act::Close, errno))
     }
@@ -208,6 +227,7 @@ impl WriteFile for LocalFile {
     }
 
     fn save_progress(&self, note: Option<&[u8]>) -> Done {
+        self.pass_gate()?;
         let target = Target::Open(self.fd.as_fd());
         let done = match note {
             Some(note) if note.len() <= PROGRESS_BYTES_MAX => target.set(PROGRESS, note),

@@ -1,23 +1,36 @@
-//! What has to be done before a tree is changed for the first time.
+//! What has to be done before a tree is changed for the first time, and who is asked before each change.
 //!
 //! A run marks its replica before it changes anything there, and a run that changes nothing writes nothing at all. Which act will be the
 //! first nobody knows beforehand, so every act that changes a tree passes its gate. Whoever comes first does what is to be done, and the
 //! others wait for it; from then on the gate costs a look at a flag.
+//!
+//! Who works for somebody else, a mover, may change the tree only as long as that one wants it. So a sentry can stand at the gate, who lets
+//! each change through or not; without one, that costs a look at a flag, too.
 
 use crate::Done;
 use crate::handles::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Done before the first change. Where it fails, the change is not made.
 pub type BeforeChange = Arc<dyn Fn() -> Done + Send + Sync>;
+
+/// Who lets each change through, or not.
+pub trait Sentry: Send + Sync {
+    /// A change is about to be made. Costs next to nothing as long as nothing unusual has happened.
+    fn pass(&self) -> Done;
+    /// The same of a change that much depends on: looks whether what it knows is still so.
+    fn confirm(&self) -> Done;
+}
 
 /// The gate of a tree; open until it is shut.
 #[derive(Default)]
 pub struct Gate {
     is_shut: AtomicBool,
     before: Mutex<Option<BeforeChange>>,
+    is_guarded: AtomicBool,
+    sentry: RwLock<Option<Arc<dyn Sentry>>>,
 }
 
 impl Gate {
@@ -28,9 +41,30 @@ impl Gate {
         *kept = before;
     }
 
+    /// From now on each change is let through by `sentry`, or not; `None` sends the sentry away.
+    pub fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
+        let mut kept = self.sentry.write().unwrap_or_else(PoisonError::into_inner);
+        self.is_guarded.store(sentry.is_some(), Ordering::Release);
+        *kept = sentry;
+    }
+
     /// Lets a change through.
     pub fn pass(&self) -> Done {
+        if self.is_guarded.load(Ordering::Acquire) {
+            self.ask(|sentry| sentry.pass())?;
+        }
         if self.is_shut.load(Ordering::Acquire) { self.open() } else { Ok(()) }
+    }
+
+    /// Lets a change through that much depends on.
+    pub fn confirm(&self) -> Done {
+        self.ask(|sentry| sentry.confirm()).and_then(|()| self.pass())
+    }
+
+    fn ask(&self, question: impl Fn(&dyn Sentry) -> Done) -> Done {
+        // Who has to wait must not keep the sentry from being sent away.
+        let sentry = self.sentry.read().unwrap_or_else(PoisonError::into_inner).clone();
+        sentry.map_or(Ok(()), |sentry| question(&*sentry))
     }
 
     fn open(&self) -> Done {
@@ -46,7 +80,7 @@ impl Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Gate").field("is_shut", &self.is_shut).finish_non_exhaustive()
+        out.debug_struct("Gate").field("is_shut", &self.is_shut).field("is_guarded", &self.is_guarded).finish_non_exhaustive()
     }
 }
 
@@ -55,6 +89,30 @@ mod tests {
     use super::*;
     use driftless_model::{Act, Fault, Side};
     use std::sync::atomic::AtomicUsize;
+
+    /// Lets so many changes through.
+    struct Few(AtomicUsize);
+
+    impl Sentry for Few {
+        fn pass(&self) -> Done {
+            let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            left.map(drop).map_err(|_| Fault { side: Side::Replica, act: Act::Change, errno: 11 })
+        }
+
+        fn confirm(&self) -> Done {
+            self.pass()
+        }
+    }
+
+    #[test]
+    fn a_sentry_is_asked_before_each_change_until_it_is_sent_away() {
+        let gate = Gate::default();
+        gate.guard(Some(Arc::new(Few(AtomicUsize::new(3)))));
+        assert_eq!((gate.pass(), gate.confirm()), (Ok(()), Ok(())));
+        assert!(gate.pass().is_err() && gate.confirm().is_err());
+        gate.guard(None);
+        assert_eq!((gate.pass(), gate.confirm()), (Ok(()), Ok(())));
+    }
 
     #[test]
     fn what_is_before_the_first_change_is_done_once_and_tried_again_when_it_fails() {

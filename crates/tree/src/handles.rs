@@ -25,7 +25,7 @@ pub struct HandlePool {
     /// The owner that new entries get on a device, where it is not this process's user.
     foreign_owner: Mutex<HashMap<u64, u32>>,
     /// What the replica's first change waits for.
-    gate: Gate,
+    gate: Arc<Gate>,
 }
 
 impl HandlePool {
@@ -36,7 +36,7 @@ impl HandlePool {
             open: AtomicUsize::new(0),
             order: Mutex::default(),
             foreign_owner: Mutex::default(),
-            gate: Gate::default(),
+            gate: Arc::default(),
         })
     }
 
@@ -121,7 +121,7 @@ impl Node {
     }
 
     /// What stands before the first change of the replica that this belongs to.
-    pub fn gate(&self) -> &Gate {
+    pub fn gate(&self) -> &Arc<Gate> {
         &self.pool.gate
     }
 

@@ -36,7 +36,7 @@ pub use attributes::{Attributes, Known, Lends};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
 pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, this_machine};
 pub use file::LocalFile;
-pub use gate::{BeforeChange, Gate};
+pub use gate::{BeforeChange, Gate, Sentry};
 pub use handles::HandlePool;
 pub use lend::Lent;
 pub use local::LocalDir;
@@ -207,6 +207,10 @@ pub trait Dir: Send + Sync {
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp>;
     /// From now on the first change in the tree that this directory belongs to waits for `act`. What marks and locks does not.
     fn before_change(&self, act: Option<BeforeChange>);
+    /// From now on `sentry` is asked before each change in the tree that this directory belongs to; `None` sends it away.
+    fn guard(&self, sentry: Option<Arc<dyn Sentry>>);
+    /// Has the sentry, if there is one, look whether the tree may still be changed: before something large is published.
+    fn confirm(&self) -> Done;
     /// This directory and all above it, up to the root of the name space.
     fn lineage(&self) -> Done<Vec<Ancestor>>;
 

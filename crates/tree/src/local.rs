@@ -2,7 +2,7 @@
 
 use crate::attributes::{Attributes, Known, Setter};
 use crate::file::LocalFile;
-use crate::gate::BeforeChange;
+use crate::gate::{BeforeChange, Sentry};
 use crate::handles::{HandlePool, Node, open_dir};
 use crate::leftover::remove_leftover;
 use crate::locks::{Lock, Reach};
@@ -312,7 +312,7 @@ impl LocalDir {
     fn create(&self, fd: &OwnedFd, name: &CStr, mode: u32) -> Done<LocalFile> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = fs::openat(fd, name, flags, Mode::from_raw_mode(mode));
-        Ok(LocalFile::new(self.fail(Act::Create, opened)?, self.side()))
+        Ok(LocalFile::new(self.fail(Act::Create, opened)?, self.side()).behind(self.node.gate()))
     }
 }
 
@@ -456,7 +456,7 @@ impl Dir for LocalDir {
         if !ours {
             return self.fail(Act::Open, Err(Errno::STALE));
         }
-        Ok(Box::new(LocalFile::new(fd, self.side())))
+        Ok(Box::new(LocalFile::new(fd, self.side()).behind(self.node.gate())))
     }
 
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
@@ -597,6 +597,14 @@ impl Dir for LocalDir {
 
     fn before_change(&self, act: Option<BeforeChange>) {
         self.node.gate().set(act);
+    }
+
+    fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
+        self.node.gate().guard(sentry);
+    }
+
+    fn confirm(&self) -> Done {
+        if self.side() == Side::Replica { self.node.gate().confirm() } else { Ok(()) }
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {

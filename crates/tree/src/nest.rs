@@ -25,7 +25,10 @@ pub struct Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        if let Ok(above) = self.above.fd() {
+        // Who may not change the tree any more leaves it to the next run.
+        if self.above.pass_gate().is_ok()
+            && let Ok(above) = self.above.fd()
+        {
             let _or_the_next_run_does = unlinkat(&*above, &*self.name, AtFlags::REMOVEDIR);
         }
     }
