@@ -6,7 +6,7 @@
 use crate::deadline::Deadline;
 use crate::link::Link;
 use crate::session::Role;
-use crate::{Broker, Delivery, Error, Job};
+use crate::{Broker, Count, Delivery, Error, Job};
 use std::time::Duration;
 
 /// A subscription to one queue.
@@ -30,6 +30,17 @@ impl Consumer {
     /// Whether the connection stands, as far as is known: what was handed out on one that is lost will come again, to somebody else.
     pub fn is_connected(&mut self) -> bool {
         self.link.standing().is_some()
+    }
+
+    /// How full a queue of the job is, asked over the connection by which messages come: an answer proves that it stood when this was
+    /// called, and so that what was handed out is still this consumer's. None if there is no answer within `limit`.
+    pub fn count(&mut self, queue: &str, limit: Duration) -> Option<Count> {
+        let runtime = self.link.broker().runtime.clone();
+        let session = self.link.standing()?;
+        runtime.block_on(async {
+            let counted = tokio::time::timeout(limit, crate::control::count(&session.channel, queue.to_owned())).await;
+            counted.ok()?.ok()
+        })
     }
 
     /// The next message; none if there is none within `limit`. A connection that is lost is made anew meanwhile.

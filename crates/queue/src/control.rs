@@ -202,14 +202,14 @@ impl Control {
     }
 }
 
-async fn count(channel: &Channel, queue: String) -> Result<Count, Why> {
+pub(crate) async fn count(channel: &Channel, queue: String) -> Result<Count, Why> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let found = answer(channel.queue_declare(queue.as_str().into(), options, FieldTable::default())).await?;
     Ok(Count { queue, ready: found.message_count(), consumers: found.consumer_count() })
 }
 
 /// Takes messages and puts all of them back at the end; whatever happens in between, the broker puts them back itself.
-async fn list(channel: &Channel, queue: &str, max: usize) -> Result<Vec<Parked>, Why> {
+pub(crate) async fn list(channel: &Channel, queue: &str, max: usize) -> Result<Vec<Parked>, Why> {
     let mut found: Vec<Parked> = Vec::new();
     let mut last = None;
     while found.len() < max {

@@ -106,6 +106,14 @@ pub enum Error {
         /// Its length in bytes.
         bytes: usize,
     },
+    /// Another one coordinates the job.
+    #[error("another run coordinates the job \"{job}\": {who}; wait for it to end, or name another job")]
+    Taken {
+        /// The job.
+        job: String,
+        /// Who it is, in its own words.
+        who: String,
+    },
     /// The connection that this message came by is gone; the message will come again, to this consumer or another.
     #[error("the connection that the message came by is gone; it will come again")]
     Stale,

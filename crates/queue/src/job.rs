@@ -19,12 +19,16 @@ const CLASSES_MAX: usize = 16;
 /// Callers park far earlier, by their own count. The broker's own default is no limit before 4.0 and 20 since, and a
 /// consumer that dies counts for all that it had prefetched.
 const DELIVERIES_MAX: i64 = 200;
-/// The same of a parked message. It must not be reached: nothing stands behind that queue. A listing counts as one.
+/// The same of a parked message, and of what is only looked at. It must not be reached: nothing stands behind that queue. A listing counts as one.
 const LISTINGS_MAX: i64 = i32::MAX as i64;
 
 const RESULTS: &str = "results";
 const PARKED: &str = "parked";
 const IDLE: &str = "idle";
+const COORDINATOR: &str = "coordinator";
+const SEAT: &str = "seat";
+/// What no class of work is called.
+const RESERVED: [&str; 5] = [RESULTS, PARKED, IDLE, COORDINATOR, SEAT];
 
 /// The names of a job's queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl Job {
     ///
     /// # Errors
     /// Names have 1 to 100 letters, digits, `.`, `-` and `_`; classes 1 to 40 letters, digits, `-` and `_`, are not called
-    /// `results`, `parked` or `idle`, are not named twice, and are at least one and at most 16.
+    /// `results`, `parked`, `idle`, `coordinator` or `seat`, are not named twice, and are at least one and at most 16.
     pub fn new(name: &str, classes: &[&str]) -> Result<Job, Error> {
         check(name, NAME_BYTES_MAX, ".-_")?;
         if classes.is_empty() || classes.len() > CLASSES_MAX {
@@ -46,10 +50,10 @@ impl Job {
         }
         for (index, class) in classes.iter().enumerate() {
             check(class, CLASS_BYTES_MAX, "-_")?;
-            if [RESULTS, PARKED, IDLE].contains(class) || classes[..index].contains(class) {
+            if RESERVED.contains(class) || classes[..index].contains(class) {
                 return Err(Error::Name {
                     name: (*class).to_owned(),
-                    why: "a class of this name is there already (results, parked and idle always are)",
+                    why: "a class of this name is there already (results, parked, idle, coordinator and seat always are)",
                 });
             }
         }
@@ -90,17 +94,27 @@ impl Job {
         self.queue(PARKED)
     }
 
-    /// All queues; the parked one first, because the others point to it.
+    /// The queue in which whoever coordinates the job says who that is.
+    pub fn coordinator(&self) -> String {
+        self.queue(COORDINATOR)
+    }
+
+    /// The queue that stands as long as somebody coordinates the job, and belongs to that connection alone.
+    pub(crate) fn seat(&self) -> String {
+        self.queue(SEAT)
+    }
+
+    /// All queues that stay; the parked one first, because the others point to it.
     pub fn queues(&self) -> Vec<String> {
         let classes = self.classes.iter().map(|class| self.queue(class)).flat_map(|queue| [format!("{queue}.{IDLE}"), queue]);
-        [self.parked(), self.results()].into_iter().chain(classes).collect()
+        [self.parked(), self.results(), self.coordinator()].into_iter().chain(classes).collect()
     }
 
     /// What a queue of this job is declared with.
     pub(crate) fn arguments(&self, queue: &str) -> FieldTable {
         let mut table = FieldTable::default();
         table.insert("x-queue-type".into(), text("quorum"));
-        if queue == self.parked() {
+        if queue == self.parked() || queue == self.coordinator() {
             table.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(LISTINGS_MAX));
             return table;
         }
@@ -140,9 +154,10 @@ mod tests {
     #[test]
     fn queues_are_named_after_job_and_class() {
         let job = Job::new("night.1", &["small", "big"]).expect("a job");
-        let names = ["parked", "results", "small.idle", "small", "big.idle", "big"].map(|name| format!("driftless.night.1.{name}"));
+        let names =
+            ["parked", "results", "coordinator", "small.idle", "small", "big.idle", "big"].map(|name| format!("driftless.night.1.{name}"));
         assert_eq!(job.queues(), names);
-        assert_eq!((job.idle("big").expect("known"), job.work("big").expect("known")), (names[4].clone(), names[5].clone()));
+        assert_eq!((job.idle("big").expect("known"), job.work("big").expect("known")), (names[5].clone(), names[6].clone()));
         assert!(job.work("huge").is_err());
     }
 
@@ -152,7 +167,7 @@ mod tests {
         for name in ["", "a b", "a/b", "ä", "a#", "a*", "a\n", long.as_str()] {
             assert!(Job::new(name, &["w"]).is_err(), "{name:?}");
         }
-        for classes in [&[] as &[&str], &["a.b"], &["results"], &["parked"], &["idle"], &["a", "a"], &[""]] {
+        for classes in [&[] as &[&str], &["a.b"], &["results"], &["parked"], &["idle"], &["seat"], &["coordinator"], &["a", "a"], &[""]] {
             assert!(Job::new("j", classes).is_err(), "{classes:?}");
         }
     }

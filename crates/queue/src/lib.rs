@@ -21,6 +21,7 @@ mod job;
 mod link;
 mod publisher;
 mod runtime;
+mod seat;
 mod session;
 mod url;
 mod window;
@@ -34,6 +35,7 @@ pub use error::Error;
 pub use job::Job;
 pub use link::Blocked;
 pub use publisher::Publisher;
+pub use seat::Seat;
 pub use url::Url;
 
 /// Longest message, in bytes; far below the broker's own limit, 16 MiB in RabbitMQ 4.

@@ -3,7 +3,7 @@
 //! All tests share one broker. Those that disturb it have it for themselves.
 #![allow(clippy::disallowed_methods)]
 
-use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Url};
+use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Seat, Url};
 use driftless_testkit::Rabbit;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -439,6 +439,36 @@ fn an_absent_broker_is_an_error_after_the_limit() {
     let refused = Publisher::open(&broker, &job("absent")).err().expect("an error");
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
     assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_seat_is_taken_by_one_and_free_when_that_one_leaves() {
+    let (rabbit, job) = (calm(), job("seat"));
+    let broker = broker(&rabbit);
+    let first = Seat::take(&broker, &job, "the first").expect("nobody has it");
+    let taken = Seat::take(&broker, &job, "the second").err().expect("it is taken");
+    assert!(matches!(&taken, Error::Taken { who, .. } if who == "the first"), "{taken}");
+    drop(first);
+    let mut second = Seat::take(&broker, &job, "the second").expect("nobody has it");
+    second.keep().expect("it stands");
+}
+
+#[test]
+fn a_seat_whose_connection_is_lost_is_taken_again() {
+    let (rabbit, job) = (alone(), job("lost-seat"));
+    let broker = broker(&rabbit);
+    let mut seat = Seat::take(&broker, &job, "the first").expect("nobody has it");
+    rabbit.close_connections();
+    let deadline = Instant::now() + LIMIT;
+    let is_taken = |error: &Error| matches!(error, Error::Taken { who, .. } if who == "the first");
+    loop {
+        seat.keep().expect("nobody else wants it");
+        // What another one gets in between is given back at once.
+        if Seat::take(&broker, &job, "another").err().as_ref().is_some_and(is_taken) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it is never taken again");
+    }
 }
 
 #[test]
