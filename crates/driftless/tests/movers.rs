@@ -443,7 +443,7 @@ fn a_share_in_two_hands_ends_without_a_problem() {
         let share = Share { pieces: vec![Piece::Root], ..Share::default() };
         let never = AtomicBool::new(false);
         let carry_out = || {
-            let ends = Ends { stop: &never, yields: &never };
+            let ends = Ends { stop: &never, yields: &never, lease: None };
             work_off(&options, (&brief, &share), &|_| {}, ends).expect("it can be carried out").0
         };
         let [one, other] = std::thread::scope(|scope| {
@@ -473,7 +473,7 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
     brief.set_roots(&root_meta(&src), &root_meta(&dst));
     let share = Share { pieces: vec![Piece::Root], ..Share::default() };
     let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
-    let ends = |stop| Ends { stop, yields: &never };
+    let ends = |stop| Ends { stop, yields: &never, lease: None };
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let limit = Duration::from_secs(60);
     std::thread::scope(|scope| {

@@ -2,10 +2,12 @@
 //!
 //! It holds no command, no password and no file name of the coordinator's host but the two trees.
 
+use crate::lease::Held;
 use crate::options::{Durability, Options};
+use crate::sample::Sample;
 use crate::share::Route;
 use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
-use driftless_tree::{Cache, Endpoint};
+use driftless_tree::{Cache, DirRef, Endpoint};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -37,6 +39,10 @@ pub struct Brief {
     pub receipts: bool,
     /// Inodes of the source and of the replica, or of the directories around single files, as whoever coordinates the run sees them.
     roots: (u64, u64),
+    /// What else shows which directory the source is.
+    sample: Option<Sample>,
+    /// By what a mover knows that the run holds the replica; nothing where the replica takes no mark.
+    held: Option<Held>,
     /// Since when changes of the replica may not be durable.
     suspect_since: Option<Stamp>,
 }
@@ -67,6 +73,8 @@ impl Brief {
             routes,
             receipts,
             roots: (0, 0),
+            sample: None,
+            held: None,
             suspect_since: None,
         }
     }
@@ -82,6 +90,27 @@ impl Brief {
         self.roots = (source.ino, replica.ino);
     }
 
+    /// Notes what shows which directory the source is.
+    pub fn set_sample(&mut self, sample: Option<Sample>) {
+        self.sample = sample;
+    }
+
+    /// Notes by what movers know that the run holds the replica.
+    pub fn set_held(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
+    /// By what a mover knows that the run holds the replica.
+    pub fn held(&self) -> Option<Held> {
+        self.held
+    }
+
+    /// Whether both are about the same trees and the same run.
+    #[must_use]
+    pub fn is_of_one_run(&self, other: &Brief) -> bool {
+        *self == Brief { sample: self.sample.clone(), ..other.clone() }
+    }
+
     /// Notes since when changes of the replica may not be durable, because an earlier run was not made so.
     pub fn set_suspect_since(&mut self, since: Option<Stamp>) {
         self.suspect_since = since;
@@ -93,10 +122,11 @@ impl Brief {
     }
 
     /// Which of the trees is not the one that whoever coordinates the run sees: a file system may not be mounted here.
-    pub fn other_root(&self, source: &Meta, replica: &Meta) -> Option<Side> {
+    pub fn other_root(&self, source: &DirRef, replica: &DirRef) -> Option<Side> {
+        let is_sampled = || self.sample.as_ref().is_none_or(|sample| sample.is_of(source));
         match self.roots {
-            (there, _) if there != source.ino => Some(Side::Source),
-            (_, there) if there != replica.ino => Some(Side::Replica),
+            (there, _) if there != source.first_meta().ino || !is_sampled() => Some(Side::Source),
+            (_, there) if there != replica.first_meta().ino => Some(Side::Replica),
             _ => None,
         }
     }

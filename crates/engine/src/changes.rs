@@ -4,12 +4,13 @@
 //! the file systems have written everything out. A run that changes nothing writes nothing.
 
 use crate::job::lock;
+use crate::lease::{Held, MOVERS_NOTICE};
 use crate::marks::Marks;
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::roots::RunError;
 use driftless_model::{Act, Fault, RelPath, Stamp, escape};
-use driftless_reconcile::{Ending, Mark, Scope, Unsettled};
+use driftless_reconcile::{Ending, Mark, SOMEBODY, Scope, Unsettled};
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Done, Endpoint, Hold, Holder, Lock, Reach, random_id};
 use std::ffi::{CStr, CString, OsStr};
@@ -41,6 +42,8 @@ pub struct Changes {
     scope: Scope,
     /// The run, and the boot of the replica's machine.
     now: (u128, u64),
+    /// The run as its movers know it, if it has movers.
+    movers: Option<u128>,
     /// The mark as it was found.
     found: Mark,
     /// The marks of directories above the replica, which this run leaves as they are.
@@ -55,6 +58,10 @@ pub struct Changes {
 #[derive(Default)]
 struct Begun {
     own: Option<Unsettled>,
+    /// The mark as it was written then.
+    mark: Option<Mark>,
+    /// Movers that were told to end may be at work still.
+    leaves_movers: bool,
     hold: Option<Hold>,
     notes: Vec<String>,
     refusal: Option<RunError>,
@@ -76,7 +83,48 @@ impl Changes {
         let (root, name, locks) = (root.clone(), name.map(CStr::to_owned), locks.clone());
         let last_look = Mutex::new(Instant::now());
         let is_durable = options.durability != Durability::None;
-        Ok(Changes { root, path, name, locks, is_durable, scope, now, found, above, begun, is_refused, last_look })
+        Ok(Changes { root, path, name, locks, is_durable, scope, now, movers: None, found, above, begun, is_refused, last_look })
+    }
+
+    /// It has movers, who know it by this number: before the first.
+    pub fn set_movers(&mut self, run: u64) {
+        // Never that of nobody.
+        self.movers = Some(1 << 64 | u128::from(run));
+    }
+
+    /// By what movers know that they may change the replica; nothing where it has no mark.
+    pub fn held(&self) -> Option<Held> {
+        let begun = lock(&self.begun);
+        begun
+            .mark
+            .as_ref()
+            .and_then(|mark| Some(Held { identity: mark.identity, movers: mark.movers?, is_hidden: self.root.rights().trusted }))
+    }
+
+    /// Tells movers, by the mark, that they may change nothing any more.
+    pub fn call_back(&self) {
+        let mut begun = lock(&self.begun);
+        begun.leaves_movers = true;
+        self.hand_to(&mut begun, Some(SOMEBODY));
+    }
+
+    /// Says that no mover is at work any more, so that nobody has to wait for them.
+    pub fn are_back(&self) {
+        let mut begun = lock(&self.begun);
+        begun.leaves_movers = false;
+        self.hand_to(&mut begun, None);
+    }
+
+    fn hand_to(&self, begun: &mut Begun, movers: Option<u128>) {
+        self.check_locks(begun);
+        // The mark of whoever has the lock now is not ours to write.
+        if begun.refusal.is_some() {
+            return;
+        }
+        if let Some(mark) = &mut begun.mark {
+            mark.movers = movers;
+            let _they_hear_it_otherwise = self.root.set_mark(&mark.encode(), false);
+        }
     }
 
     /// Since when what was changed on the replica is to be compared.
@@ -119,9 +167,27 @@ impl Changes {
         Watch(self.root.clone())
     }
 
+    /// Where movers of an earlier run may be at work, they are given time to notice that it is over, before anything is looked at. Says
+    /// whether that was so.
+    ///
+    /// # Errors
+    /// Nothing may be changed.
+    pub fn take_over(&self) -> Result<bool, RunError> {
+        let takes_over = self.name.is_none() && self.found.movers.is_some_and(|movers| Some(movers) != self.movers);
+        if takes_over {
+            // Why it is refused is what counts.
+            let _refusal = self.begin();
+            self.outcome()?;
+        }
+        Ok(takes_over)
+    }
+
     /// The first change is about to be made.
     pub fn begin(&self) -> Done {
         let mut begun = lock(&self.begun);
+        if begun.mark.is_some() {
+            return Ok(());
+        }
         let refused = Fault { side: driftless_model::Side::Replica, act: Act::Change, errno: 11 };
         if begun.refusal.is_some() {
             return Err(refused);
@@ -181,10 +247,11 @@ impl Changes {
 
     /// The clock of the file system shows itself in what it makes, so the mark is written twice.
     fn mark(&self, begun: &mut Begun) -> Result<(), RunError> {
-        let mut mark = Mark { run: self.now.0, ..self.found.clone() };
+        let mut mark = Mark { run: self.now.0, movers: self.movers_at_work(), ..self.found.clone() };
+        let waits = mark.hand_to(self.movers);
         let now = match self.root.set_mark(&mark.encode(), false) {
             Ok(now) => now,
-            Err(fault) => return self.unmarked(fault, begun),
+            Err(fault) => return self.unmarked(fault, waits, begun),
         };
         let since = Stamp { sec: now.sec.saturating_sub(MARGIN_SECONDS), ..now };
         let Scope { source, entries, .. } = self.scope;
@@ -192,17 +259,30 @@ impl Changes {
         mark.begin(own.clone());
         match self.root.set_mark(&mark.encode(), self.is_durable) {
             Ok(_) => {
-                begun.own = Some(own);
+                (begun.own, begun.mark) = (Some(own), Some(mark));
+                if waits {
+                    begun
+                        .notes
+                        .push("movers of an earlier run may have been at work; they were given time to notice that it is over".into());
+                    std::thread::sleep(MOVERS_NOTICE);
+                }
                 Ok(())
             }
-            Err(fault) => self.unmarked(fault, begun),
+            Err(fault) => self.unmarked(fault, waits, begun),
         }
     }
 
+    /// Whose movers may be at work, as the mark says now that nobody else can change it.
+    fn movers_at_work(&self) -> Option<u128> {
+        let marks = Marks::read_own(&self.root, self.scope).ok().flatten();
+        marks.map_or(self.found.movers, |mark| mark.movers)
+    }
+
     /// A root that takes no mark is no reason to copy nothing; a disk that keeps none is.
-    fn unmarked(&self, fault: Fault, begun: &mut Begun) -> Result<(), RunError> {
+    fn unmarked(&self, fault: Fault, has_movers: bool, begun: &mut Begun) -> Result<(), RunError> {
         const EIO: i32 = 5;
-        if fault.errno == EIO || fault.is_cut_off() {
+        // Movers of an earlier run who cannot be told that it is over would go on.
+        if has_movers || fault.errno == EIO || fault.is_cut_off() {
             return Err(self.unusable(fault));
         }
         let after = "after a crash, compare it with verify --level media";
@@ -253,7 +333,10 @@ impl Changes {
         if self.name.is_some() || options.dry_run || begun.refusal.is_some() {
             return;
         }
-        let mark = self.found.settled(begun.own.as_ref(), self.now, ending);
+        let mut mark = self.found.settled(begun.own.as_ref(), self.now, ending);
+        if begun.leaves_movers {
+            mark.movers = Some(SOMEBODY);
+        }
         if mark != self.found {
             let _it_says_more_than_it_must_if_that_fails = self.root.set_mark(&mark.encode(), false);
         }

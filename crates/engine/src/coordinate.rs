@@ -22,6 +22,7 @@ use crate::part::Part;
 use crate::plan::{LINK_NAMES_MAX, Lead, leads, pack};
 use crate::roots::{Roots, RunError, open};
 use crate::run::Run;
+use crate::sample::Sample;
 use crate::share::{Outcome, Piece, Share, Unfinished};
 use crate::sync::{End, Summary, begin_root, delete, descriptors, end_run, or_cut_off, prepare_replica, try_postponed, walk};
 use crate::tally::Counts;
@@ -54,6 +55,10 @@ const LATE_MAX: Duration = Duration::from_secs(330);
 const REST: Duration = Duration::from_millis(10);
 /// How often it is noted that the coordinator lives.
 const NOTE: Duration = Duration::from_secs(60);
+/// For so long movers that are called back may take to come to rest.
+const REST_MAX: Duration = Duration::from_secs(10);
+/// A sample of the source is used for so long.
+const SAMPLE: Duration = Duration::from_secs(10);
 /// Open shares that are read at a time.
 const SHARES: usize = 1000;
 
@@ -95,12 +100,15 @@ fn try_coordinate(
     if let (source, Some(replica)) = &roots {
         brief.set_roots(source.first_meta(), replica.first_meta());
     }
+    brief.set_held(birth.changes.held());
     let settled_since = birth.tell_suspects(brief);
     let started = clock.now();
     let (name, renamed) = single.unzip();
     let mut coordinator = Coordinator {
         options,
         brief,
+        source: roots.0.clone(),
+        sampled: None,
         settled_since,
         monitor,
         stop,
@@ -119,9 +127,10 @@ fn try_coordinate(
         lost: false,
         changes: birth.changes.clone(),
     };
-    coordinator.begin()?;
-    let end = coordinator.walk_and_link()?;
-    if end != End::Complete {
+    let end = coordinator.divide();
+    if !matches!(end, Ok(End::Complete)) {
+        coordinator.call_movers_back();
+        let end = end?;
         coordinator.note_life()?;
         return Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(clock.now() - started, end) });
     }
@@ -151,6 +160,9 @@ fn open_roots(options: &Options, directories: usize) -> Result<(Pair, Single, Lo
 struct Coordinator<'a> {
     options: &'a Options,
     brief: &'a mut Brief,
+    source: DirRef,
+    /// When a sample of the source was taken last.
+    sampled: Option<Instant>,
     /// Since when changes of the replica may not be durable that are settled.
     settled_since: Option<Stamp>,
     monitor: &'a dyn Monitor,
@@ -177,6 +189,43 @@ struct Coordinator<'a> {
 }
 
 impl Coordinator<'_> {
+    /// Has movers carry out all that can be divided among them.
+    fn divide(&mut self) -> Result<End, RunError> {
+        self.begin()?;
+        self.walk_and_link()
+    }
+
+    /// The run ends before its time: whoever is at work for it comes to rest before the lock on the replica goes, or is named.
+    fn call_movers_back(&mut self) {
+        if self.options.lost().is_some() {
+            return;
+        }
+        self.changes.call_back();
+        let (began, mut answers) = (self.clock.now(), self.exchange.call_back().is_ok());
+        while answers && self.exchange.at_work() > 0 && self.since(began) < REST_MAX {
+            answers = match self.exchange.next(REST) {
+                Ok(word) => word.map_or(Ok(()), |word| self.hear(word)).is_ok(),
+                Err(_) => false,
+            };
+        }
+        if answers && self.exchange.at_work() == 0 {
+            return self.changes.are_back();
+        }
+        let is_awake = |heard: &Instant| self.since(*heard) < self.since(began) + AWAY;
+        let names: Vec<&str> = self.movers.iter().filter(|(_, heard)| is_awake(heard)).map(|(mover, _)| &**mover).collect();
+        let who = if names.is_empty() { "movers".to_owned() } else { names.join(", ") };
+        self.monitor.note(&format!("not known to be at rest: {who}; the next run of this replica gives them time to notice"));
+    }
+
+    /// Has movers know the source by what it is like now, so that they are not put off by what has changed.
+    fn sample(&mut self) {
+        if self.sampled.is_none_or(|at| self.since(at) >= SAMPLE) {
+            // What cannot be looked at here is a problem that movers meet, too.
+            self.brief.set_sample(Sample::of(&self.source).ok());
+            self.sampled = Some(self.clock.now());
+        }
+    }
+
     fn clear(&mut self, words: bool) -> Result<(), RunError> {
         self.exchange.clear(words).map_err(RunError::NoMovers)
     }
@@ -196,6 +245,7 @@ impl Coordinator<'_> {
 
     fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
         let Some(share) = decoded::<Share>(body) else { return Ok(()) };
+        self.sample();
         self.exchange.send(self.brief, self.record.run(), id, &share).map_err(RunError::NoMovers)?;
         self.sent.insert(id, self.clock.now());
         Ok(())

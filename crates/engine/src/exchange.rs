@@ -30,6 +30,11 @@ pub trait Exchange {
     fn idle(&mut self) -> usize;
     /// How many movers are at work, or about to say that they are not, as far as is known.
     fn at_work(&mut self) -> usize;
+    /// Tells movers to drop what they have in hand, where they do not hear it by the replica's mark.
+    ///
+    /// # Errors
+    /// As with [`Exchange::send`].
+    fn call_back(&mut self) -> Result<(), String>;
     /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
     ///
     /// # Errors

@@ -42,6 +42,11 @@ impl Marks {
         Ok(Marks::of_texts(dir.marks(true).map_err(unusable)?, scope))
     }
 
+    /// What those say that stand on a directory itself, if there are any.
+    pub fn read_own(dir: &DirRef, scope: Scope) -> Done<Option<Mark>> {
+        Ok(told_as_one(&dir.marks(false)?, scope))
+    }
+
     fn of_texts(texts: Vec<MarkText>, scope: Scope) -> Marks {
         let (own, above): (Vec<MarkText>, Vec<MarkText>) = texts.into_iter().partition(|found| found.above.is_empty());
         let above = above.into_iter().map(|found| (PathBuf::from(OsString::from_vec(found.above)), decoded(&found.text, scope)));

@@ -30,6 +30,8 @@ pub enum Order {
     },
     /// Come to an end with what is in hand, and leave the rest: others have nothing to do.
     Yield,
+    /// The coordinator is there: the answer to each sign of life of a mover, in their order.
+    Heard,
 }
 
 /// From a mover.

@@ -73,6 +73,14 @@ pub enum RunError {
         "\"{0}\": the lock of this run was taken away, so another one may be at work there; it ends here, and what it left undone is not equal"
     )]
     Unlocked(String),
+    /// A mover may not change the replica.
+    #[error("\"{path}\": {why}")]
+    NotHeld {
+        /// Path of the replica.
+        path: String,
+        /// Why.
+        why: String,
+    },
     /// The guard refused.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -5,6 +5,7 @@ use crate::deletes::DeletePlan;
 use crate::entries::Intent;
 use crate::job::{DirJob, Task, lock};
 use crate::kept::HashesKept;
+use crate::lease::Lease;
 use crate::links::Links;
 use crate::marks::NestedMarks;
 use crate::monitor::{Monitor, Progress};
@@ -100,6 +101,8 @@ pub struct Run<'r> {
     pub is_second: bool,
     /// What is done before the first change of the replica, where this is what does it.
     pub changes: Option<Arc<Changes>>,
+    /// As long as what the replica may be changed, where another process holds it.
+    pub lease: Option<Arc<Lease>>,
     /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
     pub basis_since: Option<Stamp>,
     /// Unfinished replicas within the replica.
@@ -156,13 +159,14 @@ impl<'r> Run<'r> {
             is_single: false,
             is_second: false,
             changes: None,
+            lease: None,
             basis_since: None,
             nested: NestedMarks::default(),
         }
     }
 
     fn is_refused(&self) -> bool {
-        self.changes.as_ref().is_some_and(|changes| changes.is_refused())
+        self.changes.as_ref().is_some_and(|changes| changes.is_refused()) || self.lease.as_ref().is_some_and(|lease| lease.is_over())
     }
 
     /// Whether the run ends early: it was asked to, or the disk lies.

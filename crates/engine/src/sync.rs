@@ -117,7 +117,12 @@ fn sync_trees(
     let (replica, made, locks) = prepare_replica(options, &source, replica)?;
     let basis = open_basis(options)?;
     let changes = replica.as_ref().map(|root| Changes::of(options, root, None, &locks)).transpose()?;
+    let takes_over = match &changes {
+        Some(changes) if !options.dry_run => changes.take_over()?,
+        _ => false,
+    };
     let before = match &replica {
+        Some(dir) if takes_over => Some((unusable(options, dir.meta())?, unusable(options, dir.xattrs(&options.keep))?)),
         Some(dir) if !made => Some((*dir.first_meta(), unusable(options, dir.xattrs(&options.keep))?)),
         _ => None,
     };

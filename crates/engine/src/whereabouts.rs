@@ -12,7 +12,8 @@ impl Run<'_> {
     /// Looks once more where the replica's path leads to, and reports what is not as the run leaves it.
     pub fn look_again_at_root(&self) {
         const ESTALE: i32 = 116;
-        let Some(root) = self.roots.1.as_ref().filter(|_| !self.stopped()) else { return };
+        // What is known of a single file is the directory that it is in.
+        let Some(root) = self.roots.1.as_ref().filter(|_| !self.stopped() && !self.is_single) else { return };
         match self.options.replica.locate(Side::Replica, &HandlePool::new(1)) {
             Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => self.report_touched(now.first_meta()),
             _ if self.options.replica.lost().is_some() => {}

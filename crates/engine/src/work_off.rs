@@ -2,6 +2,7 @@
 
 use crate::brief::Brief;
 use crate::job::{DirJob, Task};
+use crate::lease::{Lease, Over};
 use crate::monitor::Progress;
 use crate::options::Options;
 use crate::part::{Gathered, Part, Sharing};
@@ -24,7 +25,11 @@ pub struct Ends<'a> {
     pub stop: &'a AtomicBool,
     /// Early.
     pub yields: &'a AtomicBool,
+    /// What a mover may do; nothing for who holds the replica.
+    pub lease: Option<&'a Arc<Lease>>,
 }
+
+const OTHER_TREE: &str = "this is not the directory that the coordinator sees; is its file system mounted on this host?";
 
 /// Carries out a share between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
 /// told a few times a second how far it is. The outcome counts only where the end is `Complete` or `Lost`.
@@ -49,9 +54,27 @@ fn try_work_off(
     let (directories, threads_max) = descriptors();
     let (roots, renamed) = open_for_share(options, directories)?;
     refuse_other(options, brief, &roots)?;
+    let replica = roots.1.clone().filter(|_| ends.lease.is_some());
+    if let (Some(lease), Some(replica)) = (ends.lease, &replica) {
+        lease.guard(replica, brief).map_err(|over| refusal(options, over))?;
+    }
+    let done = carry_out(options, (brief, share), (watch, ends), (roots, renamed), threads_max);
+    // When all who may change something are gone.
+    ends.lease.into_iter().for_each(|lease| lease.leave());
+    done
+}
+
+fn carry_out(
+    options: &Options,
+    (brief, share): (&Brief, &Share),
+    (watch, ends): (&(dyn Fn(&Progress) + Sync), Ends<'_>),
+    (roots, renamed): ForShare,
+    threads_max: usize,
+) -> Result<(Outcome, End), RunError> {
     let gathered = Gathered::new(brief.receipts, watch);
     let mut run = Run::new(options, &gathered, ends.stop, roots);
     run.part = Part::Share(Sharing::new(brief, share, ends.yields, &gathered));
+    run.lease = ends.lease.cloned();
     run.is_single = renamed.is_some();
     run.renamed = renamed;
     run.rules.suspect_since = brief.suspect_since();
@@ -74,13 +97,23 @@ fn try_work_off(
 /// A file system that is not mounted on this host looks like an empty tree.
 fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, Option<DirRef>)) -> Result<(), RunError> {
     let Some(replica) = replica else { return Ok(()) };
-    let path = match brief.other_root(source.first_meta(), replica.first_meta()) {
+    let path = match brief.other_root(source, replica) {
         None => return Ok(()),
         Some(Side::Source) => options.source.to_string(),
         Some(Side::Replica) => options.replica.to_string(),
     };
-    let cause = "this is not the directory that the coordinator sees; is its file system mounted on this host?".into();
-    Err(RunError::Unusable { path, cause })
+    Err(RunError::Unusable { path, cause: OTHER_TREE.into() })
+}
+
+/// Why a mover cannot carry out a share.
+fn refusal(options: &Options, over: Over) -> RunError {
+    let path = options.replica.to_string();
+    match over {
+        Over::Unwanted => RunError::NotHeld { path, why: "nobody wants the share any more".into() },
+        Over::NotHeld(why) => RunError::NotHeld { path, why },
+        Over::OtherTree => RunError::Unusable { path, cause: OTHER_TREE.into() },
+        Over::Unknown(cause) => RunError::Unusable { path, cause },
+    }
 }
 
 /// Both roots, and the name of the replica of a single file.

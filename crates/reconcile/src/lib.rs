@@ -17,7 +17,7 @@ pub use cut::split_half;
 pub use fold::{Likeness, fold, likeness, without_case, without_form};
 pub use guard::{DeleteLimit, Guard, Refusal};
 pub use index::NameIndex;
-pub use mark::{Ending, Mark, Scope, Unsettled};
+pub use mark::{Ending, Mark, SOMEBODY, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, held_back, mtimes, ripens_in};
 pub use words::values;

@@ -18,6 +18,9 @@ const OTHER_BYTES_MAX: usize = 512;
 /// Bytes of a mark that is read; more than any version has written is none.
 const BYTES_MAX: usize = 4096;
 
+/// In the place of a run whose movers may change the replica: nobody's, and those of an earlier run may not have noticed.
+pub const SOMEBODY: u128 = 0;
+
 /// What a run looks at: two runs that look at the same can vouch for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
@@ -60,6 +63,9 @@ pub struct Mark {
     pub identity: u128,
     /// The run that is at work, or was at work last.
     pub run: u128,
+    /// The run whose movers may change the replica, if movers may, as all its lives call it: a coordinator that goes on with it is another
+    /// run by the number above. [`SOMEBODY`] where those of an earlier run are given time to notice that they may not any more.
+    pub movers: Option<u128>,
     /// What may not be durable.
     pub unsettled: Vec<Unsettled>,
     /// Lines that are not understood.
@@ -102,12 +108,13 @@ impl Ending {
 impl Mark {
     /// The mark of a replica that has none.
     pub fn new(identity: u128) -> Mark {
-        Mark { identity, run: 0, unsettled: Vec::new(), other: Vec::new() }
+        Mark { identity, run: 0, movers: None, unsettled: Vec::new(), other: Vec::new() }
     }
 
     /// Writes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut text = format!("{VERSION}\nidentity {:032x}\nrun {:032x}\n", self.identity, self.run);
+        text.extend(self.movers.map(|run| format!("movers {run:032x}\n")));
         for line in &self.unsettled {
             let word = if line.is_left { "left" } else { "since" };
             let Unsettled { since, run, source, entries, boot, .. } = line;
@@ -130,6 +137,7 @@ impl Mark {
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             match &words[..] {
+                ["movers", run] => mark.movers = Some(u128::from_str_radix(run, 16).ok()?),
                 [word @ ("since" | "left"), rest @ ..] => mark.unsettled.push(unsettled(*word == "left", rest)?),
                 _ => mark.keep_other(line),
             }
@@ -157,8 +165,17 @@ impl Mark {
         self.add(own);
     }
 
+    /// Says whose movers may change the replica from now on: those of `run`, or nobody's. Tells whether those of an earlier run may be at
+    /// work still, and must be given time.
+    pub fn hand_to(&mut self, run: Option<u128>) -> bool {
+        let is_left = self.movers.is_some() && self.movers != run;
+        self.movers = run.or(is_left.then_some(SOMEBODY));
+        is_left
+    }
+
     /// Takes over what another mark of the same replica says.
     pub fn take_over(&mut self, other: Mark) {
+        self.movers = self.movers.or(other.movers);
         other.unsettled.into_iter().for_each(|line| self.add(line));
     }
 
@@ -207,7 +224,8 @@ impl Mark {
             }
         }
         if let Some(own) = own {
-            mark.run = own.run;
+            // It has waited for the movers of others, and for its own.
+            (mark.run, mark.movers) = (own.run, None);
             if !is_flushed {
                 mark.add(Unsettled { is_left: *is_left, ..own.clone() });
             }
@@ -254,6 +272,7 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_written_and_keeps_what_it_does_not_understand() {
         let mut mark = found(&[line(-1, u128::MAX), Unsettled { is_left: true, source: u64::MAX, ..line(2, 0) }]);
+        mark.movers = Some(12);
         mark.other.push("lease 17 of a later version".into());
         assert_eq!(Mark::decode(&mark.encode()), Some(mark));
         for bad in ["", "driftless mark 2\n", "driftless mark 1\nidentity x\n", "driftless mark 1\nidentity 1\nrun 2\nsince 1 2 3\n"] {
@@ -269,6 +288,25 @@ mod tests {
         }
         assert_eq!(mark.unsettled.len(), UNSETTLED_MAX);
         assert!(mark.encode().len() <= 2048);
+    }
+
+    #[test]
+    fn the_movers_of_an_earlier_run_are_waited_for_by_whoever_comes_next() {
+        let cases = [
+            (None, None, (false, None)),
+            (None, Some(5), (false, Some(5))),
+            (Some(5), Some(5), (false, Some(5))),
+            (Some(4), Some(5), (true, Some(5))),
+            (Some(4), None, (true, Some(SOMEBODY))),
+            (Some(SOMEBODY), None, (true, Some(SOMEBODY))),
+        ];
+        for (before, run, after) in cases {
+            let mut mark = Mark { movers: before, ..Mark::new(1) };
+            assert_eq!((mark.hand_to(run), mark.movers), after, "{before:?} {run:?}");
+        }
+        let mark = Mark { movers: Some(4), ..Mark::new(1) };
+        assert_eq!(mark.settled(None, (10, 3), &DONE).movers, Some(4), "who changed nothing did not wait");
+        assert_eq!(mark.settled(Some(&line(50, 10)), (10, 3), &DONE).movers, None);
     }
 
     #[test]

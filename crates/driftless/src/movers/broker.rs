@@ -7,9 +7,10 @@ use crate::output::Output;
 use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, decode, encode, reports};
-use driftless_engine::{Brief, Exchange, Outcome, Share, Word};
-use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Url};
+use driftless_engine::{Brief, Exchange, Lease, Moment, Outcome, Share, Word};
+use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Seat, Url};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,8 @@ pub struct BrokerExchange<'a> {
     looked: Instant,
     output: &'a Output,
     stop: &'a AtomicBool,
+    /// The last that is dropped: nobody else coordinates the job as long as anything of this is left.
+    seat: Seat,
 }
 
 impl<'a> BrokerExchange<'a> {
@@ -82,7 +85,10 @@ impl<'a> BrokerExchange<'a> {
         let classes: Vec<String> = std::iter::once(WORK.to_owned()).chain(routes.iter().cloned()).collect();
         let names: Vec<&str> = classes.iter().map(String::as_str).collect();
         let job = Job::new(name, &names)?;
+        // Before anything is taken from the queues: it may be another's.
+        let seat = Seat::take(broker, &job, &own_words())?;
         Ok(BrokerExchange {
+            seat,
             publisher: Publisher::open(broker, &job)?,
             results: Consumer::open(broker, &job, &job.results(), PREFETCH)?,
             control: Control::open(broker, &job)?.with_limit(QUESTION),
@@ -146,6 +152,13 @@ impl<'a> BrokerExchange<'a> {
     }
 }
 
+/// Who coordinates, for the eyes of others.
+fn own_words() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let since = driftless_model::moment(driftless_engine::now().sec);
+    format!("process {} on {host}, since {since}", std::process::id())
+}
+
 /// Calls until it works, or the broker has been away for too long, or the run is stopped.
 fn patiently<T>(stop: &AtomicBool, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let began = Instant::now();
@@ -171,6 +184,7 @@ impl Exchange for BrokerExchange<'_> {
 
     fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
         self.look();
+        self.seat.keep().map_err(|error| error.to_string())?;
         if self.publisher.outstanding() > 0 {
             let _sent_again_with_the_next_call = self.publisher.flush(limit);
         }
@@ -199,6 +213,11 @@ impl Exchange for BrokerExchange<'_> {
         // In this order: one that takes a share meanwhile counts.
         let idle = self.idle();
         self.consumers(Job::work).saturating_sub(idle)
+    }
+
+    fn call_back(&mut self) -> Result<(), String> {
+        // They look at the mark of the replica, and at whether somebody listens.
+        self.clear(false)
     }
 
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
@@ -241,7 +260,12 @@ type Ended = (u8, String);
 pub fn queue_error(error: &Error) -> Ended {
     let usage =
         matches!(error, Error::Url { .. } | Error::PasswordInUrl | Error::NoPassword | Error::Name { .. } | Error::Credentials { .. });
-    (if usage { exit::USAGE } else { exit::NO_QUEUE }, error.to_string())
+    let code = match error {
+        Error::Taken { .. } => exit::LOCKED,
+        _ if usage => exit::USAGE,
+        _ => exit::NO_QUEUE,
+    };
+    (code, error.to_string())
 }
 
 struct Server<'a> {
@@ -257,8 +281,10 @@ struct Lines {
     /// The queue of those who have nothing to do.
     idle: String,
     publisher: Publisher,
-    consumer: Consumer,
+    /// None while nobody coordinates the job: shares wait in their queue then.
+    consumer: Option<Consumer>,
     control: Control,
+    broker: Broker,
 }
 
 impl Server<'_> {
@@ -297,8 +323,9 @@ impl Server<'_> {
         let (queue, idle) = (job.work(&self.args.class)?, job.idle(&self.args.class)?);
         Ok(Lines {
             publisher: Publisher::open(broker, &job)?,
-            consumer: Consumer::open(broker, &job, &queue, 1)?,
+            consumer: Some(Consumer::open(broker, &job, &queue, 1)?),
             control: Control::open(broker, &job)?.with_limit(QUESTION_AT_WORK),
+            broker: broker.clone(),
             job,
             queue,
             idle,
@@ -321,7 +348,7 @@ impl Server<'_> {
     fn take(&mut self, delivery: Delivery, lines: &mut Lines) -> Result<(), String> {
         let (brief, run, id, share) = match decode(delivery.body()) {
             Ok(Order::Share { brief, run, id, share }) => (brief, run, id, share),
-            Ok(Order::Yield) => return self.park(delivery, "it is no share of a run", lines),
+            Ok(Order::Yield | Order::Heard) => return self.park(delivery, "it is no share of a run", lines),
             // Another mover may be of that version.
             Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
                 let _it_comes_again = delivery.try_again(&lines.publisher, CALL);
@@ -332,6 +359,11 @@ impl Server<'_> {
         if delivery.attempts() >= ATTEMPTS_MAX {
             return self.park(delivery, "the movers that tried it ended or lost their connection", lines);
         }
+        if !lines.is_coordinated() {
+            let _it_comes_again = delivery.give_back();
+            lines.consumer = None;
+            return Ok(());
+        }
         match self.crew.work_off((run, id), (&brief, &share), lines, &self.signals.stop) {
             Ok(outcome) => {
                 self.report((run, id), outcome, lines)?;
@@ -339,7 +371,15 @@ impl Server<'_> {
                 Ok(())
             }
             Err(Failure::Dropped) => Ok(()),
-            Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => self.park(delivery, &reason, lines).and(Err(reason)),
+            // Whoever holds the replica now has shares of its own, or hands this one out again.
+            Err(Failure::Stale(reason)) => {
+                eprintln!("driftless mover: a share is dropped: {reason}");
+                let _or_it_comes_again = delivery.ack();
+                Ok(())
+            }
+            Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
+                self.park(delivery, &format!("{}: {reason}", self.crew.name()), lines).and(Err(reason))
+            }
             Err(Failure::Here(reason)) => {
                 let _it_comes_again = delivery.try_again(&lines.publisher, CALL);
                 Err(reason)
@@ -363,12 +403,28 @@ impl Server<'_> {
 }
 
 impl Lines {
+    /// Whether a coordinator listens to what movers say, and the broker has taken nothing away from this one.
+    fn is_coordinated(&mut self) -> bool {
+        let results = self.job.results();
+        self.consumer.as_mut().and_then(|consumer| consumer.count(&results, QUESTION_AT_WORK)).is_some_and(|results| results.consumers > 0)
+    }
+
+    /// Takes shares again when somebody coordinates the job.
+    fn wait_for_coordinator(&mut self) -> Result<Option<Delivery>, Error> {
+        std::thread::sleep(CALL / 5);
+        if self.control.count(&self.job.results()).is_ok_and(|results| results.consumers > 0) {
+            self.consumer = Some(Consumer::open(&self.broker, &self.job, &self.queue, 1)?);
+        }
+        Ok(None)
+    }
+
     /// The next share; while there is none, others can see that one is waited for.
     fn next(&mut self) -> Result<Option<Delivery>, Error> {
-        let mut next = self.consumer.next(WAITS)?;
+        let Some(consumer) = &mut self.consumer else { return self.wait_for_coordinator() };
+        let mut next = consumer.next(WAITS)?;
         if next.is_none() {
             let _they_see_it_later = self.control.enlist(&self.idle);
-            next = self.consumer.next(CALL)?;
+            next = consumer.next(CALL)?;
         }
         if next.is_some() {
             let _they_yield_in_vain = self.control.withdraw();
@@ -390,6 +446,15 @@ impl Line for Lines {
     }
 
     fn is_lost(&mut self) -> bool {
-        !self.consumer.is_connected()
+        !self.consumer.as_mut().is_some_and(Consumer::is_connected)
+    }
+
+    fn begin(&mut self, _lease: &Arc<Lease>) {}
+
+    fn ask_for_sign(&mut self, lease: &Lease) {
+        let asked = Moment::now();
+        if self.is_coordinated() {
+            lease.heard(asked);
+        }
     }
 }

@@ -6,9 +6,9 @@ use crate::cli::{ReachArgs, ThrottleArgs};
 use crate::output::lock;
 use crate::reach::{self, Lines};
 use driftless_engine::message::Report;
-use driftless_engine::{Alive, Brief, Counts, End, Ends, Options, Outcome, Progress, Share, work_off};
-use std::sync::Mutex;
+use driftless_engine::{Alive, Brief, Counts, End, Ends, Lease, Options, Outcome, Over, Progress, RunError, Share, work_off};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Between two looks at what is going on besides.
@@ -34,6 +34,10 @@ pub trait Line: Send {
     fn is_hungry(&mut self) -> bool;
     /// Whether the share was taken away: somebody else will carry it out.
     fn is_lost(&mut self) -> bool;
+    /// A share is begun under this lease, which hears of each sign of life of the coordinator that comes by itself.
+    fn begin(&mut self, lease: &Arc<Lease>);
+    /// Asks for a sign of life of the coordinator, where it has to be asked for.
+    fn ask_for_sign(&mut self, lease: &Lease);
 }
 
 /// Why a share was not carried out.
@@ -41,6 +45,8 @@ pub trait Line: Send {
 pub enum Failure {
     /// The share was taken away, or the mover was told to end at once.
     Dropped,
+    /// It belongs to a run that holds the replica no longer, and why that is known. Nobody can carry it out.
+    Stale(String),
     /// This host cannot carry it out now, and why.
     Here(String),
 }
@@ -68,6 +74,11 @@ impl Crew {
         Crew { name, reach, throttle, open: None }
     }
 
+    /// Who it is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Carries a share out. `leave` asks to come to an end early, leaving the rest to others.
     ///
     /// # Errors
@@ -88,19 +99,23 @@ impl Crew {
             *lock(&seen) = Seen { counts: progress.counts, opening };
         };
         let pulse = |seen: &Seen| Alive { run, id, mover: mover.clone(), counts: seen.counts };
+        let lease = Arc::new(Lease::default());
+        line.begin(&lease);
         let mut receipts = Vec::new();
         let pass = |options: &Options| {
             *lock(&begins) = Instant::now();
-            let (mut outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields })?;
+            let (mut outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields, lease: Some(&lease) })?;
             receipts.append(&mut outcome.done);
             Ok(Passed { counts: outcome.counts, end, result: outcome })
         };
         let done = std::thread::scope(|scope| {
-            let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over, walk: share.walk };
+            let watcher = Watcher { line, leave, stop: &stop, yields: &yields, over: &over, lease: &lease, walk: share.walk };
             let watching = scope.spawn(|| watcher.watch(&seen, &pulse));
+            let ticking = scope.spawn(|| lease.tick_until(&over));
+            let looking = scope.spawn(|| lease.look_until(&over));
             let done = again::repeat((&mut open.options, &mut open.lines), &Told { stop: &stop, leave }, true, pass);
             over.store(true, Relaxed);
-            watching.thread().unpark();
+            [watching, ticking, looking].iter().for_each(|helper| helper.thread().unpark());
             done
         });
         let outcome =
@@ -108,8 +123,19 @@ impl Crew {
         match done.map(|(passed, earlier)| (passed.end.clone(), outcome(passed, &earlier))) {
             Ok((End::Complete | End::Lost, outcome)) => Ok(outcome),
             Ok((End::CutOff(why), _)) => self.failed(format!("the connection was lost: {why}")),
-            Ok(_) => Err(Failure::Dropped),
+            Ok(_) => self.stopped(lease.over()),
+            Err(error @ RunError::NotHeld { .. }) => Err(Failure::Stale(error.to_string())),
             Err(error) => self.failed(error.to_string()),
+        }
+    }
+
+    /// It was stopped before it came to its end.
+    fn stopped(&mut self, over: Option<Over>) -> Result<Outcome, Failure> {
+        match over {
+            None | Some(Over::Unwanted) => Err(Failure::Dropped),
+            Some(Over::NotHeld(why)) => Err(Failure::Stale(why)),
+            Some(Over::OtherTree) => self.failed("the replica is not the one that the coordinator sees".into()),
+            Some(Over::Unknown(why)) => self.failed(why),
         }
     }
 
@@ -121,7 +147,7 @@ impl Crew {
 
     /// The trees of a run, opened once as long as shares of the same run follow each other.
     fn open(&mut self, brief: &Brief) -> Result<&mut Open, String> {
-        if self.open.as_ref().is_none_or(|open| open.brief != *brief) {
+        if !self.open.as_ref().is_some_and(|open| open.brief.is_of_one_run(brief)) {
             self.open = None;
             let (source, replica) = brief.trees();
             let mut options = brief.options(source.into(), replica.into()).map_err(|error| error.to_string())?;
@@ -197,6 +223,7 @@ struct Watcher<'a> {
     stop: &'a AtomicBool,
     yields: &'a AtomicBool,
     over: &'a AtomicBool,
+    lease: &'a Lease,
     /// How much it is, in the unit of [`Counts::walked`].
     walk: u64,
 }
@@ -204,7 +231,7 @@ struct Watcher<'a> {
 impl Watcher<'_> {
     fn watch(self, seen: &Mutex<Seen>, pulse: &dyn Fn(&Seen) -> Alive) {
         let began = Instant::now();
-        let (mut pulsed, mut asked) = (began - PULSE, began);
+        let (mut pulsed, mut asked, mut signed) = (began - PULSE, began, began - PULSE);
         let mut pause = HUNGER;
         while !self.over.load(Relaxed) {
             let seen = *lock(seen);
@@ -212,7 +239,14 @@ impl Watcher<'_> {
                 self.line.alive(Report::Alive(pulse(&seen)));
                 pulsed = Instant::now();
             }
-            if self.line.is_lost() {
+            if signed.elapsed() >= PULSE || self.lease.wants_sign() {
+                self.line.ask_for_sign(self.lease);
+                signed = Instant::now();
+            }
+            if self.line.is_lost() || self.lease.is_unheard() {
+                self.lease.end(Over::Unwanted);
+            }
+            if self.lease.is_over() {
                 self.stop.store(true, Relaxed);
             }
             let may_yield = began.elapsed() >= SHARE_MIN && seen.has_begun() && seen.is_worth_leaving(self.walk, began.elapsed());

@@ -11,7 +11,7 @@ use crate::reach::{self, Unreached};
 use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Exchange, Jobs, Options, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Jobs, Lease, Moment, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
 use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
 use std::collections::{BTreeMap, VecDeque};
@@ -202,6 +202,14 @@ impl Exchange for HostsExchange<'_> {
         lock(&self.shared.state).busy.len()
     }
 
+    /// Ends the movers, who see the end of their standard input.
+    fn call_back(&mut self) -> Result<(), String> {
+        lock(&self.shared.state).over = true;
+        self.shared.changed.notify_all();
+        self.hosts.iter().for_each(|host| drop(lock(&host.orders).take()));
+        Ok(())
+    }
+
     fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
         Ok(std::mem::take(&mut lock(&self.shared.state).given_up))
     }
@@ -250,11 +258,11 @@ impl HostLine {
             match self.carry(&share, &mut input, (shared, say)) {
                 Ok(Carried::Done) => worked = true,
                 Ok(Carried::Failed(reason)) => {
-                    put_back(shared, share, &reason);
+                    put_back(shared, share, &format!("{}: {reason}", self.host));
                     break Err(reason);
                 }
                 Err(why) => {
-                    put_back(shared, share, &why.to_string());
+                    put_back(shared, share, &format!("{}: {why}", self.host));
                     break Err(why.to_string());
                 }
             }
@@ -328,6 +336,7 @@ impl HostLine {
             let message = read_message(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
                 Report::Alive(sign) => {
+                    let _the_end_of_the_line_is_met_where_it_is_read = self.order(&encode(&Order::Heard));
                     let _the_run_may_be_over = say.send(Word::Alive(Box::new(Alive { mover: self.host.clone(), ..sign })));
                 }
                 Report::Part(part) => {
@@ -507,8 +516,10 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
     }
     let (orders, yields, gone) = (channel(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (order, orders) = orders;
+    let signs = Arc::new(Signs::default());
+    let mut line = StdioLine { out: reports_out.clone(), yields: yields.clone(), gone: gone.clone(), signs: signs.clone() };
     let (asked, hung_up) = (yields.clone(), gone.clone());
-    std::thread::spawn(move || read_orders(&order, &asked, &hung_up));
+    std::thread::spawn(move || read_orders(&order, &asked, &hung_up, &signs));
     while !signals.stop.load(Relaxed) {
         let next = orders.recv_timeout(Duration::from_secs(1));
         let Order::Share { brief, run, id, share } = (match next {
@@ -520,11 +531,10 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
             continue;
         };
         yields.store(false, Relaxed);
-        let mut line = StdioLine { out: reports_out.clone(), yields: yields.clone(), gone: gone.clone() };
         let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
             Ok(outcome) => reports((run, id), fastrand::u64(..), outcome),
             Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
-            Err(Failure::Here(reason)) => vec![Report::Failed { id, reason }],
+            Err(Failure::Here(reason) | Failure::Stale(reason)) => vec![Report::Failed { id, reason }],
         };
         let written = said.iter().try_for_each(|report| write_message(&mut *lock(&reports_out), &encode(report)));
         if written.is_err() {
@@ -534,11 +544,12 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
     128 + signals.number()
 }
 
-fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool) {
+fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool, signs: &Signs) {
     let mut input = BufReader::new(io::stdin());
     while let Ok(Some(message)) = read_message(&mut input) {
         match decode(&message) {
             Ok(Order::Yield) => yields.store(true, Relaxed),
+            Ok(Order::Heard) => signs.answered(),
             Ok(share) => drop(order.send(share)),
             Err(unclear) => {
                 eprintln!("driftless mover: {unclear}");
@@ -549,14 +560,33 @@ fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool) {
     gone.store(true, Relaxed);
 }
 
+/// Signs of life of this mover, each of which the coordinator answers in turn. What comes after a pause may be an old answer, so it
+/// tells of the moment of the question.
+#[derive(Default)]
+struct Signs {
+    sent: Mutex<VecDeque<Moment>>,
+    lease: Mutex<Option<Arc<Lease>>>,
+}
+
+impl Signs {
+    fn answered(&self) {
+        let asked = lock(&self.sent).pop_front();
+        if let (Some(asked), Some(lease)) = (asked, &*lock(&self.lease)) {
+            lease.heard(asked);
+        }
+    }
+}
+
 struct StdioLine {
     out: Arc<Mutex<io::Stdout>>,
     yields: Arc<AtomicBool>,
     gone: Arc<AtomicBool>,
+    signs: Arc<Signs>,
 }
 
 impl Line for StdioLine {
     fn alive(&mut self, report: Report) {
+        lock(&self.signs.sent).push_back(Moment::now());
         if write_message(&mut *lock(&self.out), &encode(&report)).is_err() {
             self.gone.store(true, Relaxed);
         }
@@ -568,5 +598,13 @@ impl Line for StdioLine {
 
     fn is_lost(&mut self) -> bool {
         self.gone.load(Relaxed)
+    }
+
+    fn begin(&mut self, lease: &Arc<Lease>) {
+        *lock(&self.signs.lease) = Some(lease.clone());
+    }
+
+    fn ask_for_sign(&mut self, _lease: &Lease) {
+        // Each of this mover's is answered.
     }
 }

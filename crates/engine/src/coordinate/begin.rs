@@ -54,6 +54,7 @@ impl Birth {
         let (life, counted) = take_up(record, life, monitor)?;
         // All lives of a run are one run to the mark: what movers still have in hand is wanted by the next one, too.
         changes.set_run(record.run().into());
+        changes.set_movers(record.run());
         // Why it is refused is what counts.
         let _refusal = changes.begin();
         changes.outcome()?;
@@ -162,7 +163,7 @@ impl Coordinator<'_> {
     fn divide_root(&mut self, share: &Share) -> Result<(), RunError> {
         let Some(id) = self.record.items(0, 1)?.first().map(|item| item.id) else { return Ok(()) };
         let at_once = AtomicBool::new(true);
-        match work_off(self.options, (self.brief, share), &|_| {}, Ends { stop: self.stop, yields: &at_once }) {
+        match work_off(self.options, (self.brief, share), &|_| {}, Ends { stop: self.stop, yields: &at_once, lease: None }) {
             Ok((outcome, End::Complete | End::Lost)) => {
                 let outcome = encoded(&outcome);
                 self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, outcome })

@@ -1,0 +1,286 @@
+//! Nobody writes who does not hold the replica: movers whose coordinator is gone, that slept, or that see other trees.
+//!
+//! "Hosts" are commands on this machine that stand in for ssh, so that a line can fall silent and a mover can sleep.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
+use common::{check_equal, driftless, put, stage, sync, wait_until};
+use driftless_testkit::{Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const FILES: usize = 60;
+const FILE_BYTES: usize = 200_000;
+/// So many bytes a second of a mover: the files take it some seconds.
+const SLOWLY: &str = "4M";
+
+/// Files of the same names in each tree, but with other content.
+fn fill(root: &Path, version: u8) {
+    (0..FILES).for_each(|file| put(&root.join(format!("dir-{}/file-{file}", file % 6)), vec![version; FILE_BYTES]));
+}
+
+/// Two sources that have nothing in common but their names, and a replica.
+struct Trees {
+    scratch: Scratch,
+    one: PathBuf,
+    other: PathBuf,
+    replica: PathBuf,
+}
+
+impl Trees {
+    fn new() -> Trees {
+        let (scratch, one, replica) = stage();
+        let other = scratch.dir("other");
+        fill(&one, 1);
+        fill(&other, 2);
+        Trees { scratch, one, other, replica }
+    }
+
+    fn files(&self) -> usize {
+        let all = driftless_testkit::mutate::list_all(&self.replica).unwrap_or_default();
+        all.iter().filter(|path| path.is_file()).count()
+    }
+
+    /// Waits until a mover is in the middle of it.
+    fn wait_until_begun(&self) {
+        wait_until("a mover is at work", LIMIT, || self.files() >= 3);
+        assert!(self.files() < FILES, "the movers were too fast for this test");
+    }
+
+    /// A command in the place of ssh, which takes the command to run as its last word; `wraps` what it runs.
+    fn ssh(&self, wraps: &str) -> String {
+        let path = self.scratch.path().join("ssh");
+        fs::write(&path, format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {}\necho $$ >shell\n{wraps}\n", self.scratch.path().display()))
+            .expect("write");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("mode");
+        path.display().to_string()
+    }
+
+    fn pid(&self, file: &str) -> Pid {
+        let path = self.scratch.path().join(file);
+        let read = || fs::read_to_string(&path).ok()?.trim().parse().ok().and_then(Pid::from_raw);
+        wait_until("a process has begun", LIMIT, || read().is_some());
+        read().expect("a number")
+    }
+
+    /// Ends a line that was stopped, if it is there.
+    fn cut(&self, line: Pid) {
+        let _ = kill_process(line, Signal::KILL);
+        let shell = self.pid("shell");
+        wait_until("the line has ended", LIMIT, || !is_there(shell));
+    }
+
+    fn check_other(&self, context: &str) {
+        let outcome = driftless().arg("verify").args([&self.other, &self.replica]).run();
+        assert_eq!(outcome.code(), 0, "{context}\n{}", outcome.describe());
+    }
+}
+
+/// What `ssh` runs when its line can fall silent: nothing says so to either side.
+const SILENT_LINE: &str = "{ echo $BASHPID >line; exec setsid cat; } | { echo $BASHPID >mover; exec $command; }";
+/// What it runs when the mover can be stopped.
+const SLEEPER: &str = "echo $$ >mover-$$; ln -sf mover-$$ mover; exec $command";
+
+fn signal(pid: Pid, signal: Signal) {
+    kill_process(pid, signal).expect("it runs");
+}
+
+fn is_there(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn wait_for_end(pid: Pid) {
+    wait_until("the mover has ended", LIMIT, || !is_there(pid));
+}
+
+fn slow(run: Driftless) -> Driftless {
+    run.args(["--bwlimit", SLOWLY, "--jobs", "1"])
+}
+
+fn kill(running: Running) {
+    running.signal(Signal::KILL);
+    let _ = running.wait();
+}
+
+/// All that can be seen of a replica but for its root, where the mark leaves a trace.
+fn state(root: &Path) -> Snapshot {
+    let mut all = snapshot(root, true);
+    all.remove(&b"."[..]);
+    all
+}
+
+#[test]
+fn a_mover_whose_coordinator_is_gone_writes_nothing_more() {
+    let trees = Trees::new();
+    let ssh = trees.ssh(SILENT_LINE);
+    let running = slow(sync_on_hosts("far", &ssh, &trees.one, &trees.replica)).spawn();
+    trees.wait_until_begun();
+    let (line, mover) = (trees.pid("line"), trees.pid("mover"));
+    signal(line, Signal::STOP);
+    kill(running);
+    let _ = sync(&trees.other, &trees.replica).arg("--delete").run().expect(0);
+    wait_for_end(mover);
+    trees.check_other("after the mover has ended");
+    trees.cut(line);
+}
+
+#[test]
+fn a_mover_stops_by_itself_when_its_coordinator_falls_silent() {
+    let trees = Trees::new();
+    put(&trees.one.join("dir-0/large"), vec![7u8; 200 << 20]);
+    let ssh = trees.ssh(SILENT_LINE);
+    let running = slow(sync_on_hosts("far", &ssh, &trees.one, &trees.replica)).spawn();
+    trees.wait_until_begun();
+    let (line, mover) = (trees.pid("line"), trees.pid("mover"));
+    signal(line, Signal::STOP);
+    kill(running);
+    // Nobody else takes the replica, and its mark is what it was. The file alone would take it most of a minute.
+    wait_for_end(mover);
+    assert!(!trees.replica.join("dir-0/large").exists());
+    assert!(is_there(line), "the line was silent");
+    trees.cut(line);
+}
+
+#[test]
+fn a_coordinator_that_is_stopped_waits_until_its_movers_are_at_rest() {
+    let rabbit = Rabbit::start();
+    let trees = Trees::new();
+    let job = Job::new(&rabbit);
+    let mover = slow(job.mover()).spawn();
+    let running = job.sync(&trees.one, &trees.replica).spawn();
+    trees.wait_until_begun();
+    running.signal(Signal::INT);
+    let outcome = running.wait().expect(130);
+    let before = state(&trees.replica);
+    let began = std::time::Instant::now();
+    let _ = sync(&trees.other, &trees.replica).args(["--delete", "--dry-run"]).run().expect(0);
+    std::thread::sleep(Duration::from_secs(1).saturating_sub(began.elapsed()));
+    assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
+    let _ = sync(&trees.other, &trees.replica).arg("--delete").run().expect(0);
+    end_mover(mover);
+    trees.check_other("after the mover has ended");
+    // It goes on where it was, with whoever takes part then.
+    let mover = job.start_mover();
+    let _ = job.sync(&trees.one, &trees.replica).run().expect(0);
+    check_equal(&trees.one, &trees.replica, "the first source again");
+    end_mover(mover);
+}
+
+#[test]
+fn a_run_right_after_a_coordinator_was_killed_is_not_disturbed_by_its_movers() {
+    let rabbit = Rabbit::start();
+    for shares in [false, true] {
+        let trees = Trees::new();
+        let (job, next) = (Job::new(&rabbit), Job::new(&rabbit));
+        let movers = [slow(job.mover()).spawn(), next.start_mover()];
+        let running = job.sync(&trees.one, &trees.replica).spawn();
+        trees.wait_until_begun();
+        kill(running);
+        let second = if shares { next.sync(&trees.other, &trees.replica) } else { sync(&trees.other, &trees.replica) };
+        let outcome = second.arg("--delete").run().expect(0);
+        trees.check_other(&outcome.describe());
+        movers.into_iter().for_each(end_mover);
+        trees.check_other("after the movers have ended");
+    }
+}
+
+#[test]
+fn a_mover_that_slept_until_all_was_done_changes_nothing_when_it_wakes() {
+    let rabbit = Rabbit::start();
+    let trees = Trees::new();
+    let job = Job::new(&rabbit);
+    let sleeper = slow(job.mover()).spawn();
+    let running = job.sync(&trees.one, &trees.replica).spawn();
+    trees.wait_until_begun();
+    sleeper.signal(Signal::STOP);
+    rabbit.close_connections();
+    let other = job.start_mover();
+    let outcome = running.wait().expect(0);
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+    let before = state(&trees.replica);
+    sleeper.signal(Signal::CONT);
+    end_mover(sleeper);
+    assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
+    end_mover(other);
+}
+
+#[test]
+fn a_mover_of_a_host_that_slept_until_all_was_done_changes_nothing_when_it_wakes() {
+    let trees = Trees::new();
+    let ssh = trees.ssh(SLEEPER);
+    let running = slow(sync_on_hosts("near,far", &ssh, &trees.one, &trees.replica)).spawn();
+    trees.wait_until_begun();
+    let sleeper = trees.pid("mover");
+    signal(sleeper, Signal::STOP);
+    // Silence for long enough is the end of its line, and the other one does its part.
+    let outcome = running.wait();
+    let before = state(&trees.replica);
+    if is_there(sleeper) {
+        signal(sleeper, Signal::CONT);
+        wait_for_end(sleeper);
+    }
+    assert_eq!(outcome.code(), 0, "{}", outcome.describe());
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+    assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
+}
+
+/// Trees that are file systems of their own, whose roots have the same inode number, and a mover in whose place others are mounted.
+fn sees_other(roots: &[&str]) -> (Outcome, PathBuf) {
+    let trees = Trees::new();
+    let mounted = |name: &str| {
+        let path = trees.scratch.dir(name);
+        let _ = Driftless::new("mount").args(["-t", "tmpfs", "none"]).arg(&path).run().expect(0);
+        path
+    };
+    let [source, replica] = ["source", "replica"].map(mounted);
+    fill(&source, 3);
+    let mounts: String = roots.iter().map(|root| format!("mount -t tmpfs none {}; ", trees.scratch.path().join(root).display())).collect();
+    let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{mounts} exec $command\""));
+    let outcome = sync_on_hosts("blind", &ssh, &source, &replica).run();
+    let copied = driftless_testkit::mutate::list_all(&replica).expect("list").iter().filter(|path| path.is_file()).count();
+    assert_eq!(copied, 0, "{}", outcome.describe());
+    for root in [&source, &replica] {
+        let _ = Driftless::new("umount").arg(root).run().expect(0);
+    }
+    (outcome, trees.scratch.path().to_owned())
+}
+
+#[test]
+fn a_mover_in_whose_place_other_file_systems_are_mounted_is_not_believed() {
+    for roots in [&["source", "replica"][..], &["replica"], &["source"]] {
+        let (outcome, _) = sees_other(roots);
+        assert!([3, 10].contains(&outcome.code()), "{roots:?}\n{}", outcome.describe());
+        let said = outcome.stdout_text() + &outcome.stderr_text();
+        assert!(said.contains("this is not the directory that the coordinator sees"), "{roots:?}\n{}", outcome.describe());
+        assert!(said.contains("blind"), "who it is\n{}", outcome.describe());
+    }
+}
+
+#[test]
+fn two_hosts_do_not_coordinate_one_job() {
+    let rabbit = Rabbit::start();
+    let (first, second) = (Trees::new(), Trees::new());
+    put(&first.one.join("large"), vec![7u8; 80 << 20]);
+    let job = Job::new(&rabbit);
+    let mover = slow(job.mover()).spawn();
+    let running = job.sync(&first.one, &first.replica).spawn();
+    first.wait_until_begun();
+    // Another host has another folder for its records.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let run = job.coordinate(sync(&second.one, &second.replica)).env("XDG_STATE_HOME", elsewhere.path());
+    let outcome = run.run().expect(11);
+    let (said, process) = (outcome.stderr_text(), format!("process {}", running.pid()));
+    for words in ["coordinates the job", &process, "since"] {
+        assert!(said.contains(words), "\"{words}\" is missing\n{}", outcome.describe());
+    }
+    assert_eq!(second.files(), 0);
+    let _ = running.wait().expect(0);
+    check_equal(&first.one, &first.replica, "undisturbed");
+    end_mover(mover);
+}
