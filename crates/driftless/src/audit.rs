@@ -26,7 +26,7 @@ pub struct AuditArgs {
     pub replica: PathBuf,
 
     /// Draw N entries
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Sampling")]
+    #[arg(long, value_name = "N", value_parser = crate::units::above_zero, help_heading = "Sampling")]
     pub samples: Option<u64>,
     /// Draw as many entries as it takes to show, if none of them differs, that at most this fraction of all do (such as 1e-4 or 0.01%)
     #[arg(long, value_name = "P", value_parser = crate::units::share, help_heading = "Sampling")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Keeps huge file trees identical: in parallel, and provably.
 #[derive(Debug, Parser)]
-#[command(name = "driftless", version, about, long_about = None, after_long_help = exit_codes(), max_term_width = 100)]
+#[command(name = "driftless", version, about, long_about = None, after_long_help = exit_codes(), max_term_width = 100, args_override_self = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -118,7 +118,7 @@ pub struct SyncArgs {
     #[arg(long, requires = "delete", help_heading = "Deleting")]
     pub delete_excluded: bool,
     /// Refuse to delete anything if more than N entries, or P% of the replica's, would go
-    #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, help_heading = "Deleting")]
+    #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, allow_negative_numbers = true, help_heading = "Deleting")]
     pub max_delete: Option<driftless_reconcile::DeleteLimit>,
 
     /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree looks like that
@@ -267,13 +267,13 @@ pub struct RunArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ThrottleArgs {
     /// Requests in flight: "auto" finds out while it runs
-    #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
+    #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, allow_negative_numbers = true, help_heading = "Running")]
     pub jobs: driftless_engine::Jobs,
     /// Read (and write) at most RATE bytes a second (such as 100M)
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
     pub bwlimit: Option<u64>,
     /// Make at most N requests (entries looked at, blocks moved) a second
-    #[arg(long, value_name = "N", value_parser = crate::units::requests, help_heading = "Running")]
+    #[arg(long, value_name = "N", value_parser = crate::units::above_zero, help_heading = "Running")]
     pub iops_limit: Option<u64>,
 }
 
@@ -411,7 +411,7 @@ pub struct KeepArgs {
     #[arg(long = "no-times", action = ArgAction::SetFalse)]
     pub times: bool,
     /// Count modification times as equal that are at most SECONDS apart; without it, those that differ by what the replica cannot keep
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true, value_parser = crate::units::whole_seconds)]
     pub modify_window: u32,
     /// Take it for a problem if an owner cannot be given; without it, owners that an ordinary user cannot give are only counted
     #[arg(long = "owner", conflicts_with = "owner")]

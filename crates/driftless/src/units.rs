@@ -53,6 +53,11 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is expected".into())
 }
 
+/// Whole seconds.
+pub fn whole_seconds(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a whole number of seconds is expected, such as 2".into())
+}
+
 /// A time: a number with s, m, h or d.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "a number with s, m, h or d is expected, such as 90m".to_string();
@@ -72,8 +77,8 @@ pub fn show_time(seconds: u64) -> String {
     indicatif::HumanDuration(Duration::from_secs(seconds)).to_string()
 }
 
-/// A number of requests a second, and not zero.
-pub fn requests(text: &str) -> Result<u64, String> {
+/// A number, and not zero.
+pub fn above_zero(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("a number above zero is expected".into()),

@@ -118,6 +118,38 @@ fn wrong_usage_exits_with_2_and_touches_nothing() {
 }
 
 #[test]
+fn the_last_word_counts_so_that_an_alias_can_be_overridden() {
+    let (_scratch, src, dst) = stage();
+    let outcome = sync(&src, &dst).args(["--jobs=4", "-n", "--jobs=8", "-n", "--exclude=a", "--exclude=b"]).run().expect(0);
+    assert!(!outcome.stderr_text().contains("error"), "{}", outcome.describe());
+}
+
+#[test]
+fn wrong_numbers_are_told_in_words() {
+    let words = [
+        (&["sync", "--modify-window=1.5"][..], "a whole number of seconds"),
+        (&["audit", "--samples=0"], "a number above zero"),
+        (&["sync", "--delete", "--max-delete", "-1"], "a number of entries"),
+        (&["sync", "--jobs", "-3"], "a number from 1"),
+    ];
+    for (arguments, wanted) in words {
+        let said = driftless().args(arguments.iter().copied()).args(["src", "dst"]).run().expect(2).stderr_text();
+        assert!(said.contains(wanted), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_list_of_paths_does_not_go_with_a_single_file() {
+    let (scratch, src, dst) = stage();
+    let (file, list) = (src.join("single"), scratch.path().join("list"));
+    put(&file, "x");
+    put(&list, "other\n");
+    let outcome = sync(&file, &dst.join("single")).arg("--files-from").arg(&list).run().expect(1);
+    assert!(outcome.stderr_text().contains("it is no directory"), "{}", outcome.describe());
+    assert!(!dst.join("single").exists());
+}
+
+#[test]
 fn deletion_from_an_empty_source_is_refused() {
     let (scratch, _, dst) = stage();
     let empty = scratch.dir("empty");

@@ -29,8 +29,12 @@ pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<
     Ok(())
 }
 
-/// Refuses a run between single files if anything must be there below them.
+/// Refuses a run between single files if anything below them is named.
 pub fn require_nothing(options: &Options) -> Result<(), RunError> {
+    if options.selection.is_some() {
+        let cause = "it is no directory, and a list of paths names what is below one".into();
+        return Err(RunError::Unusable { path: options.source.to_string(), cause });
+    }
     options.required.first().map_or(Ok(()), |path| Err(lacking(Side::Source, path, "it is no directory").into()))
 }
 

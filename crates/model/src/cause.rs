@@ -62,7 +62,7 @@ pub fn cause(error: &io::Error) -> String {
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
     use Act as A;
     use errno::{
-        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
+        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOSPC, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
     };
     Some(match (act, errno) {
         (_, LINE_LOST) => "the connection is lost",
@@ -89,6 +89,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::Link, EMLINK) => "the file system takes no more names for this file",
         (A::MakeDirectory | A::Rename, EMLINK) => "the file system takes no more directories in this one",
         (A::MakeSymlink, EPERM | EOPNOTSUPP) => "the file system has no symbolic links",
+        (A::SetXattr | A::SetAcl, ENOSPC) => "no space is left on the file system, or all attributes together are larger than it takes",
         (A::MakeNode, EPERM | EINVAL | EOPNOTSUPP) => "the file system has no such files, or this user may not make them",
         (A::Create | A::MakeDirectory | A::MakeSymlink | A::Rename, EINVAL | EILSEQ) => "the file system does not take this name",
         // Below a root, no symbolic link is followed.
