@@ -3,7 +3,9 @@
 
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{Act, Entry, EntryName, Kind, RelPath, Side, Xattrs, check_name};
-use driftless_remote::wire::{Frame, Hello, Identity, Listing, Located, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole};
+use driftless_remote::wire::{
+    Frame, Hello, Identity, Limits, Listing, Located, May, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole,
+};
 use driftless_remote::{Heard, greeted};
 use driftless_tree::{MarkText, Removed, Rights, STUCK_MAX};
 use libfuzzer_sys::fuzz_target;
@@ -124,6 +126,8 @@ fn seeds() -> Vec<Vec<u8>> {
             rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true, capabilities: true, trusted: true },
             identity: Identity { machine: b"boot".to_vec(), host: b"host".to_vec() },
             joined: 0,
+            limits: Limits { only: vec![b"/backup".to_vec()], may: May::Keep },
+            squeezes: true,
         },
         Vec::new(),
     )]));

@@ -10,7 +10,7 @@ use crate::standing::When;
 use crate::{again, config, exit, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
-use driftless_engine::{Audit, AuditOptions, now};
+use driftless_engine::{Audit, AuditOptions, Options, now};
 use driftless_verify::{samples_needed, upper_bound};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,7 +103,8 @@ impl AuditArgs {
     }
 
     fn options(&self, matches: &ArgMatches) -> Result<AuditOptions, String> {
-        let run = config::audit(self, matches)?;
+        // It changes nothing.
+        let run = Options { dry_run: true, ..config::audit(self, matches)? };
         let seed = self.seed.unwrap_or_else(|| fastrand::u32(..).into());
         let grace = Duration::from_secs(self.grace);
         Ok(AuditOptions { run, samples: self.samples(), seed, started: now(), grace, census: self.report.is_some() })

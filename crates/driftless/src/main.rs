@@ -13,6 +13,7 @@ macro_rules! eprintln {
 }
 
 mod again;
+mod agent;
 mod audit;
 mod cli;
 mod config;
@@ -40,8 +41,6 @@ use output::{Output, Task};
 use reach::Lines;
 use signals::Signals;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -71,8 +70,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify(args, matches.subcommand_matches("verify").expect("it was parsed")),
         Command::Audit(args) => audit::run(args, matches.subcommand_matches("audit").expect("it was parsed")),
         Command::Sum(args) => sum::run(args),
-        Command::Agent { join: Some(place), .. } => join_agent(place),
-        Command::Agent { again, compress, .. } => agent(again.as_deref(), *compress),
+        Command::Agent(args) => agent::run(args),
         Command::Mover(args) => movers::serve(args),
         Command::Generate { what } => documents::print(*what),
     };
@@ -112,37 +110,6 @@ type Ended = Result<(Summary, Earlier), (u8, String)>;
 fn verify(args: &VerifyArgs, matches: &ArgMatches) -> u8 {
     let task = if args.repair { Task::Sync } else { Task::Verify };
     run((config::verify(args, matches), &args.reach, &args.guard), &args.output, task, alone)
-}
-
-/// Is one more line to an agent that runs already.
-fn join_agent(place: &OsStr) -> u8 {
-    match driftless_remote::join(place) {
-        Ok(()) => exit::EQUAL,
-        Err(error) => {
-            eprintln!("driftless agent: cannot join the agent: {}", driftless_model::cause(&error));
-            exit::COULD_NOT_RUN
-        }
-    }
-}
-
-/// Serves another host until it hangs up, in place of the agents that were started with the token `again`.
-fn agent(again: Option<&str>, squeeze: Option<i32>) -> u8 {
-    again.into_iter().for_each(driftless_remote::end_earlier);
-    own::give_up_umask();
-    let (directories, _) = driftless_engine::descriptors();
-    // As files: the standard streams of the library look for lines, and there are none.
-    let ends = (std::io::stdin().as_fd().try_clone_to_owned(), std::io::stdout().as_fd().try_clone_to_owned());
-    let served = match ends {
-        (Ok(input), Ok(output)) => driftless_remote::serve(File::from(input), File::from(output), directories, squeeze),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    };
-    match served {
-        Ok(()) => exit::EQUAL,
-        Err(error) => {
-            eprintln!("driftless agent: {error}");
-            exit::COULD_NOT_RUN
-        }
-    }
 }
 
 /// Lets the engine do what was asked for.

@@ -4,7 +4,7 @@ use crate::cli::ReachArgs;
 use crate::exit;
 use driftless_engine::Options;
 use driftless_model::{Keep, Side};
-use driftless_remote::{Deploy, Reach, ReachError, Root, SshHost, Target};
+use driftless_remote::{Deploy, May, Reach, ReachError, Root, SshHost, Target};
 use driftless_tree::{Endpoint, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -30,6 +30,7 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
     let mut lines = Lines { hosts: [None, None], patience: Duration::from_secs(args.reconnect) };
     let link_dest = options.link_dest.clone();
     refuse_host_in(link_dest.as_deref())?;
+    let (dry_run, delete) = (options.dry_run, options.delete);
     let sides = [(&mut options.source, Side::Source, None), (&mut options.replica, Side::Replica, link_dest.as_deref())];
     for ((endpoint, side, more), line) in sides.into_iter().zip(&mut lines.hosts) {
         let target = Target::parse(endpoint.path.as_os_str()).map_err(|error| (exit::USAGE, error.to_string()))?;
@@ -37,6 +38,9 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
             let root = |path: &Path| Root { path: path.as_os_str().as_bytes().to_vec(), side };
             let roots = std::iter::once(&*target.path).chain(more).map(root).collect();
             let host = SshHost::connect(&name, roots, &reach).map_err(|error| (exit::COULD_NOT_RUN, error.to_string()))?;
+            if side == Side::Replica && !dry_run {
+                refuse_limited(&host, delete)?;
+            }
             *line = Some(host.clone());
             *endpoint = Endpoint { host: Some(host), path: target.path };
         }
@@ -59,6 +63,16 @@ fn refuse_host_in(link_dest: Option<&Path>) -> Result<(), Unreached> {
     let Ok(Target { host: Some(_), path }) = Target::parse(typed.as_os_str()) else { return Ok(()) };
     let (typed, path) = (driftless_model::quote(typed), driftless_model::quote(&path));
     Err((exit::USAGE, format!("--link-dest {typed}: DIR is a path on the replica's host, without the host: {path}")))
+}
+
+/// What the agent on the replica's host will not do, whoever asks.
+fn refuse_limited(host: &SshHost, delete: bool) -> Result<(), Unreached> {
+    let why = match host.limits().may {
+        May::Read => "only reads (driftless agent --read-only): nothing can be copied there with this login",
+        May::Keep if delete => "removes nothing (driftless agent --no-delete): leave --delete out",
+        May::Keep | May::Everything => return Ok(()),
+    };
+    Err((exit::REFUSED, format!("{}: the agent there {why}", host.name())))
 }
 
 /// A program on this host cannot be given a path of another.

@@ -6,10 +6,12 @@
 
 use crate::alive::{BEAT, CLIENT_SILENCE_SECONDS, Ear};
 use crate::budget::Budget;
-use crate::confine::confine;
+use crate::confine::{can_hold, confine, confine_within};
+use crate::fence::Fence;
 use crate::gather::Gathering;
 use crate::greeting::greet;
 use crate::jobs::{Handful, Jobs};
+use crate::limits::Limits;
 use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::squeeze::Squeezer;
@@ -48,12 +50,17 @@ const TICK: Duration = Duration::from_millis(10);
 /// Above this share of the processors' time more threads do not help.
 const BUSY_SHARE: f64 = 0.7;
 
+/// Why clients that are limited are not served.
+const NO_LANDLOCK: &str = "this kernel has no Landlock (Linux 5.19 or later) to hold clients to --only and --read-only: have the agent's own \
+    checks do with --without-landlock";
+
 /// What all threads of an agent share.
 struct Agent {
     /// What it says of itself.
     hello: Hello,
     /// What the client may ask for.
     roots: Vec<Root>,
+    fence: Fence,
     cores: usize,
     table: Table,
     pool: Arc<HandlePool>,
@@ -76,26 +83,48 @@ struct Agent {
     squeeze: Option<i32>,
 }
 
-/// Serves one client until the line ends. An error says that it broke, or that the client does not keep to the protocol. This thread,
-/// which must be the only one, and all that it starts then are confined to the client's roots. With a level of zstd in `squeeze`, content
-/// is squeezed, both ways.
-pub fn serve(input: File, output: File, directories_max: usize, squeeze: Option<i32>) -> io::Result<()> {
+/// How a client is served.
+#[derive(Debug, Clone, Default)]
+pub struct Service {
+    /// Directories that are open at the same time, at most.
+    pub directories_max: usize,
+    /// The level of zstd with which content is squeezed, both ways, if the client wants it.
+    pub squeeze: Option<i32>,
+    /// What clients may do, whatever they ask for.
+    pub limits: Limits,
+    /// The limits hold also where the kernel cannot hold them.
+    pub without_kernel: bool,
+}
+
+/// Serves one client until the line ends. An error says that it broke, that the client does not keep to the protocol, or that the limits
+/// cannot be held. This thread, which must be the only one, and all that it starts then are confined to the client's roots.
+pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
+    let Service { directories_max, squeeze, limits, without_kernel } = service;
     let (mut input, mut output) = (heard(input), BufWriter::with_capacity(LINE_BYTES, output));
-    let hello = Hello::own();
+    let pool = HandlePool::new(directories_max);
+    let needs_kernel = limits.need_kernel() && !without_kernel;
+    if needs_kernel && !can_hold() {
+        return Err(io::Error::other(NO_LANDLOCK));
+    }
+    let fence = Fence::open(limits, &pool)?;
+    let hello = Hello { limits: fence.limits().clone(), squeezes: squeeze.is_some(), ..Hello::own() };
     greet(&mut output, &hello)?;
     let silence = (CLIENT_SILENCE_SECONDS, CLIENT_SILENCE_SECONDS);
     input.get_mut().watch(Box::new(|| Ok(())), silence);
-    let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
     // The number of processors is read from files that are out of reach soon.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let pool = HandlePool::new(directories_max);
     // So is the file of this host's locks.
     driftless_tree::prepare_locks();
-    confine(&roots, &pool)?;
+    if fence.directories().next().is_some() {
+        confine_within(&fence, needs_kernel)?;
+    }
+    let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
+    confine(&roots, &fence, &pool)?;
     let (writing, written) = bounded(0);
     let agent = Agent {
         hello,
         roots,
+        fence,
         cores,
         table: Table::default(),
         pool,
@@ -295,7 +324,8 @@ impl Agent {
         let is_over = || self.over.load(Relaxed);
         let is_unwanted = || is_over() || self.ceased.load(Relaxed);
         let (is_over, is_unwanted): (&dyn Fn() -> bool, &dyn Fn() -> bool) = (&is_over, &is_unwanted);
-        let mut server = Server { roots: &self.roots, table: &self.table, pool: &self.pool, mover, is_over, is_unwanted };
+        let mut server =
+            Server { roots: &self.roots, fence: &self.fence, table: &self.table, pool: &self.pool, mover, is_over, is_unwanted };
         let (mut handful, mut said) = (Handful::default(), Said::default());
         while self.jobs.take(&mut handful) {
             while let Some(job) = handful.next(&self.jobs).filter(|_| !is_over()) {

@@ -12,7 +12,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// The arguments that a token follows.
-const BEFORE_TOKEN: [&[u8]; 2] = [b"--run", b"--again"];
+const BEFORE_TOKEN: [&str; 2] = ["--run", "--again"];
+/// What an agent is started with.
+const AGENT: &str = "agent";
+/// Where they stand if a key has a command of its own (ssh(1), "ENVIRONMENT").
+const WANTED: &[u8] = b"SSH_ORIGINAL_COMMAND=";
 /// How long an agent may take to be gone; one that waits for a disk may take longer, and the lock says so then.
 const ENDING_SECONDS_MAX: i64 = 10;
 
@@ -36,9 +40,18 @@ pub fn end_earlier(token: &str) {
 fn is_agent_of(pid: Pid, token: &str) -> bool {
     let folder = format!("/proc/{}", pid.as_raw_nonzero());
     let is_own = fs::metadata(&folder).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
-    let arguments = if is_own { fs::read(folder + "/cmdline").unwrap_or_default() } else { Vec::new() };
-    let words: Vec<&[u8]> = arguments.split(|byte| *byte == 0).collect();
-    words.windows(2).any(|pair| BEFORE_TOKEN.contains(&pair[0]) && pair[1] == token.as_bytes())
+    let read = |file: &str| if is_own { fs::read(format!("{folder}/{file}")).unwrap_or_default() } else { Vec::new() };
+    let (arguments, environment) = (read("cmdline"), read("environ"));
+    let words: Vec<_> = arguments.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let is_agent = words.iter().any(|word| *word == AGENT);
+    let wanted = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(WANTED)).filter(|_| is_agent);
+    let wanted = wanted.and_then(|wanted| shell_words::split(&String::from_utf8_lossy(wanted)).ok()).unwrap_or_default();
+    follows(&words, token) || follows(&wanted, token)
+}
+
+/// Whether the token is among the words, as one that says whose an agent is.
+fn follows(words: &[impl AsRef<str>], token: &str) -> bool {
+    words.windows(2).any(|pair| BEFORE_TOKEN.contains(&pair[0].as_ref()) && pair[1].as_ref() == token)
 }
 
 fn wait(process: &OwnedFd) {

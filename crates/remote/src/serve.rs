@@ -1,12 +1,13 @@
 //! Carrying out one request on this machine's file systems.
 
+use crate::fence::Fence;
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
     DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root, SparingRules, Survey, Told, WireFault,
 };
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, Spared, Whole, WriteFile, locate};
+use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile, locate};
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -24,6 +25,8 @@ const ECANCELED: i32 = 125;
 pub struct Server<'a> {
     /// What the client may ask for.
     pub roots: &'a [Root],
+    /// What it is held to, whatever it asks for.
+    pub fence: &'a Fence,
     /// What the client holds.
     pub table: &'a Table,
     /// Bounds open directories.
@@ -79,6 +82,7 @@ impl Server<'_> {
     fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
         use Request as R;
         let Job { request, data, squeezed, .. } = job;
+        self.fence.limits().permit(&request, &|at| self.dir(at))?;
         let data = if squeezed { opened_data(&data)? } else { data };
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
@@ -231,7 +235,8 @@ impl Server<'_> {
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
         let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
         let own = |dir: &DirRef| Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs: None, is_marked: false };
-        let (located, dir) = match locate(Path::new(OsStr::from_bytes(path)), *side, self.pool) {
+        let found = locate(Path::new(OsStr::from_bytes(path)), *side, self.pool).and_then(|place| self.within(path, place));
+        let (located, dir) = match found {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
             Ok(Place::Entry { parent, name, meta }) => (Located::Entry(own(&parent), Name(name), meta), parent),
             Ok(Place::Missing { parent, name }) => (Located::Missing(own(&parent), Name(name)), parent),
@@ -243,6 +248,14 @@ impl Server<'_> {
             }
         };
         Ok(Outcome { replied: (Reply::Located(located), Vec::new()), made: Some((at, Ok(Object::dir(dir)))) })
+    }
+
+    /// What stands at a path, unless the client is not let in there.
+    fn within(&self, path: &[u8], place: Place) -> Result<Place, RootError> {
+        const EACCES: i32 = 13;
+        let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }) = &place;
+        let refused = || RootError::from_errno(Path::new(OsStr::from_bytes(path)), Act::Use, EACCES);
+        if self.fence.holds(dir) { Ok(place) } else { Err(refused()) }
     }
 
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {

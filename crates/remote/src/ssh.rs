@@ -6,6 +6,7 @@ use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
 use crate::greeting::{Heard, Silence, greeted};
 use crate::identity::{Identity, Met};
+use crate::limits::Limits;
 use crate::lines::{Children, Further, Told};
 use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
@@ -158,6 +159,7 @@ pub struct SshHost {
     /// By what an agent knows those that were started for the same run.
     token: String,
     identity: Identity,
+    limits: Limits,
     roots: Vec<Root>,
     line: Arc<Line>,
     children: Children,
@@ -193,6 +195,11 @@ impl SshHost {
             (opened, _) => opened?,
         };
         Ok(SshHost::over(opened, (name, roots), (reach, token), Arc::default()))
+    }
+
+    /// What the agent there lets its clients do.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Connects in place of this host, whose line was lost. Its agent is ended, if it has not noticed. Nobody is asked for a password,
@@ -240,10 +247,13 @@ impl SshHost {
         let (out, frames) = unbounded();
         out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
         let line = Arc::new(Line { link: Link::new(out), rights: opened.hello.rights.clone(), keep: reach.keep, gate: Gate::default() });
-        let (identity, child) = (opened.hello.identity.clone(), opened.run(frames, &line, || ()));
+        let (identity, limits) = (opened.hello.identity.clone(), opened.hello.limits.clone());
+        // A key with a command of its own may start an agent that knows nothing of it.
+        let agreed = Reach { squeeze: reach.squeeze.filter(|_| opened.hello.squeezes), ..reach.clone() };
+        let child = Opened { squeeze: agreed.squeeze, ..opened }.run(frames, &line, || ());
         let children = Arc::new(Mutex::new(vec![child]));
-        Further::new(name, &silent(&reach), (&line, &children), &told).begin();
-        Arc::new(SshHost { name: name.into(), reach, token, identity, roots, line, children, told })
+        Further::new(name, &silent(&agreed), (&line, &children), &told).begin();
+        Arc::new(SshHost { name: name.into(), reach, token, identity, limits, roots, line, children, told })
     }
 }
 
@@ -547,7 +557,9 @@ impl SshHost {
     fn refused(&self, path: &[u8], fault: &WireFault, side: Side) -> RootError {
         let fault = fault.on(side);
         let shown = [self.name.as_bytes(), b":", path].concat();
-        RootError::from_errno(&PathBuf::from(std::ffi::OsString::from_vec(shown)), fault.act, fault.errno)
+        let error = RootError::from_errno(&PathBuf::from(std::ffi::OsString::from_vec(shown)), fault.act, fault.errno);
+        let limits = if fault.errno == EACCES { self.limits.places() } else { None };
+        limits.map_or(error.clone(), |places| error.with_hint(format!("the agent there lets this login in to {places} only")))
     }
 }
 

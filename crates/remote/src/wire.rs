@@ -12,6 +12,7 @@
 
 pub use crate::frame::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, bad};
 pub use crate::identity::Identity;
+pub use crate::limits::{Limits, May};
 pub use crate::sparing::{SparingRules, WireRemoved};
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, bounds, check_name};
 use driftless_tree::{Ancestor, Attributes, Holder, Known, MarkText, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
@@ -64,6 +65,8 @@ impl<'de> Deserialize<'de> for Name {
 
 /// Roots that a client may name.
 pub const ROOTS_MAX: usize = 16;
+/// Directories that a client can be held to.
+pub const ONLY_MAX: usize = 64;
 
 /// A tree, or a single entry, that a client works on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -286,6 +289,11 @@ impl ParcelHead {
         (ParcelHead { name: Name(name), entry, extents, target, keep, private, room, sync, verify }, data)
     }
 
+    /// What it makes: the name and the kind.
+    pub fn place(&self) -> (&CStr, Kind) {
+        (&self.name.0, self.entry.meta.kind)
+    }
+
     /// Puts it together again. `None` if the data does not fit the head.
     pub fn with(self, data: Vec<u8>) -> Option<Parcel> {
         let ParcelHead { name, entry, extents, target, keep, private, room, sync, verify } = self;
@@ -472,12 +480,16 @@ pub struct Hello {
     pub identity: Identity,
     /// On a further line, the number that its client has chosen for such; 0 on a first one.
     pub joined: u128,
+    /// What its clients are limited to.
+    pub limits: Limits,
+    /// Content is squeezed: it was started as the client wanted, which a key with a command of its own may prevent.
+    pub squeezes: bool,
 }
 
 impl Hello {
-    /// What this process says on its first line.
+    /// What this process says on its first line, where it has no limits and does not squeeze.
     pub fn own() -> Hello {
-        Hello { rights: Rights::own(), identity: Identity::own(), joined: 0 }
+        Hello { rights: Rights::own(), identity: Identity::own(), joined: 0, limits: Limits::default(), squeezes: false }
     }
 }
 

@@ -132,6 +132,14 @@ impl Sshd {
         SshClient { config }
     }
 
+    /// From now on whoever logs in gets this command, whatever he asks for, and nothing else of ssh (sshd(8), "AUTHORIZED_KEYS FILE
+    /// FORMAT").
+    pub fn force_command(&self, command: &str) {
+        let key = fs::read_to_string(self.folder.path().join("login.pub")).expect("a public key");
+        let command = command.replace('"', "\\\"");
+        write(&self.folder.path().join("authorized_keys"), &format!("restrict,command=\"{command}\" {key}"));
+    }
+
     /// The processes of all sessions, those of the server included: what was started by them and has not ended.
     pub fn sessions(&self) -> Vec<u32> {
         let mut found = processes::descendants(self.pid());

@@ -24,12 +24,14 @@ pub struct RootError {
     act: Act,
     /// An error number, or that a line is lost.
     errno: i32,
+    /// What else is known of the cause.
+    hint: Option<String>,
 }
 
 impl RootError {
     /// An act on a path that failed with an error number.
     pub fn from_errno(path: &Path, act: Act, errno: i32) -> Self {
-        RootError { path: path.to_owned(), act, errno }
+        RootError { path: path.to_owned(), act, errno, hint: None }
     }
 
     /// The path.
@@ -46,6 +48,11 @@ impl RootError {
         RootError::from_errno(path, act, errno.raw_os_error())
     }
 
+    /// The same error, with what else is known of its cause.
+    pub fn with_hint(self, hint: String) -> Self {
+        RootError { hint: Some(hint), ..self }
+    }
+
     /// Whether there is nothing at the path.
     pub fn is_missing(&self) -> bool {
         [Errno::NOENT, Errno::NOTDIR].iter().any(|errno| errno.raw_os_error() == self.errno)
@@ -53,7 +60,8 @@ impl RootError {
 
     /// What was tried and why it failed, without the path.
     pub fn reason(&self) -> String {
-        let hint = if self.act == Act::OpenAbove && self.is_missing() { "; make it first" } else { "" };
+        let missing = (self.act == Act::OpenAbove && self.is_missing()).then_some("make it first");
+        let hint = self.hint.as_deref().or(missing).map(|hint| format!("; {hint}")).unwrap_or_default();
         // To a root, symbolic links are followed.
         let cause = match self.errno {
             errno if errno == Errno::LOOP.raw_os_error() => "too many symbolic links".to_owned(),

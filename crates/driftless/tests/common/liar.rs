@@ -5,7 +5,7 @@
 
 use super::far::agent;
 use super::{driftless, put};
-use driftless_remote::wire::{Frame, Listing, Reply, Request};
+use driftless_remote::wire::{Frame, Hello, Listing, Reply, Request};
 use driftless_testkit::{FsKind, Outcome, Scratch, snapshot_hash};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -111,7 +111,10 @@ fn speak(near: &TcpStream, mut lie: Lie) {
 fn pass_on(from: &mut BufReader<ChildStdout>, mut near: &TcpStream, asked: &Mutex<HashMap<u64, Request>>, lie: &mut Lie) {
     let mut greeting = Vec::new();
     let _ = from.read_until(b'\n', &mut greeting);
-    let hello = Frame::read(from).expect("a frame").expect("a hello");
+    let mut hello: Hello = Frame::read(from).expect("a frame").expect("a hello").message().expect("a hello");
+    // A client that wants content to be squeezed is told that it is.
+    hello.squeezes = true;
+    let hello = Frame::new(0, &hello, Vec::new());
     if near.write_all(&greeting).and_then(|()| hello.write(&mut near)).is_err() {
         return;
     }
