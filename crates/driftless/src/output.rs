@@ -361,7 +361,7 @@ impl Output {
         let (same, made, gone, respelt) = match self.task {
             Task::Sync => ("same", "changed", "deleted", "respelt"),
             Task::DryRun => ("same", "to change", "to delete", "to respell"),
-            Task::Verify => ("equal", "different", "only on the replica", "spelt otherwise on the replica"),
+            Task::Verify => ("equal", "different", "only on the replica", "differ in the spelling of their names"),
         };
         let mut line = format!("{}: {} {same}, {} {made}", show_entries(c.seen), show_count(c.same), show_count(c.changed));
         for (count, word) in [(c.skipped(), "skipped"), (c.failed, "failed")] {

@@ -148,3 +148,110 @@ fn a_name_that_changed_its_case_is_respelt_and_never_deleted_on_another_host() {
     assert_eq!(names_below(dst), ["Docs", "Docs/page", "README", "same"]);
     assert_eq!(read(&dst.join("README")), "the only copy");
 }
+
+/// Lets the source have `B` beside the `b` that the replica knows, and a further name of it.
+fn add_a_linked_namesake(src: &Path) {
+    put(&src.join("B"), "one");
+    fs::hard_link(src.join("B"), src.join("z")).expect("link");
+}
+
+fn check_linked_namesakes(dst: &Path, run: impl Fn() -> Outcome) {
+    for round in 0..3 {
+        let outcome = run();
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), ["b"], "{round}: {}", outcome.describe());
+        assert_eq!(names_below(dst), ["B", "z"], "{round}");
+        assert_eq!([read(&dst.join("B")), read(&dst.join("z"))], ["one", "one"], "{round}");
+    }
+}
+
+#[test]
+fn a_file_with_several_names_does_not_make_names_seem_to_be_told_apart() {
+    let Stage { src, dst, .. } = &stage();
+    put(&src.join("b"), "two");
+    let _ = sync_ok(src, dst, NONE);
+    add_a_linked_namesake(src);
+    check_linked_namesakes(dst, || sync(src, dst).arg("--delete").run().expect(3));
+}
+
+#[test]
+fn a_file_with_several_names_does_not_make_names_seem_to_be_told_apart_on_another_host() {
+    let (far, Stage { src, dst, .. }) = (Far::root(), &stage());
+    put(&src.join("b"), "two");
+    let _ = far.sync(Way::Push, src, dst).run().expect(0);
+    add_a_linked_namesake(src);
+    check_linked_namesakes(dst, || far.sync(Way::Push, src, dst).arg("--delete").run().expect(3));
+}
+
+#[test]
+fn the_first_of_names_that_are_one_gives_the_replica_its_spelling() {
+    let Stage { src, dst, .. } = &stage();
+    put(&src.join("b"), "lower");
+    put(&src.join("dir/y"), "lower");
+    let _ = sync_ok(src, dst, NONE);
+    put(&src.join("B"), "upper");
+    put(&src.join("Dir/x"), "upper");
+    let plan = sync(src, dst).arg("--dry-run").run().expect(3);
+    assert_eq!(plan.count("respelt"), 2, "{}", plan.describe());
+    let outcome = sync(src, dst).arg("--delete").run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(problems(&outcome), ["b", "dir"], "{}", outcome.describe());
+    assert_eq!(names_below(dst), ["B", "Dir", "Dir/x"]);
+    assert_eq!(read(&dst.join("B")), "upper");
+    let again = sync(src, dst).arg("--delete").run().expect(3);
+    assert_eq!([again.count("respelt"), again.count("changed")], [0, 0], "{}", again.describe());
+}
+
+/// A replica whose names all differ from the source's in case alone.
+fn spell_otherwise(src: &Path, dst: &Path) {
+    for (name, content) in [("readme", "text"), ("docs/page", "page"), ("docs/more", "more")] {
+        put(&src.join(name), content);
+    }
+    let _ = sync_ok(src, dst, NONE);
+    fs::rename(src.join("readme"), src.join("README")).expect("rename");
+    fs::rename(src.join("docs"), src.join("Docs")).expect("rename");
+}
+
+#[test]
+fn a_replica_on_which_all_names_are_spelt_otherwise_is_no_other_tree() {
+    let Stage { src, dst, .. } = &stage();
+    spell_otherwise(src, dst);
+    let outcome = sync_ok(src, dst, ["--delete"]);
+    assert_eq!([outcome.count("respelt"), outcome.count("deleted")], [2, 0], "{}", outcome.describe());
+    assert_eq!(names_below(dst), ["Docs", "Docs/more", "Docs/page", "README"]);
+}
+
+#[test]
+fn verify_says_that_a_spelling_counts_as_a_difference() {
+    let Stage { src, dst, .. } = &stage();
+    spell_otherwise(src, dst);
+    let told = driftless().args(["verify"]).args([src, dst]).run().expect(4);
+    let summary = "5 entries: 4 equal, 1 different; 2 differ in the spelling of their names";
+    assert!(told.stdout_text().contains(summary) || told.stderr_text().contains(summary), "{}", told.describe());
+}
+
+#[test]
+fn an_audit_takes_a_name_that_is_spelt_otherwise_for_the_same_entry() {
+    let Stage { src, dst, .. } = &stage();
+    spell_otherwise(src, dst);
+    put(&dst.join("extra/README"), "only here");
+    let audit = driftless().args(["audit", "--json", "--samples", "100", "--grace", "0"]).args([src, dst]).run().expect(4);
+    let found: Vec<String> =
+        audit.events_named("difference").iter().map(|event| event["path"].as_str().expect("a path").to_owned()).collect();
+    assert_eq!(found, [".", "extra", "extra/README"], "{}", audit.describe());
+}
+
+#[test]
+fn a_dry_run_knows_of_names_that_a_new_directory_of_the_replica_will_take_for_one() {
+    let Stage { src, dst, .. } = &stage();
+    put(&dst.parent().expect("a parent").join("Neighbour"), "");
+    put(&src.join("dir/B"), "upper");
+    put(&src.join("dir/b"), "lower");
+    // In a new replica, in a new directory, and in one that is there.
+    for next in [Some("other"), Some("dir/other"), None] {
+        let plan = sync(src, dst).arg("--dry-run").run().expect(3);
+        check_accounts(&plan);
+        assert_eq!(problems(&plan), ["dir/b"], "{}", plan.describe());
+        next.into_iter().for_each(|next| put(&dst.join(next), ""));
+    }
+}

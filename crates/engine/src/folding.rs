@@ -4,14 +4,18 @@
 
 use crate::finish::there;
 use crate::job::DirJob;
+use crate::run::Run;
 use driftless_model::{Kind, Meta};
 use driftless_reconcile::{Likeness, likeness, without_case, without_form};
 use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
-use std::collections::HashMap;
-use std::ffi::CStr;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{CStr, CString};
 
 /// Names that are listed at a time.
 const WINDOW_NAMES: usize = 16 * 1024;
+
+/// Names of a directory that are tried to find out what it takes for one: some may have just gone.
+const ASKED_MAX: usize = 16;
 
 /// What is known of a directory.
 #[derive(Debug, Default)]
@@ -20,24 +24,36 @@ pub struct Folding {
     minds_case: bool,
     /// It tells names apart that differ in Unicode form.
     minds_form: bool,
+    /// What a dry run has found out by other names.
+    judged: HashMap<Likeness, Option<bool>>,
 }
 
 impl Folding {
-    /// Whether the two names are one in the replica's directory. Nothing is written to find out unless one of them is to be made anyway.
-    pub fn takes_for_one(&mut self, (job, replica): (&DirJob, &DirRef), names: (&CStr, &CStr), dry_run: bool) -> bool {
+    /// Whether the two names are one in the replica's directory. Nothing is written to find out unless one of them is to be made anyway: a
+    /// dry run judges by the names that are there, or in the nearest directory above that has any.
+    pub fn takes_for_one(&mut self, run: &Run<'_>, job: &DirJob, names: (&CStr, &CStr)) -> bool {
         let likeness = likeness(names.0.to_bytes(), names.1.to_bytes());
         if self.tells_apart(likeness) {
             return false;
         }
-        let is_one = match seen(replica, names) {
-            Ok(Some(is_one)) => Some(is_one),
-            _ if dry_run => None,
-            _ => probe(job, replica, names).ok(),
+        let is_one = match job.replica.as_ref().map(|replica| (replica, seen(replica, names))) {
+            Some((_, Ok(Some(is_one)))) => Some(is_one),
+            Some((replica, _)) if !run.options.dry_run => probe(job, replica, names).ok(),
+            _ => self.by_others(run, job, likeness),
         };
         if is_one == Some(false) {
             self.learn(likeness, names);
         }
         is_one.unwrap_or(false)
+    }
+
+    /// Whether names are one that are as like as that, as far as the nearest names of the replica tell it.
+    fn by_others(&mut self, run: &Run<'_>, job: &DirJob, likeness: Likeness) -> Option<bool> {
+        let of = |likeness| nearest(run, job).find_map(|dir| told_by_its_names(dir, likeness));
+        *self.judged.entry(likeness).or_insert_with(|| match likeness {
+            Likeness::Both => Some(of(Likeness::Case)? && of(Likeness::Form)?),
+            one => of(one),
+        })
     }
 
     fn tells_apart(&self, likeness: Likeness) -> bool {
@@ -59,15 +75,30 @@ impl Folding {
     }
 }
 
-/// What can be told from what is there. The first thread that makes one of them may be at work, so the first name is looked at
-/// twice, and so is the other: the first look at a name may be answered from a listing, which has its spellings only.
-fn seen(replica: &DirRef, (first, later): (&CStr, &CStr)) -> Done<Option<bool>> {
+/// The replica's directory, or those above it, from the nearest on; where there is no replica yet, the one that it is to be made in.
+fn nearest<'a>(run: &'a Run<'_>, job: &'a DirJob) -> impl Iterator<Item = &'a DirRef> {
+    let jobs = std::iter::successors(Some(job), |job| job.parent.as_deref());
+    jobs.filter_map(|job| job.replica.as_ref()).chain(&run.above)
+}
+
+/// Whether a directory takes names for one that are as like as that, as the first of its names tells that has another spelling.
+fn told_by_its_names(dir: &DirRef, likeness: Likeness) -> Option<bool> {
+    let mut names = Names::default();
+    dir.list().ok()?.fill(&mut names, WINDOW_NAMES).ok()?;
+    let other = |name| if likeness == Likeness::Form { in_other_form(name) } else { in_other_case(name) };
+    let names = (0..names.len()).map(|number| names.get(number).0);
+    names.filter_map(|name| Some((name, other(name)?))).take(ASKED_MAX).find_map(|(name, other)| seen(dir, (name, &other)).ok().flatten())
+}
+
+/// Whether two names are one, as far as what is there tells that. The first thread that makes one of them may be at work, so the first
+/// name is looked at twice, and so is the other: the first look at a name may be answered from a listing, which has its spellings only.
+pub fn seen(replica: &DirRef, (first, later): (&CStr, &CStr)) -> Done<Option<bool>> {
     let looks = [first, later, later, first].map(|name| there(replica.look(name)));
     let [before, _, other, after] = looks;
     let (Some(before), other, Some(after)) = (before?, other?, after?) else { return Ok(None) };
     Ok(match other {
         _ if before.id() != after.id() => None,
-        Some(other) if other.id() == before.id() && !is_single(&before) => Some(!is_listed(replica, later)?),
+        Some(other) if other.id() == before.id() && !is_single(&before) => Some(!are_listed(replica, [first, later])?),
         other => Some(other.is_some_and(|other| other.id() == before.id())),
     })
 }
@@ -77,16 +108,46 @@ fn is_single(meta: &Meta) -> bool {
     meta.nlink == 1 || meta.kind == Kind::Dir
 }
 
-fn is_listed(dir: &DirRef, wanted: &CStr) -> Done<bool> {
+/// Whether a listing has both names, which are one inode's: what takes them for one lists it under one of them, whichever that is.
+fn are_listed(dir: &DirRef, wanted: [&CStr; 2]) -> Done<bool> {
+    Ok(listed(dir, &BTreeSet::from(wanted))?.len() == wanted.len())
+}
+
+/// Which of these names a directory lists, each once.
+pub fn listed(dir: &DirRef, wanted: &BTreeSet<&CStr>) -> Done<BTreeSet<CString>> {
     let (mut stream, mut more) = (dir.list()?, true);
-    while more {
+    let mut found = BTreeSet::new();
+    while more && found.len() < wanted.len() {
         let mut names = Names::default();
         more = stream.fill(&mut names, WINDOW_NAMES)?;
-        if (0..names.len()).any(|number| names.get(number).0 == wanted) {
-            return Ok(true);
-        }
+        let met = (0..names.len()).map(|number| names.get(number).0);
+        found.extend(met.filter(|name| wanted.contains(name)).map(CString::from));
     }
-    Ok(false)
+    Ok(found)
+}
+
+/// In what a directory takes names for one, as one that it lists tells.
+pub fn folds(dir: &DirRef, name: &CStr) -> Option<Likeness> {
+    let is_one = |other: Option<CString>| other.is_some_and(|other| matches!(seen(dir, (name, &other)), Ok(Some(true))));
+    match (is_one(in_other_case(name)), is_one(in_other_form(name))) {
+        (true, true) => Some(Likeness::Both),
+        (true, false) => Some(Likeness::Case),
+        (false, true) => Some(Likeness::Form),
+        (false, false) => None,
+    }
+}
+
+/// A name with each letter of ASCII in the other case, if it has any.
+pub fn in_other_case(name: &CStr) -> Option<CString> {
+    let swap = |byte: &u8| if byte.is_ascii_lowercase() { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
+    let other: Vec<u8> = name.to_bytes().iter().map(swap).collect();
+    (other != name.to_bytes()).then(|| CString::new(other).expect("names hold no NUL"))
+}
+
+/// A name in another Unicode form, if it has one: decomposed.
+fn in_other_form(name: &CStr) -> Option<CString> {
+    let other = without_form(name.to_bytes());
+    (other != name.to_bytes()).then(|| CString::new(other).expect("names hold no NUL"))
 }
 
 /// Makes a file of the first name for a moment, in a directory of its own, and looks for it by the other.

@@ -6,7 +6,7 @@
 
 use crate::entries::{Intent, Verdict};
 use crate::finish::there;
-use crate::folding::{Firsts, Folding};
+use crate::folding::{Firsts, Folding, listed};
 use crate::job::{DirJob, lock};
 use crate::tally::add;
 use crate::worker::Worker;
@@ -34,14 +34,13 @@ pub struct Namesakes {
     folding: Mutex<Folding>,
     /// What stands on the replica under another spelling: that, and the source's.
     misspelt: Mutex<Vec<(CString, CString)>>,
+    /// Names of the source that are others to it and one to the replica: the later, and the first, which is kept.
+    taken_for_one: Mutex<Vec<(CString, CString)>>,
 }
 
 impl Worker<'_> {
     /// Fills the index with a window of the source's names, and notes which of them differ from an earlier one in case or form alone.
     pub fn note_names(&mut self, job: &DirJob, names: &Names) {
-        if job.replica.is_none() {
-            return;
-        }
         let mut firsts = Firsts::default();
         for (first, later) in self.index.fill(names.len(), |number| names.bytes(number)) {
             for earlier in firsts.of((first, names.bytes(first)), (later, names.bytes(later))) {
@@ -69,10 +68,10 @@ impl Worker<'_> {
             return None;
         }
         let earlier = lock(&job.namesakes.later).get(name).cloned()?;
-        let replica = job.replica.as_ref()?;
         // One thread at a time: a directory is listed by one alone.
         let mut folding = lock(&job.namesakes.folding);
-        let first = earlier.iter().find(|first| folding.takes_for_one((job, replica), (first, name), self.run.options.dry_run))?;
+        let first = earlier.iter().find(|first| folding.takes_for_one(self.run, job, (first, name)))?;
+        lock(&job.namesakes.taken_for_one).push((name.into(), first.clone()));
         if job.pass() > 0 {
             return Some(Verdict::Same);
         }
@@ -128,13 +127,14 @@ impl Worker<'_> {
     /// Gives what is misspelt on the replica the source's spelling, when all else in the directory is done.
     pub fn respell(&mut self, job: &Arc<DirJob>) {
         let mut misspelt = std::mem::take(&mut *lock(&job.namesakes.misspelt));
+        misspelt.retain(|(from, _)| there(job.source.look(from)).is_ok_and(|meta| meta.is_none()));
+        misspelt.extend(misnamed(job));
         // Each look at the directory finds them.
         misspelt.sort_unstable();
         misspelt.dedup();
-        let Some(replica) = job.replica.as_ref().filter(|_| !misspelt.is_empty()) else { return };
+        let Some(replica) = job.replica.as_ref() else { return };
         for (from, to) in misspelt {
-            let is_gone = there(job.source.look(&from)).is_ok_and(|meta| meta.is_none());
-            let Some(meta) = replica.look(&from).ok().filter(|_| is_gone && is_same(replica, &from, &to)) else { continue };
+            let Some(meta) = replica.look(&from).ok().filter(|_| is_same(replica, &from, &to)) else { continue };
             if !self.run.options.dry_run {
                 job.touch();
                 if let Err(fault) = respell(&**replica, &from, &to) {
@@ -146,6 +146,17 @@ impl Worker<'_> {
             self.run.receipt(|| job.path_of(&to), respelling(&meta, &from, &to));
         }
     }
+}
+
+/// What the replica has under the later of names that it takes for one: the first was copied there, so that what another name of the
+/// source says of itself is told by it.
+fn misnamed(job: &DirJob) -> Vec<(CString, CString)> {
+    let mut pairs = std::mem::take(&mut *lock(&job.namesakes.taken_for_one));
+    let Some(replica) = job.replica.as_ref().filter(|_| !pairs.is_empty()) else { return pairs };
+    let wanted = pairs.iter().flat_map(|(later, first)| [&**later, &**first]).collect();
+    let listed = listed(replica, &wanted).unwrap_or_default();
+    pairs.retain(|(later, first)| listed.contains(later) && !listed.contains(first));
+    pairs
 }
 
 /// For an index: a number that nobody knows beforehand.

@@ -1,5 +1,6 @@
 //! What is asked of both trees before anything is touched: what looks like a mistake is refused.
 
+use crate::folding::seen;
 use crate::job::descend;
 use crate::options::Options;
 use crate::roots::{Replica, RunError};
@@ -99,7 +100,7 @@ enum Likeness {
     Harmless,
 }
 
-/// Two trees that are meant for each other have a name in common at the top. Of a source with more names than are held at a time, the
+/// Two trees that are meant for each other have a name in common at the top, if only for a file system that takes no heed of case. Of a source with more names than are held at a time, the
 /// replica is looked through again for each window, unless they are alike.
 fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
     let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
@@ -122,13 +123,15 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result
 
 fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tree::Done<Likeness> {
     let mut index = NameIndex::new(crate::namesakes::random_seed());
-    index.fill(names.len(), |number| names.bytes(number));
+    let bytes = |number| names.bytes(number);
+    index.fill(names.len(), bytes);
     let (mut stream, mut found, mut more) = (replica.list()?, Likeness::Harmless, true);
     while more {
         let mut theirs = Names::default();
         more = stream.fill(&mut theirs, WINDOW_NAMES)?;
         for (name, kind) in (0..theirs.len()).map(|at| theirs.get(at)).filter(|(name, _)| says_something(name)) {
-            if index.contains(name.to_bytes(), |number| names.bytes(number)) {
+            let is_one_with = |number: usize| matches!(seen(replica, (name, names.get(number).0)), Ok(Some(true)));
+            if index.contains(name.to_bytes(), bytes) || index.alike(name.to_bytes(), bytes).into_iter().any(is_one_with) {
                 return Ok(Likeness::Alike);
             }
             if found == Likeness::Harmless && may_go(options, replica, name, kind) {

@@ -105,6 +105,8 @@ pub struct Run<'r> {
     pub lease: Option<Arc<Lease>>,
     /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
     pub basis_since: Option<Stamp>,
+    /// Of a dry run: where a replica that is not there yet would be made.
+    pub above: Option<DirRef>,
     /// Unfinished replicas within the replica.
     pub nested: NestedMarks,
 }
@@ -161,6 +163,7 @@ impl<'r> Run<'r> {
             changes: None,
             lease: None,
             basis_since: None,
+            above: None,
             nested: NestedMarks::default(),
         }
     }

@@ -5,13 +5,14 @@
 //! sample's hash: an entry would go uncounted if it had the same 64 bits as another of its directory.
 
 use crate::audit::{AuditMonitor, AuditStage};
+use crate::folding::folds;
 use crate::job::lock;
 use crate::options::{Jobs, Options};
 use crate::pace::Pace;
 use crate::pool::{Crew, drive};
 use crate::queue::Queue;
 use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};
-use driftless_reconcile::split_half;
+use driftless_reconcile::{Likeness, split_half, without};
 use driftless_tree::{Dir, DirRef, Done, NameStream, Names};
 use driftless_verify::Sampler;
 use std::collections::BTreeSet;
@@ -75,6 +76,8 @@ struct Listing {
     numbers: Vec<u64>,
     /// There were too many names to keep the numbers of all.
     overflowed: bool,
+    /// Numbers of the source's names as names are that the replica takes for one.
+    folded: Vec<(Likeness, Vec<u64>)>,
 }
 
 enum Item {
@@ -170,7 +173,9 @@ impl Survey<'_> {
             (None, None) => return,
         };
         match dir.list() {
-            Ok(stream) => self.list(Listing { place: Arc::new(place), side, stream, numbers: Vec::new(), overflowed: false }),
+            Ok(stream) => {
+                self.list(Listing { place: Arc::new(place), side, stream, numbers: Vec::new(), overflowed: false, folded: Vec::new() })
+            }
             Err(fault) => self.unread(place.path, fault),
         }
     }
@@ -214,9 +219,10 @@ impl Survey<'_> {
     /// Meets one entry; whether it is a directory, or `None` if it is not to be met: left out, or known from the source.
     fn is_dir(&self, listing: &mut Listing, name: &CStr, path: &[u8], hint: Option<Kind>) -> Done<Option<bool>> {
         let number = self.sampler.number(path);
-        match listing.side {
+        let side = listing.side;
+        match side {
             Side::Source => listing.remember(number),
-            Side::Replica if listing.is_known(name, number) => return Ok(None),
+            Side::Replica if listing.is_known(name, number) || self.is_spelt_otherwise(listing, name)? => return Ok(None),
             Side::Replica => {}
         }
         let kind = match hint.map_or_else(|| listing.dir().look(name).map(|meta| meta.kind), Ok) {
@@ -232,6 +238,18 @@ impl Survey<'_> {
         }
         self.meet(number, path, listing.side);
         Ok(Some(is_dir))
+    }
+
+    /// Whether the source has what the replica lists under another spelling, which is one name to the replica.
+    fn is_spelt_otherwise(&self, listing: &mut Listing, name: &CStr) -> Done<bool> {
+        let (Some(source), Some(replica)) = (&listing.place.source, &listing.place.replica) else { return Ok(false) };
+        let Some(likeness) = folds(replica, name) else { return Ok(false) };
+        let number = |name: &CStr| self.sampler.number(&without(likeness, name.to_bytes()));
+        if listing.folded.iter().all(|(known, _)| *known != likeness) {
+            listing.folded.push((likeness, numbers(source, number)?));
+        }
+        let (_, numbers) = listing.folded.iter().find(|(known, _)| *known == likeness).expect("it was added above");
+        Ok(numbers.binary_search(&number(name)).is_ok())
     }
 
     /// Enters a range of subdirectories, giving half of the rest away whenever somebody is idle.
@@ -304,6 +322,18 @@ impl Listing {
         let asked = || self.place.source.as_ref().is_some_and(|source| source.look(name).is_ok());
         self.numbers.binary_search(&number).is_ok() || self.overflowed && asked()
     }
+}
+
+/// The numbers of the names of a directory, sorted; of more than [`NUMBERS_MAX`], the first ones.
+fn numbers(dir: &DirRef, number: impl Fn(&CStr) -> u64) -> Done<Vec<u64>> {
+    let (mut stream, mut numbers, mut more) = (dir.list()?, Vec::new(), true);
+    while more && numbers.len() < NUMBERS_MAX {
+        let mut names = Names::default();
+        more = stream.fill(&mut names, WINDOW_NAMES)?;
+        numbers.extend((0..names.len()).map(|at| number(names.get(at).0)));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// The replica's listing, if the one that ended was the source's and there is one.

@@ -114,6 +114,10 @@ fn sync_trees(
     (source, replica): (DirRef, Replica),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
+    let above = match &replica {
+        Replica::Missing(above, _) if options.dry_run => Some(above.clone()),
+        _ => None,
+    };
     let (replica, made, locks) = prepare_replica(options, &source, replica)?;
     let basis = open_basis(options)?;
     let changes = replica.as_ref().map(|root| Changes::of(options, root, None, &locks)).transpose()?;
@@ -127,6 +131,7 @@ fn sync_trees(
         _ => None,
     };
     let mut run = Run::new(options, monitor, stop, (source.clone(), replica.clone()));
+    run.above = above;
     run.basis_since = basis.as_ref().map_or(Ok(None), |basis| doubt_of_basis(options, basis, monitor))?;
     tell_source(options, (&source, false), monitor);
     let _watch = run.watch(changes);

@@ -19,7 +19,7 @@ pub fn fold(name: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// In what two names differ that fold to the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Likeness {
     /// In case alone.
     Case,
@@ -35,6 +35,15 @@ pub fn likeness(a: &[u8], b: &[u8]) -> Likeness {
         () if without_case(a) == without_case(b) => Likeness::Case,
         () if without_form(a) == without_form(b) => Likeness::Form,
         () => Likeness::Both,
+    }
+}
+
+/// What two names have in common that are like each other in this way.
+pub fn without(likeness: Likeness, name: &[u8]) -> Vec<u8> {
+    match likeness {
+        Likeness::Case => without_case(name),
+        Likeness::Form => without_form(name),
+        Likeness::Both => fold(name).into_owned(),
     }
 }
 

@@ -68,6 +68,14 @@ impl NameIndex {
         met.into_iter().any(|slot| slot.upper == upper(hash) && name(slot.number as usize - 1) == wanted)
     }
 
+    /// The numbers of the names that differ from `wanted` in case or form alone.
+    pub fn alike<'n>(&self, wanted: &[u8], name: impl Fn(usize) -> &'n [u8]) -> Vec<usize> {
+        let hash = self.hash(wanted);
+        let met = self.tried(hash).map(|at| self.slots[at]).take_while(|slot| slot.number != 0);
+        let numbers = met.filter(|slot| slot.upper == upper(hash)).map(|slot| slot.number as usize - 1);
+        numbers.filter(|number| name(*number) != wanted && fold(name(*number)) == fold(wanted)).collect()
+    }
+
     /// The slots in which a name may stand, in the order in which they are tried.
     fn tried(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let (first, count) = (hash as usize, self.slots.len());
@@ -145,6 +153,18 @@ mod tests {
         assert_eq!(alike(&[b"xx", b"XX", b"a", b"xX"]), [(0, 1), (0, 3)]);
         assert_eq!(alike(&[b"a@", b"a`", b"b_", b"b\x7f"]), [], "letters alone have a case");
         assert_eq!(alike(&[]), []);
+    }
+
+    #[test]
+    fn names_like_one_that_may_be_no_name_itself_are_found() {
+        let names = ["File", "a", "FILE", "\u{c9}", "file"];
+        let mut index = NameIndex::new(3);
+        index.fill(names.len(), |number| names[number].as_bytes());
+        let like = |wanted: &str| index.alike(wanted.as_bytes(), |number| names[number].as_bytes());
+        assert_eq!(like("fILE"), [0, 2, 4]);
+        assert_eq!(like("FILE"), [0, 4]);
+        assert_eq!(like("e\u{301}"), [3]);
+        assert_eq!([like("a"), like("b")], [[0; 0]; 2]);
     }
 
     #[test]
