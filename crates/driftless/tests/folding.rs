@@ -183,6 +183,105 @@ fn a_file_with_several_names_does_not_make_names_seem_to_be_told_apart_on_anothe
     check_linked_namesakes(dst, || far.sync(Way::Push, src, dst).arg("--delete").run().expect(3));
 }
 
+/// What stands on a replica under a spelling that `--exclude KEEP` means, and what the source has under one that it does not mean.
+fn protect(src: &Path, dst: &Path) {
+    put(&dst.join("dir/KEEP/p"), "precious");
+    put(&src.join("dir/keep"), "file");
+    put(&dst.join("file/KEEP"), "precious");
+    put(&src.join("file/keep"), "file");
+    put(&dst.join("both/KEEP/p"), "precious");
+    put(&src.join("both/keep/p"), "file");
+    put(&dst.join("to/KEEP"), "precious");
+    put(&src.join("to/keep/p"), "file");
+}
+
+const PROTECTED: [&str; 4] = ["both/keep", "dir/keep", "file/keep", "to/keep"];
+const KEPT: [&str; 4] = ["both/KEEP/p", "dir/KEEP/p", "file/KEEP", "to/KEEP"];
+
+fn check_protected(dst: &Path, outcome: &Outcome, context: &str) {
+    check_accounts(outcome);
+    assert_eq!(problems(outcome), PROTECTED, "{context}: {}", outcome.describe());
+    let told = outcome.stderr_text();
+    assert!(told.contains("\"file/keep\": cannot ") && told.contains("the filters protect what stands there as \"KEEP\""), "{told}");
+    for kept in KEPT {
+        assert_eq!(read(&dst.join(kept)), "precious", "{context}: {kept}");
+        let parent = dst.join(kept).parent().expect("a parent").to_owned();
+        assert!(names_below(&parent).iter().any(|name| kept.ends_with(name)), "{context}: {kept} is respelt");
+    }
+}
+
+#[test]
+fn what_the_filters_protect_stays_where_the_source_spells_it_otherwise() {
+    let Stage { src, dst, .. } = &stage();
+    put(&src.join("same"), "same");
+    put(&dst.join("same"), "same");
+    protect(src, dst);
+    for extra in [&[][..], &["--delete"], &["--delete", "--dry-run"]] {
+        let outcome = sync(src, dst).arg("--exclude=KEEP").args(extra).run().expect(3);
+        check_protected(dst, &outcome, &format!("{extra:?}"));
+    }
+    let list = src.parent().expect("a parent").join("list");
+    put(&list, PROTECTED.join("\n"));
+    let outcome = sync(src, dst).args(["--exclude=KEEP", "--files-from"]).arg(&list).run().expect(3);
+    check_protected(dst, &outcome, "--files-from");
+    let _ = sync_ok(src, dst, ["--exclude=KEEP", "--delete", "--delete-excluded"]);
+    assert_eq!([read(&dst.join("dir/keep")), read(&dst.join("both/keep/p"))], ["file", "file"]);
+}
+
+#[test]
+fn what_the_filters_protect_stays_where_the_source_spells_it_otherwise_on_another_host() {
+    let (far, Stage { src, dst, .. }) = (Far::root(), &stage());
+    put(&src.join("same"), "same");
+    put(&dst.join("same"), "same");
+    protect(src, dst);
+    let outcome = far.sync(Way::Push, src, dst).args(["--delete", "--exclude=KEEP"]).run().expect(3);
+    check_protected(dst, &outcome, "over ssh");
+}
+
+#[test]
+fn a_directory_in_which_the_filters_protect_something_stays_where_the_source_has_a_file_and_spells_it_otherwise() {
+    let Stage { src, dst, .. } = &stage();
+    put(&src.join("same"), "same");
+    put(&dst.join("same"), "same");
+    put(&dst.join("KEEP/p"), "precious");
+    put(&src.join("keep"), "file");
+    let outcome = sync(src, dst).args(["--delete", "--exclude=KEEP/p"]).run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(problems(&outcome), ["keep"], "{}", outcome.describe());
+    assert_eq!(read(&dst.join("KEEP/p")), "precious");
+    let _ = sync_ok(src, dst, ["--delete"]);
+    assert_eq!([read(&dst.join("keep")), read(&dst.join("same"))], ["file", "same"]);
+}
+
+#[test]
+fn what_the_filters_protect_stays_in_a_directory_with_more_names_than_are_held_at_a_time() {
+    let Stage { src, dst, .. } = &stage();
+    // The order of a long listing is the file system's: each of the names may be in any window of it.
+    for number in 0..17_000 {
+        fs::File::create(src.join(format!("name-{number}"))).expect("create");
+    }
+    for number in 0..20 {
+        put(&dst.join(format!("KEEP-{number}")), "precious");
+        put(&src.join(format!("keep-{number}")), "file");
+    }
+    let outcome = sync(src, dst).args(["--delete", "--delete-unlike", "--exclude=KEEP-*", "--exclude=name-*"]).run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(problems(&outcome).len(), 20, "{}", outcome.describe());
+    assert!((0..20).all(|number| read(&dst.join(format!("KEEP-{number}"))) == "precious"));
+}
+
+#[test]
+fn a_link_that_the_filters_leave_out_protects_no_other_name_of_its_file() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("LINK"), "linked");
+    fs::hard_link(src.join("LINK"), src.join("link")).expect("link");
+    let _ = sync_ok(&src, &dst, NONE);
+    put(&src.join("LINK"), "more");
+    let _ = sync_ok(&src, &dst, ["--exclude=link"]);
+    assert_eq!([read(&dst.join("LINK")), read(&dst.join("link"))], ["more", "linked"]);
+}
+
 #[test]
 fn the_first_of_names_that_are_one_gives_the_replica_its_spelling() {
     let Stage { src, dst, .. } = &stage();

@@ -162,6 +162,7 @@ impl Worker<'_> {
         if hint.is_some_and(|kind| !self.run.takes(job, name, kind == Kind::Dir)) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }
+        self.spared_as_spelt(job, name)?;
         if let Some(problem) = self.namesake(job, name) {
             return Ok(problem);
         }

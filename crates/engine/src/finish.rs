@@ -32,14 +32,18 @@ impl Worker<'_> {
     ///
     /// In a second look at a directory, too: what was there in the first may have vanished since.
     pub fn find_extras(&mut self, job: &Arc<DirJob>, known: Option<&Names>) {
-        let due = if job.pass() == 0 { !job.is_made() } else { self.run.may_delete(job) };
-        let Some(replica) = job.replica.as_ref().filter(|_| due && !job.borrowed) else { return };
+        let Some(replica) = job.replica.as_ref().filter(|_| self.looks_for_extras(job)) else { return };
         if job.is_repeated() {
             self.run.deletes.forget(job.path());
         }
         if let Err(fault) = self.scan_extras(job, replica, known) {
             self.run.problem(job.path(), fault, Class::Skip);
         }
+    }
+
+    /// Whether the replica's directory is listed together with the source's.
+    pub fn looks_for_extras(&self, job: &DirJob) -> bool {
+        !job.borrowed && if job.pass() == 0 { !job.is_made() } else { self.run.may_delete(job) }
     }
 
     /// Of a directory that somebody else listed: only unfinished entries are looked for.
@@ -61,6 +65,9 @@ impl Worker<'_> {
             more = stream.fill(&mut names, WINDOW_NAMES)?;
             if !job.is_repeated() {
                 add(&self.run.tally.replica_seen, names.len() as u64);
+            }
+            if let Some(known) = known {
+                self.note_protected((job, replica), known, &names);
             }
             let (mut extras, mut kept) = (Vec::new(), Vec::new());
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {

@@ -5,6 +5,7 @@ use crate::entries::Pair;
 use crate::links::Whole;
 use crate::marks::{Doubt, earliest};
 use crate::namesakes::Namesakes;
+use crate::protected::Protected;
 use crate::share::{Listed, Unfinished};
 use crate::underway::Begun;
 use driftless_model::{Meta, RelPath, Selection, Stamp, What, Xattrs};
@@ -57,6 +58,8 @@ pub struct DirJob {
     pub entered: Entered,
     /// Names that the replica's file system may take for one.
     pub namesakes: Namesakes,
+    /// Names at which the replica has something that the filters protect.
+    pub protected: Protected,
     /// Since when changes below it may not be durable, as marks say that were met on the way.
     pub doubt: Doubt,
     /// Names of a large directory of the source that were met so far.
@@ -136,6 +139,7 @@ impl DirJob {
             leftovers: Mutex::default(),
             entered: Entered::default(),
             namesakes: Namesakes::default(),
+            protected: Protected::default(),
             doubt,
             met: Mutex::default(),
             state,

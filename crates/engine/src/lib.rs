@@ -44,6 +44,7 @@ mod plan;
 mod pool;
 mod posted;
 mod precautions;
+mod protected;
 mod queue;
 mod room;
 mod roots;

@@ -22,6 +22,9 @@ impl Worker<'_> {
         if self.run.had_mount(&dir.join(name.to_bytes())) {
             return Err(Trouble::Barred(Side::Source, UNMOUNTED));
         }
+        // The rules are asked about what is in it by the replica's names.
+        let spelt = job.protected.spelling(name);
+        let name = spelt.as_deref().unwrap_or(name);
         let most = if options.delete { u64::MAX } else { 1 };
         let is_over = || self.run.stopped();
         let counted = replica.count_tree(name, most, Spared { is_over: Some(&is_over), ..options.spared(&dir) });

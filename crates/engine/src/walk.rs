@@ -193,6 +193,7 @@ impl Worker<'_> {
                 names.push(&name, None);
             }
             self.note_names(job, &names);
+            self.find_protected(job, &names);
             self.hand_out(job, names, weight);
             return self.less(job);
         }
@@ -210,6 +211,10 @@ impl Worker<'_> {
             names.sort();
         }
         self.note_names(job, &names);
+        // Else the listing of the replica that follows shows it.
+        if !is_first || !matches!(filled, Ok(false)) || !self.looks_for_extras(job) {
+            self.find_protected(job, &names);
+        }
         match filled {
             Err(fault) => {
                 self.hand_out(job, names, weight);
