@@ -112,6 +112,21 @@ fn coordinators_are_killed() {
     });
 }
 
+/// Its movers drop what they have in hand when it is away for long, and go on when it is there again.
+#[test]
+#[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
+fn coordinators_are_cut_off() {
+    run_cases("coordinators_are_cut_off", 4, |case| {
+        case.twice = true;
+        case.site.desk().link_down();
+        if case.rng.u8(0..3) == 0 {
+            case.pass_silence(MISSED);
+        }
+        case.pass_some(100..3000);
+        case.site.desk().link_up();
+    });
+}
+
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn brokers_are_restarted() {

@@ -364,7 +364,7 @@ fn queues_are_counted_emptied_and_deleted() {
     wait_for_ready(&mut control, 2);
     let consumer = Consumer::open(&broker, &job, &job.results(), 1).expect("a consumer");
     let consumers: Vec<u32> = control.counts().expect("counts").iter().map(|count| count.consumers).collect();
-    assert_eq!(consumers, [0, 1, 0, 0]);
+    assert_eq!(consumers, [0, 1, 0, 0, 0]);
     drop(consumer);
     assert_eq!(control.purge().expect("purged"), 2);
     wait_for_ready(&mut control, 0);

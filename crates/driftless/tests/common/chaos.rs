@@ -51,7 +51,8 @@ impl Site {
         self.rabbit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn desk(&self) -> &Host {
+    /// The host of the coordinator.
+    pub fn desk(&self) -> &Host {
         self.lab.host(MOVERS + 1)
     }
 }
