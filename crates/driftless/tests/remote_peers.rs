@@ -1002,7 +1002,9 @@ fn squeezed_data_of_an_agent_are_problems_unless_they_are_right() {
             said.unchanged()
         }));
         let outcome = liar.run("sync", stage.ends(true), &["--compress"]);
-        assert_eq!(outcome.code(), 3, "{what}\n{}", outcome.describe());
+        // More than was asked for ends the line, before any of it is opened.
+        let code = if ["more than a frame may have", "4 GiB"].contains(&what) { 1 } else { 3 };
+        assert_eq!(outcome.code(), code, "{what}\n{}", outcome.describe());
         assert!(!stage.dst.join("a").exists() && !stage.dst.join("sub/b").exists(), "{what}: it was made of nonsense");
         assert_eq!(stage.beside(), beside, "{what}");
         let text = outcome.stderr_text();

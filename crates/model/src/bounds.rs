@@ -3,8 +3,10 @@
 //! Nanoseconds can mean "now" and "leave it" (utimensat(2)), an owner of -1 means "leave it" (chown(2)), sizes are signed. A peer that
 //! sends such a value does not keep to the protocol; were it passed on, an act would succeed and do something else.
 
-use serde::de::Error;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::marker::PhantomData;
 
 /// Nanoseconds in a second.
 const NSEC_END: u32 = 1_000_000_000;
@@ -70,4 +72,32 @@ pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 /// No file can have so many.
 pub fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     checked(from, |blocks: &u64| blocks.checked_mul(BLOCK_BYTES).is_some())
+}
+
+/// Reads a list of at most `MAX` elements: one that takes a byte or two of a head may take hundreds of memory.
+/// # Errors
+/// There are more.
+pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Elements<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(out, "at most {MAX} elements")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
+            let mut found = Vec::new();
+            while let Some(element) = elements.next_element()? {
+                if found.len() == MAX {
+                    return Err(A::Error::custom("a list is longer than any may be"));
+                }
+                found.push(element);
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_seq(Elements::<T, MAX>(PhantomData))
 }

@@ -129,9 +129,13 @@ impl Meta {
 /// An extended attribute: name and value.
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
+/// Attributes of one entry at most: so many names of one byte have room in a list (`XATTR_LIST_MAX` of linux/limits.h).
+const XATTRS_MAX: usize = 32 << 10;
+
 /// Extended attributes that are kept, sorted by name. POSIX ACLs are among them (`system.posix_acl_*`).
 #[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]
 pub struct Xattrs {
+    #[serde(deserialize_with = "bounds::at_most::<XATTRS_MAX, _, _>")]
     kept: Vec<Xattr>,
     /// What the entry has besides that no copy gets. It makes no difference.
     pub unkept: Unkept,

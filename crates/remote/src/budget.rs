@@ -1,6 +1,7 @@
 //! A bound on bytes that many threads share.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are taken and given back.
 pub struct Budget {
@@ -67,10 +68,33 @@ impl Budget {
     }
 }
 
+/// Bytes of a shared account, for which nobody waits; given back when this is dropped.
+pub struct Room(Arc<AtomicU64>, u64);
+
+impl Room {
+    /// Takes so many bytes, if no more than `bytes_max` are taken then.
+    pub fn take(used: &Arc<AtomicU64>, bytes: u64, bytes_max: u64) -> Option<Room> {
+        let room = Room(used.clone(), bytes);
+        (used.fetch_add(bytes, Relaxed) + bytes <= bytes_max).then_some(room)
+    }
+
+    /// Gives back all but so many bytes.
+    pub fn shrink(&mut self, bytes: u64) {
+        let excess = self.1.saturating_sub(bytes);
+        self.0.fetch_sub(excess, Relaxed);
+        self.1 -= excess;
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     #[test]
     fn never_more_is_taken_than_there_is_and_everybody_gets_on() {
@@ -90,5 +114,16 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 100);
+    }
+
+    #[test]
+    fn room_that_cannot_be_had_is_not_taken() {
+        let used = Arc::default();
+        let mut first = Room::take(&used, 60, 100).expect("there is room");
+        assert!(Room::take(&used, 50, 100).is_none());
+        first.shrink(50);
+        let second = Room::take(&used, 50, 100).expect("some was given back");
+        drop((first, second));
+        assert_eq!(used.load(Relaxed), 0);
     }
 }

@@ -9,6 +9,7 @@ mod listing;
 
 pub use answers::not_set;
 
+use crate::budget::Room;
 use crate::file::RemoteFile;
 use crate::link::{Link, Promise, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault};
@@ -18,7 +19,7 @@ use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile,
     Removed, Rights, Sentry, Spared, WriteFile,
 };
-use listing::{Entries, Heard, RemoteNames};
+use listing::{Entries, RemoteNames};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +29,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 const EXPECTED_ENTRIES: u32 = 128;
 /// Directories that are expected at once, at most.
 const AHEAD_MAX: usize = 4096;
+/// What their replies may take, in bytes: as much as may come while they are under way, then what came.
+const AHEAD_BYTES_MAX: u64 = 48 << 20;
 const ENOENT: i32 = 2;
 
 /// The line to a host, and what was agreed with it.
@@ -63,14 +66,23 @@ struct Inner {
     is_marked: bool,
     files: bool,
     entries: Mutex<Entries>,
-    ahead: Mutex<HashMap<CString, (Handle, bool, Arc<Promise>)>>,
+    ahead: Mutex<HashMap<CString, Expected>>,
+}
+
+/// A directory that was asked for before it is entered.
+struct Expected {
+    at: Handle,
+    files: bool,
+    promise: Arc<Promise>,
+    /// What its reply takes, or may take.
+    _room: Arc<Mutex<Room>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         let ahead = std::mem::take(&mut *lock(&self.ahead));
         self.line.link.ahead.fetch_sub(ahead.len(), Relaxed);
-        ahead.into_values().for_each(|(at, ..)| self.line.link.forget(at));
+        ahead.into_values().for_each(|expected| self.line.link.forget(expected.at));
         self.line.link.forget(self.at);
         // One by one, not each within the other: a chain of some ten thousand would overflow the stack.
         let mut above = self.above.take();
@@ -100,7 +112,7 @@ impl RemoteDir {
     }
 
     fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
-        let entries = Mutex::new(Entries { first: listing, ..Entries::default() });
+        let entries = Mutex::new(Entries::with(listing));
         let (line, own) = (line.clone(), Mutex::new(own));
         Inner { line, side, at, first, above: None, own, is_marked: false, files, entries, ahead: Mutex::default() }
     }
@@ -139,7 +151,7 @@ impl RemoteDir {
     /// An entry is about to be changed: what was heard of it does not hold any more.
     fn touched(&self, name: &CStr) -> Done {
         self.pass_gate()?;
-        lock(&self.0.entries).hear(name.into(), Heard::default());
+        lock(&self.0.entries).forget(name);
         Ok(())
     }
 
@@ -165,7 +177,7 @@ impl RemoteDir {
     /// The reply to a request to enter.
     fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<DirRef> {
         match on(self.0.side, reply) {
-            Ok((Reply::Entered(own, listing), _)) => {
+            Ok((Reply::Entered(own, listing), _)) if is_as_asked(listing.as_ref()) => {
                 let first = First::Known(own.meta, own.is_mount_root);
                 let mut entered = Self::of(&self.0.line, self.0.side, at, first, (own.xattrs, files, listing));
                 entered.is_marked = own.is_marked;
@@ -177,6 +189,11 @@ impl RemoteDir {
             }
         }
     }
+}
+
+/// Whether a listing that comes with a directory has no more entries than it may.
+fn is_as_asked(listing: Option<&Listing>) -> bool {
+    listing.is_none_or(|listing| listing.told.len() <= EXPECTED_ENTRIES as usize)
 }
 
 /// What a lost or failed directory is said to be like.
@@ -200,9 +217,9 @@ const NO_META: Meta = Meta {
 impl Dir for RemoteDir {
     fn enter(&self, name: &CStr) -> Done<DirRef> {
         let link = &self.0.line.link;
-        if let Some((at, files, promise)) = lock(&self.0.ahead).remove(name) {
+        if let Some(expected) = lock(&self.0.ahead).remove(name) {
             link.ahead.fetch_sub(1, Relaxed);
-            return self.entered(at, files, link.wait(&promise));
+            return self.entered(expected.at, expected.files, link.wait(&expected.promise));
         }
         let (at, survey) = (link.handle(), Some(self.survey(EXPECTED_ENTRIES, true)));
         self.entered(at, true, link.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new()))
@@ -213,12 +230,15 @@ impl Dir for RemoteDir {
         if link.ahead.load(Relaxed) >= AHEAD_MAX {
             return;
         }
-        link.ahead.fetch_add(1, Relaxed);
         let (at, survey) = (link.handle(), Some(self.survey(EXPECTED_ENTRIES, look)));
-        let promise = link.ask(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new());
-        if let Some((unused, ..)) = lock(&self.0.ahead).insert(name.into(), (at, look, promise)) {
+        let request = Request::Enter { dir: self.0.at, name: name.into(), at, survey };
+        let Some(room) = Room::take(&link.expected, request.reply_max().bytes(), AHEAD_BYTES_MAX) else { return };
+        link.ahead.fetch_add(1, Relaxed);
+        let room = Arc::new(Mutex::new(room));
+        let promise = link.ask_with_room(&request, &room);
+        if let Some(unused) = lock(&self.0.ahead).insert(name.into(), Expected { at, files: look, promise, _room: room }) {
             link.ahead.fetch_sub(1, Relaxed);
-            link.forget(unused);
+            link.forget(unused.at);
         }
     }
 
@@ -267,7 +287,7 @@ impl Dir for RemoteDir {
         let mut entries = lock(&self.0.entries);
         let restart = std::mem::replace(&mut entries.listed, true);
         if restart {
-            *entries = Entries { listed: true, ..Entries::default() };
+            *entries = Entries::anew();
         }
         Ok(Box::new(RemoteNames { dir: self.0.clone(), restart }))
     }
@@ -275,14 +295,12 @@ impl Dir for RemoteDir {
     fn look(&self, name: &CStr) -> Done<Meta> {
         {
             let mut entries = lock(&self.0.entries);
-            let heard = entries.heard.get_mut(name);
-            let unheard = heard.is_none();
-            if let Some(meta) = heard.and_then(|heard| heard.meta.take()) {
+            if let Some(meta) = entries.take(name, |heard| heard.meta.take()) {
                 return Ok(meta);
             }
             // That the source lacks a name is proof enough to delete it only if it is so now.
-            if unheard && self.0.side == Side::Replica && entries.lacks(name) {
-                entries.heard.insert(name.into(), Heard::default());
+            if self.0.side == Side::Replica && entries.lacks(name) {
+                entries.forget(name);
                 return Err(Fault { side: self.0.side, act: Act::LookAt, errno: ENOENT });
             }
         }
@@ -295,7 +313,7 @@ impl Dir for RemoteDir {
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
         if *keep == self.0.line.keep
-            && let Some(xattrs) = lock(&self.0.entries).heard.get_mut(name).and_then(|heard| heard.xattrs.take())
+            && let Some(xattrs) = lock(&self.0.entries).take(name, |heard| heard.xattrs.take())
         {
             return Ok(xattrs);
         }
@@ -306,7 +324,7 @@ impl Dir for RemoteDir {
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
-        if let Some(target) = lock(&self.0.entries).heard.get_mut(name).and_then(|heard| heard.target.take()) {
+        if let Some(target) = lock(&self.0.entries).take(name, |heard| heard.target.take()) {
             return Ok(target);
         }
         match self.call(&Request::ReadLink { dir: self.0.at, name: name.into() })? {
@@ -544,6 +562,7 @@ impl Dir for RemoteDir {
                 link.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
             }
             Ask::Fetch(name, keep) => {
+                lock(&self.0.entries).drop_heard(&name);
                 let request = Request::Fetch { dir: at, name: Name(name), keep };
                 link.post(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
             }

@@ -3,6 +3,7 @@
 //! Blocks are written without waiting for each, and read ahead where they are read one after another: a round trip costs a delay and
 //! not a factor. What goes wrong with a block is told before anything relies on it ([`WriteFile::settle`]).
 
+use crate::budget::Room;
 use crate::dir::{Line, not_set};
 use crate::link::{Promise, lock, nonsense, on};
 use crate::wire::{Handle, Reply, Request, WireFault};
@@ -21,6 +22,8 @@ const WRITES_MAX: usize = 16;
 const ENODATA: i32 = 61;
 /// Blocks that are read ahead of a reader.
 const AHEAD_BLOCKS: u64 = 8;
+/// Bytes that are read ahead in all files of a line, at most.
+const AHEAD_BYTES_MAX: u64 = 48 << 20;
 /// Blocks that are kept for all readers of a file, at most.
 const KEPT_BLOCKS_MAX: usize = 64;
 /// Ranges of a file that are remembered as asked for, at most.
@@ -42,7 +45,7 @@ pub struct RemoteFile {
 #[derive(Default)]
 struct Ahead {
     /// Blocks that are on their way, by offset, with their lengths.
-    blocks: BTreeMap<u64, (usize, Arc<Promise>)>,
+    blocks: BTreeMap<u64, (usize, Arc<Promise>, Room)>,
     /// What was asked for, ahead or not: where one reader's range meets another's, nothing has to cross twice.
     asked: Ranges,
 }
@@ -141,7 +144,7 @@ impl RemoteFile {
         let mut ahead = lock(&self.ahead);
         let kept = ahead.blocks.remove(&offset);
         let sequential = kept.is_some() || offset == 0;
-        let promise = kept.filter(|(kept, _)| *kept == len).map_or_else(|| self.request(offset, len), |(_, promise)| promise);
+        let promise = kept.filter(|(kept, ..)| *kept == len).map_or_else(|| self.request(offset, len), |(_, promise, _)| promise);
         let mut next = offset + len as u64;
         ahead.note(offset..next);
         if ahead.blocks.len() >= KEPT_BLOCKS_MAX {
@@ -151,8 +154,9 @@ impl RemoteFile {
         while next < end {
             let block = next..next + len as u64;
             if ahead.is_new(&block) {
+                let Some(room) = Room::take(&self.line.link.read_ahead, len as u64, AHEAD_BYTES_MAX) else { break };
                 ahead.note(block);
-                ahead.blocks.insert(next, (len, self.request(next, len)));
+                ahead.blocks.insert(next, (len, self.request(next, len), room));
             }
             next += len as u64;
         }

@@ -80,6 +80,11 @@ impl Frame {
         (self.head.len() + self.data.len()) as u64
     }
 
+    /// Bytes of its data before they were squeezed, as it says itself.
+    pub fn data_bytes(&self) -> u64 {
+        if self.is_squeezed() { crate::squeeze::announced(&self.data) } else { self.data.len() as u64 }
+    }
+
     /// Writes the frame.
     pub fn write(&self, line: &mut impl Write) -> io::Result<()> {
         line.write_all(&(self.head.len() as u32).to_le_bytes())?;

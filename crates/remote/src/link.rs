@@ -3,8 +3,8 @@
 //! Nobody holds the line while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
 //! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
 
-use crate::budget::Budget;
-use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, Request, WireFault};
+use crate::budget::{Budget, Room};
+use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, WireFault};
 use crossbeam_channel::Sender;
 use driftless_model::{Act, Fault, LINE_LOST, Side};
 use driftless_tree::{Done, Loss};
@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most.
-const POSTED_BYTES_MAX: u64 = 32 << 20;
-/// What an order costs besides its data, for that bound: a reply may carry a file of this size.
+/// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most. An order that is not answered counts as much
+/// as its answer may have.
+const POSTED_BYTES_MAX: u64 = 80 << 20;
+/// What an order costs besides its data and those of its answer, for that bound.
 const ORDER_BYTES: u64 = 32 << 10;
 /// Answers that one listener takes at once, at most.
 const ANSWERS_MAX: usize = 16;
@@ -56,9 +57,12 @@ impl Promise {
 pub type Finish<A> = Box<dyn FnOnce(Result<(Reply, Vec<u8>), WireFault>) -> A + Send>;
 
 enum Waiter<A> {
-    Promise(Arc<Promise>),
-    Posted { token: u64, bytes: u64, finish: Finish<A> },
+    Promise(Arc<Promise>, Option<Arc<Mutex<Room>>>),
+    Posted { token: u64, bytes: u64, room: u64, finish: Finish<A> },
 }
+
+/// Somebody who waits, and what the reply may have at most.
+struct Waiting<A>(Waiter<A>, ReplyMax);
 
 /// The answer to a posted order that nobody has taken yet.
 struct Answered<A> {
@@ -75,7 +79,7 @@ pub struct Link<A> {
     turn: AtomicUsize,
     content_bytes: AtomicU64,
     next: AtomicU64,
-    waiting: Mutex<HashMap<u64, Waiter<A>>>,
+    waiting: Mutex<HashMap<u64, Waiting<A>>>,
     answers: Mutex<VecDeque<Answered<A>>>,
     answered: Condvar,
     posted: Budget,
@@ -84,6 +88,12 @@ pub struct Link<A> {
     fastest: AtomicU64,
     /// Directories that were asked for ahead and not used yet.
     pub ahead: AtomicUsize,
+    /// Bytes that these take, or may take.
+    pub expected: Arc<AtomicU64>,
+    /// Bytes of what listings have told and nobody has asked for.
+    pub heard: Arc<AtomicU64>,
+    /// Bytes of files that are read ahead.
+    pub read_ahead: Arc<AtomicU64>,
 }
 
 impl<A: Send> Link<A> {
@@ -101,6 +111,9 @@ impl<A: Send> Link<A> {
             lost: OnceLock::new(),
             fastest: AtomicU64::new(u64::MAX),
             ahead: AtomicUsize::new(0),
+            expected: Arc::default(),
+            heard: Arc::default(),
+            read_ahead: Arc::default(),
         }
     }
 
@@ -112,7 +125,14 @@ impl<A: Send> Link<A> {
     /// Asks without waiting; the reply is there when the promise is [kept](Link::wait).
     pub fn ask(&self, request: &Request, data: Vec<u8>) -> Arc<Promise> {
         let promise = Arc::new(Promise::default());
-        self.send(request, data, Waiter::Promise(promise.clone()));
+        self.send(request, data, Waiter::Promise(promise.clone(), None));
+        promise
+    }
+
+    /// Asks without waiting. The room for the largest reply was taken; what the reply does not need of it is given back when it is here.
+    pub fn ask_with_room(&self, request: &Request, room: &Arc<Mutex<Room>>) -> Arc<Promise> {
+        let promise = Arc::new(Promise::default());
+        self.send(request, Vec::new(), Waiter::Promise(promise.clone(), Some(room.clone())));
         promise
     }
 
@@ -137,13 +157,13 @@ impl<A: Send> Link<A> {
 
     /// Posts an order; `finish` turns its reply into the answer. Waits while too much is posted, unless it is `urgent`.
     pub fn post(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
-        let bytes = ORDER_BYTES + data.len() as u64;
+        let (bytes, room) = (ORDER_BYTES + data.len() as u64, request.reply_max().data);
         if urgent {
-            self.posted.overdraw(bytes)
+            self.posted.overdraw(bytes + room)
         } else {
-            self.posted.take(bytes)
+            self.posted.take(bytes + room)
         }
-        self.send(request, data, Waiter::Posted { token, bytes, finish });
+        self.send(request, data, Waiter::Posted { token, bytes, room, finish });
     }
 
     /// Lets go of an object.
@@ -160,11 +180,11 @@ impl<A: Send> Link<A> {
         if frame.head.len() > HEAD_BYTES_MAX {
             return self.answer(waiter, Ok(frame.or_too_long(Act::SendRequest)));
         }
-        lock(&self.waiting).insert(number, waiter);
+        lock(&self.waiting).insert(number, Waiting(waiter, request.reply_max()));
         let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
         // Whoever loses the line says so first and then answers all who wait: one of the two sees the other.
         if (!sent || self.lost.get().is_some())
-            && let Some(waiter) = self.waiter(number)
+            && let Some(Waiting(waiter, _)) = self.waiter(number)
         {
             self.answer(waiter, Err(()));
         }
@@ -195,19 +215,23 @@ impl<A: Send> Link<A> {
         }
     }
 
-    fn waiter(&self, number: u64) -> Option<Waiter<A>> {
+    fn waiter(&self, number: u64) -> Option<Waiting<A>> {
         lock(&self.waiting).remove(&number)
     }
 
     fn answer(&self, waiter: Waiter<A>, frame: Result<Frame, ()>) {
         match waiter {
-            Waiter::Promise(promise) => promise.keep(frame),
-            Waiter::Posted { token, bytes, finish } => {
+            Waiter::Promise(promise, room) => {
+                let came = frame.as_ref().map_or(0, Frame::bytes);
+                room.inspect(|room| lock(room).shrink(came));
+                promise.keep(frame);
+            }
+            Waiter::Posted { token, bytes, room, finish } => {
                 // What came with the answer takes memory until a listener takes it.
-                let came = frame.as_ref().map_or(0, |frame| frame.data.len() as u64);
-                self.posted.overdraw(came);
+                let came = frame.as_ref().map_or(0, Frame::data_bytes);
+                self.posted.give(room.saturating_sub(came));
                 let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
-                self.hand_over(Answered { token, answer, bytes: bytes + came });
+                self.hand_over(Answered { token, answer, bytes: bytes + came.min(room) });
             }
         }
     }
@@ -226,11 +250,20 @@ impl<A: Send> Link<A> {
         self.hand_over(Answered { token, answer, bytes: 0 });
     }
 
-    /// A frame has come. `false` if nobody waits for it.
-    pub fn arrived(&self, frame: Frame) -> bool {
+    /// A frame has come.
+    ///
+    /// # Errors
+    /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the protocol.
+    pub fn arrived(&self, frame: Frame) -> Result<(), &'static str> {
         self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
-        let waiter = self.waiter(frame.number());
-        waiter.map(|waiter| self.answer(waiter, Ok(frame))).is_some()
+        let Waiting(waiter, max) = self.waiter(frame.number()).ok_or("the other side answers what nobody asked")?;
+        if frame.head.len() as u64 > max.head || frame.data_bytes() > max.data {
+            // Whoever waits hears of it when the line is lost for it.
+            lock(&self.waiting).insert(frame.number(), Waiting(waiter, max));
+            return Err("the other side does not keep to the protocol: it answers more than was asked for");
+        }
+        self.answer(waiter, Ok(frame));
+        Ok(())
     }
 
     /// The next answers to posted orders; none if none comes within `wait`.
@@ -253,7 +286,7 @@ impl<A: Send> Link<A> {
         let _the_first_reason_counts = self.lost.set(loss);
         self.outs.write().unwrap_or_else(PoisonError::into_inner).clear();
         let waiting = std::mem::take(&mut *lock(&self.waiting));
-        waiting.into_values().for_each(|waiter| self.answer(waiter, Err(())));
+        waiting.into_values().for_each(|Waiting(waiter, _)| self.answer(waiter, Err(())));
     }
 
     /// Why the line is lost, if it is.
@@ -290,20 +323,58 @@ pub fn on<T>(side: Side, result: Result<T, WireFault>) -> Done<T> {
 mod tests {
     use super::*;
     use crossbeam_channel::unbounded;
+    use driftless_tree::WHOLE_BYTES_MAX;
+
+    fn fetch() -> Request {
+        Request::Fetch { dir: 1, name: c"name".into(), keep: driftless_model::Keep::default() }
+    }
+
+    fn whole(number: u64, bytes: u64) -> Frame {
+        Frame::new(number, &Reply::Whole(None), vec![0; bytes as usize])
+    }
 
     #[test]
-    fn no_more_is_posted_while_what_came_takes_all_the_room() {
+    fn no_more_is_posted_than_there_is_room_for_all_answers() {
         let (out, frames) = unbounded();
         let link: Link<()> = Link::new(out);
-        let post = |token| link.post(token, (&Request::Meta { at: 1 }, Vec::new()), false, Box::new(|_| ()));
-        post(1);
-        let number = frames.recv().expect("it was posted").number();
-        assert!(link.arrived(Frame::new(number, &Reply::Done, vec![0; POSTED_BYTES_MAX as usize])));
+        let post = |token| link.post(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let under_way = POSTED_BYTES_MAX / (ORDER_BYTES + WHOLE_BYTES_MAX);
+        (0..under_way).for_each(post);
+        let numbers: Vec<u64> = frames.try_iter().map(|frame| frame.number()).collect();
+        assert_eq!(numbers.len() as u64, under_way);
         std::thread::scope(|scope| {
-            scope.spawn(|| post(2));
-            assert!(frames.recv_timeout(Duration::from_millis(200)).is_err(), "nobody has taken the first answer");
-            assert_eq!(link.next_answers(Duration::ZERO).len(), 1);
+            scope.spawn(|| post(under_way));
+            assert!(frames.recv_timeout(Duration::from_millis(200)).is_err(), "each may be answered with a whole file");
+            // Most answers are small, and what they do not need is given back before anybody takes them.
+            numbers.iter().for_each(|number| assert_eq!(link.arrived(whole(*number, 1000)), Ok(())));
             assert!(frames.recv().is_ok(), "there is room again");
         });
+    }
+
+    #[test]
+    fn what_was_opened_counts_and_not_what_crossed_the_line() {
+        let (out, frames) = unbounded();
+        let link: Link<()> = Link::new(out);
+        link.post(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let number = frames.recv().expect("it was posted").number();
+        let squeezed = crate::squeeze::Squeezer::new(Some(1)).squeeze(whole(number, WHOLE_BYTES_MAX));
+        assert!(squeezed.is_squeezed() && squeezed.data_bytes() == WHOLE_BYTES_MAX);
+        assert_eq!(link.arrived(squeezed), Ok(()));
+        let answered: u64 = lock(&link.answers).iter().map(|answered| answered.bytes).sum();
+        assert_eq!(answered, ORDER_BYTES + WHOLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn an_answer_that_is_larger_than_any_may_be_is_not_kept() {
+        for (bytes, squeeze) in [(WHOLE_BYTES_MAX + 1, None), (4 << 20, None), (4 << 20, Some(1))] {
+            let (out, frames) = unbounded();
+            let link: Link<bool> = Link::new(out);
+            link.post(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
+            let number = frames.recv().expect("it was posted").number();
+            let answer = crate::squeeze::Squeezer::new(squeeze).squeeze(whole(number, bytes));
+            let Err(why) = link.arrived(answer) else { panic!("{bytes}") };
+            link.lose(Loss { why: why.into(), is_mendable: false });
+            assert_eq!(link.next_answers(Duration::ZERO), [(1, false)]);
+        }
     }
 }

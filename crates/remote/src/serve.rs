@@ -3,7 +3,8 @@
 use crate::fence::Fence;
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
-    DATA_BYTES_MAX, ENTRIES_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root, SparingRules, Survey, Told, WireFault,
+    DATA_BYTES_MAX, ENTRIES_MAX, EXTENTS_MAX, FETCHED_HEAD_BYTES_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root,
+    SparingRules, Survey, Told, WireFault,
 };
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
@@ -14,8 +15,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes that names, link targets and attributes of entries may add to a listing before it is cut.
-const LISTING_BYTES_MAX: usize = 4 << 20;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 /// What a request ends with whose client is gone: nobody hears it.
@@ -260,7 +259,8 @@ impl Server<'_> {
 
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
         let dir = parent.enter(name)?;
-        let xattrs = survey.and_then(|survey| dir.xattrs(&survey.keep).ok()).filter(|xattrs| xattr_bytes(xattrs) <= LISTING_BYTES_MAX);
+        let told = |survey: Survey| dir.xattrs(&survey.keep).ok().filter(|xattrs| xattr_bytes(xattrs) <= survey.listing_bytes_max());
+        let xattrs = survey.and_then(told);
         let own = Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs, is_marked: dir.is_marked() };
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
@@ -416,7 +416,9 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     if meta.kind != Kind::File {
         return Err(WireFault::new(Act::Open, EINVAL));
     }
-    let whole = Whole::read(&*file, &meta, keep)?;
+    // What does not fit the largest answer is read the long way.
+    let fits = |whole: &Whole| xattr_bytes(&whole.xattrs) <= FETCHED_HEAD_BYTES_MAX / 2 && whole.extents.len() <= EXTENTS_MAX;
+    let whole = Whole::read(&*file, &meta, keep)?.filter(fits);
     Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {
         let Whole { meta, xattrs, extents, data } = whole;
         (Reply::Whole(Some((Entry { meta, xattrs }, extents))), data)
@@ -440,7 +442,7 @@ impl Cursor {
         let max = (survey.entries_max as usize).clamp(1, ENTRIES_MAX);
         let mut listing = Listing { more: true, ..Listing::default() };
         let mut bytes = 0;
-        while listing.told.len() < max && bytes < LISTING_BYTES_MAX {
+        while listing.told.len() < max && bytes < survey.listing_bytes_max() {
             if self.names.1 == self.names.0.len() && !self.refill(max, &mut listing) {
                 break;
             }
@@ -478,8 +480,10 @@ fn told_bytes(told: &Told) -> usize {
     told.name.0.count_bytes() + told.target.as_ref().map_or(0, |target| target.count_bytes()) + xattrs
 }
 
+/// What attributes take of a message: each has two lengths besides.
 fn xattr_bytes(xattrs: &Xattrs) -> usize {
-    xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
+    const LENGTHS_BYTES: usize = 6;
+    xattrs.iter().map(|(name, value)| LENGTHS_BYTES + name.len() + value.len()).sum()
 }
 
 /// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told itself.
@@ -499,5 +503,5 @@ fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
     let xattrs = if meta.kind == Kind::Dir { Xattrs::default() } else { dir.xattrs_of(name, &survey.keep).ok()? };
     // What is too much for a listing is asked for by itself.
-    (xattr_bytes(&xattrs) <= LISTING_BYTES_MAX).then_some(Entry { meta, xattrs })
+    (xattr_bytes(&xattrs) <= survey.listing_bytes_max()).then_some(Entry { meta, xattrs })
 }

@@ -79,6 +79,11 @@ impl Squeezer {
     }
 }
 
+/// How many bytes squeezed data say that they are; no more and no fewer come out.
+pub fn announced(data: &[u8]) -> u64 {
+    data.first_chunk::<SIZE_BYTES>().map_or(0, |size| u32::from_le_bytes(*size).into())
+}
+
 /// Opens squeezed data. Memory is taken for as many bytes as are announced, which is bounded; more than that never comes out.
 pub fn open(data: &[u8]) -> io::Result<Vec<u8>> {
     let (size, squeezed) = data.split_first_chunk::<SIZE_BYTES>().ok_or_else(|| bad("squeezed data have no size"))?;

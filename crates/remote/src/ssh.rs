@@ -482,8 +482,8 @@ fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint
         match Frame::read_agreed(line, squeezed) {
             Ok(Some(frame)) if is_alive(&frame) => {}
             Ok(Some(frame)) => {
-                if !link.arrived(frame) {
-                    break ("the other side answers what nobody asked".into(), false);
+                if let Err(why) = link.arrived(frame) {
+                    break (why.into(), false);
                 }
             }
             Ok(None) => break (format!("the connection has ended{}", words(complaint)), true),

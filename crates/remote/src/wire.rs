@@ -14,14 +14,13 @@ pub use crate::frame::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, bad};
 pub use crate::identity::Identity;
 pub use crate::limits::{Limits, May};
 pub use crate::sparing::{SparingRules, WireRemoved};
+pub use driftless_model::bounds::at_most;
 use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, bounds, check_name};
 use driftless_tree::{Ancestor, Attributes, Holder, Known, MarkText, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::{CStr, CString};
-use std::fmt;
 use std::io::{self, Read};
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Version of all that is defined here; two sides work together only if they have the same.
@@ -104,30 +103,17 @@ pub struct Survey {
     pub entries_max: u32,
 }
 
-/// Reads a list of at most so many elements: one that takes a byte or two of a head may take hundreds of memory.
-pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    struct Elements<T, const MAX: usize>(PhantomData<T>);
+/// The same of a list that may be missing.
+fn maybe_at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<T>>, D::Error> {
+    struct Bounded<T, const MAX: usize>(Vec<T>);
 
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(out, "at most {MAX} elements")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Vec<T>, A::Error> {
-            let mut found = Vec::new();
-            while let Some(element) = elements.next_element()? {
-                if found.len() == MAX {
-                    return Err(A::Error::custom("a list is longer than any may be"));
-                }
-                found.push(element);
-            }
-            Ok(found)
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            at_most::<MAX, T, D>(deserializer).map(Bounded)
         }
     }
 
-    deserializer.deserialize_seq(Elements::<T, MAX>(PhantomData))
+    Ok(Option::<Bounded<T, MAX>>::deserialize(deserializer)?.map(|Bounded(elements)| elements))
 }
 
 /// What one side asks of the other. `dir`, `file` and `from` are numbers of open objects, `at` is that of the object that is made, or
@@ -267,11 +253,64 @@ impl Request {
     }
 }
 
+/// What a reply may have at most, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyMax {
+    /// Of its head.
+    pub head: u64,
+    /// Of its data, before they are squeezed.
+    pub data: u64,
+}
+
+impl ReplyMax {
+    /// All together.
+    pub fn bytes(&self) -> u64 {
+        self.head + self.data
+    }
+}
+
+/// Bytes of the head of an answer to [`Request::Fetch`], at most: a file with more attributes is read the long way.
+pub const FETCHED_HEAD_BYTES_MAX: usize = 16 << 10;
+/// Extents of a file that is moved whole, at most: no file system has smaller blocks than 512 bytes, and a hole lies between two extents.
+pub const EXTENTS_MAX: usize = (WHOLE_BYTES_MAX / 1024) as usize + 1;
+
+impl Survey {
+    /// About how many bytes of names, targets and attributes a listing may have.
+    pub fn listing_bytes_max(&self) -> usize {
+        const ENTRY_BYTES: usize = 512;
+        (self.entries_max as usize).saturating_mul(ENTRY_BYTES).clamp(LISTING_BYTES_MIN, LISTING_BYTES_MAX)
+    }
+}
+
+/// Bytes that names, link targets and attributes of entries may add to a listing before it is cut, at least and at most.
+const LISTING_BYTES_MIN: usize = 32 << 10;
+const LISTING_BYTES_MAX: usize = 4 << 20;
+
+impl Request {
+    /// What the reply may have at most; an agent that keeps to the protocol sends no more.
+    pub fn reply_max(&self) -> ReplyMax {
+        const SMALL_BYTES: u64 = 4 << 10;
+        // What a told entry has besides its name, and what one entry alone may add.
+        const ENTRY_BYTES: u64 = 256;
+        match self {
+            Request::Read { len, .. } => ReplyMax { head: SMALL_BYTES, data: u64::from(*len) },
+            Request::Fetch { .. } => ReplyMax { head: FETCHED_HEAD_BYTES_MAX as u64, data: WHOLE_BYTES_MAX },
+            Request::List { survey, .. } | Request::Enter { survey: Some(survey), .. } => {
+                let entries = u64::from(survey.entries_max).min(ENTRIES_MAX as u64);
+                let head = 3 * survey.listing_bytes_max() as u64 + entries * ENTRY_BYTES + 2 * SMALL_BYTES;
+                ReplyMax { head: head.min(HEAD_BYTES_MAX as u64), data: 0 }
+            }
+            _ => ReplyMax { head: HEAD_BYTES_MAX as u64, data: 0 },
+        }
+    }
+}
+
 /// A parcel but for the bytes of its content.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ParcelHead {
     name: Name,
     entry: Entry,
+    #[serde(deserialize_with = "maybe_at_most::<EXTENTS_MAX, _, _>")]
     extents: Option<Vec<Range<u64>>>,
     target: Option<CString>,
     keep: Keep,
@@ -312,7 +351,8 @@ impl ParcelHead {
 /// Puts a whole file together from a reply and its data. `None` if they do not fit each other.
 pub fn whole(entry: Entry, extents: Vec<Range<u64>>, data: Vec<u8>) -> Option<Whole> {
     let Entry { meta, xattrs } = entry;
-    let fits = meta.kind == Kind::File && meta.size == data.len() as u64 && within(&extents, meta.size);
+    let is_small = meta.size <= WHOLE_BYTES_MAX && extents.len() <= EXTENTS_MAX;
+    let fits = is_small && meta.kind == Kind::File && meta.size == data.len() as u64 && within(&extents, meta.size);
     fits.then_some(Whole { meta, xattrs, extents, data })
 }
 

@@ -1,16 +1,22 @@
 //! What listings tell of a directory's entries: kept until somebody asks for it, so that the first look at an entry costs nothing.
 
 use super::Inner;
+use crate::budget::Room;
 use crate::link::{lock, nonsense, on};
 use crate::wire::{Listing, Reply, Request, Survey};
-use driftless_model::{Entry, Meta, Xattrs};
+use driftless_model::{Entry, Meta, Side, Xattrs};
 use driftless_reconcile::fold;
 use driftless_tree::{Done, NameStream, Names};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
+/// What listings have told and nobody has asked for, on one line, in bytes. Beyond that, each entry is asked about by itself.
+const HEARD_BYTES_MAX: u64 = 40 << 20;
+/// Names of a replica's directory that are known by their hashes, at about 16 bytes each. Beyond, no listing says what it lacks.
+const FOLDS_MAX: usize = 3 << 20;
 /// Entries of a further listing.
 const LISTED_ENTRIES: u32 = 4096;
 
@@ -20,31 +26,89 @@ pub(super) struct Heard {
     pub(super) meta: Option<Meta>,
     pub(super) xattrs: Option<Xattrs>,
     pub(super) target: Option<CString>,
+    _room: Option<Room>,
+}
+
+impl Heard {
+    /// About what it takes of memory, in bytes.
+    fn bytes(&self, name: &CStr) -> u64 {
+        /// The entry itself, its place in a table that grows by half, and what an allocation costs.
+        const ENTRY_BYTES: usize = 512;
+        const XATTR_BYTES: usize = 64;
+        let xattrs: usize =
+            self.xattrs.iter().flat_map(|xattrs| xattrs.iter()).map(|(name, value)| XATTR_BYTES + name.len() + value.len()).sum();
+        let target = self.target.as_ref().map_or(0, |target| target.count_bytes());
+        (ENTRY_BYTES + name.count_bytes() + xattrs + target) as u64
+    }
+
+    fn is_empty(&self) -> bool {
+        self.meta.is_none() && self.xattrs.is_none() && self.target.is_none()
+    }
 }
 
 /// What was heard of a directory's entries.
 #[derive(Default)]
 pub(super) struct Entries {
-    pub(super) heard: HashMap<CString, Heard>,
+    heard: HashMap<CString, Heard>,
     /// Whatever is not among them is not there, unless its file system takes it for one that is.
-    pub(super) complete: bool,
-    /// Hashes of what they have in common with names that some file system takes for one with them.
-    pub(super) folds: HashSet<u64>,
-    pub(super) hashes: RandomState,
+    complete: bool,
+    /// Hashes of what they have in common with names that some file system takes for one with them; of a replica's alone, since nobody
+    /// relies on what a source lacks.
+    folds: HashSet<u64>,
+    hashes: RandomState,
     /// The listing that came with the directory.
     pub(super) first: Option<Listing>,
     pub(super) listed: bool,
 }
 
 impl Entries {
-    pub(super) fn hear(&mut self, name: CString, heard: Heard) {
-        self.folds.insert(self.hashes.hash_one(fold(name.to_bytes())));
-        self.heard.insert(name, heard);
+    /// With the listing that came with the directory.
+    pub(super) fn with(first: Option<Listing>) -> Entries {
+        Entries { first, ..Entries::default() }
+    }
+
+    /// Of a directory that is listed once more.
+    pub(super) fn anew() -> Entries {
+        Entries { listed: true, ..Entries::default() }
+    }
+
+    /// Keeps what was told of an entry, as long as there is room for it on the line.
+    fn hear(&mut self, name: CString, heard: Heard, used: &Arc<AtomicU64>) {
+        let Some(room) = Room::take(used, heard.bytes(&name), HEARD_BYTES_MAX) else { return };
+        self.heard.insert(name, Heard { _room: Some(room), ..heard });
+    }
+
+    fn know(&mut self, name: &CStr) {
+        if self.folds.len() < FOLDS_MAX {
+            self.folds.insert(self.hashes.hash_one(fold(name.to_bytes())));
+        }
+    }
+
+    /// What was told of an entry does not hold any more, or was not told: it is asked about.
+    pub(super) fn forget(&mut self, name: &CStr) {
+        self.heard.remove(name);
+        self.know(name);
+    }
+
+    /// Takes a part of what was told of an entry. What nobody has asked for is kept.
+    pub(super) fn take<T>(&mut self, name: &CStr, part: impl FnOnce(&mut Heard) -> Option<T>) -> Option<T> {
+        let heard = self.heard.get_mut(name)?;
+        let taken = part(heard);
+        if heard.is_empty() {
+            self.heard.remove(name);
+        }
+        taken
+    }
+
+    /// Drops what was told of an entry that is read whole.
+    pub(super) fn drop_heard(&mut self, name: &CStr) {
+        self.heard.remove(name);
     }
 
     /// Whether nothing is there at a name that was never heard of. A listing has one spelling of each name alone.
     pub(super) fn lacks(&self, unheard: &CStr) -> bool {
-        self.complete && !self.folds.contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
+        let knows_all = self.complete && self.folds.len() < FOLDS_MAX;
+        knows_all && !self.folds.contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
     }
 }
 
@@ -73,24 +137,75 @@ impl RemoteNames {
         let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: LISTED_ENTRIES };
         let restart = std::mem::take(&mut self.restart);
         match on(self.dir.side, self.dir.line.link.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
-            (Reply::Listing(listing), _) => Ok(listing),
+            (Reply::Listing(listing), _) if listing.told.len() <= LISTED_ENTRIES as usize => Ok(listing),
             _ => Err(nonsense().on(self.dir.side)),
         }
     }
 
     fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
         let mut entries = lock(&self.dir.entries);
+        let keeps_xattrs = self.dir.line.keep.any_xattr();
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();
         for told in listing.told {
             names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
             let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
-            entries.hear(told.name.0, Heard { meta, xattrs, target: told.target });
+            if self.dir.side == Side::Replica {
+                entries.know(&told.name.0);
+            }
+            let heard = Heard { meta, xattrs: xattrs.filter(|_| keeps_xattrs), target: told.target, _room: None };
+            if !heard.is_empty() {
+                entries.hear(told.name.0, heard, &self.dir.line.link.heard);
+            }
         }
         if let Some(fault) = listing.fault.or(endless.then(nonsense)) {
             return Err(fault.on(self.dir.side));
         }
         entries.complete = !listing.more;
         Ok(listing.more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    fn name(number: usize) -> CString {
+        CString::new(format!("name-{number:08}")).expect("no NUL")
+    }
+
+    fn heard() -> Heard {
+        Heard { xattrs: Some(Xattrs::default()), ..Heard::default() }
+    }
+
+    #[test]
+    fn what_is_heard_of_a_directory_takes_a_bounded_amount_of_memory() {
+        let (used, mut entries) = (Arc::default(), Entries::default());
+        for number in 0..300_000 {
+            entries.know(&name(number));
+            entries.hear(name(number), heard(), &used);
+        }
+        assert!(used.load(Relaxed) <= HEARD_BYTES_MAX);
+        let kept = entries.heard.len();
+        assert!(kept < 100_000, "{kept}");
+        entries.complete = true;
+        assert!(!entries.lacks(&name(299_999)), "it was told, though nothing is kept of it");
+        assert!(entries.lacks(&name(300_000)));
+        drop(entries);
+        assert_eq!(used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn what_was_asked_for_makes_room() {
+        let (used, mut entries) = (Arc::default(), Entries::default());
+        for number in 0..300_000 {
+            entries.hear(name(number), heard(), &used);
+            assert!(entries.take(&name(number), |heard| heard.xattrs.take()).is_some(), "{number}");
+        }
+        assert_eq!((used.load(Relaxed), entries.heard.len()), (0, 0));
+        entries.hear(name(1), Heard { target: Some(name(2)), ..heard() }, &used);
+        assert!(entries.take(&name(1), |heard| heard.xattrs.take()).is_some());
+        assert_eq!(entries.take(&name(1), |heard| heard.target.take()), Some(name(2)), "the rest is kept");
     }
 }
