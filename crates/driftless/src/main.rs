@@ -190,7 +190,7 @@ fn instead(options: &Options, replica: &[u8]) -> Option<String> {
 
 fn refusal_code(error: &RunError) -> u8 {
     match error {
-        RunError::Locked { .. } | RunError::Unlocked(_) => exit::LOCKED,
+        RunError::Locked { .. } | RunError::Unlocked(_) | RunError::Overtaken(_) => exit::LOCKED,
         RunError::NoMovers(_) => exit::NO_QUEUE,
         RunError::Refused(_) => exit::REFUSED,
         _ => exit::COULD_NOT_RUN,

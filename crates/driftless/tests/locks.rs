@@ -4,6 +4,7 @@
 mod common;
 
 use common::far::{Far, Way};
+use common::marks::{is_unsettled, lose, must_run, says_so};
 use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, problems, put, sync, sync_ok, wait_until};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
 use rustix::process::Signal;
@@ -209,4 +210,78 @@ fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
         fs::remove_dir_all(&dst).expect("remove");
         fs::remove_file(&trace).expect("remove");
     }
+}
+
+/// A run on this host that is stopped while it compares what is in `a`.
+fn stopped_in_a(run: Driftless, src: &Path) -> Running {
+    let running = run.args(["--jobs=1", "--iops-limit=40"]).spawn();
+    let links = || fs::read_dir(format!("/proc/{}/fd", running.pid())).into_iter().flatten().flatten();
+    let is_there = || links().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == src.join("a")));
+    wait_until("it compares", SOON, is_there);
+    running.signal(Signal::STOP);
+    running
+}
+
+/// A run on another host that is killed when it has made an entry, and before it has made durable what it did.
+fn killed_elsewhere(src: &Path, dst: &Path, entry: &Path) {
+    let run = sync(src, dst).args(["--bwlimit=4M", "--jobs=2"]).through(OTHER_HOST).spawn();
+    wait_until("it has copied something", SOON, || entry.exists());
+    killed(run);
+}
+
+/// A source with much to compare, and its replica.
+fn compared() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    (0..200).for_each(|number| put(&src.join(format!("a/{number}")), "content"));
+    let _ = sync_ok(&src, &dst, NONE);
+    (scratch, src, dst)
+}
+
+#[test]
+fn what_another_run_left_unfinished_before_the_first_change_stays_known() {
+    let (_scratch, src, dst) = compared();
+    let late = stopped_in_a(sync(&src, &dst), &src);
+    put(&src.join("a/new"), "good");
+    put(&src.join("slow"), vec![1u8; 60 * MIB]);
+    killed_elsewhere(&src, &dst, &dst.join("a/new"));
+    assert!(is_unsettled(&dst));
+    lose(&dst.join("a/new"));
+    put(&src.join("z"), "new");
+    late.signal(Signal::CONT);
+    let outcome = late.wait().expect(11);
+    assert!(outcome.stderr_text().contains("start it again") && is_unsettled(&dst), "{}", outcome.describe());
+    assert!(!dst.join("z").exists());
+    let outcome = sync_ok(&src, &dst, NONE);
+    assert!(says_so(&outcome), "{}", outcome.describe());
+    check_equal(&src, &dst, "mended");
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+/// Has a run leave something unsaid on a replica that is equal.
+fn left_unsettled(src: &Path, dst: &Path) {
+    put(&src.join("slow"), vec![1u8; 60 * MIB]);
+    killed(at_work(sync(src, dst).arg("--exclude=/b"), &dst.join(LOCK_FILE)));
+    fs::remove_file(src.join("slow")).expect("remove");
+    leftovers(dst).iter().for_each(|path| fs::remove_file(path).expect("remove"));
+    must_run(&["touch", "-r"], &[src, dst]);
+    assert!(is_unsettled(dst));
+}
+
+#[test]
+fn a_run_that_changes_nothing_does_not_settle_what_another_left_meanwhile() {
+    let (scratch, src, dst) = compared();
+    let other = scratch.dir("other");
+    (0..9).for_each(|number| put(&other.join(format!("b/{number}")), vec![1u8; 8 * MIB]));
+    fs::create_dir(dst.join("b")).expect("dir");
+    left_unsettled(&src, &dst);
+    // Where nobody comes between, it is settled, and nothing stays behind.
+    assert_eq!(sync_ok(&src, &dst, ["--exclude=/b"]).count("changed"), 0);
+    assert!(!is_unsettled(&dst) && leftovers(&dst).is_empty());
+    left_unsettled(&src, &dst);
+    let late = stopped_in_a(sync(&src, &dst).arg("--exclude=/b"), &src);
+    killed_elsewhere(&other, &dst, &dst.join("b/0"));
+    late.signal(Signal::CONT);
+    let outcome = late.wait().expect(0);
+    assert!(outcome.count("changed") == 0 && is_unsettled(&dst), "{}", outcome.describe());
 }

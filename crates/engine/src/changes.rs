@@ -12,7 +12,7 @@ use crate::roots::RunError;
 use driftless_model::{Act, Fault, RelPath, Stamp, escape};
 use driftless_reconcile::{Ending, Mark, SOMEBODY, Scope, Unsettled};
 use driftless_state::Ledger;
-use driftless_tree::{DirRef, Done, Endpoint, Hold, Holder, Lock, Reach, random_id};
+use driftless_tree::{DirRef, Done, Endpoint, Hold, Holder, Lock, MarkText, Reach, random_id};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -46,6 +46,8 @@ pub struct Changes {
     movers: Option<u128>,
     /// The mark as it was found.
     found: Mark,
+    /// What it said then, and those of directories above.
+    texts: Vec<MarkText>,
     /// The marks of directories above the replica, which this run leaves as they are.
     above: Vec<(PathBuf, Mark)>,
     begun: Mutex<Begun>,
@@ -75,7 +77,8 @@ impl Changes {
     pub fn of(options: &Options, root: &DirRef, name: Option<&CStr>, locks: &Locks) -> Result<Changes, RunError> {
         let run = if options.run == 0 { random_id() } else { options.run };
         let (scope, now) = (scope(options), (run, boot_of(&options.replica)));
-        let marks = Marks::read(&options.replica, root, scope)?;
+        let texts = Marks::texts(&options.replica, root)?;
+        let marks = Marks::of_texts(texts.clone(), scope);
         let Marks { own, above } = if name.is_some() { marks.of_entry(&options.replica) } else { marks };
         let found = own.unwrap_or_else(|| Mark::new(random_id()));
         let path = options.replica.to_string();
@@ -83,7 +86,7 @@ impl Changes {
         let (root, name, locks) = (root.clone(), name.map(CStr::to_owned), locks.clone());
         let last_look = Mutex::new(Instant::now());
         let is_durable = options.durability != Durability::None;
-        Ok(Changes { root, path, name, locks, is_durable, scope, now, movers: None, found, above, begun, is_refused, last_look })
+        Ok(Changes { root, path, name, locks, is_durable, scope, now, movers: None, found, texts, above, begun, is_refused, last_look })
     }
 
     /// It has movers, who know it by this number: before the first.
@@ -192,7 +195,7 @@ impl Changes {
         if begun.refusal.is_some() {
             return Err(refused);
         }
-        let done = self.keep_others_out(&mut begun).and_then(|()| if self.name.is_none() { self.mark(&mut begun) } else { Ok(()) });
+        let done = self.keep_others_out(&mut begun).and_then(|()| self.mark_as_found(&mut begun));
         done.map_err(|refusal| {
             self.refuse(&mut begun, refusal);
             refused
@@ -243,6 +246,23 @@ impl Changes {
             Err(fault) => return Err(self.unusable(fault)),
         }
         Ok(())
+    }
+
+    /// Marks the replica, unless a run of another host has worked on it since this one began, and before it kept others out: what was
+    /// compared may be so no longer, and what that run says of what is not durable has to stay.
+    fn mark_as_found(&self, begun: &mut Begun) -> Result<(), RunError> {
+        if self.name.is_some() {
+            return Ok(());
+        }
+        if !self.is_as_found().map_err(|fault| self.unusable(fault))? {
+            return Err(RunError::Overtaken(self.path.clone()));
+        }
+        self.mark(begun)
+    }
+
+    /// Whether no other run has marked the replica, or a directory above it, since this one began.
+    fn is_as_found(&self) -> Done<bool> {
+        Ok(self.root.marks(true)? == self.texts)
     }
 
     /// The clock of the file system shows itself in what it makes, so the mark is written twice.
@@ -338,8 +358,14 @@ impl Changes {
             mark.movers = Some(SOMEBODY);
         }
         if mark != self.found {
-            let _it_says_more_than_it_must_if_that_fails = self.root.set_mark(&mark.encode(), false);
+            let _it_says_more_than_it_must_if_that_fails = self.settle(&mut begun, &mark);
         }
+    }
+
+    /// A run that has changed nothing keeps nobody out until now: another may have something to say of what is not durable.
+    fn settle(&self, begun: &mut Begun, mark: &Mark) -> Done {
+        let is_own = begun.own.is_some() || self.keep_others_out(begun).is_ok() && self.is_as_found()?;
+        if is_own { self.root.set_mark(&mark.encode(), false).map(drop) } else { Ok(()) }
     }
 }
 

@@ -38,8 +38,7 @@ impl Marks {
     /// # Errors
     /// Nobody knows what they say.
     pub fn read(root: &Endpoint, dir: &DirRef, scope: Scope) -> Result<Marks, RunError> {
-        let unusable = |fault: driftless_model::Fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() };
-        Ok(Marks::of_texts(dir.marks(true).map_err(unusable)?, scope))
+        Ok(Marks::of_texts(Marks::texts(root, dir)?, scope))
     }
 
     /// What those say that stand on a directory itself, if there are any.
@@ -47,7 +46,16 @@ impl Marks {
         Ok(told_as_one(&dir.marks(false)?, scope))
     }
 
-    fn of_texts(texts: Vec<MarkText>, scope: Scope) -> Marks {
+    /// What they say, in their own words.
+    ///
+    /// # Errors
+    /// Nobody knows.
+    pub fn texts(root: &Endpoint, dir: &DirRef) -> Result<Vec<MarkText>, RunError> {
+        dir.marks(true).map_err(|fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() })
+    }
+
+    /// The marks that say so. What cannot be read speaks of everything.
+    pub fn of_texts(texts: Vec<MarkText>, scope: Scope) -> Marks {
         let (own, above): (Vec<MarkText>, Vec<MarkText>) = texts.into_iter().partition(|found| found.above.is_empty());
         let above = above.into_iter().map(|found| (PathBuf::from(OsString::from_vec(found.above)), decoded(&found.text, scope)));
         Marks { own: told_as_one(&own, scope), above: above.collect() }

@@ -81,6 +81,11 @@ pub enum RunError {
         /// Why.
         why: String,
     },
+    /// Another run has worked on the replica between the first look of this one and its first change.
+    #[error(
+        "\"{0}\": another run has worked on this replica since this one began to compare it; this one has changed nothing: start it again"
+    )]
+    Overtaken(String),
     /// The guard refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
