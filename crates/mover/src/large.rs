@@ -346,7 +346,7 @@ impl Large {
         let _as_well_as_it_can_be_done = self.replica.settle();
         let _nor_this = self.replica.save_progress(None);
         let keep = Keep { xattrs: false, acls: false, ..mover.terms.rules.keep };
-        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.wanted(), Xattrs::default(), &keep));
+        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.wanted(&keep), Xattrs::default(), &keep));
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
@@ -368,7 +368,7 @@ impl Large {
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
         let unkept = self.opened.meta.unkept | xattrs.unkept;
-        let attributes = new_attributes(&self.opened.wanted(), xattrs, &mover.terms);
+        let attributes = new_attributes(&self.opened.wanted(&keep), xattrs, &mover.terms);
         if let Some(nest) = if hidden { spot.replica.nest(true)? } else { None } {
             return self.finish_out_of_sight(mover, &*nest, spot, &attributes).map(|moved| Moved { unkept, ..moved });
         }

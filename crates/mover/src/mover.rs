@@ -201,7 +201,7 @@ impl Mover<'_> {
             return Err(Trouble::Changing);
         }
         file.settle()?;
-        let faults = file.set(known, &new_attributes(&opened.wanted(), xattrs, &self.terms));
+        let faults = file.set(known, &new_attributes(&opened.wanted(&self.terms.rules.keep), xattrs, &self.terms));
         if sync {
             file.sync().map_err(Trouble::Lost)?;
         }

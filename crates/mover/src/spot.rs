@@ -1,6 +1,6 @@
 //! The place where an entry is made equal, and what can come of it.
 
-use driftless_model::{Fault, Kind, Meta, Side, Unkept};
+use driftless_model::{Fault, Keep, Kind, Meta, Side, Unkept};
 use driftless_reconcile::held_back;
 use driftless_tree::{Dir, Halt, Known, ReadFile};
 use std::ffi::CStr;
@@ -74,8 +74,8 @@ pub struct Opened {
 
 impl Opened {
     /// What its copy shall be like: if it did not come to rest, with a time that shows the next run a difference.
-    pub fn wanted(&self) -> Meta {
-        let mtime = if self.young { held_back(self.meta.mtime) } else { self.meta.mtime };
+    pub fn wanted(&self, keep: &Keep) -> Meta {
+        let mtime = if self.young { held_back(self.meta.mtime, keep.modify_window) } else { self.meta.mtime };
         Meta { mtime, ..self.meta }
     }
 }

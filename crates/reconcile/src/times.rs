@@ -47,8 +47,10 @@ const RACY_SEC: u32 = 1 + CLOCKS_SEC;
 
 /// Two ticks of the slowest clock that kernels stamp times with (jiffies, at 100 Hz): all that is written within one has one time.
 const TICKS_NSEC: i128 = 20_000_000;
-/// What a time must be less than another for no file system and no clock to take them for one.
-const HELD_BACK_SEC: i64 = 10;
+/// What a time must be less than another for no file system and no clock to take them for one, beside what the user takes for one.
+const APART_SEC: i64 = 10;
+/// How much less it is at least, so that runs of other windows see it, too.
+const HELD_BACK_SEC: i64 = 86_400;
 
 /// The first seconds that file systems keep (`s_time_min` of their super blocks): NTFS, 32 bits with and without a sign.
 const FIRST_SECONDS: [i64; 3] = [-11_644_473_600, i32::MIN as i64, 0];
@@ -97,9 +99,10 @@ pub fn ripens_in(source: &Meta, place: &Meta, now: Stamp) -> Option<Duration> {
     left.map(Duration::from_nanos)
 }
 
-/// A time that no copy of what has the time `mtime` is taken to be equal with.
-pub fn held_back(mtime: Stamp) -> Stamp {
-    Stamp { sec: mtime.sec - HELD_BACK_SEC, ..mtime }
+/// A time that no copy of what has the time `mtime` is taken to be equal with, where up to `window` seconds are no difference.
+pub fn held_back(mtime: Stamp, window: u32) -> Stamp {
+    let by = HELD_BACK_SEC.max(i64::from(window) + APART_SEC);
+    Stamp { sec: mtime.sec.saturating_sub(by), ..mtime }
 }
 
 /// What became of `wanted` on a file system that gave an inode the change time `changed`.
@@ -275,8 +278,12 @@ mod tests {
     fn a_time_that_is_held_back_is_another_one() {
         for (sec, ctime) in [(100, stamp(100, 0)), (101, stamp(101, 10_000_000)), (100, stamp(100, 1))] {
             let at = stamp(sec, 7);
-            let cut = stamp(held_back(at).sec, 0);
-            assert_eq!(mtimes(&meta(at, at), &meta(cut, ctime), 0), Other);
+            for window in [0, 2, 10, 3600, 86_400, 1_000_000] {
+                let cut = stamp(held_back(at, window).sec, 0);
+                assert_eq!(mtimes(&meta(at, at), &meta(cut, ctime), window), Other, "{window}");
+            }
+            let cut = stamp(held_back(at, 0).sec, 0);
+            assert_eq!(mtimes(&meta(at, at), &meta(cut, ctime), 3600), Other, "the next run has another window");
         }
     }
 }
