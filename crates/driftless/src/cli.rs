@@ -500,6 +500,6 @@ pub enum DurabilityArg {
     End,
     /// Each file before it gets its name
     File,
-    /// Never
+    /// Never, but for a single file
     None,
 }

@@ -246,11 +246,12 @@ impl<'r> Run<'r> {
     /// What holds for all movers.
     pub fn terms(&self) -> Terms {
         let durability = self.options.durability;
+        // The directory around a single file has no mark that could say what is not durable, so the file is made so before it gets its name.
+        let is_single = self.is_single || self.renamed.is_some();
         Terms {
             rules: self.rules,
-            // The directory around a single file has no mark, so the file is made durable before it gets its name.
-            sync_each: durability == Durability::File || durability == Durability::End && self.is_single,
-            sync_large: durability != Durability::None,
+            sync_each: durability == Durability::File || is_single,
+            sync_large: durability != Durability::None || is_single,
             verify: self.options.read_back,
         }
     }
