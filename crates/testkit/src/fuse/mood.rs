@@ -23,6 +23,10 @@ pub struct Mood {
     pub acls: bool,
     /// Nothing can be written. Set before mounting.
     pub read_only: bool,
+    /// There are change times; without, the modification time stands in their place.
+    pub change_times: bool,
+    /// What is removed while it is open gets a hidden name, and goes when it is closed (libfuse without `hard_remove`, as sshfs).
+    pub hides: bool,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
 }
@@ -38,6 +42,8 @@ impl Mood {
             attributes: true,
             acls: true,
             read_only: false,
+            change_times: true,
+            hides: false,
             remembers: Duration::ZERO,
         }
     }

@@ -122,6 +122,12 @@ impl Nodes {
         lock(&self.0).handles.get(&id).cloned().ok_or(Errno::BADF)
     }
 
+    /// Whether an inode of the backing directory is open as a file.
+    pub(super) fn is_open(&self, id: (u64, u64)) -> bool {
+        let is_it = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == id);
+        lock(&self.0).handles.values().any(|handle| matches!(&**handle, Handle::File(file) if is_it(file)))
+    }
+
     pub(super) fn release(&self, id: u64) {
         lock(&self.0).handles.remove(&id);
     }

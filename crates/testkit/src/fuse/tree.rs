@@ -40,6 +40,17 @@ type Done = Result<Vec<u8>, Errno>;
 pub(super) struct Tree {
     nodes: Nodes,
     pub(super) orders: Mutex<Orders>,
+    hidden: Mutex<Vec<Hidden>>,
+}
+
+/// An open file whose name was removed.
+#[derive(Debug)]
+struct Hidden {
+    /// Device and inode.
+    id: (u64, u64),
+    parent: Arc<Node>,
+    /// The name that it has instead.
+    name: String,
 }
 
 impl Server for Tree {
@@ -99,7 +110,7 @@ fn misbehave(op: Op, call: &Call<'_>, deed: Deed) -> Option<Answer> {
 
 impl Tree {
     pub(super) fn new(backing: &Path, orders: Orders) -> Tree {
-        Tree { nodes: Nodes::new(backing), orders: Mutex::new(orders) }
+        Tree { nodes: Nodes::new(backing), orders: Mutex::new(orders), hidden: Mutex::default() }
     }
 
     /// The names that a rule may mean.
@@ -142,7 +153,7 @@ impl Tree {
             Op::Readlink => Ok(rustix::fs::readlinkat(&node.fd, c"", Vec::new())?.into_bytes()),
             Op::Symlink | Op::Mknod | Op::Mkdir | Op::Link => self.make(op, &node, call),
             Op::Create => self.create(&node, call),
-            Op::Unlink => removed(&node, &self.spelled(&node, fields.name())?, AtFlags::empty()),
+            Op::Unlink => self.unlink(&node, &self.spelled(&node, fields.name())?),
             Op::Rmdir => removed(&node, &self.spelled(&node, fields.name())?, AtFlags::REMOVEDIR),
             Op::Rename | Op::Rename2 => self.rename(op, &node, fields),
             Op::Open => self.open(&node, fields),
@@ -150,6 +161,7 @@ impl Tree {
             Op::Readdir => self.read_directory(&node, fields),
             Op::Release | Op::Releasedir => {
                 self.nodes.release(fields.u64());
+                self.remove_hidden();
                 Ok(Vec::new())
             }
             Op::Statfs => statfs(&node),
@@ -169,6 +181,26 @@ impl Tree {
         Ok(known.map_or_else(|| name.to_vec(), |entry| entry.name))
     }
 
+    /// Removes a name. What is open may keep a hidden one.
+    fn unlink(&self, parent: &Arc<Node>, name: &[u8]) -> Done {
+        let stat = rustix::fs::fstat(reach(parent, name)?)?;
+        let id = (stat.st_dev, stat.st_ino);
+        if !lock(&self.orders).mood.hides || !self.nodes.is_open(id) {
+            return removed(parent, name, AtFlags::empty());
+        }
+        let hidden = Hidden { id, parent: parent.clone(), name: format!(".fuse_hidden{:016x}", stat.st_ino) };
+        rustix::fs::renameat(&parent.fd, name, &parent.fd, &*hidden.name)?;
+        lock(&self.hidden).push(hidden);
+        Ok(Vec::new())
+    }
+
+    fn remove_hidden(&self) {
+        let mut hidden = lock(&self.hidden);
+        for closed in hidden.extract_if(.., |hidden| !self.nodes.is_open(hidden.id)) {
+            let _it_may_be_gone = rustix::fs::unlinkat(&closed.parent.fd, &*closed.name, AtFlags::empty());
+        }
+    }
+
     fn entry(&self, parent: &Node, name: &[u8]) -> Done {
         let (node, stat) = self.nodes.know(reach(parent, name)?, name)?;
         let (attr, valid) = self.shown(&stat);
@@ -184,6 +216,9 @@ impl Tree {
         let mood = &lock(&self.orders).mood;
         let mut attr = attr(stat);
         attr.times = attr.times.map(|time| mood.cut(time));
+        if !mood.change_times {
+            attr.times[2] = attr.times[1];
+        }
         (attr, mood.remembers)
     }
 
