@@ -441,3 +441,51 @@ fn names_of_the_mark_and_the_lock_say_nothing_but_in_a_root() {
     let verified = driftless().args(["verify", "--json"]).arg(&src).arg(&dst).run();
     assert!([3, 4].contains(&verified.code()), "{}", verified.describe());
 }
+
+#[test]
+fn a_single_file_is_made_durable_whatever_is_left_to_the_kernel() {
+    let (scratch, src, dst) = stage(FsKind::Tmpfs);
+    fs::create_dir(&dst).expect("dir");
+    put(&src.join("small"), "content");
+    put(&src.join("large"), noise(1, 40 * MIB));
+    for name in ["small", "large"] {
+        let trace = scratch.path().join(name);
+        let words = ["strace", "-f", "-qq", "-o", trace.to_str().expect("text"), "-e", "trace=fsync,fdatasync", "--"];
+        let outcome = sync(&src.join(name), &dst.join(name)).arg("--durability=none").through(words).run().expect(0);
+        let calls = fs::read_to_string(&trace).expect("a trace");
+        assert!(calls.contains("sync("), "{name}: nothing in the directory says that it may not be there\n{}", outcome.describe());
+    }
+}
+
+#[test]
+fn without_change_times_every_file_is_compared_while_there_is_doubt() {
+    let (fuse, source) = (Fuse::mount(Mood { change_times: false, ..Mood::healthy() }), Scratch::new(FsKind::Tmpfs, 300));
+    let (src, dst) = (source.dir("src"), fuse.path().join("dst"));
+    many_files(&src);
+    let files: Vec<PathBuf> = (0..12).map(|seed| src.join(format!("f{seed}"))).collect();
+    must_run(&["touch", "-d", "2001-01-01 00:00:00.123456789"], &files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>());
+    killed(&src, &dst, &[]);
+    let copied = (0..12).map(|seed| dst.join(format!("f{seed}"))).find(|path| path.exists()).expect("one is copied");
+    lose(&copied);
+    let outcome = sync_ok(&src, &dst, NONE);
+    assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+    check_equal(&src, &dst, "mended");
+}
+
+#[test]
+fn a_mark_of_a_moment_that_is_to_come_is_no_reason_to_trust() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    many_files(&src);
+    killed(&src, &dst, &[]);
+    must_run(&["cp", "-a"], &[&src.join("."), &dst]);
+    lose(&dst.join("f3"));
+    // The clock was ahead when that run began, and was put right.
+    let text = mark(&dst).expect("a mark");
+    let line = text.lines().find(|line| line.starts_with("since ")).expect("a line");
+    let words: Vec<&str> = line.split(' ').collect();
+    let ahead = line.replacen(words[1], "7000000000", 1);
+    attrs::set_xattr(&dst, b"trusted.driftless.mark", text.replace(line, &ahead).as_bytes()).expect("set");
+    let outcome = sync_ok(&src, &dst, NONE);
+    assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+    check_equal(&src, &dst, "mended");
+}

@@ -228,6 +228,8 @@ impl Changes {
     fn keep_others_out(&self, begun: &mut Begun) -> Result<(), RunError> {
         /// The file system has no locks, or nobody who keeps them (flock(2), fcntl(2)).
         const WITHOUT_LOCKS: [i32; 3] = [37, 38, 95];
+        /// EPERM, EACCES, EROFS.
+        const WITHOUT_RIGHTS: [i32; 3] = [1, 13, 30];
         if self.locks.is_everywhere {
             self.check_locks(begun);
             return begun.refusal.take().map_or(Ok(()), Err);
@@ -236,13 +238,14 @@ impl Changes {
             Ok(Lock::Held(hold)) => begun.hold = Some(hold),
             Ok(Lock::Taken(holder)) => return Err(RunError::Locked { path: self.path.clone(), holder }),
             Ok(Lock::Left(name)) => return Err(left(&self.path, &name)),
-            Ok(Lock::Missing(errno)) if WITHOUT_LOCKS.contains(&errno) => begun.notes.push(format!(
-                "\"{}\": its file system has no locks ({}): runs on other hosts are not kept out",
+            // Who may not write there does not change it either; what he may change below, the lock of this host keeps.
+            Ok(Lock::Missing(errno)) if WITHOUT_RIGHTS.contains(&errno) => {}
+            Ok(Lock::Missing(errno)) => begun.notes.push(format!(
+                "\"{}\": {} ({}): runs on other hosts are not kept out",
                 self.path,
+                if WITHOUT_LOCKS.contains(&errno) { "its file system has no locks" } else { "its lock cannot be taken there" },
                 driftless_model::cause(&std::io::Error::from_raw_os_error(errno))
             )),
-            // Who may not write there does not change it either; what he may change below, the lock of this host keeps.
-            Ok(Lock::Missing(_)) => {}
             Err(fault) => return Err(self.unusable(fault)),
         }
         Ok(())
@@ -262,6 +265,8 @@ impl Changes {
 
     /// Whether no other run has marked the replica, or a directory above it, since this one began.
     fn is_as_found(&self) -> Done<bool> {
+        // A network file system may remember attributes.
+        self.root.meta_again()?;
         Ok(self.root.marks(true)? == self.texts)
     }
 
@@ -273,7 +278,7 @@ impl Changes {
             Ok(now) => now,
             Err(fault) => return self.unmarked(fault, waits, begun),
         };
-        let since = Stamp { sec: now.sec.saturating_sub(MARGIN_SECONDS), ..now };
+        let since = before(now);
         let Scope { source, entries, .. } = self.scope;
         let own = Unsettled { since, run: self.now.0, source, entries, boot: self.now.1, is_left: false };
         mark.begin(own.clone());
@@ -365,7 +370,13 @@ impl Changes {
     /// A run that has changed nothing keeps nobody out until now: another may have something to say of what is not durable.
     fn settle(&self, begun: &mut Begun, mark: &Mark) -> Done {
         let is_own = begun.own.is_some() || self.keep_others_out(begun).is_ok() && self.is_as_found()?;
-        if is_own { self.root.set_mark(&mark.encode(), false).map(drop) } else { Ok(()) }
+        if !is_own {
+            return Ok(());
+        }
+        // The clock may have been put back since the run began: what it has changed may look older than that.
+        let mut put_back = mark.clone();
+        put_back.put_back_to(before(self.root.set_mark(&mark.encode(), false)?));
+        if put_back == *mark { Ok(()) } else { self.root.set_mark(&put_back.encode(), false).map(drop) }
     }
 }
 
@@ -376,6 +387,11 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.0.before_change(None);
     }
+}
+
+/// A moment at which nothing was changed yet that is changed from now on.
+fn before(now: Stamp) -> Stamp {
+    Stamp { sec: now.sec.saturating_sub(MARGIN_SECONDS), ..now }
 }
 
 /// What a run with these options looks at.

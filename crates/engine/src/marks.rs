@@ -11,9 +11,9 @@ use crate::job::{DirJob, lock};
 use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::roots::RunError;
-use crate::run::Run;
+use crate::run::{Run, now};
 use driftless_model::{RelPath, Stamp, escape, moment};
-use driftless_reconcile::{Ending, Mark, Rules, Scope, Unsettled};
+use driftless_reconcile::{EVER, Ending, Mark, Rules, Scope, Unsettled};
 use driftless_tree::{DirRef, Done, Endpoint, Lock, MarkText, ROOT_MARK, Reach, random_id};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,6 +23,9 @@ use std::sync::Mutex;
 
 /// Replicas within a replica whose marks are settled by one run; more are settled by later ones.
 const NESTED_MAX: usize = 1024;
+
+/// How far the clocks of this machine and of a replica's file system are apart at most.
+const CLOCKS_SEC: i64 = 60;
 
 /// What the marks of a directory and of those above it say.
 pub struct Marks {
@@ -89,10 +92,13 @@ fn told_as_one(texts: &[MarkText], scope: Scope) -> Option<Mark> {
 
 /// Of a directory whose mark nobody can read, nothing is known.
 fn decoded(text: &[u8], scope: Scope) -> Mark {
-    Mark::decode(text).unwrap_or_else(|| {
-        let (since, Scope { source, entries, .. }) = (Stamp { sec: i64::MIN, nsec: 0 }, scope);
-        Mark { unsettled: vec![Unsettled { since, run: 0, source, entries, boot: 0, is_left: false }], ..Mark::new(random_id()) }
-    })
+    let mut mark = Mark::decode(text).unwrap_or_else(|| {
+        let Scope { source, entries, .. } = scope;
+        Mark { unsettled: vec![Unsettled { since: EVER, run: 0, source, entries, boot: 0, is_left: false }], ..Mark::new(random_id()) }
+    });
+    let now = now();
+    mark.doubt_what_is_after(Stamp { sec: now.sec + CLOCKS_SEC, ..now });
+    mark
 }
 
 /// The earlier of two moments.
@@ -119,7 +125,7 @@ pub fn tell_source(options: &Options, (source, is_single): (&DirRef, bool), moni
     let marks = if is_single { marks.of_entry(&options.source) } else { marks };
     let Some((above, since)) = marks.doubt((0, boot_of(&options.source))) else { return };
     let path = above.map_or_else(|| options.source.clone(), |path| options.source.at(path.clone()));
-    let when = if since.sec == i64::MIN { "nobody knows when".into() } else { moment(since.sec) };
+    let when = if since == EVER { "nobody knows when".into() } else { moment(since.sec) };
     monitor.note(&format!("the source is itself an unfinished copy: \"{path}\": what was written there since {when} was not made durable"));
 }
 

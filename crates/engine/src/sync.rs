@@ -13,7 +13,7 @@ use crate::run::Run;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use crate::walk::forget_inherited;
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs};
-use driftless_reconcile::Ending;
+use driftless_reconcile::{Ending, lacks_change_time};
 use driftless_tree::{DirRef, HandlePool, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
@@ -360,8 +360,15 @@ fn ending(run: &Run<'_>, scope: driftless_reconcile::Scope, (end, counts): (&End
     let is_complete = is_complete(end, counts);
     let is_all = is_complete && *end == End::Complete && counts.only_on_replica == 0 && counts.skipped() == 0;
     // What vanished is on the replica as it was, unless it goes from there.
-    let is_clear = counts.kept_in_doubt == 0 && (run.options.delete || counts.skipped_vanished == 0);
+    let is_clear = counts.kept_in_doubt == 0 && !hides_changes(run, counts) && (run.options.delete || counts.skipped_vanished == 0);
     Ending { scope, is_flushed: is_flushed && !leaves, is_left: is_flushed && leaves, is_complete, is_all, is_clear }
+}
+
+/// Whether nobody can tell when what only the replica has was changed. Where there are change times, the root has one that is later than
+/// the time that was set.
+fn hides_changes(run: &Run<'_>, counts: &Counts) -> bool {
+    let root = run.roots.1.as_ref().filter(|_| counts.only_on_replica > 0);
+    root.is_some_and(|root| root.meta().is_ok_and(|meta| lacks_change_time(&meta)))
 }
 
 /// Whether everything that was to be looked at was looked at, and is equal.

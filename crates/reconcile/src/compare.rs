@@ -18,10 +18,18 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether size and time say nothing of the content of an entry of the replica.
+    /// Whether size and time say nothing of the content of an entry of the replica. Where there are no change times, nothing shows since
+    /// when that is.
     pub fn suspects(&self, replica: &Meta) -> bool {
-        self.suspect_since.is_some_and(|since| replica.kind == Kind::File && replica.ctime >= since)
+        let is_since = |since| replica.ctime >= since || lacks_change_time(replica);
+        self.suspect_since.is_some_and(|since| replica.kind == Kind::File && is_since(since))
     }
+}
+
+/// Whether an entry that a run has finished has no change time of its own: FAT and some servers tell the modification time in its place.
+/// Elsewhere a time is set before the moment of that, unless it is one that is to come.
+pub fn lacks_change_time(meta: &Meta) -> bool {
+    meta.ctime <= meta.mtime
 }
 
 /// The least that makes a replica entry equal to its source.
@@ -260,8 +268,10 @@ mod tests {
     #[test]
     fn content_is_compared_where_an_earlier_run_was_not_made_durable() {
         let since = |sec| Rules { suspect_since: Some(Stamp { sec, nsec: 2 }), ..Rules::default() };
-        assert_eq!(step(Kind::File, |_| (), since(1)), Step::CompareContent(What::default()));
-        assert_eq!(step(Kind::File, |_| (), since(2)), Step::Same);
+        let changed_in_5 = |e: &mut Entry| e.meta.ctime.sec = 5;
+        assert_eq!(step(Kind::File, changed_in_5, since(5)), Step::CompareContent(What::default()));
+        assert_eq!(step(Kind::File, changed_in_5, since(6)), Step::Same);
+        assert_eq!(step(Kind::File, |_| (), since(6)), Step::CompareContent(What::default()), "there are no change times");
         assert_eq!(step(Kind::File, |e| e.meta.mtime.sec = 9, since(1)), Step::Anew(What::MTIME));
         assert_eq!(step(Kind::Dir, |_| (), since(1)), Step::Same);
     }

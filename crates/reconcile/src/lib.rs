@@ -12,12 +12,12 @@ mod ranges;
 mod times;
 mod words;
 
-pub use compare::{Rules, Step, after_content, decide, differences, lends_rights};
+pub use compare::{Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights};
 pub use cut::split_half;
 pub use fold::{Likeness, fold, likeness, without, without_case, without_form};
 pub use guard::{DeleteLimit, Guard, Refusal};
 pub use index::NameIndex;
-pub use mark::{Ending, Mark, SOMEBODY, Scope, Unsettled};
+pub use mark::{EVER, Ending, Mark, SOMEBODY, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, held_back, mtimes, ripens_in};
 pub use words::values;

@@ -21,6 +21,9 @@ const BYTES_MAX: usize = 4096;
 /// In the place of a run whose movers may change the replica: nobody's, and those of an earlier run may not have noticed.
 pub const SOMEBODY: u128 = 0;
 
+/// Since when something is in doubt of which nobody knows since when.
+pub const EVER: Stamp = Stamp { sec: i64::MIN, nsec: 0 };
+
 /// What a run looks at: two runs that look at the same can vouch for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
@@ -159,6 +162,16 @@ impl Mark {
         self.unsettled.iter().filter(|line| !is_safe(line)).map(|line| line.since).min()
     }
 
+    /// Says of what is said to be since a moment that is still to come that nobody knows since when: the clock was put right.
+    pub fn doubt_what_is_after(&mut self, now: Stamp) {
+        self.unsettled.iter_mut().filter(|line| line.since > now).for_each(|line| line.since = EVER);
+    }
+
+    /// Says that nothing of it is later than this moment, at which something was changed: the clock was put back.
+    pub fn put_back_to(&mut self, moment: Stamp) {
+        self.unsettled.iter_mut().for_each(|line| line.since = line.since.min(moment));
+    }
+
     /// Says that a run begins to change the replica.
     pub fn begin(&mut self, own: Unsettled) {
         self.run = own.run;
@@ -267,6 +280,18 @@ mod tests {
 
     fn found(lines: &[Unsettled]) -> Mark {
         Mark { unsettled: lines.to_vec(), ..Mark::new(1) }
+    }
+
+    #[test]
+    fn a_moment_that_is_to_come_is_no_moment() {
+        let lines = |mark: &Mark| mark.unsettled.iter().map(|line| line.since.sec).collect::<Vec<i64>>();
+        let line = |sec| Unsettled { since: Stamp { sec, nsec: 0 }, run: 1, source: 2, entries: 3, boot: 4, is_left: false };
+        let mut mark = Mark { unsettled: vec![line(5), line(90)], ..Mark::new(1) };
+        mark.doubt_what_is_after(Stamp { sec: 50, nsec: 0 });
+        assert_eq!(lines(&mark), [5, i64::MIN]);
+        assert_eq!(Mark::decode(&mark.encode()), Some(mark.clone()));
+        mark.put_back_to(Stamp { sec: 3, nsec: 0 });
+        assert_eq!(lines(&mark), [3, i64::MIN]);
     }
 
     #[test]
