@@ -5,7 +5,9 @@ mod common;
 
 use common::far::{Far, Way};
 use common::marks::{is_unsettled, lose, must_run, says_so};
+use common::mounted::Mounted;
 use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, problems, put, sync, sync_ok, wait_until};
+use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
 use rustix::process::Signal;
 use std::fs;
@@ -284,4 +286,64 @@ fn a_run_that_changes_nothing_does_not_settle_what_another_left_meanwhile() {
     late.signal(Signal::CONT);
     let outcome = late.wait().expect(0);
     assert!(outcome.count("changed") == 0 && is_unsettled(&dst), "{}", outcome.describe());
+}
+
+#[test]
+fn a_directory_at_the_name_of_the_lock_does_not_open_the_replica_to_other_hosts() {
+    let (_scratch, src, dst) = stage();
+    for name in [LOCK_FILE, SIGN_FILE] {
+        put(&dst.join(name).join("x"), "somebody's");
+    }
+    let first = at_work(sync(&src, &dst), &dst.join(LOCK_FILE));
+    assert!(fs::metadata(dst.join(SIGN_FILE)).expect("a sign").is_file());
+    let _ = sync(&src, &dst).through(OTHER_HOST).run().expect(11);
+    killed(first);
+    // What was there is no part of the replica, and stays.
+    let outcome = sync(&src, &dst).run().expect(3);
+    assert!(
+        problems(&outcome).len() == 2 && problems(&outcome).iter().all(|path| path.starts_with(".driftless-tmp-")),
+        "{}",
+        outcome.describe()
+    );
+    assert_eq!(leftovers(&dst).iter().filter(|path| path.ends_with("x") || path.join("x").exists()).count(), 2);
+}
+
+#[test]
+fn who_cannot_take_the_lock_between_hosts_says_so() {
+    let (_scratch, src, dst) = stage();
+    fs::create_dir(dst.join(LOCK_FILE)).expect("dir");
+    let _mounted = Mounted::tmpfs(&dst.join(LOCK_FILE));
+    let outcome = sync(&src, &dst).run().expect(0);
+    assert!(outcome.stderr_text().contains("runs on other hosts are not kept out"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_lock_whose_file_goes_late_leaves_no_trace_in_the_time_of_the_root() {
+    let (fuse, source) = (Fuse::mount(Mood { hides: true, ..Mood::healthy() }), Scratch::new(FsKind::Tmpfs, 50));
+    let (src, dst) = (source.dir("src"), fuse.path().join("dst"));
+    for content in ["content", "other content"] {
+        put(&src.join("file"), content);
+        must_run(&["touch", "-d", "2001-01-01"], &[&src]);
+        let _ = sync_ok(&src, &dst, NONE);
+        wait_until("nothing is hidden any more", SOON, || fs::read_dir(&dst).expect("list").count() == 1);
+        check_equal(&src, &dst, "its time, too");
+    }
+}
+
+#[test]
+fn runs_of_a_user_see_each_other_whether_he_is_logged_in_or_not() {
+    let (scratch, src, dst) = stage();
+    let (home, session) = (scratch.dir("home"), scratch.dir("session"));
+    let inner = dst.join("inner");
+    fs::create_dir(&inner).expect("dir");
+    for path in [&home, &session, &inner] {
+        attrs::set_owner(path, USER, USER).expect("chown");
+        attrs::set_mode(path, 0o700).expect("chmod");
+    }
+    let run =
+        |to: &Path, session: &Path| by_user(sync(&src, to)).env("HOME", &home).env("XDG_STATE_HOME", "").env("XDG_RUNTIME_DIR", session);
+    let first = at_work(run(&inner, Path::new("")), &inner.join(LOCK_FILE));
+    let outcome = run(&dst, &session).run().expect(11);
+    assert!(outcome.stderr_text().contains("(process "), "{}", outcome.describe());
+    killed(first);
 }

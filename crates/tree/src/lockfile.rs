@@ -7,17 +7,18 @@
 //!
 //! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
 
-use crate::local::{LocalDir, fault};
-use crate::locks::{Holder, Lock, keep_times, while_writable};
-use crate::temp::{ROOT_LOCK, lock_name, sign_name};
+use crate::local::{LocalDir, fault, meta_again, meta_of};
+use crate::locks::{Holder, Lock, keep_times, set_mtime, while_writable};
+use crate::temp::{ROOT_LOCK, lock_name, sign_name, temp_name};
 use crate::{Done, Held};
-use driftless_model::{Act, Side};
+use driftless_model::{Act, Side, Stamp};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How often a lock file is tried that others remove or replace meanwhile.
 const TRIES_MAX: u32 = 16;
@@ -31,6 +32,8 @@ struct FileLock {
     file: OwnedFd,
     /// It tells others that the lock is held.
     sign: Option<OwnedFd>,
+    /// Dropped when both are closed.
+    traces: Traces,
 }
 
 impl Held for FileLock {
@@ -42,6 +45,7 @@ impl Held for FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
+        self.traces.mtime = fs::fstat(&self.dir).map(|st| meta_of(&st).mtime).ok();
         let sign = self.sign.as_ref().map(|sign| (sign, sign_name(&self.name)));
         // The sign is the last: a lock without one cannot be told from that of a run that is at work.
         for (file, name) in std::iter::once((&self.file, self.name.clone())).chain(sign) {
@@ -49,8 +53,45 @@ impl Drop for FileLock {
             if fs::fstat(file).and_then(|st| is_still(&self.dir, &name, &st)).unwrap_or(true) {
                 // This is the last call of a run, and nobody is there to be told, so it is made once more.
                 let _the_next_run_takes_it_up = remove(&self.dir, &name) || remove(&self.dir, &name);
+                self.traces.are_due |= meta_again(file).is_ok_and(|left| left.nlink > 0);
             }
         }
+    }
+}
+
+/// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name, which goes some time after it was closed,
+/// and with that the time of the directory is another one.
+struct Traces {
+    dir: Arc<OwnedFd>,
+    /// The time that the directory had, if that is known.
+    mtime: Option<Stamp>,
+    /// A file has a name although it was removed.
+    are_due: bool,
+}
+
+impl Traces {
+    /// How long the hidden names are waited for, how often is looked, and how long nothing more may happen.
+    const WAIT: Duration = Duration::from_secs(1);
+    const LOOK: Duration = Duration::from_millis(10);
+    const STILL: Duration = Duration::from_millis(100);
+
+    fn wipe(&self, mtime: Stamp) {
+        let (began, mut last) = (Instant::now(), None::<Instant>);
+        while began.elapsed() < Self::WAIT && last.is_none_or(|last| last.elapsed() < Self::STILL) {
+            if meta_again(&*self.dir).is_ok_and(|now| now.mtime != mtime) {
+                if set_mtime(&self.dir, mtime).is_err() {
+                    return;
+                }
+                last = Some(Instant::now());
+            }
+            std::thread::sleep(Self::LOOK);
+        }
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        self.mtime.filter(|_| self.are_due).into_iter().for_each(|mtime| self.wipe(mtime));
     }
 }
 
@@ -76,23 +117,23 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
             Ok(opened) => opened,
             Err(Errno::ACCESS) => match ask_sign(&fd, &name) {
                 Told::AtWork => return Ok(Lock::Taken(None)),
-                Told::Over | Told::Nothing if makes && remove(&fd, &name) => {
-                    remove(&fd, &sign_name(&name));
+                Told::Over | Told::Nothing if makes && clear(&fd, &name) => {
+                    clear(&fd, &sign_name(&name));
                     continue;
                 }
                 Told::Over if makes => return Ok(Lock::Left(name.into_bytes())),
                 Told::Over | Told::Nothing => return Ok(Lock::Missing(Errno::ACCESS.raw_os_error())),
             },
-            // A link, a pipe, a socket or a device that somebody has put there.
-            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM) if makes && remove(&fd, &name) => continue,
+            // A link, a pipe, a socket, a device or a directory that somebody has put there.
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM) if makes && clear(&fd, &name) => continue,
             Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
         };
         let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
         if !is_new && !is_own_file(dir, &st) {
-            if makes && remove(&fd, &name) {
+            if makes && clear(&fd, &name) {
                 continue;
             }
-            return Ok(Lock::Missing(Errno::PERM.raw_os_error()));
+            return Ok(Lock::Missing(Errno::EXIST.raw_os_error()));
         }
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Whoever held it before may have removed it in between; then this lock is on nothing.
@@ -114,7 +155,8 @@ fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
     let sign = put_sign(&dir, &name);
     let words = Holder::here(std::process::id()).encode();
     let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
-    Lock::Held(Box::new(FileLock { dir, name, file, sign }))
+    let traces = Traces { dir: dir.clone(), mtime: None, are_due: false };
+    Lock::Held(Box::new(FileLock { dir, name, file, sign, traces }))
 }
 
 /// Opens the file, and tells whether it was made now.
@@ -140,6 +182,12 @@ fn remove(dir: &OwnedFd, name: &CStr) -> bool {
     keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
 }
 
+/// Makes room at a name. A directory may hold what its owner misses: it becomes a leftover, of which a run says that it is not ours.
+fn clear(dir: &OwnedFd, name: &CStr) -> bool {
+    let aside = || fs::renameat(dir, name, dir, &*temp_name());
+    remove(dir, name) || keep_times(dir, || while_writable(dir, aside)).is_ok()
+}
+
 /// Whose a file is that is not this user's.
 fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
     let owner = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid;
@@ -149,7 +197,7 @@ fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
 /// Puts up the file that shows that the lock is held, in the place of what an earlier run has left. It is locked before others can open it.
 fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
     let name = sign_name(lock);
-    let sign = make(dir, &name).or_else(|_| if remove(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
+    let sign = make(dir, &name).or_else(|_| if clear(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
     let shown =
         fs::flock(&sign, FlockOperation::NonBlockingLockExclusive).and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
     if shown.is_err() {

@@ -9,17 +9,17 @@
 //!
 //! *Everywhere*: a file in the root, as far as its file system shares locks between hosts (`lockfile`).
 
-use crate::local::{LocalDir, fault};
+use crate::local::{LocalDir, fault, meta_of};
 use crate::sys::{self, ByteLock};
 use crate::temp::fnv1a;
 use crate::{Done, Held, Hold};
-use driftless_model::{Act, Side};
+use driftless_model::{Act, Side, Stamp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -76,9 +76,9 @@ impl Holder {
     }
 }
 
-/// Opens the file of this host's locks, if that was not done yet: a process that confines itself does so before.
+/// Opens the files of this host's locks, if that was not done yet: a process that confines itself does so before.
 pub fn prepare_locks() {
-    host_file();
+    host_files();
 }
 
 /// Takes a lock on a directory, or on the entry `name` of it.
@@ -90,8 +90,8 @@ pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
     }
 }
 
-/// Bytes of the host's file. They are this process's, so they are held by one at a time.
-struct HostLock(Vec<u64>);
+/// Bytes of the host's files. They are this process's, so they are held by one at a time.
+struct HostLock(Vec<(BorrowedFd<'static>, u64)>);
 
 impl Held for HostLock {
     fn is_kept(&self) -> Done<bool> {
@@ -101,29 +101,29 @@ impl Held for HostLock {
 
 impl Drop for HostLock {
     fn drop(&mut self) {
-        for at in self.0.drain(..) {
-            let _it_ends_with_the_process = host_file().map(|file| sys::lock_byte(file, at, ByteLock::None));
+        for (file, at) in self.0.drain(..) {
+            let _it_ends_with_the_process = sys::lock_byte(file, at, ByteLock::None);
         }
     }
 }
 
 fn on_host(dir: &OwnedFd, name: Option<&CStr>) -> Result<Lock, Errno> {
-    let Some(file) = host_file() else { return Ok(Lock::Missing(Errno::NOENT.raw_os_error())) };
     let above: Vec<u64> = crate::root::lineage(dir)?.into_iter().map(|above| byte_of(above.id, c"")).collect();
     let (own, above) = match name {
         Some(name) => (byte_of(id_of(dir)?, name), &above[..]),
         None => (above[0], &above[1..]),
     };
-    let mut lock = HostLock(Vec::new());
-    let wanted = std::iter::once((own, ByteLock::Exclusive)).chain(above.iter().map(|at| (*at, ByteLock::Shared)));
-    for (at, kind) in wanted {
+    let (mut lock, mut missing) = (HostLock(Vec::new()), Errno::NOENT);
+    let wanted = || std::iter::once((own, ByteLock::Exclusive)).chain(above.iter().map(|at| (*at, ByteLock::Shared)));
+    for (file, (at, kind)) in host_files().iter().flat_map(|file| wanted().map(move |wanted| (file.as_fd(), wanted))) {
         match sys::lock_byte(file, at, kind) {
-            Ok(()) => lock.0.push(at),
+            Ok(()) => lock.0.push((file, at)),
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(Lock::Taken(sys::byte_holder(file, at, kind).map(Holder::here))),
-            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
+            // A home that is on a server may have no locks; the other files do.
+            Err(errno) => missing = errno,
         }
     }
-    Ok(Lock::Held(Box::new(lock)))
+    Ok(if lock.0.is_empty() { Lock::Missing(missing.raw_os_error()) } else { Lock::Held(Box::new(lock)) })
 }
 
 fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
@@ -138,30 +138,46 @@ fn byte_of((device, inode): (u64, u64), name: &CStr) -> u64 {
     (fnv1a(&id) & OFFSET_MAX) as u64
 }
 
-fn host_file() -> Option<BorrowedFd<'static>> {
-    static FILE: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    FILE.get_or_init(open_host_file).as_ref().map(AsFd::as_fd)
+/// The files of this host's locks. They are never closed: that would give up all locks on them (fcntl(2)).
+fn host_files() -> &'static [OwnedFd] {
+    static FILES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
+    FILES.get_or_init(open_host_files)
 }
 
-/// The file in the first place that is this user's own. It is never closed: that would give up all locks on it (fcntl(2)).
-fn open_host_file() -> Option<OwnedFd> {
-    let folder = places().into_iter().find_map(|(base, folders)| private_folder(&base, folders))?;
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fs::openat(&folder, c"locks", flags, Mode::RUSR | Mode::WUSR).ok()
+/// One in each place that is this user's own: some come when he logs in and go when he logs out, while his runs go on. Root's first place
+/// is always there.
+fn open_host_files() -> Vec<OwnedFd> {
+    let mut files: Vec<OwnedFd> = Vec::new();
+    for (base, folders, name) in places() {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |folder| fs::openat(&folder, &*name, flags, Mode::RUSR | Mode::WUSR).ok();
+        let Some(file) = private_folder(&base, folders).and_then(open) else { continue };
+        // A place may have two paths. Nothing is locked yet that would be given up with the second file.
+        if !files.iter().any(|known| id_of(known) == id_of(&file)) {
+            files.push(file);
+        }
+        if geteuid().is_root() {
+            break;
+        }
+    }
+    files
 }
 
 type Folders = &'static [&'static CStr];
 
-/// Where a user has state that is his own (file-hierarchy(7), XDG Base Directory Specification).
-fn places() -> Vec<(PathBuf, Folders)> {
+/// Where a user has state that is his own (file-hierarchy(7), XDG Base Directory Specification), and the name of the file there. Hosts
+/// may share a home, and number devices and inodes alike: there, each has a file of its own.
+fn places() -> Vec<(PathBuf, Folders, CString)> {
     const OURS: Folders = &[c"driftless"];
     let variable = |name: &str| std::env::var_os(name).filter(|path: &OsString| Path::new(path).is_absolute()).map(PathBuf::from);
     let uid = geteuid();
     let run = if uid.is_root() { "/run".into() } else { PathBuf::from(format!("/run/user/{}", uid.as_raw())) };
-    let mut places = vec![(run, OURS)];
-    places.extend(variable("XDG_RUNTIME_DIR").map(|path| (path, OURS)));
-    places.extend(variable("XDG_STATE_HOME").map(|path| (path, OURS)));
-    places.extend(variable("HOME").map(|path| (path, &[c".local", c"state", c"driftless"][..])));
+    let host = fnv1a(rustix::system::uname().nodename().to_bytes());
+    let (locks, locks_of_host) = (c"locks".to_owned(), CString::new(format!("locks-{host:032x}")).expect("digits hold no NUL"));
+    let mut places = vec![(run, OURS, locks.clone())];
+    places.extend(variable("XDG_RUNTIME_DIR").map(|path| (path, OURS, locks)));
+    places.extend(variable("XDG_STATE_HOME").map(|path| (path, OURS, locks_of_host.clone())));
+    places.extend(variable("HOME").map(|path| (path, &[c".local", c"state", c"driftless"][..], locks_of_host)));
     places
 }
 
@@ -186,10 +202,15 @@ fn is_ours(folder: &OwnedFd) -> bool {
 pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
     let done = act()?;
-    let mtime = Timespec { tv_sec: st.st_mtime, tv_nsec: st.st_mtime_nsec as _ };
-    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
-    let _only_its_owner_can = fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times));
+    let _only_its_owner_can = set_mtime(dir, meta_of(&st).mtime);
     Ok(done)
+}
+
+/// Sets the modification time of a directory, and nothing else.
+pub fn set_mtime(dir: &OwnedFd, mtime: Stamp) -> Result<(), Errno> {
+    let mtime = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
+    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+    fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times))
 }
 
 /// Does something that only who may write to a directory can do. Its owner, who may not, lends himself the right.
