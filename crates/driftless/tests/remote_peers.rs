@@ -17,7 +17,9 @@ use driftless_tree::Reach;
 use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -711,6 +713,22 @@ fn further_lines_are_not_given_to_an_agent_of_another_user() {
     assert!(refused.status.code() == Some(1) && words.contains("cannot join the agent"), "{:?}: {words}", refused.status);
     assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)), "it still works");
     assert_eq!(victim.part("another user").0, 0);
+}
+
+#[test]
+fn a_process_that_connects_and_brings_no_line_keeps_no_agent() {
+    let stage = Stage::new();
+    let mut victim = Victim::of(&stage.dst);
+    let Reply::Note(Some(place)) = victim.ask(&Request::Gather { secret: 1 }) else { panic!("no place for further lines") };
+    let place = SocketAddr::from_abstract_name(&place).expect("a name");
+    let silent = UnixStream::connect_addr(&place).expect("connect");
+    // The agent takes it while it has nothing else to do.
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)));
+    }
+    assert_eq!(victim.part("with a process that says nothing").0, 0);
+    drop(silent);
 }
 
 #[test]

@@ -261,19 +261,19 @@ impl Agent {
 
     fn take_lines<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, hello: &Hello) {
         while !self.over.load(Relaxed) {
-            let accepted = lock(&self.gathering).as_ref().map(Gathering::accept);
-            match accepted {
-                Some(Some((input, output, peer))) => {
-                    let (input, output) = (heard(File::from(input)), File::from(output));
-                    let (hello, mut output) = (hello.clone(), BufWriter::with_capacity(LINE_BYTES, output));
-                    scope.spawn(move || {
-                        // One line that breaks ends only itself: what was asked on it fails on the client's side.
-                        let _its_end_is_told_by_the_peer = greet(&mut output, &hello).and_then(|()| self.serve_line(scope, input, output));
-                        drop(peer);
-                    });
-                }
-                _ => std::thread::sleep(TICK),
-            }
+            // What a process does that has connected must hold nobody up, so only the look for one takes the lock.
+            let Some(bringer) = lock(&self.gathering).as_ref().and_then(Gathering::accept) else {
+                std::thread::sleep(TICK);
+                continue;
+            };
+            let hello = hello.clone();
+            scope.spawn(move || {
+                let Some((input, output)) = bringer.line(|| self.over.load(Relaxed)) else { return };
+                let (input, mut output) = (heard(File::from(input)), BufWriter::with_capacity(LINE_BYTES, File::from(output)));
+                // One line that breaks ends only itself: what was asked on it fails on the client's side.
+                let _its_end_is_told_by_the_peer = greet(&mut output, &hello).and_then(|()| self.serve_line(scope, input, output));
+                drop(bringer);
+            });
         }
     }
 

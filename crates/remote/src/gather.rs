@@ -5,7 +5,9 @@
 //! waits until that is done with them. It says nothing itself: the first agent greets on the line that it was handed. The place is an abstract socket, which needs no file: an agent that has confined itself could
 //! neither make one nor remove it. Anybody may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED).
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
+use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -15,7 +17,12 @@ use rustix::net::{
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
+/// How long a process that has connected may take to hand its line over.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Between two looks at whether to wait on.
+const TICK: Duration = Duration::from_millis(50);
 /// Lines that wait to be taken, at most.
 const BACKLOG: i32 = 16;
 
@@ -50,11 +57,27 @@ impl Gathering {
         self.place.clone()
     }
 
-    /// The next line, if one waits: its input, its output, and whoever brought it, who goes when it is dropped.
-    pub fn accept(&self) -> Option<(OwnedFd, OwnedFd, OwnedFd)> {
-        let peer = accept_with(&self.socket, SocketFlags::CLOEXEC).ok().filter(is_ours)?;
-        let mut ends = received(&peer).ok()?.into_iter();
-        Some((ends.next()?, ends.next()?, peer))
+    /// The next process of this user that wants to bring a line, if one waits.
+    pub fn accept(&self) -> Option<Bringer> {
+        accept_with(&self.socket, SocketFlags::CLOEXEC).ok().filter(is_ours).map(Bringer)
+    }
+}
+
+/// Who brings a line, and goes when this is dropped.
+pub struct Bringer(OwnedFd);
+
+impl Bringer {
+    /// The line's input and output. Nobody has to bring one, so this waits for it a while only, and no longer than `is_over` says.
+    pub fn line(&self, is_over: impl Fn() -> bool) -> Option<(OwnedFd, OwnedFd)> {
+        let since = Instant::now();
+        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+        while poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&tick)).ok()? == 0 {
+            if is_over() || since.elapsed() > SILENCE {
+                return None;
+            }
+        }
+        let mut ends = received(&self.0).ok()?.into_iter();
+        Some((ends.next()?, ends.next()?))
     }
 }
 
