@@ -519,13 +519,10 @@ impl Coordinator<'_> {
                 group = id;
                 works.extend(path_in(&path).map(|path| Work { path, scope: Scope::Subtree }));
             }
-            let before = run.tally.counts().same;
+            let before = run.tally.counts();
             let job = begin_root(run, Selection::of(&works), 0)?;
             walk(run, job, threads_max)?;
-            // One name of each was counted when it was made.
-            let twice = groups.min(run.tally.counts().same - before);
-            run.tally.same.fetch_sub(twice, Relaxed);
-            run.tally.seen.fetch_sub(twice, Relaxed);
+            count_once(run, &before, groups);
         }
         Ok(())
     }
@@ -548,6 +545,24 @@ impl Coordinator<'_> {
 
     fn all(&self, kind: u8) -> Facts<'_> {
         Facts::of(self.record, kind)
+    }
+}
+
+/// One name of each of so many files was counted when it was made, and is counted again since `before`: as the same, unless a mover that was
+/// late has changed it meanwhile.
+fn count_once(run: &Run<'_>, before: &Counts, groups: u64) {
+    let (tally, now) = (&run.tally, run.tally.counts());
+    let mut twice = groups;
+    let counters = [
+        (&tally.same, now.same - before.same),
+        (&tally.changed, now.changed - before.changed),
+        (&tally.failed, now.failed - before.failed),
+    ];
+    for (counter, new) in counters {
+        let count = twice.min(new);
+        counter.fetch_sub(count, Relaxed);
+        tally.seen.fetch_sub(count, Relaxed);
+        twice -= count;
     }
 }
 
