@@ -52,7 +52,7 @@ test-broker: packages
 	cargo test -p driftless-queue
 
 # Each campaign prints its figures and fails if one of its runs did; all are run.
-CAMPAIGNS = matrix nth_call injected power
+CAMPAIGNS = matrix nth_call injected power movers_model
 
 campaign: packages
 	@failed=; for name in $(CAMPAIGNS); do \

@@ -12,6 +12,7 @@ pub mod marks;
 pub mod mounted;
 pub mod movers;
 pub mod places;
+pub mod world;
 
 use driftless_testkit::{
     Driftless, FsKind, Options, Outcome, Profile, Scratch, Snapshot, assert_equal, attrs, escape, rsync_oracle, snapshot, snapshot_hash,
