@@ -176,6 +176,8 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
             // The other host may take a moment to let go of the lock that the lost line held.
             Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(&(output, signals)) => continue,
             Err(RunError::Locked { .. }) if signals.stop.load(Relaxed) => Summary::of_nothing(Duration::ZERO, End::Stopped),
+            // What failed is what nobody waited for any more.
+            Err(_) if signals.stop.load(Relaxed) && lines.lost().is_some() => Summary::of_nothing(Duration::ZERO, End::Stopped),
             done => done?,
         };
         tell(lines, &(output, signals));
@@ -238,6 +240,7 @@ fn tell(lines: &Lines, witness: &dyn Witness) {
 fn mend((options, lines): (&mut Options, &mut Lines), trouble: &mut Trouble, witness: &dyn Witness) -> Result<(), End> {
     let stopped = || witness.is_stopped();
     if stopped() {
+        options.lost().iter().for_each(|loss| witness.note(&format!("the connection was given up: {}", loss.why)));
         return Err(End::Stopped);
     }
     let Some(loss) = options.lost() else { return Ok(()) };

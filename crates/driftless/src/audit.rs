@@ -117,7 +117,8 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
         Ok(options) => options,
         Err(error) => return refuse(&error, exit::USAGE),
     };
-    let reached = reach::connect(&mut options.run, &args.reach);
+    let signals = signals::watch();
+    let reached = reach::connect(&mut options.run, &args.reach, &signals);
     let opened = Console::new(args, &options).and_then(|console| {
         let report = args.report.as_deref().map(|path| Product::begin(path, report::FORM)).transpose()?;
         Ok((console, report))
@@ -130,7 +131,6 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
         Ok(lines) => lines,
         Err((code, error)) => return console.failed(&error, code),
     };
-    let signals = signals::watch();
     console.start();
     let audit = match again::audit(&mut options.clone(), &mut lines, &console, (console.output(), &signals)) {
         Ok(audit) => audit,

@@ -135,14 +135,14 @@ fn run(
             return exit::COULD_NOT_RUN;
         }
     };
-    let mut lines = match reach::connect(&mut options, reach) {
+    let signals = signals::watch();
+    let mut lines = match reach::connect(&mut options, reach, &signals) {
         Ok(lines) => lines,
         Err((code, error)) => {
             output.failed(&error, code);
             return code;
         }
     };
-    let signals = signals::watch();
     options.run = driftless_tree::random_id();
     let notes = mounts::Notes::of(&options);
     options.known_mounts = notes.known();

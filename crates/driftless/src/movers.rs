@@ -114,7 +114,7 @@ fn lock(path: &Path, name: &str) -> Result<File, (u8, String)> {
 }
 
 fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
-    let starting = Starting::of(args, shared.options)?;
+    let starting = Starting::of(args, shared.options, signals)?;
     let folder = tempfile::tempdir().map_err(|error| (exit::COULD_NOT_RUN, format!("cannot make a temporary folder: {error}")))?;
     let path = folder.path().join("record");
     let mut record = Record::open(&path, b"").map_err(|error| unusable(&path, &error))?;
@@ -146,7 +146,7 @@ pub fn serve(args: &MoverArgs) -> u8 {
     own::give_up_umask();
     let signals = signals::watch();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let crew = Crew::new(format!("{host}:{}", std::process::id()), args.reach.clone(), args.throttle.clone());
+    let crew = Crew::new(format!("{host}:{}", std::process::id()), args.reach.clone(), args.throttle.clone(), &signals);
     match (args.stdio, &args.queue.queue) {
         (true, _) => hosts::serve(crew, &signals),
         (false, Some(_)) => broker::serve(args, crew, &signals),

@@ -2,6 +2,7 @@
 
 use crate::cli::ReachArgs;
 use crate::exit;
+use crate::signals::Signals;
 use driftless_engine::Options;
 use driftless_model::{Keep, Side};
 use driftless_remote::{Deploy, May, Reach, ReachError, Root, SshHost, Target};
@@ -9,6 +10,7 @@ use driftless_tree::{Endpoint, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Why a tree cannot be reached: the exit code, and what to say.
@@ -22,8 +24,8 @@ pub struct Lines {
 }
 
 /// Connects to the hosts that the run's trees are on.
-pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreached> {
-    let reach = reach(args, options.keep)?;
+pub fn connect(options: &mut Options, args: &ReachArgs, signals: &Signals) -> Result<Lines, Unreached> {
+    let reach = reach(args, options.keep, &signals.stop)?;
     if options.carrier.is_some() {
         [&options.source, &options.replica].into_iter().try_for_each(refuse_host)?;
     }
@@ -37,7 +39,7 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
         if let Some(name) = target.host {
             let root = |path: &Path| Root { path: path.as_os_str().as_bytes().to_vec(), side };
             let roots = std::iter::once(&*target.path).chain(more).map(root).collect();
-            let host = SshHost::connect(&name, roots, &reach).map_err(|error| (exit::COULD_NOT_RUN, error.to_string()))?;
+            let host = SshHost::connect(&name, roots, &reach).map_err(|error| unreached(&error, signals))?;
             if side == Side::Replica && !dry_run {
                 refuse_limited(&host, delete)?;
             }
@@ -46,6 +48,14 @@ pub fn connect(options: &mut Options, args: &ReachArgs) -> Result<Lines, Unreach
         }
     }
     Ok(lines)
+}
+
+/// Nobody asks why a host was not reached who has asked not to wait for it.
+fn unreached(error: &ReachError, signals: &Signals) -> Unreached {
+    match signals.number() {
+        0 => (exit::COULD_NOT_RUN, error.to_string()),
+        signal => (128 + signal, "stopped before anything was done".into()),
+    }
 }
 
 /// A command with its arguments, cut into words as a shell does.
@@ -84,11 +94,11 @@ fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
 }
 
 /// How hosts are reached.
-pub fn reach(args: &ReachArgs, keep: Keep) -> Result<Reach, Unreached> {
+pub fn reach(args: &ReachArgs, keep: Keep, stop: &Arc<AtomicBool>) -> Result<Reach, Unreached> {
     let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
     let streams = args.streams.0;
     let (ssh, agent) = (words_of("--ssh", &args.ssh)?, words_of("--agent-path", &args.agent_path)?);
-    Ok(Reach { ssh, agent, keep, streams, squeeze: args.compress, deploy })
+    Ok(Reach { ssh, agent, keep, streams, squeeze: args.compress, deploy, stop: stop.clone() })
 }
 
 impl Lines {

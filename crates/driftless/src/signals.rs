@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
 /// What a signal has said so far.
+#[derive(Clone)]
 pub struct Signals {
     /// Set by the first signal.
     pub stop: Arc<AtomicBool>,

@@ -4,8 +4,10 @@
 //! `sha256sum`). The name of the folder says version and content, so that what is there already is not copied again; what is there is
 //! started only if its hash is right, in a folder that only this user may change.
 
+use crate::carrier::spawn_there;
 use crate::greeting::NOISE_BYTES_MAX;
-use crate::ssh::{Complaint, Reach, ReachError, listen, spawn_there, start, words};
+use crate::ssh::{Complaint, Reach, ReachError, TICK, ask_to_end, listen, start, words};
+use crossbeam_channel::unbounded;
 use driftless_model::{cause, escape, quote};
 use elf::ElfBytes;
 use elf::abi::{EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, PT_INTERP};
@@ -197,9 +199,22 @@ impl There<'_> {
             let _what_did_not_arrive_is_noticed_there = stdin.write_all(&input);
         });
         let output = BufReader::new(child.stdout.take().expect("it is piped").take(NOISE_BYTES_MAX));
-        let lines = output.split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
-        // What a start-up file prints need not end its line.
-        let lines = lines.filter_map(|line| Some(line.split_once(MARK)?.1.to_owned())).collect();
+        let (tell, told) = unbounded();
+        start("deploy-in", output, move |output| {
+            let lines = output.split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
+            // What a start-up file prints need not end its line.
+            let _nobody_waits_any_more = tell.send(lines.filter_map(|line| Some(line.split_once(MARK)?.1.to_owned())).collect());
+        });
+        let lines = loop {
+            match told.recv_timeout(TICK) {
+                Ok(lines) => break lines,
+                Err(_) if self.reach.is_stopped() => {
+                    ask_to_end(&mut child);
+                    return Err(ReachError::NoAnswer(self.name.into()));
+                }
+                Err(_) => {}
+            }
+        };
         let ended = child.wait().is_ok_and(|status| status.success());
         let complaint = words(&complaint);
         if ended {

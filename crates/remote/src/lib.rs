@@ -9,10 +9,12 @@
 mod agent;
 mod alive;
 mod budget;
+mod carrier;
 mod confine;
 mod deploy;
 mod dir;
 mod earlier;
+mod ending;
 mod fence;
 mod file;
 mod frame;
@@ -32,11 +34,12 @@ mod target;
 pub mod wire;
 
 pub use agent::{Service, serve};
+pub use carrier::spawn_there;
 pub use deploy::{Deploy, bring};
 pub use earlier::end_earlier;
 pub use gather::join;
 pub use greeting::{Heard, Silence, find, greeted};
 pub use limits::{Limits, May};
-pub use ssh::{Reach, ReachError, SSH_FAILED, SshHost, in_place_of, spawn_there};
+pub use ssh::{Reach, ReachError, SSH_FAILED, SshHost, in_place_of};
 pub use target::{Target, TargetError};
 pub use wire::Root;

@@ -112,7 +112,7 @@ impl Further {
     }
 
     fn is_over(&self) -> bool {
-        self.line.link.lost().is_some() || self.told.astray.load(Relaxed)
+        self.line.link.lost().is_some() || self.told.astray.load(Relaxed) || self.reach.is_stopped()
     }
 
     /// Opens one line more when so many bytes of content have crossed.

@@ -78,6 +78,8 @@ pub struct Link<A> {
     outs: RwLock<Vec<Sender<Frame>>>,
     turn: AtomicUsize,
     content_bytes: AtomicU64,
+    /// Answers that have come.
+    come: AtomicU64,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiting<A>>>,
     answers: Mutex<VecDeque<Answered<A>>>,
@@ -103,6 +105,7 @@ impl<A: Send> Link<A> {
             outs: RwLock::new(vec![out]),
             turn: AtomicUsize::new(0),
             content_bytes: AtomicU64::new(0),
+            come: AtomicU64::new(0),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
             answers: Mutex::default(),
@@ -168,9 +171,24 @@ impl<A: Send> Link<A> {
 
     /// Lets go of an object.
     pub fn forget(&self, at: Handle) {
+        self.tell(&Request::Forget { at });
+    }
+
+    /// Says what has no reply.
+    pub fn tell(&self, request: &Request) {
         if let Some(out) = self.outs().first() {
-            let _the_line_is_gone = out.send(Frame::new(0, &Request::Forget { at }, Vec::new()));
+            let _the_line_is_gone = out.send(Frame::new(0, request, Vec::new()));
         }
+    }
+
+    /// How many answers have come.
+    pub fn answers_come(&self) -> u64 {
+        self.come.load(Relaxed)
+    }
+
+    /// Whether something was asked that is not answered.
+    pub fn is_waited_for(&self) -> bool {
+        !lock(&self.waiting).is_empty()
     }
 
     fn send(&self, request: &Request, data: Vec<u8>, waiter: Waiter<A>) {
@@ -256,6 +274,7 @@ impl<A: Send> Link<A> {
     /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the protocol.
     pub fn arrived(&self, frame: Frame) -> Result<(), &'static str> {
         self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
+        self.come.fetch_add(1, Relaxed);
         let Waiting(waiter, max) = self.waiter(frame.number()).ok_or("the other side answers what nobody asked")?;
         if frame.head.len() as u64 > max.head || frame.data_bytes() > max.data {
             // Whoever waits hears of it when the line is lost for it.

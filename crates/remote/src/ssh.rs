@@ -2,8 +2,10 @@
 
 use crate::agent::write_all;
 use crate::alive::{AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS, Ear};
+use crate::carrier::{silent, spawn_there, tuned};
 use crate::deploy::{Deploy, bring};
 use crate::dir::{Line, place};
+use crate::ending::Ending;
 use crate::greeting::{Heard, Silence, greeted};
 use crate::identity::{Identity, Met};
 use crate::limits::Limits;
@@ -14,11 +16,12 @@ use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFau
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Act, Keep, Side, escape};
 use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
-use std::ffi::OsStr;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,8 +31,11 @@ const LINE_BYTES: usize = 256 * 1024;
 const COMPLAINT_BYTES_MAX: usize = 4096;
 /// How long ssh has to end after its line was closed.
 const PARTING: Duration = Duration::from_secs(2);
+/// How long a host may take to be connected to for the first time. Somebody may have to type passwords, for which OpenSSH's server gives two
+/// minutes (sshd_config(5), `LoginGraceTime`).
+const CONNECTING: Duration = Duration::from_secs(300);
 /// Between two looks at whether to wait on for the agent's greeting.
-const TICK: Duration = Duration::from_millis(20);
+pub const TICK: Duration = Duration::from_millis(20);
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
 const NOT_FOUND: i32 = 127;
 /// `EACCES` of errno(3).
@@ -50,6 +56,15 @@ pub struct Reach {
     pub squeeze: Option<i32>,
     /// What is copied there if there is no agent, or one of another version.
     pub deploy: Option<Deploy>,
+    /// Set when the run is to end: nobody waits for a host any more then, neither for a connection nor, beyond some seconds, for an answer.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Reach {
+    /// Whether the run is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
 }
 
 /// Why a host cannot be used.
@@ -187,10 +202,12 @@ impl SshHost {
     pub fn connect(name: &str, roots: Vec<Root>, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
         let (mut reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
         let arguments = agent_arguments(&reach, &format!("--run {token}"));
-        let opened = match (Opened::open(name, &reach, &arguments, &|| false), &reach.deploy) {
+        let until = Instant::now() + CONNECTING;
+        let give_up = || Instant::now() >= until;
+        let opened = match (Opened::open(name, &reach, &arguments, &give_up), &reach.deploy) {
             (Err(ReachError::NoAgent { .. } | ReachError::OtherVersion { .. }), Some(program)) => {
                 reach.agent = in_place_of(&reach.agent, bring(name, &reach, program)?);
-                Opened::open(name, &reach, &arguments, &|| false)?
+                Opened::open(name, &reach, &arguments, &give_up)?
             }
             (opened, _) => opened?,
         };
@@ -265,6 +282,7 @@ pub struct Opened {
     /// What the agent said of itself.
     pub hello: Hello,
     squeeze: Option<i32>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Opened {
@@ -284,12 +302,15 @@ impl Opened {
         });
         loop {
             match told.recv_timeout(TICK) {
-                Ok((Ok(hello), input)) => return Ok(Opened { child, input, complaint, hello, squeeze: reach.squeeze }),
+                Ok((Ok(hello), input)) => {
+                    let (squeeze, stop) = (reach.squeeze, reach.stop.clone());
+                    return Ok(Opened { child, input, complaint, hello, squeeze, stop });
+                }
                 Ok((Err(Silence::Noise), _)) => return Err(unheard(name, &heard, &mut child)),
                 Ok((Err(error), _)) => return Err(explain(error, &heard, (name, reach), (&mut child, &complaint))),
                 Err(_) if heard.is_overdue() => return Err(unheard(name, &heard, &mut child)),
-                Err(_) if give_up() => {
-                    end(&mut child);
+                Err(_) if give_up() || reach.is_stopped() => {
+                    ask_to_end(&mut child);
                     return Err(ReachError::NoAnswer(name.into()));
                 }
                 Err(_) => {}
@@ -304,8 +325,9 @@ impl Opened {
 
     /// Starts a thread for each direction; returns ssh. Calls `lost` when the line is.
     pub fn run(self, frames: Receiver<Frame>, line: &Arc<Line>, lost: impl FnOnce() + Send + 'static) -> Child {
-        let Opened { mut child, mut input, complaint, squeeze, .. } = self;
-        input.get_mut().watch(Box::new(|| Ok(())), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
+        let Opened { mut child, mut input, complaint, squeeze, stop, .. } = self;
+        let mut ending = Ending::new(&stop, line);
+        input.get_mut().watch(Box::new(move || ending.check()), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
         start("line-out", output, move |mut to: BufWriter<ChildStdin>| {
             let beat = || Frame::new(0, &Request::Alive, Vec::new());
@@ -334,71 +356,6 @@ fn agent_arguments(reach: &Reach, known_as: &str) -> String {
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
     spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::join(&reach.agent)))
-}
-
-/// Starts a command line on the host, with pipes to all its ends.
-pub fn spawn_there(name: &str, reach: &Reach, command_line: &str) -> Result<Child, ReachError> {
-    let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
-    let mut command = Command::new(program);
-    command.args(arguments);
-    command.arg("--").arg(name).arg(command_line);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(|cause| ReachError::NoSsh { command: program.clone(), cause })
-}
-
-/// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for each line.
-fn tuned(name: &str, reach: &Reach) -> Reach {
-    let mut reach = reach.clone();
-    if is_openssh(&reach) {
-        let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
-        // A host that is cut off is noticed within seconds (ssh_config(5)).
-        let alive = ["-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"];
-        // A connection that is there already may be used, but others must not come to depend on this one.
-        let own = ["-o", "ControlMaster=no"];
-        let cipher = fast_cipher(program, arguments, name);
-        reach.ssh.extend(alive.into_iter().chain(own).map(String::from).chain(cipher));
-    }
-    reach
-}
-
-/// The same where nobody may be there to be asked for a password. The connection is one of its own: what it would share with others may be
-/// what was lost. Of an option that is given twice, the first counts.
-fn silent(reach: &Reach) -> Reach {
-    let mut silent = reach.clone();
-    if is_openssh(reach) {
-        let options = ["-o", "BatchMode=yes", "-o", "ControlPath=none"].map(String::from);
-        silent.ssh.splice(1..1, options);
-    }
-    silent
-}
-
-/// Whether the command that connects takes OpenSSH's options.
-fn is_openssh(reach: &Reach) -> bool {
-    reach.ssh.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("ssh")))
-}
-
-/// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois counter mode where the processor has
-/// instructions for that: it is put first, unless the user's configuration says anything about ciphers.
-fn fast_cipher(program: &str, arguments: &[String], name: &str) -> Vec<String> {
-    let configured = |more: &[&str]| {
-        let asked = Command::new(program).args(arguments).args(more).args(["-G", "--", name]).stdin(Stdio::null()).output().ok()?;
-        let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-        said.lines().find(|line| line.starts_with("ciphers ")).map(str::to_owned)
-    };
-    let ciphers = configured(&[]);
-    if ciphers.is_none() || ciphers != configured(&["-F", "none"]) || !has_aes() {
-        return Vec::new();
-    }
-    vec!["-o".into(), "Ciphers=^aes128-gcm@openssh.com,aes256-gcm@openssh.com".into()]
-}
-
-fn has_aes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("aes");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
 }
 
 pub fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
@@ -471,8 +428,14 @@ pub fn part(child: &mut Child) -> Option<i32> {
     end(child)
 }
 
+/// Asks ssh to end, which gives the terminal back where it asks for a password, and ends it if it does not.
+pub fn ask_to_end(child: &mut Child) {
+    let _it_may_have_ended = kill_process(Pid::from_child(child), Signal::TERM);
+    part(child);
+}
+
 /// Ends ssh.
-fn end(child: &mut Child) -> Option<i32> {
+pub fn end(child: &mut Child) -> Option<i32> {
     let _it_may_have_ended = child.kill();
     child.wait().ok().and_then(|status| status.code())
 }

@@ -5,6 +5,7 @@ use crate::again::{self, Earlier, Passed, Witness};
 use crate::cli::{ReachArgs, ThrottleArgs};
 use crate::output::lock;
 use crate::reach::{self, Lines};
+use crate::signals::Signals;
 use driftless_engine::message::Report;
 use driftless_engine::{Alive, Brief, Counts, End, Ends, Lease, Options, Outcome, Over, Progress, RunError, Share, work_off};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -57,6 +58,7 @@ pub struct Crew {
     name: String,
     reach: ReachArgs,
     throttle: ThrottleArgs,
+    signals: Signals,
     /// The trees of the last share's run.
     open: Option<Open>,
 }
@@ -70,8 +72,8 @@ struct Open {
 
 impl Crew {
     /// A crew without work.
-    pub fn new(name: String, reach: ReachArgs, throttle: ThrottleArgs) -> Crew {
-        Crew { name, reach, throttle, open: None }
+    pub fn new(name: String, reach: ReachArgs, throttle: ThrottleArgs, signals: &Signals) -> Crew {
+        Crew { name, reach, throttle, signals: signals.clone(), open: None }
     }
 
     /// Who it is.
@@ -154,7 +156,7 @@ impl Crew {
             options.jobs = self.throttle.jobs;
             options.bytes_per_second_max = self.throttle.bwlimit;
             options.requests_per_second_max = self.throttle.iops_limit;
-            let lines = reach::connect(&mut options, &self.reach).map_err(|(_, error)| error)?;
+            let lines = reach::connect(&mut options, &self.reach, &self.signals).map_err(|(_, error)| error)?;
             self.open = Some(Open { brief: brief.clone(), options, lines });
         }
         Ok(self.open.as_mut().expect("it was opened above"))

@@ -97,7 +97,7 @@ pub struct Starting {
 
 impl Starting {
     /// As the arguments of `sync` say.
-    pub fn of(args: &SyncArgs, options: &Options) -> Result<Starting, Unreached> {
+    pub fn of(args: &SyncArgs, options: &Options, signals: &Signals) -> Result<Starting, Unreached> {
         let (throttle, reach) = (&args.running.throttle, &args.reach);
         let mut words = vec!["mover".to_owned(), "--stdio".into()];
         if let Jobs::Fixed(jobs) = throttle.jobs {
@@ -112,7 +112,7 @@ impl Starting {
         // A program that was brought to a host can bring itself to the next. A file of this host is none of that one's.
         words.extend(reach.deploy.as_ref().map(|_| "--deploy".into()));
         let patience = Duration::from_secs(reach.reconnect);
-        Ok(Starting { reach: reach::reach(reach, options.keep)?, arguments: words, patience })
+        Ok(Starting { reach: reach::reach(reach, options.keep, &signals.stop)?, arguments: words, patience })
     }
 
     /// What ssh is told to run on the host.
