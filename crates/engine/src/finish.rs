@@ -297,7 +297,7 @@ impl Worker<'_> {
     fn open_both(&self, path: &driftless_model::RelPath) -> Option<(DirRef, DirRef)> {
         let (source, replica) = &self.run.roots;
         let open = || descend(replica.as_ref().expect("deletes need a replica"), path);
-        match open().or_else(|_| open()).and_then(|replica| Ok((descend(source, path)?, replica))) {
+        match believed_twice(open).and_then(|replica| Ok((descend(source, path)?, replica))) {
             Ok(both) => return Some(both),
             Err(fault) if !is_absent(&fault) => self.run.problem(path.clone(), fault, Class::Skip),
             Err(fault) if fault.side == Side::Replica || self.run.deletes.left_by_source(path, fault) => {}
@@ -318,7 +318,7 @@ impl Worker<'_> {
     /// Looks once more on both sides at a name that is to go. The source is not asked only about what the rules leave out. That the replica
     /// lacks what it has listed before is believed the second time: who deletes it is not this run, and nobody else would tell.
     fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) -> Done<Standing> {
-        let Some(meta) = there(replica.look(name).or_else(|_| replica.look(name)))? else { return Ok(Standing::Gone) };
+        let Some(meta) = there(believed_twice(|| replica.look(name)))? else { return Ok(Standing::Gone) };
         let (filter, options) = (&self.run.options.filter, self.run.options);
         let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
         let lacks = excluded || there(source.look(name))?.is_none();
@@ -362,6 +362,14 @@ pub fn there(look: Done<Meta>) -> Done<Option<Meta>> {
         Ok(meta) => Ok(Some(meta)),
         Err(fault) if fault.is_missing() => Ok(None),
         Err(fault) => Err(fault),
+    }
+}
+
+/// What a look at the replica says, and that nothing is there only if a second look says so, too.
+fn believed_twice<T>(look: impl Fn() -> Done<T>) -> Done<T> {
+    match look() {
+        Err(fault) if fault.is_missing() => look(),
+        other => other,
     }
 }
 
