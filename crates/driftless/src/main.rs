@@ -145,6 +145,10 @@ fn run(
     };
     options.run = driftless_tree::random_id();
     let notes = mounts::Notes::of(&options);
+    if let Some(why) = notes.doubt().filter(|_| !guard.forget_mounts) {
+        output.failed(&why, exit::REFUSED);
+        return exit::REFUSED;
+    }
     options.known_mounts = notes.known();
     if guard.forget_mounts {
         options.known_mounts = Arc::new(driftless_engine::not_gone(&options));
@@ -153,7 +157,7 @@ fn run(
     match work(&mut options, &mut lines, &output, &signals) {
         Ok((summary, earlier)) => {
             if !options.dry_run {
-                notes.keep(&summary, &options);
+                notes.keep(&summary, &options).unwrap_or_else(|why| output.note(&why));
             }
             let code = exit_code(&summary, (&options, output.is_strict()), signals.number());
             let code = output.end(&summary, &earlier, code);

@@ -1,12 +1,12 @@
 //! Notes of the file systems that runs of a pair of trees met below the source.
 //!
 //! A small file in the user's folder for state: a line that says what it is, then the paths, each with a NUL behind it. It is written
-//! whole and only when it changes. Notes are a help: without them, or where there is no such folder, a file system that is not mounted is
-//! not missed.
+//! whole, durably, and only when it changes. Where there is no such folder, or no notes, a file system that is not mounted is not missed.
+//! Notes that are there and cannot be read are doubt: nothing begins until the user says that they are not needed.
 
 use crate::{config, own};
 use driftless_engine::{End, MOUNTS_MAX, Options, Summary};
-use driftless_model::RelPath;
+use driftless_model::{RelPath, cause, quote};
 use driftless_tree::Endpoint;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 /// What the file begins with.
 const HEAD: &[u8] = b"driftless mounts 1\n";
-/// Bytes of it that are read at most.
-const BYTES_MAX: u64 = 1 << 20;
+/// Bytes of it at most: paths may be long.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// The notes of a pair of trees.
 pub struct Notes {
@@ -27,6 +27,8 @@ pub struct Notes {
     /// The name of a file of earlier runs, if there is one: they had the trees as they were typed.
     typed: Option<String>,
     known: BTreeSet<RelPath>,
+    /// Why what was noted is not known, if it is not.
+    doubt: Option<String>,
 }
 
 impl Notes {
@@ -37,10 +39,31 @@ impl Notes {
             config::name_of_pair("mounts", [&source, &replica].map(|bytes| Path::new(OsStr::from_bytes(bytes))))
         };
         let (name, typed) = (name_of(&real_path), name_of(&Endpoint::to_bytes));
-        let noted = |name: &String| own::state_file(name).ok().and_then(|path| read(&path).ok()).unwrap_or_default();
-        let typed = Some(typed).filter(|typed| *typed != name && !noted(typed).is_empty());
-        let known = std::iter::once(&name).chain(&typed).flat_map(noted).collect();
-        Notes { name, typed, known }
+        let mut notes = Notes { known: BTreeSet::new(), doubt: None, typed: None, name };
+        notes.add(notes.name.clone());
+        if typed != notes.name && !notes.add(typed.clone()) {
+            notes.typed = Some(typed);
+        }
+        notes
+    }
+
+    /// Adds what stands in a file; returns whether there is nothing.
+    fn add(&mut self, name: String) -> bool {
+        match noted(&name) {
+            Ok(paths) if paths.is_empty() => return true,
+            Ok(paths) => self.known.extend(paths),
+            Err(why) => self.doubt = Some(why),
+        }
+        false
+    }
+
+    /// Why nothing may begin: earlier runs noted something, and nobody knows what.
+    pub fn doubt(&self) -> Option<String> {
+        let why = self.doubt.as_ref()?;
+        Some(format!(
+            "the notes of what was mounted below the source in earlier runs cannot be read ({why}), so what is not mounted now \
+             would not be missed; nothing was touched (--forget-mounts goes on without them)"
+        ))
     }
 
     /// The paths that a run must know of.
@@ -49,16 +72,33 @@ impl Notes {
     }
 
     /// Adds what a run met. What it did not know any more is forgotten, if it came to its end.
-    pub fn keep(&self, summary: &Summary, options: &Options) {
+    ///
+    /// # Errors
+    /// It could not be noted, in words: the next runs will not miss it.
+    pub fn keep(&self, summary: &Summary, options: &Options) -> Result<(), String> {
         let has_ended = matches!(summary.end, End::Complete | End::Refused(_) | End::NoPlan(_));
+        if self.doubt.is_some() && !has_ended {
+            return Ok(());
+        }
         let before = if has_ended { &options.known_mounts } else { &self.known };
         let now: BTreeSet<&RelPath> = before.iter().chain(&summary.mounts).collect();
         let now: BTreeSet<RelPath> = now.into_iter().take(MOUNTS_MAX).cloned().collect();
-        if now != self.known || self.typed.is_some() {
-            let forget = |typed: &String| write(typed, &BTreeSet::new());
-            let _a_run_that_was_well_done_does_not_fail_for_it =
-                write(&self.name, &now).and_then(|()| self.typed.as_ref().map_or(Ok(()), forget));
+        if now == self.known && self.typed.is_none() && self.doubt.is_none() {
+            return Ok(());
         }
+        let forget = |typed: &String| write(typed, &BTreeSet::new());
+        let kept = write(&self.name, &now).and_then(|()| self.typed.as_ref().map_or(Ok(()), forget));
+        kept.map_err(|error| format!("what is mounted below the source cannot be noted ({}): later runs will not miss it", cause(&error)))
+    }
+}
+
+/// What stands in a file of notes; nothing where there is none, or no folder for it.
+fn noted(name: &str) -> Result<BTreeSet<RelPath>, String> {
+    let Ok(path) = own::state_file(name) else { return Ok(BTreeSet::new()) };
+    match read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(format!("{}: {}", quote(&path), cause(&error))),
+        Ok(paths) => Ok(paths),
     }
 }
 
@@ -76,10 +116,13 @@ fn real_path(root: &Endpoint) -> Vec<u8> {
 fn read(path: &Path) -> io::Result<BTreeSet<RelPath>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
-    let paths = bytes.strip_prefix(HEAD).ok_or(io::ErrorKind::InvalidData)?;
-    // What follows the last NUL is empty, or was cut off.
-    let whole = paths.iter().rposition(|byte| *byte == 0).unwrap_or(0);
-    Ok(paths[..whole].split(|byte| *byte == 0).filter_map(|path| RelPath::parse(path).ok()).filter(|path| !path.is_root()).collect())
+    paths_in(&bytes).ok_or_else(|| io::Error::other("it is damaged"))
+}
+
+/// The paths of a whole file of notes. There is at least one, and a NUL behind each.
+fn paths_in(bytes: &[u8]) -> Option<BTreeSet<RelPath>> {
+    let paths = bytes.strip_prefix(HEAD)?.strip_suffix(b"\0")?;
+    paths.split(|byte| *byte == 0).map(|path| RelPath::parse(path).ok().filter(|path| !path.is_root())).collect()
 }
 
 #[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
@@ -88,8 +131,31 @@ fn write(name: &str, paths: &BTreeSet<RelPath>) -> io::Result<()> {
     if paths.is_empty() {
         return std::fs::remove_file(path).or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) });
     }
-    let mut file = tempfile::NamedTempFile::new_in(path.parent().ok_or(io::ErrorKind::NotFound)?)?;
-    file.write_all(HEAD)?;
-    paths.iter().try_for_each(|path| file.write_all(&[path.as_bytes(), b"\0"].concat()))?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    let mut bytes = HEAD.to_vec();
+    paths.iter().for_each(|path| bytes.extend([path.as_bytes(), b"\0"].concat()));
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error)?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_that_are_not_whole_are_not_taken_for_fewer() {
+        let whole = [HEAD, b"a/b\0c\0"].concat();
+        assert_eq!(paths_in(&whole).map(|paths| paths.len()), Some(2));
+        let cut = [whole.len() - 1, whole.len() - 2, HEAD.len(), HEAD.len() - 1, 0].map(|len| whole[..len].to_vec());
+        let other = [[HEAD, b"/a\0"].concat(), [HEAD, b"a\0\0"].concat(), [HEAD, b"../a\0"].concat(), vec![0; 4096]];
+        for bytes in cut.iter().chain(&other) {
+            assert_eq!(paths_in(bytes), None, "{bytes:?}");
+        }
+    }
 }

@@ -336,3 +336,39 @@ fn a_file_that_is_mounted_over_a_further_name_of_a_hard_link_is_told() {
         assert_eq!(fs::read(&other).expect("read"), b"something else", "it belongs to another place");
     }
 }
+
+#[test]
+fn notes_that_cannot_be_read_are_doubt_until_they_are_forgotten() {
+    let mut pair = Pair::new();
+    let state = pair.scratch.path().join("state/driftless");
+    pair.ok(&[]);
+    drop(pair.disk.take());
+    let notes = fs::read_dir(&state).expect("state").next().expect("notes").expect("an entry").path();
+    let whole = fs::read(&notes).expect("read");
+    let verify = |pair: &Pair| pair.noted(driftless().args(["verify", "--json"]).args([&pair.src, &pair.dst]));
+    for damaged in [&whole[..0], &whole[..10], &whole[..whole.len() - 3], &[0; 100]] {
+        fs::write(&notes, damaged).expect("write");
+        let before = snapshot_hash(&pair.dst, true);
+        for run in [pair.run(&["--delete"]), pair.run(&["--delete", "--dry-run"]), pair.run(&[]), verify(&pair)] {
+            let refused = run.run().expect(13);
+            let text = refused.stderr_text();
+            assert!(text.contains("mounts-") && text.contains("--forget-mounts"), "{}", refused.describe());
+            assert_eq!(snapshot_hash(&pair.dst, true), before, "{}", refused.describe());
+            assert_eq!(fs::read(&notes).expect("read"), damaged, "the doubt is kept\n{}", refused.describe());
+        }
+    }
+    pair.ok(&["--delete", "--forget-mounts"]);
+    check_equal(&pair.src, &pair.dst, "it is gone for good");
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0, "no note is left");
+}
+
+#[test]
+fn what_cannot_be_noted_is_told() {
+    let pair = Pair::new();
+    // A folder that cannot be made below a file.
+    let no_folder = pair.run(&[]).env("XDG_STATE_HOME", pair.src.join("top"));
+    let outcome = no_folder.run().expect(0);
+    assert!(outcome.stderr_text().contains("cannot be noted"), "{}", outcome.describe());
+    let noted = pair.run(&[]).run().expect(0);
+    assert!(!noted.stderr_text().contains("cannot be noted"), "{}", noted.describe());
+}
