@@ -110,7 +110,7 @@ fn requests() -> Vec<Request> {
         Request::Rename { dir: 2, from: name(), to: name() },
         Request::Displace { dir: 2, from: name(), to: name(), below_max: 3 },
         Request::RemoveTree { dir: 2, name: name(), spared: rules() },
-        Request::CountTree { dir: 2, name: name(), max: 3, spared: None },
+        Request::CountTree { dir: 2, name: name(), max: 3, spared: None, is_wary: true },
         Request::Lock { dir: 2, name: Some(name()), reach: Reach::Everywhere, at: 4 },
         Request::Marks { dir: 2, above: true },
         Request::SetMark { dir: 2, text: b"driftless mark 1".to_vec(), durable: true },

@@ -223,7 +223,7 @@ fn a_directory_in_the_way_counts_as_deleted() {
     let outcome = by.sync(&src, &dst).run().expect(3);
     check_accounts(&outcome);
     assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());
-    let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "3"]).run().expect(3);
+    let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "3"]).run().expect(13);
     check_accounts(&outcome);
     assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());
     let _ = by.sync_ok(&src, &dst, &["--delete", "--max-delete", "30"]);

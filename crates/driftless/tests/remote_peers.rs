@@ -792,7 +792,7 @@ fn ranges_without_end_do_not_crash_an_agent() {
         Request::SetLen { file: 2, len: u64::MAX },
         Request::Write { file: 2, offset: u64::MAX },
         Request::Read { file: 2, offset: u64::MAX - 1, len: 4 << 20 },
-        Request::CountTree { dir: 1, name: name("sub"), max: 0, spared: None },
+        Request::CountTree { dir: 1, name: name("sub"), max: 0, spared: None, is_wary: false },
         Request::SaveProgress { file: 2, note: Some(vec![b'x'; 1 << 20]) },
         Request::Symlink { dir: 1, name: name("l"), target: CString::new(vec![b'x'; 100_000]).expect("no NUL") },
         Request::Look { dir: 1, name: Name(CString::new(vec![b'x'; 100_000]).expect("no NUL")) },

@@ -156,7 +156,7 @@ fn a_share_of_the_replica_means_all_of_its_entries() {
     // Five entries that go with a replaced directory, which is met before anything else: 7 % of 69.
     put(&src.join("0"), "a file");
     (0..5).for_each(|index| put(&dst.join(format!("0/{index}")), ""));
-    let outcome = sync(&src, &dst).args(["--delete", "--max-delete=7%"]).run().expect(3);
+    let outcome = sync(&src, &dst).args(["--delete", "--max-delete=7%"]).run().expect(13);
     check_accounts(&outcome);
     assert_eq!(problems(&outcome), ["0"], "{}", outcome.describe());
     let planned = sync_ok(&src, &dst, ["--delete", "--max-delete=8%", "--dry-run"]);
@@ -300,12 +300,12 @@ fn a_hard_link_takes_the_place_of_a_directory_on_the_same_terms() {
     for index in 0..5 {
         put(&dst.join(format!("b/{index}")), "");
     }
-    for (arguments, why) in [
-        (&["--delete", "--max-delete=4"][..], "--max-delete"),
-        (&[], "only with --delete"),
-        (&["--delete", "--exclude=/b/3"], "filters protect"),
+    for (arguments, why, code) in [
+        (&["--delete", "--max-delete=4"][..], "--max-delete", 13),
+        (&[], "only with --delete", 3),
+        (&["--delete", "--exclude=/b/3"], "filters protect", 3),
     ] {
-        let outcome = sync(&src, &dst).args(arguments).run().expect(3);
+        let outcome = sync(&src, &dst).args(arguments).run().expect(code);
         check_accounts(&outcome);
         assert!(causes(&outcome, "b")[0].contains(why), "{arguments:?}\n{}", outcome.describe());
         assert_eq!(fs::read_dir(dst.join("b")).expect("still there").count(), 5, "{arguments:?}");

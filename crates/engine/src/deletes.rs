@@ -15,7 +15,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Items that are in the queue at a time.
 const QUEUED_MAX: usize = 1024;
@@ -30,6 +30,8 @@ const LEFT_MAX: usize = 10_000;
 pub struct DeletePlan {
     spool: Mutex<Spool>,
     error: Mutex<Option<io::Error>>,
+    /// It was judged as a whole, and may be carried out.
+    passed: AtomicBool,
     reserved: AtomicU64,
     /// Entries that lie below something which goes, so that no listing of the walk has shown them.
     unseen: AtomicU64,
@@ -92,9 +94,16 @@ impl DeletePlan {
         fits
     }
 
-    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much.
+    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much. Under a limit nothing
+    /// may go before the whole plan has passed.
     pub fn reserve(&self, entries: u64, run: &Run<'_>) -> bool {
         let guard = Guard { limit: run.options.delete_limit };
+        if guard.limit.is_none() || entries == 0 {
+            return true;
+        }
+        if !self.passed.load(Relaxed) {
+            return false;
+        }
         let reserved = self.reserved.fetch_add(entries, Relaxed) + entries;
         let unseen = self.unseen.fetch_add(entries, Relaxed) + entries;
         let fits = guard.check(reserved, seen_of_replica(run) + unseen).is_ok();
@@ -122,24 +131,7 @@ impl DeletePlan {
 
     /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what is in the queue.
     pub fn carry_out(&self, run: &Run<'_>, work: &mut dyn FnMut()) -> Result<(), PlanError> {
-        let Some(plan) = self.finished()? else { return Ok(()) };
-        let guard = Guard { limit: run.options.delete_limit };
-        if guard.limit.is_some() {
-            let (mut deletes, mut unseen) = (self.reserved.load(Relaxed), self.unseen.load(Relaxed));
-            plan.for_each(&mut |path, names| {
-                let (goes, below) = count(run, &path, &names);
-                deletes += goes;
-                unseen += below;
-            })?;
-            // What was counted until then is not the plan.
-            if run.stopped() {
-                return Ok(());
-            }
-            guard.check(deletes, seen_of_replica(run) + unseen)?;
-            // What is tried again after the deletes may take what they have left, and no more.
-            self.reserved.store(deletes, Relaxed);
-            self.unseen.store(unseen, Relaxed);
-        }
+        let Some(plan) = self.judged(run)? else { return Ok(()) };
         let mut queued = 0;
         plan.for_each(&mut |path, names| {
             run.queue.push(Task::Delete(path, names));
@@ -151,6 +143,33 @@ impl DeletePlan {
         work();
         self.report_left(run);
         Ok(())
+    }
+
+    /// The finished plan, if there is any and it passes, together with what lies in directories that wait to be replaced.
+    fn judged(&self, run: &Run<'_>) -> Result<Option<Finished>, PlanError> {
+        let plan = self.finished()?;
+        let guard = Guard { limit: run.options.delete_limit };
+        if guard.limit.is_none() {
+            return Ok(plan);
+        }
+        let (mut deletes, mut unseen) = (self.reserved.load(Relaxed), self.unseen.load(Relaxed));
+        let mut add = |path: RelPath, names: Vec<CString>| {
+            let (goes, below) = count(run, &path, &names);
+            deletes += goes;
+            unseen += below;
+        };
+        plan.iter().try_for_each(|plan| plan.for_each(&mut add))?;
+        let displaced = run.displaced();
+        // What was counted until then is not the plan.
+        if run.stopped() {
+            return Ok(None);
+        }
+        guard.check(deletes + displaced, seen_of_replica(run) + unseen + displaced)?;
+        // What is tried again after the deletes may take what they have left, and no more.
+        self.reserved.store(deletes, Relaxed);
+        self.unseen.store(unseen, Relaxed);
+        self.passed.store(true, Relaxed);
+        Ok(plan)
     }
 
     /// A directory that the source does not have any more, and the replica still has, was removed too late for this run.

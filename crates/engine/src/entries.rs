@@ -350,7 +350,7 @@ impl Worker<'_> {
         match action {
             Action::Meta => self.set_meta(job, name, pair, intent),
             Action::Replace if pair.replica.meta.kind == Kind::Dir && self.run.part.is_limited() => Ok(self.leave_for_room(job, name)),
-            Action::Replace if self.waits_for_room(&met, &pair.replica.meta) => Err(Trouble::Postponed),
+            Action::Replace if self.waits_for_room(job, name, &pair.replica.meta) => Err(Trouble::Postponed),
             _ => {
                 intent.room = self.room(job, name, &pair.replica.meta)?;
                 self.make(met, &pair.source, ready, intent)

@@ -145,6 +145,10 @@ impl Worker<'_> {
             }
             return Ok(Verdict::Same);
         }
+        if there.is_some_and(|there| self.waits_for_room(job, name, &there)) {
+            self.run.links.give_back(meta.id(), leader).map_err(store_trouble)?;
+            return Err(Trouble::Postponed);
+        }
         let room = there.map_or(Ok(0), |there| self.room(job, name, &there))?;
         let intent = Intent { room, ..self.intent_to_follow(meta, there.is_some()) };
         if self.run.options.dry_run {

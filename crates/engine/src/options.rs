@@ -114,7 +114,7 @@ impl Options {
     /// What stays when something goes from the replica's directory at `dir`, with all below it.
     pub fn spared<'a>(&'a self, dir: &'a RelPath) -> Spared<'a> {
         let protects = self.filter.has_rules() && !self.delete_excluded;
-        Spared { rules: protects.then_some((&self.filter, dir)), is_over: None }
+        Spared { rules: protects.then_some((&self.filter, dir)), ..Spared::NOTHING }
     }
 
     /// Why the connection to a host of the trees is lost, if one is.

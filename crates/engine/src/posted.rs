@@ -200,6 +200,7 @@ impl Worker<'_> {
         let done = match answer {
             Answer::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
             Answer::Lost(fault) => Err(Trouble::Lost(fault)),
+            Answer::Stuck(removed) => Err(Trouble::Stuck(removed)),
             _ => self.make_again(place, intent.room),
         };
         self.conclude(&place.job, &place.name, place.weight, done.map(|moved| Verdict::Changed(intent, moved)));

@@ -3,14 +3,16 @@
 //! The same terms hold as for deletes: nothing that rules protect goes, nothing that is mounted, no more than the limit allows, and
 //! nothing but an empty directory without `--delete`.
 
-use crate::entries::Met;
-use crate::job::DirJob;
+use crate::finish::there;
+use crate::job::{DirJob, descend};
 use crate::mounts::UNMOUNTED;
+use crate::run::Run;
 use crate::worker::Worker;
 use driftless_model::{Kind, Meta, RelPath, Side, escape};
 use driftless_mover::Trouble;
 use driftless_tree::{Removed, Spared};
-use std::ffi::CStr;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
 
 impl Worker<'_> {
     /// How many entries go with a directory that stands at the name, `there` being what does; trouble if it has to stay.
@@ -27,7 +29,8 @@ impl Worker<'_> {
         let name = spelt.as_deref().unwrap_or(name);
         let most = if options.delete { u64::MAX } else { 1 };
         let is_over = || self.run.stopped();
-        let counted = replica.count_tree(name, most, Spared { is_over: Some(&is_over), ..options.spared(&dir) });
+        let spared = Spared { is_over: Some(&is_over), is_wary: true, ..options.spared(&dir) };
+        let counted = replica.count_tree(name, most, spared);
         if is_over() {
             return Err(Trouble::Stopped);
         }
@@ -35,17 +38,30 @@ impl Worker<'_> {
         if !options.delete && counted.met > 1 {
             return in_the_way("a directory that is not empty goes only with --delete");
         }
-        may_all_go(&dir, &counted)?;
+        self.may_all_go(&dir, &counted)?;
         if !self.run.deletes.reserve(below, self.run) {
-            return in_the_way("more entries lie in the directory than --max-delete allows");
+            return in_the_way("something lies in the directory, and --max-delete does not allow all that would go");
         }
         Ok(below)
     }
 
-    /// Whether an entry waits until it is known how much may go with a directory that stands at its name. A further name of a file is
-    /// made at once: the first would be forgotten.
-    pub fn waits_for_room(&self, met: &Met<'_>, there: &Meta) -> bool {
-        there.kind == Kind::Dir && met.meta.nlink < 2 && self.run.waits_for_the_whole(|| met.job.path_of(met.name))
+    /// Whether an entry waits until it is known how much may go with a directory that stands at its name.
+    pub fn waits_for_room(&self, job: &DirJob, name: &CStr, there: &Meta) -> bool {
+        let is_due = there.kind == Kind::Dir && !self.run.options.report_only;
+        is_due && self.run.waits_for_the_whole(|| job.path_of(name))
+    }
+
+    fn may_all_go(&self, dir: &RelPath, counted: &Removed) -> Result<(), Trouble> {
+        match counted.stuck.first() {
+            Some((_, fault)) if fault.is_cut_off() => Err(Trouble::Failed(*fault)),
+            Some((below, fault)) => {
+                let path = RelPath::from_names(dir.names().chain(below.names()));
+                let why = self.run.frozen(&path, fault).map_or_else(|| fault.to_string(), str::to_owned);
+                in_the_way(&format!("\"{}\" has to stay: {why}", escape(path.as_bytes())))
+            }
+            None if counted.spares => in_the_way(SPARED),
+            None => Ok(()),
+        }
     }
 
     /// Trouble if what stands at the name of a new directory, and is none, has to stay.
@@ -56,20 +72,36 @@ impl Worker<'_> {
     }
 }
 
+impl Run<'_> {
+    /// How many entries lie in directories at whose names something else waits to be made, and would go with them.
+    pub fn displaced(&self) -> u64 {
+        self.with_kept(|paths| {
+            let paths: BTreeSet<&RelPath> = paths.iter().collect();
+            paths.into_iter().map(|path| self.displaced_at(path).unwrap_or(0)).sum()
+        })
+    }
+
+    /// `None` where there is no such directory, or it would have to stay; whoever makes the entry says why.
+    fn displaced_at(&self, path: &RelPath) -> Option<u64> {
+        let (dir, name) = path.split_last()?;
+        let name = CString::new(name).ok()?;
+        let (source, replica) = (descend(&self.roots.0, &dir).ok()?, descend(self.roots.1.as_ref()?, &dir).ok()?);
+        let is_dir = |meta: Meta| meta.kind == Kind::Dir;
+        let from = there(source.look(&name)).ok()??;
+        let name = self.renamed.clone().unwrap_or(name);
+        let to = there(replica.look(&name)).ok()??;
+        if is_dir(from) || !is_dir(to) || self.had_mount(&dir.join(name.to_bytes())) {
+            return None;
+        }
+        let is_over = || self.stopped();
+        let spared = Spared { is_over: Some(&is_over), is_wary: true, ..self.options.spared(&dir) };
+        let counted = replica.count_tree(&name, u64::MAX, spared);
+        (!counted.stays()).then(|| counted.entries.saturating_sub(1))
+    }
+}
+
 const SPARED: &str = "the filters protect what stands there, or something in it";
 
 fn in_the_way<T>(why: &str) -> Result<T, Trouble> {
     Err(Trouble::InTheWay(why.into()))
-}
-
-fn may_all_go(dir: &RelPath, counted: &Removed) -> Result<(), Trouble> {
-    match counted.stuck.first() {
-        Some((_, fault)) if fault.is_cut_off() => Err(Trouble::Failed(*fault)),
-        Some((below, fault)) => {
-            let path = RelPath::from_names(dir.names().chain(below.names()));
-            in_the_way(&format!("\"{}\" has to stay: {fault}", escape(path.as_bytes())))
-        }
-        None if counted.spares => in_the_way(SPARED),
-        None => Ok(()),
-    }
 }

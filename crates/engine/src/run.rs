@@ -20,7 +20,7 @@ use crate::underway::UnderWay;
 use crate::unkept::Owners;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
 use driftless_mover::Terms;
-use driftless_reconcile::{DeleteLimit, Rules};
+use driftless_reconcile::Rules;
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Halt, Ladder, Rights};
 use std::collections::{HashMap, HashSet};
@@ -221,16 +221,21 @@ impl<'r> Run<'r> {
         self.keep_for_later(path)
     }
 
-    /// Keeps a path that would take the place of a directory, if the limit on deletes is a share of what is not known to its end
-    /// before all is walked; returns whether it did.
+    /// Keeps a path that would take the place of a directory, if there is a limit on deletes, which the whole plan is held against when
+    /// all is walked; returns whether it did.
     pub fn waits_for_the_whole(&self, path: impl FnOnce() -> RelPath) -> bool {
-        matches!(self.options.delete_limit, Some(DeleteLimit::Percent(_))) && self.keep_for_later(path)
+        self.options.delete_limit.is_some() && self.keep_for_later(path)
     }
 
     fn keep_for_later(&self, path: impl FnOnce() -> RelPath) -> bool {
         let mut no_room = lock(&self.no_room);
         let kept = no_room.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
         kept.map(|paths| paths.push(path())).is_some()
+    }
+
+    /// Shows the paths that are kept for later.
+    pub fn with_kept<T>(&self, show: impl FnOnce(&[RelPath]) -> T) -> T {
+        show(lock(&self.no_room).as_deref().unwrap_or_default())
     }
 
     /// Keeps paths for which others had no room.

@@ -281,7 +281,7 @@ fn sync_entry(
     let changes = Changes::of(options, &replica.0, Some(&replica.1), &locks)?;
     let replica_dir = replica.0;
     let mut run = Run::new(options, monitor, stop, (source_dir.clone(), Some(replica_dir.clone())));
-    run.is_single = true;
+    (run.is_single, run.renamed) = (true, Some(replica.1.clone()));
     let _watch = run.watch(Some(changes));
     tell_source(options, (&source_dir, true), monitor);
     let path = RelPath::from_names([name.to_bytes()]);
@@ -300,9 +300,11 @@ fn sync_entry(
     };
     let job = DirJob::begin(begin).borrow_for(replica.1);
     go_through(&run, job, threads_max);
-    let summary = end_run(&run, End::Complete);
+    let end = delete(&run, threads_max);
+    let tried = try_postponed(&mut run, threads_max);
+    let summary = end_run(&run, end);
     run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
-    Ok(summary)
+    if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { tried.map(|()| summary) }
 }
 
 /// Carries out the plan of deletes.
@@ -312,12 +314,22 @@ pub fn delete(run: &Run<'_>, threads_max: usize) -> End {
     }
     match run.deletes.carry_out(run, &mut || drive(run, threads_max)) {
         Ok(()) => End::Complete,
-        Err(PlanError::Refused(refusal)) => match run.options.deleted_before {
-            0 => End::Refused(refusal.to_string()),
-            deleted => End::Refused(format!("{refusal}, but for {deleted} before the connection was lost")),
-        },
-        Err(error @ PlanError::Spool(_)) => End::NoPlan(error.to_string()),
+        Err(error @ PlanError::Refused(_)) => End::Refused(without(&error, run)),
+        Err(error @ PlanError::Spool(_)) => End::NoPlan(without(&error, run)),
     }
+}
+
+/// Why nothing was deleted, and what was all the same.
+fn without(error: &PlanError, run: &Run<'_>) -> String {
+    let before = match run.options.deleted_before {
+        0 => String::new(),
+        deleted => format!(", but for {deleted} before the connection was lost"),
+    };
+    let displaced = match run.tally.counts().deleted {
+        0 => String::new(),
+        deleted => format!(", but for {deleted} in directories that were replaced"),
+    };
+    format!("{error}{before}{displaced}")
 }
 
 /// Tries again what there was no room for before the deletes.

@@ -169,6 +169,12 @@ impl Worker<'_> {
                 add(&tally.failed, 1);
                 self.report_in_the_way(job.path_of(name), cause);
             }
+            Trouble::Stuck(removed) => {
+                self.count_late(job);
+                add(&tally.failed, 1);
+                add(&tally.deleted, removed.entries);
+                self.run.report_stuck(&job.path(), removed.stuck);
+            }
             Trouble::Undone(cause) => {
                 self.count_late(job);
                 add(&tally.failed, 1);

@@ -5,7 +5,7 @@ use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
-use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, WriteFile, temp_name};
+use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
 use std::ffi::CStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -255,7 +255,7 @@ impl Mover<'_> {
     pub fn publish(&self, spot: &Spot, temp: Option<&CStr>) -> Result<(), Trouble> {
         let Some(temp) = temp else { return Ok(()) };
         match spot.replica.rename(temp, spot.name) {
-            Err(e) if in_the_way(e.errno) => Ok(spot.replica.displace(temp, spot.name, spot.room)?),
+            Err(e) if in_the_way(e.errno) => displaced(spot.name, spot.replica.displace(temp, spot.name, spot.room)),
             other => other.map_err(Trouble::from),
         }
     }
@@ -311,6 +311,15 @@ impl Mover<'_> {
         let mut pace = self.pace();
         comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
         comparison.finish()
+    }
+}
+
+/// Trouble if what stands at the name of an entry did not go as a whole.
+fn displaced(name: &CStr, removed: Removed) -> Result<(), Trouble> {
+    match &removed.stuck[..] {
+        [] => Ok(()),
+        [(path, fault)] if removed.entries == 0 && path.as_bytes() == name.to_bytes() => Err(Trouble::Failed(*fault)),
+        _ => Err(Trouble::Stuck(removed)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use driftless_model::{Fault, Keep, Kind, Meta, Side, Unkept};
 use driftless_reconcile::held_back;
-use driftless_tree::{Dir, Halt, Known, ReadFile};
+use driftless_tree::{Dir, Halt, Known, ReadFile, Removed};
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -114,6 +114,8 @@ pub enum Trouble {
     Postponed,
     /// What stands at the name has to stay: why, in words.
     InTheWay(String),
+    /// Of the directory that stands at the name something could not be removed, and other entries in it went.
+    Stuck(Removed),
     /// The program that moves content did not do its work: why, in words.
     Undone(String),
     /// The disk did not keep what it was given (fsync failed): the run must end.

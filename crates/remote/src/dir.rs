@@ -435,10 +435,11 @@ impl Dir for RemoteDir {
         self.done(&Request::Rename { dir: self.0.at, from: from.into(), to: to.into() })
     }
 
-    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done {
-        self.touched(from)?;
-        self.touched(to)?;
-        self.done(&Request::Displace { dir: self.0.at, from: from.into(), to: to.into(), below_max })
+    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Removed {
+        if let Err(fault) = self.touched(from).and_then(|()| self.touched(to)) {
+            return Removed::failed(to, fault);
+        }
+        self.removed(to, &Request::Displace { dir: self.0.at, from: from.into(), to: to.into(), below_max })
     }
 
     fn remove(&self, name: &CStr) -> Done {
@@ -474,7 +475,8 @@ impl Dir for RemoteDir {
     }
 
     fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
-        self.removed(name, &Request::CountTree { dir: self.0.at, name: name.into(), max, spared: SparingRules::of(spared) })
+        let (dir, is_wary, spared) = (self.0.at, spared.is_wary, SparingRules::of(spared));
+        self.removed(name, &Request::CountTree { dir, name: name.into(), max, spared, is_wary })
     }
 
     fn sync_all(&self) -> Done {

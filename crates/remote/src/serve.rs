@@ -133,7 +133,7 @@ impl Server<'_> {
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
             R::Take { dir, from, name, to } => done(self.dir(dir)?.take(&*self.dir(from)?, &name.0, &to.0)),
             R::Rename { dir, from, to } => done(self.dir(dir)?.rename(&from.0, &to.0)),
-            R::Displace { dir, from, to, below_max } => done(self.dir(dir)?.displace(&from.0, &to.0, below_max)),
+            R::Displace { dir, from, to, below_max } => Reply::Removed(self.dir(dir)?.displace(&from.0, &to.0, below_max).into()),
             R::Remove { dir, name } => done(self.dir(dir)?.remove(&name.0)),
             R::RemoveDir { dir, name } => done(self.dir(dir)?.remove_dir(&name.0)),
             R::RemoveTree { dir, name, spared } => {
@@ -141,9 +141,10 @@ impl Server<'_> {
                 Reply::Removed(self.dir(dir)?.remove_tree(&name.0, self.sparing(&rules)).into())
             }
             R::RemoveLeftover { dir, name } => Reply::Removed(self.dir(dir)?.remove_leftover(&name.0).into()),
-            R::CountTree { dir, name, max, spared } => {
+            R::CountTree { dir, name, max, spared, is_wary } => {
                 let rules = opened_rules(spared)?;
-                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, self.sparing(&rules)).into())
+                let spared = Spared { is_wary, ..self.sparing(&rules) };
+                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
             }
             R::MakeWritable { dir } => {
                 self.dir(dir)?.make_writable();
@@ -174,7 +175,7 @@ impl Server<'_> {
     }
 
     fn sparing<'s>(&'s self, rules: &'s Sparing) -> Spared<'s> {
-        Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)), is_over: Some(self.is_unwanted) }
+        Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)), is_over: Some(self.is_unwanted), ..Spared::NOTHING }
     }
 
     fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
@@ -293,6 +294,7 @@ impl Server<'_> {
         Ok(match self.mover.unpack(&*dir, parcel) {
             Ok(moved) => faults(moved.faults),
             Err(Trouble::Mismatch) => Reply::Mismatch,
+            Err(Trouble::Stuck(removed)) => Reply::Removed(removed.into()),
             Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
             Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
             Err(

@@ -206,7 +206,7 @@ pub enum Request {
     /// Remove what an earlier run left.
     RemoveLeftover { dir: Handle, name: Name },
     /// Count what would be removed.
-    CountTree { dir: Handle, name: Name, max: u64, spared: Option<SparingRules> },
+    CountTree { dir: Handle, name: Name, max: u64, spared: Option<SparingRules>, is_wary: bool },
     /// Make the file system durable.
     SyncAll { dir: Handle },
     /// Lock a directory, or an entry of it, and call the lock `at`.

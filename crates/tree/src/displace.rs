@@ -5,28 +5,47 @@
 
 use crate::Dir;
 use crate::Done;
+use crate::leftover::below;
 use crate::local::{LocalDir, fault};
-use crate::remove::{clear, count_in, enter_same};
-use driftless_model::Act;
+use crate::remove::{Removed, clear, count_in, enter_same};
+use driftless_model::{Act, RelPath};
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
 /// Renames `temp` to `name`, at which a directory stands that may go with at most `below_max` entries in it. Whoever may rename here
 /// can put another directory there meanwhile: what is removed is in the one that was counted, and an empty one is all that goes by name.
-pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Done {
-    let there = enter_same(dir, name)?;
-    let counted = count_in(&there, below_max);
-    let below = counted.entries;
-    counted.done()?;
-    if below > below_max {
-        return Err(fault(dir.side(), Act::ReplaceDirectory, Errno::NOTEMPTY));
+///
+/// Returns the entries that went, also where something stays after all, which is seen before anything goes wherever a look can tell.
+pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Removed {
+    let cleared = match enter_same(dir, name) {
+        Ok(there) => below(name, clear_all(&there, below_max)),
+        Err(fault) => return Removed::failed(name, fault),
+    };
+    if cleared.stays() {
+        return cleared;
     }
-    if below > 0 {
-        there.make_writable();
-        clear(&there).done()?;
+    match change_places(dir, temp, name) {
+        Ok(()) => cleared,
+        Err(fault) => Removed { stuck: Removed::failed(name, fault).stuck, ..cleared },
     }
-    change_places(dir, temp, name)
+}
+
+/// Removes all that is in a directory, if it is at most `max` entries and nothing is known to keep any of them.
+fn clear_all(there: &LocalDir, max: u64) -> Removed {
+    let counted = count_in(there, max);
+    if counted.stays() {
+        return Removed { entries: 0, ..counted };
+    }
+    if counted.entries > max {
+        let fault = fault(there.side(), Act::ReplaceDirectory, Errno::NOTEMPTY);
+        return Removed { stuck: vec![(RelPath::root(), fault)], ..Removed::default() };
+    }
+    if counted.entries == 0 {
+        return Removed::default();
+    }
+    there.make_writable();
+    clear(there)
 }
 
 fn change_places(dir: &LocalDir, temp: &CStr, name: &CStr) -> Done {

@@ -74,7 +74,7 @@ fn is_marked(dir: &LocalDir) -> bool {
 }
 
 /// Paths are those below the directory in which the removal began.
-fn below(name: &CStr, mut removed: Removed) -> Removed {
+pub fn below(name: &CStr, mut removed: Removed) -> Removed {
     for (path, _) in &mut removed.stuck {
         *path = driftless_model::RelPath::from_names(std::iter::once(name.to_bytes()).chain(path.names()));
     }

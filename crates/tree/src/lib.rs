@@ -175,8 +175,9 @@ pub trait Dir: Send + Sync {
     fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done;
     /// Renames within this directory, replacing what is not a directory.
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
-    /// Renames within this directory to a name at which a directory stands; that goes, with at most so many entries in it.
-    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done;
+    /// Renames within this directory to a name at which a directory stands; that goes, with at most so many entries in it. Returns these; it
+    /// was done if nothing is stuck.
+    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Removed;
     /// Removes an entry that is not a directory.
     fn remove(&self, name: &CStr) -> Done;
     /// Removes an empty directory.

@@ -269,6 +269,12 @@ impl LocalDir {
         owner.ok()
     }
 
+    /// What stands at a name, and whether something is mounted there, if the kernel tells.
+    pub(crate) fn look_closely(&self, name: &CStr) -> Done<(Meta, Option<bool>)> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags))
+    }
+
     /// Pins the inode at `name` and checks that it is the expected one, and that it is of this tree: what is mounted at a name of the
     /// replica (a bind mount of a single file, say) belongs to another place.
     fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
@@ -417,8 +423,7 @@ impl Dir for LocalDir {
     }
 
     fn look(&self, name: &CStr) -> Done<Meta> {
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags)).map(|look| look.0)
+        self.look_closely(name).map(|look| look.0)
     }
 
     fn peek(&self, name: &CStr) -> Done<Meta> {
@@ -538,7 +543,7 @@ impl Dir for LocalDir {
         self.fail(Act::Rename, fs::renameat(&*fd, from, &*fd, to))
     }
 
-    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Done {
+    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Removed {
         crate::displace::displace(self, from, to, below_max)
     }
 

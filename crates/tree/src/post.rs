@@ -3,7 +3,7 @@
 //! Over a long line a call that waits for its answer costs a round trip. What makes up the bulk of a run (making small entries,
 //! reading small files, the end of a directory) is posted instead, thousands at a time.
 
-use crate::{Attributes, Done, Known, Whole};
+use crate::{Attributes, Done, Known, Removed, Whole};
 use driftless_model::{Entry, Fault, Keep, Level, Meta};
 use std::ffi::CString;
 
@@ -52,6 +52,8 @@ pub enum Answer {
     Lost(Fault),
     /// What was written is not what was read back.
     Mismatch,
+    /// Of the directory that stands at its name something could not be removed.
+    Stuck(Removed),
     /// The file; `None` if it is too large, or did not come to rest.
     Fetched(Done<Option<Whole>>),
     /// Metadata of the directory itself.

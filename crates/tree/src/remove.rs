@@ -7,7 +7,7 @@
 use crate::local::{LocalDir, fault};
 use crate::mounts::{is_crossing, is_subvolume};
 use crate::{Dir, Done, Names};
-use driftless_model::{Act, Fault, Filter, Kind, RelPath};
+use driftless_model::{Act, Fault, Filter, Kind, Meta, RelPath, Unkept};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
@@ -23,15 +23,18 @@ pub struct Spared<'a> {
     pub rules: Option<(&'a Filter, &'a RelPath)>,
     /// From the moment on that this says so, everything that is still there.
     pub is_over: Option<&'a dyn Fn() -> bool>,
+    /// A count looks at each entry for what would keep it: something that is mounted there, and flags (chattr(1)). Where all goes or
+    /// nothing does, that has to be known before.
+    pub is_wary: bool,
 }
 
 impl Spared<'_> {
     /// Nothing but what is mounted.
-    pub const NOTHING: Spared<'static> = Spared { rules: None, is_over: None };
+    pub const NOTHING: Spared<'static> = Spared { rules: None, is_over: None, is_wary: false };
 }
 
 /// What a removal did, or would do.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Removed {
     /// How many entries went.
     pub entries: u64,
@@ -75,9 +78,11 @@ pub fn clear(dir: &LocalDir) -> Removed {
     Walk::within(dir, true).go()
 }
 
-/// Counts what [`clear`] would remove; stops when that is more than `max` entries.
+/// Counts what [`clear`] would remove, and looks at each entry for what would keep it; stops when that is more than `max` entries.
 pub fn count_in(dir: &LocalDir, max: u64) -> Removed {
-    Walk { max, ..Walk::within(dir, false) }.go()
+    let mut walk = Walk { max, ..Walk::within(dir, false) };
+    walk.spared.is_wary = true;
+    walk.go()
 }
 
 /// Enters a subdirectory in which nothing is mounted. A subvolume, which may be somebody's snapshot, goes only if nothing lies in it: rmdir(2)
@@ -91,6 +96,21 @@ pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
         return Err(fault(dir.side(), Act::RemoveMount, Errno::BUSY));
     }
     if is_empty(&dir)? { Ok(dir) } else { Err(fault(dir.side(), Act::RemoveSubvolume, Errno::NOTEMPTY)) }
+}
+
+/// A fault if an entry that is no directory cannot be removed, as far as a look at it tells.
+fn what_holds(dir: &LocalDir, name: &CStr) -> Done {
+    let (meta, is_mount_root) = dir.look_closely(name)?;
+    match () {
+        () if is_mount_root == Some(true) => Err(fault(dir.side(), Act::RemoveMount, Errno::BUSY)),
+        () if is_frozen(&meta) => Err(fault(dir.side(), Act::Remove, Errno::PERM)),
+        () => Ok(()),
+    }
+}
+
+/// Whether flags keep an entry, and the names in it, from being removed by anybody (chattr(1)).
+fn is_frozen(meta: &Meta) -> bool {
+    [Unkept::IMMUTABLE, Unkept::APPEND_ONLY].into_iter().any(|flag| meta.unkept.has(flag))
 }
 
 fn is_empty(dir: &LocalDir) -> Done<bool> {
@@ -192,11 +212,19 @@ impl<'a> Walk<'a> {
         if self.spares(name, is_dir) {
             return false;
         }
-        if is_dir || !self.acts {
-            self.removed.entries += u64::from(!is_dir);
-            return is_dir;
+        if !is_dir && self.acts {
+            return self.unlink(name);
         }
-        self.unlink(name)
+        if !is_dir && !self.is_held(name) {
+            self.removed.entries += 1;
+        }
+        is_dir
+    }
+
+    /// Whether something keeps an entry that is no directory, if that is asked; then it is stuck.
+    fn is_held(&mut self, name: &CStr) -> bool {
+        let held = if self.spared.is_wary { what_holds(self.innermost(), name) } else { Ok(()) };
+        held.map_err(|fault| self.stuck(name, fault)).is_err()
     }
 
     /// Whether it is a directory. Nobody asks rules of a guess; without rules, the kernel says it when the entry is removed.
@@ -239,6 +267,9 @@ impl<'a> Walk<'a> {
 
     fn enter(&mut self, name: &CStr) {
         match enter_same(self.innermost(), name) {
+            Ok(dir) if self.spared.is_wary && is_frozen(dir.first_meta()) => {
+                self.stuck(name, fault(dir.side(), Act::RemoveDirectory, Errno::PERM));
+            }
             Ok(dir) => {
                 if self.acts {
                     dir.make_writable();

@@ -22,6 +22,7 @@ pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
 pub(super) fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
     match on(side, reply) {
         Ok((Reply::Mismatch, _)) => Answer::Mismatch,
+        Ok((Reply::Removed(told), _)) => Answer::Stuck(told.on(side)),
         Ok((Reply::Lost(fault), _)) => Answer::Lost(fault.on(side)),
         other => Answer::Made(other.and_then(|(reply, _)| not_set(side, reply))),
     }
