@@ -451,6 +451,9 @@ fn a_client_of_an_agent_that_removes_nothing_loses_nothing() {
     for name in [twin, link] {
         client.is_done(&R::Remove { dir: 1, name });
     }
+    // What was made in an unfinished directory goes with it, as when it is asked what names a directory takes for one.
+    client.is_done(&R::Create { dir: 11, name: name("probe"), mode: 0o600, at: 15 });
+    client.is_done(&R::Remove { dir: 11, name: name("probe") });
     client.is_done(&R::RemoveDir { dir: 1, name: folder });
     client.is_done(&R::Remove { dir: 1, name: file });
     assert_eq!(there(&stage.only), before);

@@ -9,7 +9,7 @@ use crate::wire::{Handle, Name, ONLY_MAX, Request, WireFault, at_most};
 use driftless_model::{Act, Kind, quote};
 use driftless_tree::{DirRef, is_root_name, is_temp_name};
 use serde::{Deserialize, Serialize};
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -67,7 +67,10 @@ impl Limits {
                 replaces_its_kind(&dir(to)?, &new.0, || Ok(from.look(&name.0)?.kind))
             }
             (May::Keep, Deed::Opens(name)) => refuse_unless(is_unfinished(name), Act::Open),
-            (May::Keep, Deed::Removes(name)) => refuse_unless(is_unfinished(name), Act::Remove),
+            (May::Keep, Deed::Removes { at, name }) => {
+                let permitted = is_unfinished(name) || !is_root_name(&name.0) && is_within_unfinished(&dir(at)?)?;
+                refuse_unless(permitted, Act::Remove)
+            }
             (May::Keep, Deed::Destroys) => refuse_unless(false, Act::Remove),
         }
     }
@@ -80,6 +83,12 @@ fn refuse_unless(permitted: bool, act: Act) -> Result<(), WireFault> {
 /// Whether a name is one that only unfinished entries have: nobody misses what goes with it.
 fn is_unfinished(name: &Name) -> bool {
     is_temp_name(&name.0) && !is_root_name(&name.0)
+}
+
+/// Whether a directory is an unfinished one itself. Nothing that had another name can have been moved into it.
+fn is_within_unfinished(dir: &DirRef) -> Result<bool, WireFault> {
+    let name = dir.lineage()?.into_iter().next().and_then(|own| own.name);
+    Ok(name.is_some_and(|name| CString::new(name.as_bytes()).is_ok_and(|name| is_temp_name(&name))))
 }
 
 /// What stands at the name stays what it is, or nothing does. While all requests are held to that, another one at the same time cannot
@@ -107,7 +116,7 @@ enum Deed<'r> {
     /// It opens a file that is there to be written.
     Opens(&'r Name),
     /// It removes an entry that is no directory, or an empty one, or a leftover.
-    Removes(&'r Name),
+    Removes { at: Handle, name: &'r Name },
     /// It removes whatever there is.
     Destroys,
 }
@@ -115,7 +124,7 @@ enum Deed<'r> {
 impl Deed<'_> {
     fn act(&self) -> Act {
         match self {
-            Deed::Removes(_) | Deed::Destroys => Act::Remove,
+            Deed::Removes { .. } | Deed::Destroys => Act::Remove,
             Deed::Names { .. } => Act::Rename,
             Deed::Publishes { .. } => Act::MakeEntry,
             Deed::Reads | Deed::Makes | Deed::Opens(_) => Act::Change,
@@ -142,7 +151,7 @@ fn deed(request: &Request) -> Deed<'_> {
         R::Rename { dir, from, to } => Deed::Names { from: *dir, name: from, to: *dir, new: to },
         R::Take { dir, from, name, to } => Deed::Names { from: *from, name, to: *dir, new: to },
         R::Reopen { name, .. } => Deed::Opens(name),
-        R::Remove { name, .. } | R::RemoveDir { name, .. } | R::RemoveLeftover { name, .. } => Deed::Removes(name),
+        R::Remove { dir, name } | R::RemoveDir { dir, name } | R::RemoveLeftover { dir, name } => Deed::Removes { at: *dir, name },
         R::Displace { .. } | R::RemoveTree { .. } => Deed::Destroys,
     }
 }
