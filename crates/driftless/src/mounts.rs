@@ -1,8 +1,9 @@
 //! Notes of the file systems that runs of a pair of trees met below the source.
 //!
-//! A small file in the user's folder for state: a line that says what it is, then the paths, each with a NUL behind it. It is written
-//! whole, durably, and only when it changes. Where there is no such folder, or no notes, a file system that is not mounted is not missed.
-//! Notes that are there and cannot be read are doubt: nothing begins until the user says that they are not needed.
+//! A small file in the user's folder for state: a line that says what it is, then the paths, each with a NUL behind it, and one more
+//! NUL that says that these are all. It is written whole, durably, and only when it changes. Where there is no such folder, or no notes, a
+//! file system that is not mounted is not missed. Notes that are there and cannot be read are doubt: nothing begins until the user says
+//! that they are not needed.
 
 use crate::{config, own};
 use driftless_engine::{End, MOUNTS_MAX, Options, Summary};
@@ -119,9 +120,9 @@ fn read(path: &Path) -> io::Result<BTreeSet<RelPath>> {
     paths_in(&bytes).ok_or_else(|| io::Error::other("it is damaged"))
 }
 
-/// The paths of a whole file of notes. There is at least one, and a NUL behind each.
+/// The paths of a whole file of notes. There is at least one, and a NUL behind each; no path is empty, so one more NUL is the end.
 fn paths_in(bytes: &[u8]) -> Option<BTreeSet<RelPath>> {
-    let paths = bytes.strip_prefix(HEAD)?.strip_suffix(b"\0")?;
+    let paths = bytes.strip_prefix(HEAD)?.strip_suffix(b"\0\0")?;
     paths.split(|byte| *byte == 0).map(|path| RelPath::parse(path).ok().filter(|path| !path.is_root())).collect()
 }
 
@@ -133,6 +134,7 @@ fn write(name: &str, paths: &BTreeSet<RelPath>) -> io::Result<()> {
     }
     let mut bytes = HEAD.to_vec();
     paths.iter().for_each(|path| bytes.extend([path.as_bytes(), b"\0"].concat()));
+    bytes.push(0);
     if bytes.len() as u64 > BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -150,10 +152,10 @@ mod tests {
 
     #[test]
     fn notes_that_are_not_whole_are_not_taken_for_fewer() {
-        let whole = [HEAD, b"a/b\0c\0"].concat();
+        let whole = [HEAD, b"a/b\0c\0\0"].concat();
         assert_eq!(paths_in(&whole).map(|paths| paths.len()), Some(2));
-        let cut = [whole.len() - 1, whole.len() - 2, HEAD.len(), HEAD.len() - 1, 0].map(|len| whole[..len].to_vec());
-        let other = [[HEAD, b"/a\0"].concat(), [HEAD, b"a\0\0"].concat(), [HEAD, b"../a\0"].concat(), vec![0; 4096]];
+        let cut = [whole.len() - 1, whole.len() - 2, whole.len() - 3, HEAD.len(), HEAD.len() - 1, 0].map(|len| whole[..len].to_vec());
+        let other = [[HEAD, b"/a\0\0"].concat(), [HEAD, b"a\0\0\0"].concat(), [HEAD, b"../a\0\0"].concat(), vec![0; 4096]];
         for bytes in cut.iter().chain(&other) {
             assert_eq!(paths_in(bytes), None, "{bytes:?}");
         }
