@@ -9,8 +9,8 @@ mod common;
 
 use common::campaign::{Campaign, count_of};
 use common::world::{Crash, Life, World, WorldClock};
-use common::{check_equal, count_entries, leftovers};
-use driftless_engine::{Brief, By, End, Jobs, Monitor, Options, Progress, Route, Summary, coordinate};
+use common::{check_equal, count_entries, leftovers, put};
+use driftless_engine::{Brief, By, End, Jobs, Monitor, Options, Piece, Progress, Route, Share, Summary, coordinate};
 use driftless_model::{Problem, Receipt};
 use driftless_state::Record;
 use driftless_testkit::{Profile, build_tree, mutate};
@@ -75,12 +75,17 @@ enum Ended {
 
 impl Case {
     fn new(folder: &Path, seed: u64) -> Case {
+        let case = Case::empty(folder, seed);
+        build_tree(&case.src, seed, &Profile { entries: 25, catalogue: false, large: false, ..Profile::root() });
+        case
+    }
+
+    fn empty(folder: &Path, seed: u64) -> Case {
         // As the program does: what is made gets its mode from the source.
         let _given_up = rustix::process::umask(rustix::fs::Mode::empty());
         let rng = Rng::with_seed(seed);
         let (src, dst) = (folder.join("src"), folder.join("dst"));
         fs::create_dir(&src).expect("make");
-        build_tree(&src, seed, &Profile { entries: 25, catalogue: false, large: false, ..Profile::root() });
         let options = Options {
             source: src.clone().into(),
             replica: dst.clone().into(),
@@ -221,6 +226,41 @@ fn whatever_happens_exit_code_0_means_equal() {
     assert!(failed.is_empty(), "seeds {failed:?}");
     let good = ended.iter().filter(|(_, good)| *good == Some(true)).count();
     assert!(good * 2 >= ended.len() || ended.len() == 1, "only {good} of {} runs came to a good end", ended.len());
+}
+
+/// A run of a directory `dir` with two large files and a small one, which becomes a file of so many bytes once its large files are left to
+/// others.
+fn replace_divided(seed: u64, bytes: usize) {
+    let folder = driftless_testkit::scratch::scratch_folder();
+    let mut case = Case::empty(folder.path(), seed);
+    let dir = case.src.join("dir");
+    ["one", "two"].into_iter().for_each(|name| put(&dir.join(name), [1; 2000]));
+    put(&dir.join("small"), "small");
+    // By what stays in the root, movers know it.
+    (0..5).for_each(|name| put(&case.src.join(name.to_string()), "stays"));
+    let mut world = World::new(seed, case.options.clone());
+    world.before = Some(Box::new(move |share: &Share| {
+        let is_below = |piece: &Piece| matches!(piece, Piece::Entries(path, _) if path.as_bytes() == b"dir");
+        if dir.is_dir() && share.class == 1 && share.pieces.iter().any(is_below) {
+            fs::remove_dir_all(&dir).expect("gone");
+            put(&dir, vec![2; bytes]);
+        }
+    }));
+    let world = RefCell::new(world);
+    let Ended::Complete(summary) = case.live(&world, true) else { panic!("the run does not come to its end") };
+    let said = format!("seed {seed}\n{}", world.borrow().history.join("\n"));
+    assert!(case.src.join("dir").is_file(), "{said}");
+    assert!(summary.counts.adds_up(), "{:?}\n{said}", summary.counts);
+    assert_eq!((summary.counts.problems(), summary.counts.failed), (0, 0), "{said}");
+    check_equal(&case.src, &case.dst, &said);
+}
+
+#[test]
+fn a_directory_that_becomes_a_file_while_movers_share_it_is_made_once() {
+    for seed in 0..8 {
+        replace_divided(seed, 10);
+        replace_divided(seed, 5000);
+    }
 }
 
 #[test]

@@ -174,6 +174,10 @@ impl Worker<'_> {
             _ => {}
         }
         let meta = job.source.look(name)?;
+        if meta.kind != Kind::Dir && self.run.was_divided(job, name) {
+            // The directory went. What took its place is met, and counted, when the whole run finishes what was divided.
+            return Err(Trouble::Vanished);
+        }
         if hint.is_none() && !self.run.takes(job, name, meta.kind == Kind::Dir) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }

@@ -209,6 +209,11 @@ impl Run<'_> {
         self.part.share().is_some_and(|sharing| sharing.yields.load(Relaxed) || sharing.gathered.is_full())
     }
 
+    /// Whether an entry is only passed through because a mover found a directory there, and left some of its names to others.
+    pub fn was_divided(&self, parent: &DirJob, name: &CStr) -> bool {
+        self.part.found_names(self.options) && self.part.passes(parent, name)
+    }
+
     /// Adds the names that the source lacks, and what there was no room for, to what the share leads to.
     pub fn gather_rest(&self) -> std::io::Result<()> {
         let Some(sharing) = self.part.share() else { return Ok(()) };

@@ -46,6 +46,9 @@ struct Mover {
     hand: Option<Hand>,
 }
 
+/// What somebody does before a mover carries out a share.
+pub type Before = Box<dyn FnMut(&Share)>;
+
 /// All that is outside of the coordinator.
 pub struct World {
     rng: Rng,
@@ -64,6 +67,8 @@ pub struct World {
     accidents: u32,
     /// What happened, for whoever looks into a failure.
     pub history: Vec<String>,
+    /// Somebody who changes the trees while the run goes on.
+    pub before: Option<Before>,
 }
 
 impl World {
@@ -84,6 +89,7 @@ impl World {
             accidents: rng.u32(0..12),
             rng,
             history: Vec::new(),
+            before: None,
         }
     }
 
@@ -154,6 +160,9 @@ impl World {
     fn work_or_report(&mut self, index: usize, mut hand: Hand) -> Option<Hand> {
         let Some(said) = &mut hand.said else {
             let Ok(Order::Share { brief, run, id, share }) = decode(&hand.message.body) else { return None };
+            if let Some(before) = &mut self.before {
+                before(&share);
+            }
             let yields = self.rng.u8(0..3) == 0;
             self.tell(format!("mover {index} carries out {id}{}", if yields { " and leaves much" } else { "" }));
             match self.carry_out(&brief, &share, yields) {
