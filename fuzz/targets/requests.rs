@@ -87,7 +87,7 @@ fn parcels() -> [Parcel; 2] {
 fn rules() -> Option<SparingRules> {
     let rules = ["*.keep", "/a/b/"].map(|pattern| Rule::new(false, pattern).expect("a rule"));
     let filter = Filter { rules: rules.into(), ..Filter::default() };
-    SparingRules::of(Spared { rules: Some((&filter, &RelPath::from_names([&b"a"[..]]))), is_over: None })
+    SparingRules::of(Spared { rules: Some((&filter, &RelPath::from_names([&b"a"[..]]))), is_wary: true, is_over: None })
 }
 
 fn requests() -> Vec<Request> {
