@@ -8,6 +8,7 @@ use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
 use common::{check_accounts, check_equal, driftless, names_below, problems, put, sync};
 use driftless_testkit::{Driftless, FsKind, Scratch, attrs, snapshot_hash};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -221,6 +222,19 @@ fn movers_miss_mounted_file_systems_and_count_what_is_kept() {
     pair.check_missed(run(&pair).arg("--delete"), "data/disk");
     fs::remove_dir(pair.src.join("data/disk")).expect("remove");
     pair.check_missed(run(&pair).arg("--delete"), "data/disk");
+}
+
+#[test]
+fn movers_miss_what_is_mounted_on_the_host_of_the_coordinator_alone() {
+    let far = Far::root();
+    let mut pair = Pair::new();
+    drop(pair.disk.take());
+    put(&pair.dst.join("data/disk/a"), "content");
+    let disk = pair.src.join("data/disk");
+    let mounts = r#"mount -t tmpfs driftless-inner "$0" && exec "$@""#;
+    let here = ["unshare", "--mount", "--propagation", "private", "sh", "-c", mounts].map(OsStr::new).into_iter().chain([disk.as_os_str()]);
+    let run = sync_on_hosts("far,far", &far.words(), &pair.src, &pair.dst).through(here);
+    pair.check_missed(pair.noted(run).arg("--delete"), "data/disk");
 }
 
 #[test]

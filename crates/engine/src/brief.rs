@@ -90,6 +90,13 @@ impl Brief {
         self.roots = (source.ino, replica.ino);
     }
 
+    /// Notes that file systems are mounted at these paths of the source.
+    pub fn add_mounts(&mut self, paths: impl IntoIterator<Item = RelPath>) {
+        self.known_mounts.extend(paths);
+        self.known_mounts.sort();
+        self.known_mounts.dedup();
+    }
+
     /// Notes what shows which directory the source is.
     pub fn set_sample(&mut self, sample: Option<Sample>) {
         self.sample = sample;

@@ -17,6 +17,7 @@ use crate::facts::{BEGUN, Facts, LINKS, add_shares, decoded, encoded, fact, note
 use crate::life::Life;
 use crate::marks::tell_source;
 use crate::monitor::{Monitor, Progress};
+use crate::mounts::mounted_here;
 use crate::options::Options;
 use crate::part::Part;
 use crate::plan::{LINK_NAMES_MAX, Lead, leads, pack};
@@ -99,6 +100,9 @@ fn try_coordinate(
     tell_source(options, (&roots.0, single.is_some()), monitor);
     if let (source, Some(replica)) = &roots {
         brief.set_roots(source.first_meta(), replica.first_meta());
+    }
+    if single.is_none() {
+        brief.add_mounts(mounted_here(options, &roots.0));
     }
     brief.set_held(birth.changes.held());
     let settled_since = birth.tell_suspects(brief);

@@ -4,12 +4,12 @@
 //! at or below its path is touched on the replica, and that is a problem of the path. A subvolume, which has a device number of its own
 //! and cannot be unmounted, is no mounted file system; a directory that is mounted at a second place is one.
 
-use crate::job::{DirJob, lock};
+use crate::job::{DirJob, descend, lock};
 use crate::options::Options;
 use crate::overlap::leaves_out;
 use crate::run::Run;
 use driftless_model::{Act, Class, Kind, Problem, RelPath, Side};
-use driftless_tree::{DirRef, HandlePool, Place};
+use driftless_tree::{DirRef, HandlePool, Place, mounts_below};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::sync::Mutex;
@@ -21,8 +21,8 @@ pub const MOUNTS_MAX: usize = 1000;
 const HANDLES: usize = 64;
 
 /// Why a directory of the source is not entered, and what stands there on the replica stays.
-pub const UNMOUNTED: &str = "in an earlier run a file system was mounted there that is not there now; \
-    mount it, or say that it is gone for good with --forget-mounts";
+pub const UNMOUNTED: &str = "a file system that was mounted there in an earlier run, or is on the coordinator's host, is not there now; \
+    mount it, or say of one of an earlier run that it is gone for good with --forget-mounts";
 
 /// What a run finds out about them.
 #[derive(Debug, Default)]
@@ -88,6 +88,21 @@ impl Run<'_> {
     pub fn had_mount(&self, path: &RelPath) -> bool {
         at_or_below(&self.options.known_mounts, path)
     }
+}
+
+/// Those below the source on this host that a run comes to: who looks at the same source on another host must have them, too.
+pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeSet<RelPath> {
+    if options.source.host.is_some() {
+        return BTreeSet::new();
+    }
+    let is_met = |path: &RelPath| !leaves_out(options, &path.names().collect::<Vec<_>>()) && is_mounted(options, source, path);
+    mounts_below(&options.source.plain_path()).into_iter().filter(is_met).take(MOUNTS_MAX).collect()
+}
+
+/// Whether a run finds something mounted at a path of the source.
+fn is_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+    let is_own = |at: &DirRef| !options.one_file_system || at.first_meta().dev == source.first_meta().dev;
+    descend(source, path).is_ok_and(|at| is_own(&at) && at.is_mount_root() == Some(true))
 }
 
 /// Which of the known ones a run that forgets what is gone still has to know: those that it does not look at, those that are there, and

@@ -5,9 +5,12 @@
 
 use crate::Done;
 use crate::local::{LocalDir, fault};
-use driftless_model::Act;
+use driftless_model::{Act, RelPath};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, fstatfs, open};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 /// Whether `below`, which was entered from `above`, is of another file system, or something is mounted there.
 pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
@@ -39,6 +42,32 @@ pub fn is_mount_root(found: &Statx) -> Option<bool> {
     known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
+/// The paths below `root` on which something is mounted, as far as `/proc/self/mountinfo` (proc_pid_mountinfo(5)) can be read.
+#[allow(clippy::disallowed_methods, reason = "the kernel's list, no part of a replicated tree")]
+pub fn mounts_below(root: &Path) -> Vec<RelPath> {
+    let listed = || Some((std::fs::canonicalize(root).ok()?, std::fs::read("/proc/self/mountinfo").ok()?));
+    listed().map_or_else(Vec::new, |(root, list)| list.split(|byte| *byte == b'\n').filter_map(|line| mount_point(line, &root)).collect())
+}
+
+/// The fifth field of a line, relative to `root`; none where it is not below that.
+fn mount_point(line: &[u8], root: &Path) -> Option<RelPath> {
+    let field = line.split(|byte| *byte == b' ').nth(4)?;
+    let path = OsString::from_vec(unescaped(field));
+    let below = Path::new(&path).strip_prefix(root).ok()?;
+    RelPath::parse(below.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())
+}
+
+/// Space, tab, line feed and backslash stand there as a backslash and three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut left) = (Vec::new(), field);
+    while let Some((first, rest)) = left.split_first() {
+        let octal = rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(octal.unwrap_or(*first));
+        left = if octal.is_some() { &rest[3..] } else { rest };
+    }
+    bytes
+}
+
 /// `mnt_id` of `/proc/PID/fdinfo/N` (proc_pid_fdinfo(5)).
 fn mount_id(dir: BorrowedFd<'_>) -> Option<u64> {
     const INFO_BYTES_MAX: usize = 4096;
@@ -55,6 +84,16 @@ mod tests {
     use super::*;
     use driftless_model::Side;
     use std::sync::Arc;
+
+    #[test]
+    fn a_mount_point_is_read_from_its_line() {
+        let line = br"36 35 98:0 /mnt1 /a/b\040c\134d rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let at = |root: &str| mount_point(line, Path::new(root)).map(|path| path.as_bytes().to_vec());
+        assert_eq!(at("/a").as_deref(), Some(&br"b c\d"[..]));
+        assert_eq!(at("/"), Some(br"a/b c\d".to_vec()));
+        assert_eq!((at("/other"), at(r"/a/b c\d")), (None, None));
+        assert_eq!(mount_point(b"36 35", Path::new("/")), None);
+    }
 
     fn root(path: &str) -> LocalDir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
