@@ -76,7 +76,8 @@ fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) 
 fn replies() -> Vec<Reply> {
     let xattrs = Xattrs::from(vec![(b"user.a"[..].into(), b"b"[..].into())]);
     let (fault, name) = (|| WireFault::new(Act::Open, 13), || Name(c"name".into()));
-    let own = || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()), is_marked: true };
+    let own =
+        || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()), is_marked: true, is_unfinished: true };
     let entry = |kind| Entry { meta: meta(kind, 6), xattrs: xattrs.clone() };
     let told = |kind, target| Told { name: name(), kind: Some(kind), entry: Some(entry(kind)), target };
     let listing =

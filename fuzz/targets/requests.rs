@@ -114,6 +114,7 @@ fn requests() -> Vec<Request> {
         Request::Lock { dir: 2, name: Some(name()), reach: Reach::Everywhere, at: 4 },
         Request::Marks { dir: 2, above: true },
         Request::SetMark { dir: 2, text: b"driftless mark 1".to_vec(), durable: true },
+        Request::SetUnfinished { dir: 2, is: true },
         Request::Fetch { dir: 2, name: name(), keep },
         Request::Gather { secret: 7 },
         Request::Forget { at: 3 },

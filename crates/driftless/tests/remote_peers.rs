@@ -144,7 +144,7 @@ fn answers_to_other_questions_end_in_errors() {
         ("nothing above", || Reply::Lineage(Vec::new())),
         ("strange metadata", || Reply::Meta(strange_meta())),
         ("a directory unlike any", || {
-            Reply::Entered(Own { meta: strange_meta(), is_mount_root: None, xattrs: None, is_marked: true }, None)
+            Reply::Entered(Own { meta: strange_meta(), is_mount_root: None, xattrs: None, is_marked: true, is_unfinished: true }, None)
         }),
         ("a file without its content", || {
             Reply::Whole(Some((driftless_model::Entry { meta: strange_meta(), xattrs: driftless_model::Xattrs::default() }, Vec::new())))

@@ -1,5 +1,6 @@
 //! The end of a directory: what earlier runs left is removed, what the source lacks is noted, its own attributes are set.
 
+use crate::closed::OPENED;
 use crate::entries::Intent;
 use crate::job::{DirJob, descend, lock};
 use crate::run::Run;
@@ -195,7 +196,9 @@ impl Worker<'_> {
         };
         let differs = || {
             let held = |there| differences(&self.run.attainable_entry(&source, there, None), there, keep);
-            there.as_ref().map_or(What::default(), held)
+            let mut what = there.as_ref().map_or(What::default(), held);
+            what.add_if(job.closed, What::MODE);
+            what
         };
         let (action, what) = match job.left {
             _ if job.replaced.is_some() => (Action::Replace, differs()),
@@ -219,6 +222,7 @@ impl Worker<'_> {
             Some(replica) if !self.run.options.dry_run && (!equal || job.is_touched()) => {
                 let (known, mut attributes) = self.wanted(job, replica, source)?;
                 attributes.mtime = attributes.mtime.filter(|_| timed);
+                self.run.unmark_closed(job)?;
                 if !equal && self.post_attributes(job, known, &attributes, &intent) {
                     return Ok(End::Posted);
                 }
@@ -241,11 +245,11 @@ impl Worker<'_> {
         let terms = self.mover.terms;
         let mut attributes = Attributes::of(&source.meta, source.xattrs, &terms.rules.keep);
         let known = if job.is_made() {
-            attributes.mode.get_or_insert(0o755);
+            attributes.mode.get_or_insert(OPENED);
             Known { owner: job.birth, mode: Some(0o700), clean: true, ..Known::default() }
         } else {
             if let (None, Some((before, _))) = (attributes.mode, &job.before) {
-                attributes.mode = Some(before.mode);
+                attributes.mode = Some(if job.closed { OPENED } else { before.mode });
             }
             Known::of(&replica.meta()?)
         };

@@ -40,6 +40,10 @@ pub struct DirJob {
     pub birth: Option<(u32, u32)>,
     /// Somebody else sees to its attributes (of the directory around a single file, say).
     pub borrowed: bool,
+    /// The replica's was made by an earlier run, or another mover, and never got its mode.
+    pub closed: bool,
+    /// It is marked as such, or, if this run made it, may be.
+    pub is_marked: bool,
     /// Somebody else began it.
     pub left: Option<Unfinished>,
     /// The name on the replica of the one entry of a borrowed directory.
@@ -119,6 +123,7 @@ impl DirJob {
         };
         let late = begin.parent.as_ref().is_some_and(|parent| parent.is_repeated());
         let above = begin.parent.as_ref();
+        let is_marked = made && above.is_none_or(|above| !above.is_fresh());
         let doubt = above.map(|above| Doubt { replica: above.suspect_since(), ..above.doubt }).unwrap_or_default();
         DirJob {
             parent: begin.parent,
@@ -131,6 +136,8 @@ impl DirJob {
             before: begin.before,
             birth,
             borrowed: false,
+            closed: false,
+            is_marked,
             left: None,
             renamed: None,
             replaced: begin.replaced,

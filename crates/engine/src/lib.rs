@@ -9,6 +9,7 @@ mod audit;
 mod brief;
 mod changes;
 mod clock;
+mod closed;
 mod comparisons;
 mod coordinate;
 mod deletes;

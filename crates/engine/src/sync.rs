@@ -1,6 +1,7 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
 use crate::changes::{Changes, Locks, Watch, hold};
+use crate::closed::mark_closed;
 use crate::deletes::PlanError;
 use crate::job::{Begin, DirJob, Task};
 use crate::marks::{doubt_of_basis, tell_source};
@@ -142,7 +143,9 @@ fn sync_trees(
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: None, weight };
     add(&run.tally.seen, 1);
-    let walked = walk(&mut run, DirJob::begin(begin), threads_max);
+    let mut job = DirJob::begin(begin);
+    run.find_closed(&mut job);
+    let walked = walk(&mut run, job, threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);
     run.report_split_groups();
@@ -189,6 +192,7 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Di
     };
     let mut job = DirJob::begin(begin);
     run.part.assign(&mut job);
+    run.find_closed(&mut job);
     if run.renamed.is_some() {
         (job.borrowed, job.renamed) = (true, run.renamed.clone());
     }
@@ -257,6 +261,7 @@ fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<
             source.list().map_err(|fault| RunError::Unusable { path: options.source.to_string(), cause: fault.to_string() })?;
             // Over a line, whether it was made is heard of with the first answer.
             let made = parent.make_dir(&name).and_then(|dir| forget_inherited(&dir).map(|()| dir));
+            let made = made.and_then(|dir| mark_closed(options, &dir).map(|()| dir));
             match made {
                 // A moment ago it was not there.
                 Err(fault) if fault.errno == EEXIST => Err(RunError::Locked { path: options.replica.to_string(), holder: None }),

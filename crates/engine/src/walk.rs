@@ -1,5 +1,6 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything below is done.
 
+use crate::closed::{OPENED, mark_closed};
 use crate::entries::Intent;
 use crate::job::{Begin, DirJob, Task};
 use crate::mounts::UNMOUNTED;
@@ -65,6 +66,7 @@ impl Worker<'_> {
         let parent = Some(parent.clone());
         let mut job = DirJob::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
         self.run.part.assign(&mut job);
+        self.run.find_closed(&mut job);
         self.run.meet_marks(&mut job)?;
         let job = Arc::new(job);
         if foreign && !job.borrowed {
@@ -89,8 +91,10 @@ impl Worker<'_> {
         self.run.tally.skip(Reason::OtherFileSystem);
         let parent = job.parent.as_ref().expect("the root is on its own file system");
         if let (true, Some(replica)) = (job.is_made(), &job.replica) {
-            let attributes = Attributes::of(job.source.first_meta(), Xattrs::default(), &self.run.options.keep);
+            let mut attributes = Attributes::of(job.source.first_meta(), Xattrs::default(), &self.run.options.keep);
+            attributes.mode.get_or_insert(OPENED);
             replica.set_own(&Known::default(), &attributes);
+            let _its_mode_says_the_same = self.run.unmark_closed(&job);
             parent.touch();
         }
     }
@@ -176,6 +180,7 @@ impl Worker<'_> {
             // One that is made over a line may turn out not to be; further down, everything in it then says so.
             dir.meta()?;
             forget_inherited(&dir)?;
+            mark_closed(self.run.options, &dir)?;
         }
         Ok(Some(dir))
     }

@@ -64,6 +64,7 @@ struct Inner {
     above: Option<Arc<Inner>>,
     own: Mutex<Option<Xattrs>>,
     is_marked: bool,
+    is_unfinished: bool,
     files: bool,
     entries: Mutex<Entries>,
     ahead: Mutex<HashMap<CString, Expected>>,
@@ -108,13 +109,15 @@ impl Inner {
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
     pub fn found(line: &Arc<Line>, side: Side, at: Handle, own: Own) -> DirRef {
-        Self::of(line, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None)).open()
+        let mut found = Self::of(line, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None));
+        found.is_unfinished = own.is_unfinished;
+        found.open()
     }
 
     fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
         let entries = Mutex::new(Entries::with(listing));
         let (line, own) = (line.clone(), Mutex::new(own));
-        Inner { line, side, at, first, above: None, own, is_marked: false, files, entries, ahead: Mutex::default() }
+        Inner { line, side, at, first, above: None, own, is_marked: false, is_unfinished: false, files, entries, ahead: Mutex::default() }
     }
 
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
@@ -180,7 +183,7 @@ impl RemoteDir {
             Ok((Reply::Entered(own, listing), _)) if is_as_asked(listing.as_ref()) => {
                 let first = First::Known(own.meta, own.is_mount_root);
                 let mut entered = Self::of(&self.0.line, self.0.side, at, first, (own.xattrs, files, listing));
-                entered.is_marked = own.is_marked;
+                (entered.is_marked, entered.is_unfinished) = (own.is_marked, own.is_unfinished);
                 Ok(entered.open())
             }
             other => {
@@ -512,6 +515,15 @@ impl Dir for RemoteDir {
 
     fn is_marked(&self) -> bool {
         self.0.is_marked
+    }
+
+    fn set_unfinished(&self, is: bool) -> Done {
+        self.pass_gate()?;
+        self.done(&Request::SetUnfinished { dir: self.0.at, is })
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.0.is_unfinished
     }
 
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {

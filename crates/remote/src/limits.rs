@@ -142,7 +142,7 @@ fn deed(request: &Request) -> Deed<'_> {
         R::Gather { .. } | R::Forget { .. } | R::Alive | R::Cease => Deed::Reads,
         R::MakeDir { .. } | R::Create { .. } | R::Symlink { .. } | R::Node { .. } | R::Link { .. } | R::Nest { .. } => Deed::Makes,
         R::CopyRange { .. } | R::Write { .. } | R::SetLen { .. } | R::Allocate { .. } | R::SaveProgress { .. } => Deed::Makes,
-        R::SyncFile { .. } | R::FlushFile { .. } | R::Progress { .. } | R::SyncAll { .. } => Deed::Makes,
+        R::SyncFile { .. } | R::FlushFile { .. } | R::Progress { .. } | R::SyncAll { .. } | R::SetUnfinished { .. } => Deed::Makes,
         R::SetOwn { .. } | R::SetEntry { .. } | R::MakeWritable { .. } | R::SetMark { .. } | R::Lock { .. } => Deed::Makes,
         R::Make { dir, parcel } => {
             let (name, kind) = parcel.place();

@@ -151,6 +151,7 @@ impl Server<'_> {
                 Reply::Done
             }
             R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
+            R::SetUnfinished { dir, is } => done(self.replica(dir, Act::SetXattr)?.set_unfinished(is)),
             R::IsKept { at } => self.is_kept(at)?,
             R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
             R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
@@ -234,7 +235,13 @@ impl Server<'_> {
 
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
         let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
-        let own = |dir: &DirRef| Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs: None, is_marked: false };
+        let own = |dir: &DirRef| Own {
+            meta: *dir.first_meta(),
+            is_mount_root: dir.is_mount_root(),
+            xattrs: None,
+            is_marked: false,
+            is_unfinished: dir.is_unfinished(),
+        };
         let found = locate(Path::new(OsStr::from_bytes(path)), *side, self.pool).and_then(|place| self.within(path, place));
         let (located, dir) = match found {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
@@ -262,7 +269,8 @@ impl Server<'_> {
         let dir = parent.enter(name)?;
         let told = |survey: Survey| dir.xattrs(&survey.keep).ok().filter(|xattrs| xattr_bytes(xattrs) <= survey.listing_bytes_max());
         let xattrs = survey.and_then(told);
-        let own = Own { meta: *dir.first_meta(), is_mount_root: dir.is_mount_root(), xattrs, is_marked: dir.is_marked() };
+        let (is_mount_root, is_marked, is_unfinished) = (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
+        let own = Own { meta: *dir.first_meta(), is_mount_root, xattrs, is_marked, is_unfinished };
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
         let object = Object::Dir(dir, Arc::new(cursor));

@@ -205,6 +205,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         }
         R::EntryXattrs { dir, .. } | R::ReadLink { dir, .. } | R::Open { dir, .. } | R::Create { dir, .. } => (Some(*dir), None),
         R::Reopen { dir, .. } | R::Symlink { dir, .. } | R::Node { dir, .. } | R::SetEntry { dir, .. } => (Some(*dir), None),
+        R::SetUnfinished { dir, .. } => (Some(*dir), None),
         R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Lock { dir, .. } => (Some(*dir), None),
         R::Rename { dir, .. } | R::Displace { dir, .. } | R::RemoveLeftover { dir, .. } => (Some(*dir), None),
         R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => (Some(*dir), None),

@@ -209,6 +209,8 @@ pub enum Request {
     CountTree { dir: Handle, name: Name, max: u64, spared: Option<SparingRules>, is_wary: bool },
     /// Make the file system durable.
     SyncAll { dir: Handle },
+    /// Notes that a new directory is closed to others until it is finished, or that it is.
+    SetUnfinished { dir: Handle, is: bool },
     /// Lock a directory, or an entry of it, and call the lock `at`.
     Lock { dir: Handle, name: Option<Name>, reach: Reach, at: Handle },
     /// Whether a lock still keeps others out.
@@ -435,6 +437,8 @@ pub struct Own {
     pub xattrs: Option<Xattrs>,
     /// A mark is among them.
     pub is_marked: bool,
+    /// It is closed to others until it is finished.
+    pub is_unfinished: bool,
 }
 
 /// An entry as a listing tells it.

@@ -8,19 +8,28 @@
 use crate::local::{LocalDir, fault};
 use crate::remove::{Removed, clear, enter_same};
 use crate::{Dir, Done};
-use driftless_model::{Act, Kind, Meta};
-use rustix::fd::AsFd;
-use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
+use driftless_model::{Act, Kind, Meta, Side};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
 /// The mark, in the name spaces where it is tried: the first is root's alone and is there in file systems that lack the other.
 const MARKS: [&CStr; 2] = [c"trusted.driftless.unfinished", c"user.driftless.unfinished"];
 
-/// Marks a directory that was just made under a name of the reserved form.
+/// Marks a directory that was just made, under a name of the reserved form or to be finished later.
 pub fn mark(dir: &LocalDir) -> Done {
     let fd = dir.fd()?;
     let _or_it_is_not_known_later = MARKS.iter().any(|mark| fsetxattr(fd.as_fd(), *mark, b"1", XattrFlags::empty()).is_ok());
+    Ok(())
+}
+
+/// Takes that back.
+pub fn unmark(dir: &LocalDir) -> Done {
+    let fd = dir.changing()?;
+    for mark in MARKS {
+        let _it_may_not_be_there = fremovexattr(fd.as_fd(), mark);
+    }
     Ok(())
 }
 
@@ -70,7 +79,19 @@ fn is_ours_alone(dir: &LocalDir, meta: &Meta, below: &LocalDir) -> bool {
 fn is_marked(dir: &LocalDir) -> bool {
     let (meta, Ok(fd)) = (dir.first_meta(), dir.fd()) else { return false };
     let private = meta.mode & 0o077 == 0 && dir.is_birth_owner(meta.uid);
-    private && MARKS.iter().any(|mark| fgetxattr(fd.as_fd(), *mark, &mut [0u8; 8]).is_ok())
+    private && has_mark(fd.as_fd())
+}
+
+fn has_mark(fd: BorrowedFd<'_>) -> bool {
+    MARKS.iter().any(|mark| fgetxattr(fd, *mark, &mut [0u8; 8]).is_ok())
+}
+
+/// Whether a directory of the replica is closed to others, and this very user has marked it. Whose it is may take a file to find out, so
+/// that is asked last.
+pub fn is_unfinished(dir: &LocalDir) -> bool {
+    let meta = dir.first_meta();
+    let is_closed = dir.side() == Side::Replica && meta.mode & 0o077 == 0;
+    is_closed && dir.fd().is_ok_and(|fd| has_mark(fd.as_fd())) && dir.is_birth_owner(meta.uid)
 }
 
 /// Paths are those below the directory in which the removal began.

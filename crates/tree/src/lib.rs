@@ -205,6 +205,11 @@ pub trait Dir: Send + Sync {
     fn marks(&self, above: bool) -> Done<Vec<MarkText>>;
     /// Whether its attributes, as they were last read, have a mark among them.
     fn is_marked(&self) -> bool;
+    /// Notes that this directory, which is new, is closed to others until it is finished, or that it is finished. Where the file system
+    /// keeps no attributes, nobody will know.
+    fn set_unfinished(&self, is: bool) -> Done;
+    /// Whether that was noted by this user, and it is closed to others still.
+    fn is_unfinished(&self) -> bool;
     /// Marks this directory as the root of a replica, durably if asked for; returns what time it was then by the file system's clock.
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp>;
     /// From now on the first change in the tree that this directory belongs to waits for `act`. What marks and locks does not.

@@ -596,6 +596,14 @@ impl Dir for LocalDir {
         crate::mark::read(self, above)
     }
 
+    fn set_unfinished(&self, is: bool) -> Done {
+        if is { crate::leftover::mark(self) } else { crate::leftover::unmark(self) }
+    }
+
+    fn is_unfinished(&self) -> bool {
+        crate::leftover::is_unfinished(self)
+    }
+
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {
         crate::mark::write(self, text, durable)
     }
