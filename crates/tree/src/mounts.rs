@@ -7,10 +7,12 @@ use crate::Done;
 use crate::local::{LocalDir, fault};
 use driftless_model::{Act, RelPath};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, fstatfs, open};
+use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, fstatfs, open, readlink};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether `below`, which was entered from `above`, is of another file system, or something is mounted there.
 pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
@@ -43,10 +45,24 @@ pub fn is_mount_root(found: &Statx) -> Option<bool> {
 }
 
 /// The paths below `root` on which something is mounted, as far as `/proc/self/mountinfo` (proc_pid_mountinfo(5)) can be read.
-#[allow(clippy::disallowed_methods, reason = "the kernel's list, no part of a replicated tree")]
 pub fn mounts_below(root: &Path) -> Vec<RelPath> {
-    let listed = || Some((std::fs::canonicalize(root).ok()?, std::fs::read("/proc/self/mountinfo").ok()?));
+    let listed = || Some((real_path(root)?, mount_list()?));
     listed().map_or_else(Vec::new, |(root, list)| list.split(|byte| *byte == b'\n').filter_map(|line| mount_point(line, &root)).collect())
+}
+
+/// The path of a directory without symbolic links.
+fn real_path(dir: &Path) -> Option<PathBuf> {
+    let fd = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let path = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()), Vec::new()).ok()?;
+    Some(OsString::from_vec(path.into_bytes()).into())
+}
+
+/// The kernel's list of what is mounted.
+fn mount_list() -> Option<Vec<u8>> {
+    let file = open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut list = Vec::new();
+    File::from(file).read_to_end(&mut list).ok()?;
+    Some(list)
 }
 
 /// The fifth field of a line, relative to `root`; none where it is not below that.
