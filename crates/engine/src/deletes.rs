@@ -9,7 +9,6 @@ use crate::run::Run;
 use crate::survey::is_absent;
 use driftless_model::{Class, Fault, RelPath, cause, quote};
 use driftless_reconcile::{Guard, Refusal};
-use driftless_tree::Spared;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
@@ -239,11 +238,11 @@ pub enum PlanError {
 fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> (u64, u64) {
     let dir = run.roots.1.as_ref().and_then(|root| descend(root, path).ok());
     let Some(dir) = dir else { return (names.len() as u64, 0) };
-    let is_over = || run.stopped();
-    let spared = Spared { is_over: Some(&is_over), ..run.options.spared(path) };
-    names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {
-        // What cannot be told counts as one, as what could not be looked at does.
-        (goes + counted.entries, below + counted.met.saturating_sub(1))
+    run.with_spared(path, |spared| {
+        names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {
+            // What cannot be told counts as one, as what could not be looked at does.
+            (goes + counted.entries, below + counted.met.saturating_sub(1))
+        })
     })
 }
 

@@ -10,7 +10,7 @@ use crate::tally::{Reason, add};
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, Spared, is_root_name, is_temp_name};
+use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -337,10 +337,11 @@ impl Worker<'_> {
 
     fn remove_extra(&mut self, path: &driftless_model::RelPath, name: &CStr, replica: &DirRef, meta: &Meta) {
         let place = || path.join(name.to_bytes());
-        let is_over = || self.run.stopped();
-        let spared = Spared { is_over: Some(&is_over), ..self.run.options.spared(path) };
         let dry = self.run.options.dry_run;
-        let removed = if dry { replica.count_tree(name, u64::MAX, spared) } else { replica.remove_tree(name, spared) };
+        let removed = self.run.with_spared(path, |spared| match dry {
+            true => replica.count_tree(name, u64::MAX, spared),
+            false => replica.remove_tree(name, spared),
+        });
         add(&self.run.tally.deleted, removed.entries);
         self.run.report_stuck(path, removed.stuck);
         // Of a directory in which everything is spared nothing goes.

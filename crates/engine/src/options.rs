@@ -3,7 +3,7 @@
 use driftless_model::{Filter, Keep, Level, RelPath, Selection};
 use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
-use driftless_tree::{Cache, Endpoint, Loss, Spared};
+use driftless_tree::{Cache, Endpoint, Loss};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -109,12 +109,6 @@ impl Options {
     pub fn is_one_machine(&self) -> bool {
         let both_here = self.source.host.is_none() && self.replica.host.is_none();
         both_here || self.source.machine() == self.replica.machine()
-    }
-
-    /// What stays when something goes from the replica's directory at `dir`, with all below it.
-    pub fn spared<'a>(&'a self, dir: &'a RelPath) -> Spared<'a> {
-        let protects = self.filter.has_rules() && !self.delete_excluded;
-        Spared { rules: protects.then_some((&self.filter, dir)), ..Spared::NOTHING }
     }
 
     /// Why the connection to a host of the trees is lost, if one is.

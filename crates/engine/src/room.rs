@@ -10,7 +10,7 @@ use crate::run::Run;
 use crate::worker::Worker;
 use driftless_model::{Kind, Meta, RelPath, Side, escape};
 use driftless_mover::Trouble;
-use driftless_tree::{Removed, Spared};
+use driftless_tree::{DirRef, Removed, Spared};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
@@ -28,10 +28,8 @@ impl Worker<'_> {
         let spelt = job.protected.spelling(name);
         let name = spelt.as_deref().unwrap_or(name);
         let most = if options.delete { u64::MAX } else { 1 };
-        let is_over = || self.run.stopped();
-        let spared = Spared { is_over: Some(&is_over), is_wary: true, ..options.spared(&dir) };
-        let counted = replica.count_tree(name, most, spared);
-        if is_over() {
+        let counted = self.run.count_warily((&dir, replica), name, most);
+        if self.run.stopped() {
             return Err(Trouble::Stopped);
         }
         let below = counted.entries.saturating_sub(1);
@@ -93,10 +91,13 @@ impl Run<'_> {
         if is_dir(from) || !is_dir(to) || self.had_mount(&dir.join(name.to_bytes())) {
             return None;
         }
-        let is_over = || self.stopped();
-        let spared = Spared { is_over: Some(&is_over), is_wary: true, ..self.options.spared(&dir) };
-        let counted = replica.count_tree(&name, u64::MAX, spared);
+        let counted = self.count_warily((&dir, &replica), &name, u64::MAX);
         (!counted.stays()).then(|| counted.entries.saturating_sub(1))
+    }
+
+    /// Counts what goes from the replica's directory with all at `name`, where all of it goes or nothing does.
+    fn count_warily(&self, (path, replica): (&RelPath, &DirRef), name: &CStr, most: u64) -> Removed {
+        self.with_spared(path, |spared| replica.count_tree(name, most, Spared { is_wary: true, ..spared }))
     }
 }
 

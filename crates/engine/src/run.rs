@@ -22,7 +22,7 @@ use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
 use driftless_mover::Terms;
 use driftless_reconcile::Rules;
 use driftless_state::Ledger;
-use driftless_tree::{DirRef, Halt, Ladder, Rights};
+use driftless_tree::{DirRef, Halt, Ladder, Rights, Spared};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -259,6 +259,14 @@ impl<'r> Run<'r> {
             sync_large: durability != Durability::None || is_single,
             verify: self.options.read_back,
         }
+    }
+
+    /// Tells `act` what stays when something goes from the replica's directory at `dir`: what the rules protect, and when the run is over,
+    /// all that is still there.
+    pub fn with_spared<T>(&self, dir: &RelPath, act: impl FnOnce(Spared<'_>) -> T) -> T {
+        let is_over = || self.stopped();
+        let protects = self.options.filter.has_rules() && !self.options.delete_excluded;
+        act(Spared { rules: protects.then_some((&self.options.filter, dir)), is_over: Some(&is_over), ..Spared::NOTHING })
     }
 
     /// Reports a problem.
