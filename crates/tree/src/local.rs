@@ -86,9 +86,12 @@ fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<
 
 /// When what is open was made, if the file system tells.
 fn made_at(fd: impl AsFd) -> Option<Stamp> {
-    let st = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    birth_of(&fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?)
+}
+
+fn birth_of(st: &Statx) -> Option<Stamp> {
     let is_told = st.stx_mask & StatxFlags::BTIME.bits() != 0;
-    is_told.then_some(Stamp { sec: st.stx_btime.tv_sec, nsec: st.stx_btime.tv_nsec })
+    is_told.then(|| stamp(st.stx_btime.tv_sec, st.stx_btime.tv_nsec))
 }
 
 /// The flags that no copy gets. That of DAX is none of an entry, but says how its file system is mounted.
@@ -649,5 +652,15 @@ mod tests {
             let again = meta_again(&fd).expect("look again");
             assert_eq!(again, Meta { atime: again.atime, unkept: again.unkept, ..first }, "{path:?}");
         }
+    }
+
+    #[test]
+    fn the_time_when_something_was_made_has_no_more_nanoseconds_than_a_second_has() {
+        let mut st = fs::statx(fs::CWD, c"/", AtFlags::empty(), StatxFlags::BTIME).expect("look");
+        st.stx_mask = StatxFlags::BTIME.bits();
+        (st.stx_btime.tv_sec, st.stx_btime.tv_nsec) = (7, 1_000_000_000);
+        assert_eq!(birth_of(&st), Some(Stamp { sec: 7, nsec: 999_999_999 }));
+        st.stx_mask = 0;
+        assert_eq!(birth_of(&st), None, "not every file system tells");
     }
 }
