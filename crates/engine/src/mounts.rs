@@ -8,7 +8,7 @@ use crate::job::{DirJob, descend, lock};
 use crate::options::Options;
 use crate::overlap::leaves_out;
 use crate::run::Run;
-use driftless_model::{Act, Class, Kind, Problem, RelPath, Side};
+use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
 use driftless_tree::{DirRef, HandlePool, Place, mounts_below};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -62,13 +62,15 @@ impl Run<'_> {
 
     /// Whether a directory of the source lies on another file system than its root, and is not entered for that.
     pub fn is_foreign(&self, source: &DirRef) -> bool {
-        self.options.one_file_system && source.first_meta().dev != self.roots.0.first_meta().dev
+        self.options.is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
     }
 
     /// The same of one that cannot be entered, such as where a file system is mounted that nobody serves any more.
     pub fn is_foreign_at(&self, job: &DirJob, name: &CStr) -> bool {
         let own = self.roots.0.first_meta().dev;
-        self.options.one_file_system && job.source.peek(name).is_ok_and(|meta| meta.kind == Kind::Dir && meta.dev != own)
+        let is_foreign = |meta: Meta| meta.kind == Kind::Dir && self.options.is_foreign(meta.dev, own);
+        // Nobody looks there unless it matters.
+        self.options.one_file_system && job.source.peek(name).is_ok_and(is_foreign)
     }
 
     /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.
@@ -101,8 +103,8 @@ pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeSet<RelPath> {
 
 /// Whether a run finds something mounted at a path of the source.
 fn is_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
-    let is_own = |at: &DirRef| !options.one_file_system || at.first_meta().dev == source.first_meta().dev;
-    descend(source, path).is_ok_and(|at| is_own(&at) && at.is_mount_root() == Some(true))
+    let is_foreign = |at: &DirRef| options.is_foreign(at.first_meta().dev, source.first_meta().dev);
+    descend(source, path).is_ok_and(|at| at.is_mount_root() == Some(true) && !is_foreign(&at))
 }
 
 /// Which of the known ones a run that forgets what is gone still has to know: those that it does not look at, those that are there, and
@@ -120,7 +122,7 @@ fn is_gone(options: &Options, source: &DirRef, path: &RelPath) -> bool {
     const ELOOP: i32 = 40;
     let mut at = source.clone();
     for name in path.names() {
-        if options.one_file_system && at.first_meta().dev != source.first_meta().dev {
+        if options.is_foreign(at.first_meta().dev, source.first_meta().dev) {
             return false;
         }
         let name = CString::new(name).expect("names hold no NUL");

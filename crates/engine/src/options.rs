@@ -111,6 +111,12 @@ impl Options {
         both_here || self.source.machine() == self.replica.machine()
     }
 
+    /// Whether a directory of the source is left out for the file system that it is on, `own` being the one that the run is on: both by
+    /// their devices.
+    pub fn is_foreign(&self, device: u64, own: u64) -> bool {
+        self.one_file_system && device != own
+    }
+
     /// Why the connection to a host of the trees is lost, if one is.
     pub fn lost(&self) -> Option<Loss> {
         [&self.source, &self.replica].into_iter().find_map(Endpoint::lost)

@@ -60,8 +60,7 @@ fn way_down(levels: &[Ancestor], replica: &Replica, near_device: u64) -> Vec<Ste
 }
 
 fn is_left_out(options: &Options, source_device: u64, way: &[Step]) -> bool {
-    let is_foreign = way.iter().any(|step| step.device != source_device);
-    if options.one_file_system && is_foreign {
+    if way.iter().any(|step| options.is_foreign(step.device, source_device)) {
         return true;
     }
     let names: Option<Vec<&[u8]>> = way.iter().map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();

@@ -294,13 +294,12 @@ impl Survey<'_> {
         }
         match listing.dir().peek(name) {
             Err(fault) if fault.is_missing() => Ok(false),
-            meta => Ok(meta?.dev != listing.dir().first_meta().dev),
+            meta => Ok(self.options.is_foreign(meta?.dev, listing.dir().first_meta().dev)),
         }
     }
 
     fn is_foreign(&self, above: &Place, dir: &DirRef) -> bool {
-        let own = above.source.as_ref().map(|above| above.first_meta().dev);
-        self.options.one_file_system && own.is_some_and(|own| own != dir.first_meta().dev)
+        above.source.as_ref().is_some_and(|own| self.options.is_foreign(dir.first_meta().dev, own.first_meta().dev))
     }
 }
 
