@@ -170,8 +170,10 @@ fn table(text: &str, header: &str) -> BTreeMap<String, String> {
         let (first, rest) = line.trim_start_matches("| ").split_once(" |").expect("two cells");
         (first.trim_matches('`').to_owned(), rest.to_owned())
     };
-    let rows: BTreeMap<String, String> = lines.map(row).collect();
+    let rows: Vec<(String, String)> = lines.map(row).collect();
+    let (count, rows) = (rows.len(), rows.into_iter().collect::<BTreeMap<_, _>>());
     assert!(!rows.is_empty(), "no table {header}");
+    assert_eq!(rows.len(), count, "a row of {header} stands there twice");
     rows
 }
 

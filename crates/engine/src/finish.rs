@@ -7,6 +7,7 @@ use crate::run::Run;
 use crate::share::Unfinished;
 use crate::survey::is_absent;
 use crate::tally::{Reason, add};
+use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
@@ -14,9 +15,6 @@ use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MA
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Names of the replica that are held at a time.
-const WINDOW_NAMES: usize = 16 * 1024;
 
 /// How a directory ends.
 enum End {
@@ -58,12 +56,10 @@ impl Worker<'_> {
     }
 
     fn scan_extras(&mut self, job: &Arc<DirJob>, replica: &DirRef, known: Option<&Names>) -> Done {
-        let mut stream = replica.list()?;
+        let windows = windows(replica)?;
         let met = self.run.recall_names(job);
-        let mut more = true;
-        while more {
-            let mut names = Names::default();
-            more = stream.fill(&mut names, WINDOW_NAMES)?;
+        for names in windows {
+            let names = names?;
             if !job.is_repeated() {
                 add(&self.run.tally.replica_seen, names.len() as u64);
             }

@@ -5,14 +5,12 @@
 use crate::finish::there;
 use crate::job::DirJob;
 use crate::run::Run;
+use crate::windows::windows;
 use driftless_model::{Kind, Meta};
 use driftless_reconcile::{Likeness, likeness, without_case, without_form};
-use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
+use driftless_tree::{Dir, DirRef, Done, temp_name};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
-
-/// Names that are listed at a time.
-const WINDOW_NAMES: usize = 16 * 1024;
 
 /// Names of a directory that are tried to find out what it takes for one: some may have just gone.
 const ASKED_MAX: usize = 16;
@@ -83,8 +81,7 @@ fn nearest<'a>(run: &'a Run<'_>, job: &'a DirJob) -> impl Iterator<Item = &'a Di
 
 /// Whether a directory takes names for one that are as like as that, as the first of its names tells that has another spelling.
 fn told_by_its_names(dir: &DirRef, likeness: Likeness) -> Option<bool> {
-    let mut names = Names::default();
-    dir.list().ok()?.fill(&mut names, WINDOW_NAMES).ok()?;
+    let names = windows(dir).ok()?.next()?.ok()?;
     let other = |name| if likeness == Likeness::Form { in_other_form(name) } else { in_other_case(name) };
     let names = (0..names.len()).map(|number| names.get(number).0);
     names.filter_map(|name| Some((name, other(name)?))).take(ASKED_MAX).find_map(|(name, other)| seen(dir, (name, &other)).ok().flatten())
@@ -115,13 +112,14 @@ fn are_listed(dir: &DirRef, wanted: [&CStr; 2]) -> Done<bool> {
 
 /// Which of these names a directory lists, each once.
 pub fn listed(dir: &DirRef, wanted: &BTreeSet<&CStr>) -> Done<BTreeSet<CString>> {
-    let (mut stream, mut more) = (dir.list()?, true);
     let mut found = BTreeSet::new();
-    while more && found.len() < wanted.len() {
-        let mut names = Names::default();
-        more = stream.fill(&mut names, WINDOW_NAMES)?;
+    for names in windows(dir)? {
+        let names = names?;
         let met = (0..names.len()).map(|number| names.get(number).0);
         found.extend(met.filter(|name| wanted.contains(name)).map(CString::from));
+        if found.len() == wanted.len() {
+            break;
+        }
     }
     Ok(found)
 }

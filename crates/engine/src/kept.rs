@@ -6,6 +6,7 @@
 use crate::job::{DirJob, descend, lock};
 use crate::run::Run;
 use crate::tally::add;
+use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Kind, Meta, RelPath, Stamp};
 use driftless_tree::{DirRef, Done, NameHashes, Names, is_temp_name};
@@ -15,9 +16,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Names of large directories whose hashes are kept at a time: 18 MiB.
 const HASHES_MAX: usize = 1 << 20;
-
-/// Names that are held of one directory at a time.
-const WINDOW_NAMES: usize = 4096;
 
 /// How many hashes of names are kept.
 #[derive(Debug, Default)]
@@ -70,6 +68,7 @@ impl Worker<'_> {
         let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
         is_absent && (!self.run.options.filter.has_rules() || self.run.takes(job, name, is_dir()))
     }
+
     /// Looks whether what only the replica has, and nobody compares, was changed since an earlier run that was not made durable. One such
     /// entry says enough.
     pub fn note_doubt_of_kept(&self, (job, replica): (&DirJob, &DirRef), kept: &[CString]) {
@@ -91,10 +90,8 @@ impl Worker<'_> {
         let (top, mut paths) = (dir.enter(name)?, vec![RelPath::root()]);
         while let Some(path) = paths.pop() {
             let dir = descend(&top, &path)?;
-            let (mut stream, mut more) = (dir.list()?, true);
-            while more {
-                let mut names = Names::default();
-                more = stream.fill(&mut names, WINDOW_NAMES)?;
+            for names in windows(&dir)? {
+                let names = names?;
                 for name in (0..names.len()).map(|index| names.get(index).0) {
                     let meta = dir.look(name)?;
                     if is_since(&meta) || self.run.stopped() {

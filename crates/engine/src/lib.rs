@@ -38,7 +38,6 @@ mod namesakes;
 mod options;
 mod order;
 mod overlap;
-
 mod pace;
 mod part;
 mod plan;
@@ -62,6 +61,7 @@ mod underway;
 mod unkept;
 mod walk;
 mod whereabouts;
+mod windows;
 mod work_off;
 mod worker;
 

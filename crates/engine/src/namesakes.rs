@@ -9,6 +9,7 @@ use crate::finish::there;
 use crate::folding::{Firsts, Folding, listed};
 use crate::job::{DirJob, lock};
 use crate::tally::add;
+use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
 use driftless_reconcile::fold;
@@ -18,9 +19,6 @@ use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-
-/// Names that are listed at a time.
-const WINDOW_NAMES: usize = 16 * 1024;
 
 /// What is known of such names in a directory. Names are compared within one window of a listing.
 #[derive(Default)]
@@ -111,11 +109,8 @@ impl Worker<'_> {
         match known {
             Some(known) => compare(known),
             None => {
-                let (mut stream, mut more) = (job.source.list()?, true);
-                while more {
-                    let mut names = Names::default();
-                    more = stream.fill(&mut names, WINDOW_NAMES)?;
-                    compare(&names);
+                for names in windows(&job.source)? {
+                    compare(&names?);
                 }
             }
         }

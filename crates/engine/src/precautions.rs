@@ -5,14 +5,13 @@ use crate::job::descend;
 use crate::options::Options;
 use crate::roots::{Replica, RunError};
 use crate::run::Run;
+use crate::windows::windows;
 use driftless_model::{Kind, Meta, RelPath, Side};
 use driftless_reconcile::{NameIndex, Refusal};
 use driftless_tree::{DirRef, Names, is_temp_name};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-/// Names of one side that are held at a time.
-const WINDOW_NAMES: usize = 16 * 1024;
 /// The sticky bit (inode(7)).
 const STICKY: u32 = 0o1000;
 /// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
@@ -108,11 +107,8 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result
         return Ok(());
     }
     let unreadable = |fault: driftless_model::Fault| Refusal::UnreadableSource(fault.cause());
-    let mut stream = source.list().map_err(unreadable)?;
-    let mut more = true;
-    while more {
-        let mut names = Names::default();
-        more = stream.fill(&mut names, WINDOW_NAMES).map_err(unreadable)?;
+    for names in windows(source).map_err(unreadable)? {
+        let names = names.map_err(unreadable)?;
         // Nothing is deleted from a replica that cannot be listed, and the run says so.
         if likeness(options, &names, replica).unwrap_or(Likeness::Harmless) != Likeness::Unlike {
             return Ok(());
@@ -125,10 +121,9 @@ fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tre
     let mut index = NameIndex::new(crate::namesakes::random_seed());
     let bytes = |number| names.bytes(number);
     index.fill(names.len(), bytes);
-    let (mut stream, mut found, mut more) = (replica.list()?, Likeness::Harmless, true);
-    while more {
-        let mut theirs = Names::default();
-        more = stream.fill(&mut theirs, WINDOW_NAMES)?;
+    let mut found = Likeness::Harmless;
+    for theirs in windows(replica)? {
+        let theirs = theirs?;
         for (name, kind) in (0..theirs.len()).map(|at| theirs.get(at)).filter(|(name, _)| says_something(name)) {
             let is_one_with = |number: usize| matches!(seen(replica, (name, names.get(number).0)), Ok(Some(true)));
             if index.contains(name.to_bytes(), bytes) || index.alike(name.to_bytes(), bytes).into_iter().any(is_one_with) {

@@ -7,6 +7,7 @@
 
 use crate::folding::{in_other_case, seen};
 use crate::job::{DirJob, lock};
+use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Class, Kind, escape};
 use driftless_mover::Trouble;
@@ -15,9 +16,6 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Names of the replica that are held at a time.
-const WINDOW_NAMES: usize = 16 * 1024;
 
 /// Names of the source at which the replica has something, spelt otherwise, that is protected, or that may have something protected in it.
 #[derive(Default)]
@@ -47,10 +45,8 @@ impl Worker<'_> {
     }
 
     fn scan_protected(&self, job: &DirJob, replica: &DirRef, known: &Names) -> Done {
-        let (mut stream, mut more) = (replica.list()?, true);
-        while more {
-            let mut theirs = Names::default();
-            more = stream.fill(&mut theirs, WINDOW_NAMES)?;
+        for theirs in windows(replica)? {
+            let theirs = theirs?;
             self.note_protected((job, replica), known, &theirs);
             if minds_spelling(replica, known, &theirs) {
                 break;

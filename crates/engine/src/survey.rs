@@ -11,6 +11,7 @@ use crate::options::{Jobs, Options};
 use crate::pace::Pace;
 use crate::pool::{Crew, drive};
 use crate::queue::Queue;
+use crate::windows::windows;
 use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};
 use driftless_reconcile::{Likeness, split_half, without};
 use driftless_tree::{Dir, DirRef, Done, NameStream, Names};
@@ -325,11 +326,13 @@ impl Listing {
 
 /// The numbers of the names of a directory, sorted; of more than [`NUMBERS_MAX`], the first ones.
 fn numbers(dir: &DirRef, number: impl Fn(&CStr) -> u64) -> Done<Vec<u64>> {
-    let (mut stream, mut numbers, mut more) = (dir.list()?, Vec::new(), true);
-    while more && numbers.len() < NUMBERS_MAX {
-        let mut names = Names::default();
-        more = stream.fill(&mut names, WINDOW_NAMES)?;
+    let mut numbers = Vec::new();
+    for names in windows(dir)? {
+        let names = names?;
         numbers.extend((0..names.len()).map(|at| number(names.get(at).0)));
+        if numbers.len() >= NUMBERS_MAX {
+            break;
+        }
     }
     numbers.sort_unstable();
     Ok(numbers)

@@ -7,6 +7,7 @@ use crate::mounts::UNMOUNTED;
 use crate::overlap::{OWN_REPLICA, OWN_SOURCE};
 use crate::run::Run;
 use crate::tally::{Reason, add};
+use crate::windows::WINDOW_NAMES;
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
 use driftless_mover::Trouble;
@@ -16,8 +17,6 @@ use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Names of one directory that are held at a time.
-const WINDOW_NAMES: usize = 16 * 1024;
 /// Items in the queue above which the walk goes down before it goes on.
 const QUEUE_LONG: usize = 2048;
 /// How often a directory that changes is looked at again.
