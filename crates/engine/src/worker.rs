@@ -141,51 +141,38 @@ impl Worker<'_> {
             Trouble::Vanished => {
                 self.report_listed(&self.listed_at(job, name), (1, 0), ENOENT);
             }
-            Trouble::Changing => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                self.report_changing(job.path_of(name));
-            }
-            Trouble::Mismatch => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                add(&tally.mismatched, 1);
-                self.report_mismatch(job.path_of(name));
-            }
             Trouble::Failed(fault) if self.run.postpone(|| job.path_of(name), &fault) => self.count_again(job),
             Trouble::Postponed => self.count_again(job),
-            Trouble::Failed(fault) => {
+            failed => {
                 self.count_late(job);
                 add(&tally.failed, 1);
-                self.run.problem(job.path_of(name), fault, Class::Skip);
+                self.report_failed(job, name, failed);
             }
-            Trouble::Barred(side, cause) => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                self.report_barred(job.path_of(name), side, cause);
+        }
+    }
+
+    /// Says why an entry has failed, and draws what follows from it.
+    fn report_failed(&self, job: &DirJob, name: &CStr, trouble: Trouble) {
+        let (run, path) = (self.run, job.path_of(name));
+        match trouble {
+            Trouble::Changing => self.report_changing(path),
+            Trouble::Mismatch => {
+                add(&run.tally.mismatched, 1);
+                self.report_mismatch(path);
             }
-            Trouble::InTheWay(cause) => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                self.report_in_the_way(job.path_of(name), cause);
-            }
+            Trouble::Failed(fault) => run.problem(path, fault, Class::Skip),
+            Trouble::Barred(side, cause) => self.report_barred(path, side, cause),
+            Trouble::InTheWay(cause) => self.report_in_the_way(path, cause),
+            Trouble::Undone(cause) => self.report_undone(path, cause),
             Trouble::Stuck(removed) => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                add(&tally.deleted, removed.entries);
-                self.run.report_stuck(&job.path(), removed.stuck);
-            }
-            Trouble::Undone(cause) => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                self.report_undone(job.path_of(name), cause);
+                add(&run.tally.deleted, removed.entries);
+                run.report_stuck(&job.path(), removed.stuck);
             }
             Trouble::Lost(fault) => {
-                self.count_late(job);
-                add(&tally.failed, 1);
-                self.run.problem(job.path_of(name), fault, Class::Stop);
-                self.run.lose();
+                run.problem(path, fault, Class::Stop);
+                run.lose();
             }
+            Trouble::Stopped | Trouble::Vanished | Trouble::Postponed => unreachable!("an entry with such trouble has not failed"),
         }
     }
 
