@@ -33,8 +33,8 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).mode(0o600).open(path)
 }
 
-/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An error says why there is none to be had. A home
-/// that is not there is none: that of `nobody` is `/nonexistent`, and shall stay so.
+/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An error says why there is none to be had. A
+/// home that is not there is none: that of `nobody` is `/nonexistent`, and shall stay so.
 #[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
 pub fn state_folder() -> Result<PathBuf, String> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

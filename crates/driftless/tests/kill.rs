@@ -105,7 +105,8 @@ fn check_visible(dst: &Path) {
             } else if meta.is_file() && !is_temp {
                 check_whole(&path);
             } else if meta.is_file() && meta.mode() & 0o7077 != 0 && !path.as_os_str().as_encoded_bytes().ends_with(common::LOCK_SIGN) {
-                // Others may look into an unfinished file only when it lacks nothing but its name. The sign of the lock is empty, and for all.
+                // Others may look into an unfinished file only when it lacks nothing but its name. The sign of the lock is empty, and
+                // for all.
                 let _which = check_some_version(&path);
             }
         }

@@ -1,5 +1,5 @@
-//! A run that movers share, under any order of events that a seed can make: the real coordinator and the real carrying out of shares, on small
-//! trees, with queues, movers and a clock that obey the seed ([`common::world`]).
+//! A run that movers share, under any order of events that a seed can make: the real coordinator and the real carrying out of shares, on
+//! small trees, with queues, movers and a clock that obey the seed ([`common::world`]).
 //!
 //! Coordinators die between any two of their commits, and others go on; in between somebody changes the trees. What must hold: exit code 0
 //! only when both trees are equal, whatever was settled in an earlier life; each entry is counted once; and the run comes to an end.

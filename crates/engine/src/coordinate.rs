@@ -4,8 +4,8 @@
 //! First everything below the root is walked, by the movers; then files with several names are made, one name of each; then, here, their
 //! other names are linked, what the source lacks is removed, and the directories that several movers shared are finished. What
 //! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A share is settled by the first outcome
-//! that comes; a second one, of a mover that was thought dead, is passed over, but waited for. Whatever was settled in an earlier life of the
-//! run is looked at once more before the end ([`life`](crate::life)).
+//! that comes; a second one, of a mover that was thought dead, is passed over, but waited for. Whatever was settled in an earlier life of
+//! the run is looked at once more before the end ([`life`](crate::life)).
 
 mod begin;
 

@@ -408,8 +408,8 @@ impl Worker<'_> {
         Ok(!wanted || self.run.links.claim(replica.id(), source.id()).map_err(store_trouble)?)
     }
 
-    /// Whether a file of the earlier copy may have this name, too. Where hard links are not kept, it may have one name here and no other: two
-    /// names of it would be a group.
+    /// Whether a file of the earlier copy may have this name, too. Where hard links are not kept, it may have one name here and no other:
+    /// two names of it would be a group.
     fn claim_basis(&self, earlier: &Meta, source: &Meta) -> Result<bool, Trouble> {
         if self.run.options.keep.hard_links || earlier.nlink < 2 {
             return self.claim(earlier, source);

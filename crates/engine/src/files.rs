@@ -108,8 +108,8 @@ impl Worker<'_> {
             }
             let waits = large.large.patches() && is_far(&large.job.spot(&large.name));
             self.share((&large.pending, waits), &mut range, |given| Task::Chunk(large.clone(), given));
-            // Only a share has to end soon, and what is slowed down loses what is under way when it is stopped. What mostly stays where it is
-            // says nothing of the line, and each step costs a round trip.
+            // Only a share has to end soon, and what is slowed down loses what is under way when it is stopped. What mostly stays where it
+            // is says nothing of the line, and each step costs a round trip.
             let is_slow = self.run.part.is_share() || self.run.options.bytes_per_second_max.is_some();
             let measured = is_slow && !large.large.patches();
             let stride = if measured { self.run.stride.bytes() } else { Stride::MAX };

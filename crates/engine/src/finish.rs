@@ -292,8 +292,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The directory that names go from, on both sides. It was listed, so that it is absent is believed the second time. Where the replica has none any more, there is nothing to remove; where the source
-    /// has none any more, it is seen later whether the replica still has it.
+    /// The directory that names go from, on both sides. It was listed, so that it is absent is believed the second time. Where the replica
+    /// has none any more, there is nothing to remove; where the source has none any more, it is seen later whether the replica still has it.
     fn open_both(&self, path: &driftless_model::RelPath) -> Option<(DirRef, DirRef)> {
         let (source, replica) = &self.run.roots;
         let open = || descend(replica.as_ref().expect("deletes need a replica"), path);

@@ -2,9 +2,9 @@
 //! of the source.
 //!
 //! A mark speaks of everything below its directory. So a replica is in doubt since the earliest moment that its own mark or one above it
-//! names, and a directory in it since an earlier one still, if it has a mark of its own: somebody has made it the root of a run. Marks above
-//! are read and left as they are, since this run sees only a part of what they speak of. Marks within are settled where it has compared all of
-//! that.
+//! names, and a directory in it since an earlier one still, if it has a mark of its own: somebody has made it the root of a run. Marks
+//! above are read and left as they are, since this run sees only a part of what they speak of. Marks within are settled where it has
+//! compared all of that.
 
 use crate::changes::{boot_of, source_number};
 use crate::job::{DirJob, lock};

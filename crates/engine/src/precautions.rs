@@ -99,8 +99,8 @@ enum Likeness {
     Harmless,
 }
 
-/// Two trees that are meant for each other have a name in common at the top, if only for a file system that takes no heed of case. Of a source with more names than are held at a time, the
-/// replica is looked through again for each window, unless they are alike.
+/// Two trees that are meant for each other have a name in common at the top, if only for a file system that takes no heed of case. Of a
+/// source with more names than are held at a time, the replica is looked through again for each window, unless they are alike.
 fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
     let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
     if options.delete_unlike || !is_whole {

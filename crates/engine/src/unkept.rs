@@ -1,8 +1,9 @@
 //! What the replica cannot come to have, without that being a difference: times that its file system cuts, and owners that the user of
 //! the run cannot give.
 //!
-//! Nobody but root may give an entry to somebody else (chown(2)). An ordinary user knows that, and one problem for each file of others, in every run, would hide all else. So what he cannot give is
-//! no difference; it is counted, and told once. Where owners were demanded, it is a problem as any other.
+//! Nobody but root may give an entry to somebody else (chown(2)). An ordinary user knows that, and one problem for each file of others, in
+//! every run, would hide all else. So what he cannot give is no difference; it is counted, and told once. Where owners were demanded, it
+//! is a problem as any other.
 
 use crate::job::{DirJob, lock};
 use crate::run::Run;

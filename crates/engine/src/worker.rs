@@ -208,7 +208,6 @@ impl Worker<'_> {
     /// Whether it looks as if another mover were at work on the same share, having been thought dead, or thinking so: something was
     /// made or removed on the replica under our hands. What it did counts, and the rest is tried again.
     fn meets_another(&self, job: &DirJob, fault: &Fault) -> bool {
-        const ENOENT: i32 = 2;
         const EEXIST: i32 = 17;
         const ESTALE: i32 = 116;
         let is_sign = fault.side == Side::Replica && matches!(fault.errno, ENOENT | EEXIST | ESTALE);

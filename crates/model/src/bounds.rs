@@ -22,6 +22,9 @@ fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D, fits: impl F
 }
 
 /// Reads nanoseconds.
+///
+/// # Errors
+/// There are more than a second has.
 pub fn nsec<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     checked(from, |nsec| *nsec < NSEC_END)
 }
@@ -75,6 +78,7 @@ pub fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 /// Reads a list of at most `MAX` elements: one that takes a byte or two of a head may take hundreds of memory.
+///
 /// # Errors
 /// There are more.
 pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {

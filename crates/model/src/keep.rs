@@ -142,7 +142,8 @@ impl Keep {
 
     /// Whether the extended attribute `name` is kept: `user.*`, `trusted.*`, `security.capability` and POSIX ACLs (xattr(7)).
     ///
-    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and `user.driftless.*` and `trusted.driftless.*` are our own.
+    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and `user.driftless.*` and
+    /// `trusted.driftless.*` are our own.
     pub fn wants_xattr(&self, name: &[u8]) -> bool {
         if name.starts_with(ACL_PREFIX) {
             return self.acls;

@@ -6,8 +6,8 @@ pub fn moment(sec: i64) -> String {
     format!("{date} {time} UTC")
 }
 
-/// Date and time of a moment in seconds since 1970, in the proleptic Gregorian calendar (H. Hinnant, "chrono-compatible low-level date algorithms", 2014): years begin
-/// in March, so that the day that not all have is their last.
+/// Date and time of a moment in seconds since 1970, in the proleptic Gregorian calendar (H. Hinnant, "chrono-compatible low-level date
+/// algorithms", 2014): years begin in March, so that the day that not all have is their last.
 pub fn date_and_time(sec: i64) -> (String, String) {
     const DAYS_TO_1970: i64 = 719_468;
     const DAYS_PER_ERA: i64 = 146_097;

@@ -19,7 +19,8 @@ const CLASSES_MAX: usize = 16;
 /// Callers park far earlier, by their own count. The broker's own default is no limit before 4.0 and 20 since, and a
 /// consumer that dies counts for all that it had prefetched.
 const DELIVERIES_MAX: i64 = 200;
-/// The same of a parked message, and of what is only looked at. It must not be reached: nothing stands behind that queue. A listing counts as one.
+/// Deliveries of a parked message, and of what is only looked at. It must not be reached: nothing stands behind that queue. Each time that
+/// the queue is listed counts as one.
 const LISTINGS_MAX: i64 = i32::MAX as i64;
 
 const RESULTS: &str = "results";

@@ -2,8 +2,10 @@
 //!
 //! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a long line needs several. Each starts a
 //! `driftless agent --join PLACE` of its own, which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and
-//! waits until that is done with them. It says nothing itself: the first agent greets on the line that it was handed. The place is an abstract socket, which needs no file: an agent that has confined itself could
-//! neither make one nor remove it. Anybody may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED).
+//! waits until that is done with them. It says nothing itself: the first agent greets on the line that it was handed.
+//!
+//! The place is an abstract socket, which needs no file: an agent that has confined itself could neither make one nor remove it. Anybody
+//! may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED).
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;

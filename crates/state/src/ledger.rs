@@ -1,7 +1,8 @@
 //! What a run that takes long has done already: a set of keys in a file, so that the next run need not do it again.
 //!
 //! A key is a hash of everything that must still hold for the note to be worth something, and is noted with the time. A medium
-//! loses what it holds without any sign, so a note is worth nothing when it is old. A ledger is a help, not a record: when its file cannot be written or read, all that is lost is work, so it stops noting. Whoever named the file removes it.
+//! loses what it holds without any sign, so a note is worth nothing when it is old. A ledger is a help, not a record: when its file cannot
+//! be written or read, all that is lost is work, so it stops noting. Whoever named the file removes it.
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The copy ladder: reflink, copy within the kernel or on the server, read and write; hole by hole, with the page cache kept, dropped or passed by.
+//! The copy ladder: reflink, copy within the kernel or on the server, read and write; hole by hole, with the page cache kept, dropped or
+//! passed by.
 //!
 //! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is learned by trying once
 //! and shared by all threads ([`Ladder`]).

@@ -85,8 +85,8 @@ pub fn count_in(dir: &LocalDir, max: u64) -> Removed {
     walk.go()
 }
 
-/// Enters a subdirectory in which nothing is mounted. A subvolume, which may be somebody's snapshot, goes only if nothing lies in it: rmdir(2)
-/// removes it then, since Linux 4.18.
+/// Enters a subdirectory in which nothing is mounted. A subvolume, which may be somebody's snapshot, goes only if nothing lies in it:
+/// rmdir(2) removes it then, since Linux 4.18.
 pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
     let dir = above.enter_local(name)?;
     if !is_crossing(above, &dir)? {
