@@ -51,8 +51,9 @@ class Tool:
     def shown(self, jobs):
         """The command as a reader would type it."""
         return self.template.format(
-            src="SRC", dst="far:DST" if self.remote and not self.movers else "DST", ssh="'ssh -F CONFIG'", jobs=jobs,
-            bytes="BYTES", queue="URL", job="NAME", credentials="FILE", hosts="'A B C'", driftless="driftless", tools="bench/out/bin", tmp="/tmp")
+            src="SRC", dst="far:DST" if self.remote and not self.movers else "DST", ssh="'ssh -F CONFIG'",
+            jobs=jobs, bytes="BYTES", queue="URL", job="NAME", credentials="FILE", hosts="'A B C'",
+            driftless="driftless", tools="bench/out/bin", tmp="/tmp")
 
 
 TOOLS = {
@@ -72,13 +73,17 @@ TOOLS = {
     RSYNC_FAR: Tool("rsync -aHAX -e ssh", "rsync -aHAX --numeric-ids -e {ssh} {src}/ {dst}/"),
     TAR_FAR: Tool(
         "tar to ssh tar",
-        'to={dst}; ssh={ssh}; tar -C {src} -cf - . | $ssh ${{to%%:*}} "mkdir ${{to#*:}} && tar -C ${{to#*:}} -xpf -"', shell=True),
-    LINE: Tool("its bytes through ssh", "to={dst}; ssh={ssh}; head -c {bytes} /dev/zero | $ssh ${{to%%:*}} 'cat >/dev/null'", shell=True),
+        "to={dst}; ssh={ssh}; tar -C {src} -cf - . | "
+        '$ssh ${{to%%:*}} "mkdir ${{to#*:}} && tar -C ${{to#*:}} -xpf -"', shell=True),
+    LINE: Tool(
+        "its bytes through ssh",
+        "to={dst}; ssh={ssh}; head -c {bytes} /dev/zero | $ssh ${{to%%:*}} 'cat >/dev/null'", shell=True),
     "movers-3": Tool("3 movers", SHARED, movers=3),
     "movers-2": Tool("2 movers", SHARED, movers=2),
     "movers-1": Tool("1 mover", SHARED, movers=1),
     FPSYNC_FAR: Tool(
-        "fpsync -w", "mkdir -p {dst} && fpsync -n {jobs} -f 44 -w {hosts} -d {tmp}/fpsync-shared -t {tmp}/fpsync {src}/ {dst}/",
+        "fpsync -w",
+        "mkdir -p {dst} && fpsync -n {jobs} -f 44 -w {hosts} -d {tmp}/fpsync-shared -t {tmp}/fpsync {src}/ {dst}/",
         shell=True),
     SUM: Tool("driftless sum", "{driftless} sum {src}"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),

@@ -33,45 +33,49 @@ GROUPS = {
         "Except on tmpfs, every command is timed together with a final sync of the file system."),
     "generated": Group(
         "First copy of a million small files", "million files",
-        "A generated tree: sizes lognormal around 2 KiB, flat directories of up to 50,000 names and many small ones, "
-        "a chain 40 deep. Copied from a tmpfs and timed like the real tree."),
+        "A generated tree: sizes lognormal around 2 KiB, flat directories of up to 50,000 names and many small "
+        "ones, a chain 40 deep. Copied from a tmpfs and timed like the real tree."),
     "unsynced": Group(
         "First copy without any sync", "no sync",
         "The real tree again; no command is followed by a sync and driftless runs with `--durability=none`."),
     "same": Group(
         "Nothing changed", "nothing changed",
-        "A second run over a replica of the real tree that is equal. Caches are warm. Driftless and rsync -aHAX "
-        "compare xattrs and ACLs too; the others look at size and time only.", RSYNC),
+        "A second run over a replica of the real tree that is equal. Caches are warm. Driftless and rsync "
+        "-aHAX compare xattrs and ACLs too; the others look at size and time only.", RSYNC),
     "ssh": Group(
         "Over ssh", "over ssh",
-        "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the two is on a host reached over ssh: "
-        "this machine, through its loopback interface, so that both ends share its processors. Trees are pushed unless "
-        "the row says otherwise. Sessions on that host have an empty home. Processor seconds are those of the near end, with its ssh.", RSYNC_FAR),
+        "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the "
+        "two is on a host reached over ssh: this machine, through its loopback interface, so that "
+        "both ends share its processors. Trees are pushed unless the row says otherwise. Sessions on "
+        "that host have an empty home. Processor seconds are those of the near end, with its ssh.", RSYNC_FAR),
     "movers": Group(
         "Movers", "movers",
-        "A run that movers on three hosts share, fed by RabbitMQ. The hosts are network namespaces on this machine, so that they "
-        "share its processors; the coordinator and the broker have one of their own, with a link that is not limited. In the rows "
-        "about links, the source is reached over ssh on a further host, by each mover through its own link. "
-        "With slow requests, each host mounts `latencyfs` by itself, as it would a parallel file system; movers divide the jobs among "
-        "them, and `fpsync -w` runs as many on the same hosts, over ssh.", MOVERS[0]),
+        "A run that movers on three hosts share, fed by RabbitMQ. The hosts are network namespaces on "
+        "this machine, so that they share its processors; the coordinator and the broker have one of "
+        "their own, with a link that is not limited. In the rows about links, the source is reached "
+        "over ssh on a further host, by each mover through its own link. With slow requests, each "
+        "host mounts `latencyfs` by itself, as it would a parallel file system; movers divide the "
+        "jobs among them, and `fpsync -w` runs as many on the same hosts, over ssh.", MOVERS[0]),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
-        "Source and replica on `latencyfs`, a file system that delays every metadata and data request by 500 µs and "
-        "serves many in parallel, mounted anew before each run: a real tree of 4,000 entries (Python's library and the "
-        "like), and a generated one in which a single directory holds a third. The kernel lets one look-up at a time "
-        "into a directory of such a file system, so that directory is walked at the pace of single requests.", RSYNC),
+        "Source and replica on `latencyfs`, a file system that delays every metadata and data request by "
+        "500 µs and serves many in parallel, mounted anew before each run: a real tree of 4,000 entries "
+        "(Python's library and the like), and a generated one in which a single directory holds a third. "
+        "The kernel lets one look-up at a time into a directory of such a file system, so that directory "
+        "is walked at the pace of single requests.", RSYNC),
     "large": Group(
         "Large files", "large files",
-        "Random data without holes. Within xfs and btrfs a copy can share its blocks with the source; these commands "
-        "are timed together with a final sync.", "cp"),
+        "Random data without holes. Within xfs and btrfs a copy can share its blocks with the source; "
+        "these commands are timed together with a final sync.", "cp"),
     "verify": Group(
         "Verification", "verification",
-        "`driftless verify --level=meta` beside a `sync` that finds nothing changed, and `driftless sync --verify`, which "
-        "reads back what it writes, beside a plain `sync`.", DRIFTLESS),
+        "`driftless verify --level=meta` beside a `sync` that finds nothing changed, and `driftless "
+        "sync --verify`, which reads back what it writes, beside a plain `sync`.", DRIFTLESS),
     "sum": Group(
         "Hashing", "hashing",
-        "`driftless sum`, which lists BLAKE3 hashes in the order of names, beside the programs that people use: one file "
-        "of random data, and a generated tree of small files. All content is in the page cache.", "b3sum"),
+        "`driftless sum`, which lists BLAKE3 hashes in the order of names, beside the programs that "
+        "people use: one file of random data, and a generated tree of small files. All content is in "
+        "the page cache.", "b3sum"),
     "memory": Group(
         "Memory", "a million entries",
         "Peak resident memory, of the largest single process of each command; rsync has three."),
@@ -89,8 +93,9 @@ HOW = """## How it is measured
   default options in a sparse image file and loop-mounted: an image in memory, or, for the rows about the disk, an
   image on the disk with direct I/O. Making and mounting are not timed. Source trees lie in a tmpfs.
 - **Checked.** After the first run of driftless in most cases, `rsync -aHAXn --delete` must find no difference to the
-  source but for the mark of the replica's root, and `diff -r` none in the contents. On the disk, on latencyfs and for the large trees on images, exit codes
-  are checked only. A star behind a figure marks a command that ended with an error.
+  source but for the mark of the replica's root, and `diff -r` none in the contents. On the disk, on latencyfs and for
+  the large trees on images, exit codes are checked only. A star behind a figure marks a command that ended with an
+  error.
 - **Clock and memory.** A small launcher (`bench/tools/measure.c`) takes the time with the monotonic clock and the
   usage from `wait4`. Processor seconds include those of the sync as far as the kernel charges them to the caller.
 - **Over ssh.** The benchmark runs an OpenSSH server of its own with default ciphers and without compression. Rows with
@@ -98,9 +103,9 @@ HOW = """## How it is measured
   each round driftless runs once more without it. Before each run over a changed file, 64 KiB blocks at random places
   are overwritten, the same for everyone who repeats it. Bytes on the wire are counted, those of ssh itself included, by
   such a relay without delay, in a further run that is not timed.
-- **Movers** wait for work before a command begins; the command that is timed is the coordinator's. Of the run in which a
-  mover is killed, and of the one of two movers beside it, the time counts from the moment on at which the same number of bytes
-  had arrived on the replica's file system: half of the tree, so that both have the same amount left.
+- **Movers** wait for work before a command begins; the command that is timed is the coordinator's. Of the run in which
+  a mover is killed, and of the one of two movers beside it, the time counts from the moment on at which the same number
+  of bytes had arrived on the replica's file system: half of the tree, so that both have the same amount left.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
