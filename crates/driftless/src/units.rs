@@ -4,6 +4,7 @@ use crate::cli::Streams;
 use driftless_engine::{Jobs, Route, now};
 use driftless_reconcile::DeleteLimit;
 use driftless_verify::is_share;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or iB.
@@ -48,14 +49,14 @@ pub fn host(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("a host has no name".into()) } else { Ok(text.to_owned()) }
 }
 
-/// Seconds.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).map_err(|_| "a number of seconds is expected".into())
+/// Whole seconds, as a number.
+pub fn whole_seconds<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "a whole number of seconds is expected, such as 2".into())
 }
 
 /// Whole seconds.
-pub fn whole_seconds(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "a whole number of seconds is expected, such as 2".into())
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    whole_seconds(text).map(Duration::from_secs)
 }
 
 /// A time: a number with s, m, h or d.
@@ -185,6 +186,7 @@ mod tests {
         assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
         assert!(delete_limit("101%").is_err() && delete_limit("x").is_err());
     }
+
     #[test]
     fn shares_are_read_and_shown_in_per_cent() {
         for (text, expected) in [("0.5", 0.5), ("1e-4", 1e-4), ("99%", 0.99), ("0.01%", 1e-4)] {
