@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 /// How long ssh has to connect and agree on keys, unless the user's configuration says how long, in seconds.
 const CONNECT_SECONDS: u32 = 60;
-/// A shell that becomes its arguments, deaf to what a terminal says to all in the foreground: the run hears that, and needs its lines to
-/// come to a clean end. What asks for a password listens for itself while it does (readpassphrase(3)).
-const DEAF: [&str; 4] = ["/bin/sh", "-c", "trap '' INT HUP && exec \"$@\"", "driftless"];
+/// A shell that becomes its arguments, deaf to what is said to all in the foreground, by a terminal, or by who asks where the run stands
+/// (SIGUSR1): the run hears that, and needs its lines to come to a clean end. What asks for a password listens for itself while it does (readpassphrase(3)).
+const DEAF: [&str; 4] = ["/bin/sh", "-c", "trap '' INT HUP USR1 && exec \"$@\"", "driftless"];
 
 /// Starts a command line on the host, with pipes to all its ends.
 pub fn spawn_there(name: &str, reach: &Reach, command_line: &str) -> Result<Child, ReachError> {
