@@ -7,8 +7,8 @@
 
 use crate::{config, own};
 use driftless_engine::{End, MOUNTS_MAX, Options, Summary};
-use driftless_model::{RelPath, cause, quote};
-use driftless_tree::Endpoint;
+use driftless_model::{RelPath, Side, cause, quote};
+use driftless_tree::{Endpoint, HandlePool, Place};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -35,11 +35,11 @@ pub struct Notes {
 impl Notes {
     /// What earlier runs of these two trees left.
     pub fn of(options: &Options) -> Notes {
-        let name_of = |path: &dyn Fn(&Endpoint) -> Vec<u8>| {
-            let (source, replica) = (path(&options.source), path(&options.replica));
+        let name_of = |path: &dyn Fn(&Endpoint, Side) -> Vec<u8>| {
+            let (source, replica) = (path(&options.source, Side::Source), path(&options.replica, Side::Replica));
             config::name_of_pair("mounts", [&source, &replica].map(|bytes| Path::new(OsStr::from_bytes(bytes))))
         };
-        let (name, typed) = (name_of(&real_path), name_of(&Endpoint::to_bytes));
+        let (name, typed) = (name_of(&real_path), name_of(&|root, _| root.to_bytes()));
         let mut notes = Notes { known: BTreeSet::new(), doubt: None, typed: None, name };
         notes.add(notes.name.clone());
         if typed != notes.name && !notes.add(typed.clone()) {
@@ -103,14 +103,38 @@ fn noted(name: &str) -> Result<BTreeSet<RelPath>, String> {
     }
 }
 
-/// The path that leads to a root of this host, which may be missing yet, through no symbolic link: whichever way it is named, it is the
-/// same pair of trees.
+/// The path that leads to a root, which may be missing yet, through no symbolic link: whichever way it is named, it is the same pair of
+/// trees. It is the path as it was typed where nobody can tell.
+fn real_path(root: &Endpoint, side: Side) -> Vec<u8> {
+    let real = match &root.host {
+        None => real_path_here(root),
+        Some(host) => real_path_there(root, side).map(|path| [host.name().as_bytes(), b":", &path].concat()),
+    };
+    real.unwrap_or_else(|| root.to_bytes())
+}
+
 #[allow(clippy::disallowed_methods, reason = "a path that the user named, in which links are followed")]
-fn real_path(root: &Endpoint) -> Vec<u8> {
+fn real_path_here(root: &Endpoint) -> Option<Vec<u8>> {
     let path = root.plain_path();
     let above = || Some(std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
-    let real = if root.host.is_none() { std::fs::canonicalize(&path).ok().or_else(above) } else { None };
-    real.map_or_else(|| root.to_bytes(), |path| path.into_os_string().into_vec())
+    std::fs::canonicalize(&path).ok().or_else(above).map(|path| path.into_os_string().into_vec())
+}
+
+/// The names of the directories above, as the other host tells them.
+fn real_path_there(root: &Endpoint, side: Side) -> Option<Vec<u8>> {
+    let (dir, last) = match root.locate(side, &HandlePool::new(1)).ok()? {
+        Place::Dir(dir) => (dir, None),
+        Place::Entry { parent, name, .. } | Place::Missing { parent, name } => (parent, Some(name)),
+    };
+    let lineage = dir.lineage().ok()?;
+    // The last is the root of the name space. One that stands alone may also be where that user may look no further.
+    let (_, below) = lineage.split_last().filter(|(_, below)| !below.is_empty())?;
+    let mut path = Vec::new();
+    for ancestor in below.iter().rev() {
+        path.extend([b"/", ancestor.name.as_ref()?.as_bytes()].concat());
+    }
+    path.extend(last.iter().flat_map(|name| [b"/", name.as_bytes()].concat()));
+    Some(path)
 }
 
 #[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
