@@ -6,7 +6,10 @@ mod common;
 
 use common::far::{Far, Way, Who};
 use common::lease::Lease;
-use common::{USER, check_accounts, check_equal, check_settled, driftless, put, sync, sync_ok, wait_until};
+use common::{
+    USER, check_accounts, check_equal, check_settled, driftless, on_trees, on_trees_by_user, only_local, put, sync, sync_by_user, sync_ok,
+    verify, wait_until,
+};
 use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, attrs};
 use rustix::io::Errno;
@@ -19,10 +22,6 @@ use std::time::Duration;
 const NONE: [&str; 0] = [];
 /// A file system's answer that never changes: files with the size of a page and less in them.
 const SYSFS: &str = "/sys/kernel/mm/transparent_hugepage";
-
-fn verify(src: &Path, dst: &Path) -> Driftless {
-    driftless().args(["verify", "--json"]).arg(src).arg(dst)
-}
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).mode() & 0o7777
@@ -116,6 +115,7 @@ fn unfinished_name(name: &str) -> String {
 
 #[test]
 fn a_file_whose_closing_fails_does_not_get_its_name() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 300);
     let src = scratch.dir("src");
     put(&src.join("small"), "content");
@@ -257,7 +257,7 @@ fn a_set_gid_bit_that_the_kernel_drops_is_told() {
         attrs::set_mode(path, 0o2755).expect("chmod");
     }
     let run = |dst: &Path| {
-        let outcome = sync(&src, dst).arg("--no-group").as_user(USER, USER).run().expect(3);
+        let outcome = sync_by_user(&src, dst).arg("--no-group").run().expect(3);
         check_accounts(&outcome);
         outcome
     };
@@ -286,8 +286,7 @@ fn a_replica_file_that_its_owner_may_not_read_differs_and_is_made_anew() {
         put(&src.join(name), vec![1; if name == "large" { 65 << 20 } else { 100 }]);
         attrs::set_owner(&src.join(name), USER, USER).expect("chown");
     }
-    let run =
-        |command: &str, options: &[&str]| driftless().args([command, "--json"]).args(options).arg(&src).arg(&dst).as_user(USER, USER).run();
+    let run = |command: &str, options: &[&str]| on_trees_by_user(command, &src, &dst).arg("--json").args(options).run();
     let _ = run("sync", &[]).expect(0);
     for name in ["file", "large"] {
         attrs::set_mode(&dst.join(name), 0).expect("chmod");
@@ -313,8 +312,7 @@ fn a_replica_directory_that_its_owner_may_not_enter_is_told_as_what_it_is() {
     for path in [&src, &dst, &src.join("dir"), &src.join("dir/file")] {
         attrs::set_owner(path, USER, USER).expect("chown");
     }
-    let run =
-        |command: &str, options: &[&str]| driftless().args([command, "--json"]).args(options).arg(&src).arg(&dst).as_user(USER, USER).run();
+    let run = |command: &str, options: &[&str]| on_trees_by_user(command, &src, &dst).arg("--json").args(options).run();
     let _ = run("sync", &[]).expect(0);
     attrs::set_mode(&dst.join("dir"), 0).expect("chmod");
     for (command, options, code, event) in [("verify", &[][..], 4, "difference"), ("sync", &["--dry-run"], 3, "change")] {
@@ -335,7 +333,7 @@ fn a_directory_in_the_place_of_something_else_is_told_with_both_kinds() {
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("entry/file"), "content");
     put(&dst.join("entry"), "a file");
-    let outcome = driftless().arg("verify").arg(&src).arg(&dst).run().expect(4);
+    let outcome = on_trees("verify", &src, &dst).run().expect(4);
     assert!(outcome.stdout_text().contains("kind: dir, replica file"), "{}", outcome.describe());
 }
 
@@ -360,6 +358,7 @@ fn access_times_of_links_are_not_set_again_because_they_were_read() {
 
 #[test]
 fn a_link_group_whose_first_name_cannot_be_looked_at_is_a_problem_and_no_difference() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("alpha"), "content");
@@ -391,7 +390,7 @@ fn an_audit_of_one_file_system_does_not_count_what_is_mounted_in_it_as_equal() {
         assert!(Command::new(program).args(arguments).arg(src.join("mounted")).status().expect(program).success());
     };
     mount("mount", &["-t", "tmpfs", "driftless-mounted"]);
-    let outcome = driftless().args(["audit", "--json", "-x", "--samples", "100"]).arg(&src).arg(&dst).run();
+    let outcome = on_trees("audit", &src, &dst).args(["--json", "-x", "--samples", "100"]).run();
     mount("umount", &[]);
     let summary = outcome.clone().expect(0).summary();
     assert_eq!((summary["entries"].as_u64(), summary["same"].as_u64()), (Some(2), Some(2)), "{}", outcome.describe());

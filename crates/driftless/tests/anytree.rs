@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{USER, check_accounts, check_equal, check_settled, names_below, put, sync, sync_ok};
+use common::{USER, check_accounts, check_equal, check_settled, names_below, on_trees, put, sync, sync_by_user, sync_ok, verify};
 use driftless_testkit::{FsKind, Options, Scratch, attrs, compare, deep_path};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -53,7 +53,7 @@ fn three_thousand_levels_are_copied_with_64_open_files() {
 fn twenty_thousand_levels_overflow_no_stack() {
     let (_scratch, src, dst) = stage(FsKind::Tmpfs, 400);
     deep_path(&src, 20_000, 1).expect("deep");
-    let run = || common::driftless().arg("sync").arg(&src).arg(&dst).limit(LONG).run().expect(0);
+    let run = || on_trees("sync", &src, &dst).limit(LONG).run().expect(0);
     let (first, second) = (run(), run());
     assert!(first.stdout_text().contains("22,001 entries: 0 same, 22,001 changed"), "{}", first.describe());
     assert!(second.stdout_text().contains(" same, 0 changed"), "{}", second.describe());
@@ -134,7 +134,7 @@ fn what_cannot_be_read_is_told_and_nothing_of_it_is_deleted() {
     for (name, mode) in [("locked", 0), ("no-list", 0o300), ("unreadable", 0)] {
         attrs::set_mode(&src.join(name), mode).expect("chmod");
     }
-    let outcome = sync(&src, &dst).arg("--delete").as_user(USER, USER).run().expect(3);
+    let outcome = sync_by_user(&src, &dst).arg("--delete").run().expect(3);
     check_accounts(&outcome);
     let told: Vec<String> = outcome.events_named("problem").iter().map(|p| p["path"].as_str().unwrap_or_default().to_owned()).collect();
     for name in ["locked", "no-list", "unreadable"] {
@@ -327,7 +327,7 @@ fn a_replica_written_in_the_tick_of_its_source_is_told_by_verify_and_mended_by_c
         });
     }
     let _ = sync_ok(&src, &dst, NONE);
-    let outcome = common::driftless().args(["verify", "--json"]).arg(&src).arg(&dst).run().expect(4);
+    let outcome = verify(&src, &dst).run().expect(4);
     assert_eq!(outcome.count("changed"), 2, "{}", outcome.describe());
     let _ = sync_ok(&src, &dst, ["--checksum"]);
     check_equal(&src, &dst, "with --checksum");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{USER, count_entries, driftless, put, sync_ok, wait_until};
+use common::{USER, count_entries, on_trees, on_trees_by_user, only_local, put, sync_ok, wait_until};
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Scratch, attrs, build_tree, deep_path, snapshot_hash};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -35,7 +35,12 @@ impl Stage {
 
     /// An audit whose changes of a moment ago count.
     fn audit<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Driftless {
-        driftless().args(["audit", "--json", "--grace=0"]).arg(&self.src).arg(&self.dst).args(arguments)
+        on_trees("audit", &self.src, &self.dst).args(["--json", "--grace=0"]).args(arguments)
+    }
+
+    /// The same by an ordinary user.
+    fn audit_by_user<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Driftless {
+        on_trees_by_user("audit", &self.src, &self.dst).args(["--json", "--grace=0"]).args(arguments)
     }
 
     fn entries(&self) -> u64 {
@@ -105,6 +110,7 @@ fn check_statistics(stage: &Stage, all: u64, bad: u64, samples: u64) {
 
 #[test]
 fn planted_differences_are_found_as_often_as_the_formula_says() {
+    only_local!("needs hundreds of runs");
     let stage = Stage::new(|root| many_files(root, 2000));
     for index in (0..2000).step_by(100) {
         flip(&stage.dst.join(format!("run-{}/{:05}.dat", index / 100, index + 37)));
@@ -117,6 +123,7 @@ fn planted_differences_are_found_as_often_as_the_formula_says() {
 
 #[test]
 fn what_only_the_replica_has_is_found_as_often_as_it_should_be() {
+    only_local!("needs hundreds of runs");
     let stage = Stage::new(|root| many_files(root, 1500));
     quietly(&stage.dst, || many_files(&stage.dst.join("left-over"), 18));
     let run = stage.dst.join("run-3");
@@ -155,6 +162,7 @@ fn uneven_tree(root: &Path) {
 /// replacement, is compared with the mean of its distribution and six standard deviations more.
 #[test]
 fn samples_are_uniform_over_directories_and_depths() {
+    only_local!("needs hundreds of runs");
     const RUNS: u64 = 60;
     const SAMPLES: u64 = 200;
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
@@ -260,7 +268,7 @@ fn what_was_changed_a_moment_ago_is_told_apart() {
     put(&stage.src.join("new"), "new on the source");
     fs::remove_file(stage.src.join("run-0/00004.dat")).expect("remove");
     fs::rename(stage.src.join("run-0/00005.dat"), stage.src.join("run-0/renamed")).expect("rename");
-    let audit = |grace: &str| driftless().args(["audit", "--json", "--samples=1000", grace]).arg(&stage.src).arg(&stage.dst).run();
+    let audit = |grace: &str| on_trees("audit", &stage.src, &stage.dst).args(["--json", "--samples=1000", grace]).run();
     let outcome = audit("--grace=3600").expect(0);
     // Four files, the name that is gone, and both directories, whose times have changed.
     assert_eq!((outcome.count("recent"), outcome.count("drift"), outcome.count("same")), (7, 0, 97), "{}", outcome.describe());
@@ -347,7 +355,7 @@ fn what_is_no_pair_of_directories_is_refused() {
         (stage.src.clone(), stage.dst.join("dir/file")),
     ];
     for (src, dst) in cases {
-        let outcome = driftless().args(["audit", "--json", "--samples=10"]).arg(&src).arg(&dst).run().expect(1);
+        let outcome = on_trees("audit", &src, &dst).args(["--json", "--samples=10"]).run().expect(1);
         let errors = outcome.events_named("error");
         assert_eq!((errors.len(), errors[0]["exit_code"].as_u64()), (1, Some(1)), "{}", outcome.describe());
     }
@@ -373,7 +381,7 @@ fn a_hostile_tree_agrees_with_its_copy() {
     assert_eq!((outcome.count("entries"), outcome.count("same")), (stage.entries(), stage.entries()), "{}", outcome.describe());
     let sampled = stage.audit(["--samples=100", "--level=media"]).run().expect(0);
     assert_eq!(sampled.count("same"), 100, "{}", sampled.describe());
-    let swapped = driftless().args(["audit", "--json", "--samples=300"]).arg(&stage.dst).arg(&stage.src).run().expect(0);
+    let swapped = on_trees("audit", &stage.dst, &stage.src).args(["--json", "--samples=300"]).run().expect(0);
     assert_eq!(swapped.count("same"), 300, "{}", swapped.describe());
 }
 
@@ -388,8 +396,7 @@ fn paths_longer_than_the_kernel_takes_are_drawn_and_looked_at() {
     assert_eq!(outcome.count("same"), 150, "{}", outcome.describe());
     let empty = stage.dst.with_file_name("empty");
     fs::create_dir(&empty).expect("dir");
-    let outcome =
-        driftless().args(["audit", "--json", "--samples=150", "--grace=0"]).arg(&empty).arg(&stage.dst).through(few).run().expect(4);
+    let outcome = on_trees("audit", &empty, &stage.dst).args(["--json", "--samples=150", "--grace=0"]).through(few).run().expect(4);
     assert_eq!((outcome.count("drift"), outcome.count("failed")), (150, 0), "{}", outcome.describe());
 }
 
@@ -412,7 +419,7 @@ fn what_cannot_be_read_is_reported_and_not_vouched_for() {
     attrs::set_mode(&stage.dst.join("secret"), 0o600).expect("chmod");
     attrs::set_mode(&stage.src.join("secret"), 0o600).expect("chmod");
     let arguments = ["--samples=1000", "--no-owner", "--no-group"];
-    let outcome = stage.audit(arguments).as_user(USER, USER).run().expect(3);
+    let outcome = stage.audit_by_user(arguments).run().expect(3);
     let mut paths: Vec<String> =
         outcome.events_named("problem").iter().map(|event| event["path"].as_str().expect("a path").to_owned()).collect();
     paths.sort();
@@ -421,7 +428,7 @@ fn what_cannot_be_read_is_reported_and_not_vouched_for() {
     // The root, a directory with a hundred files, and the two that cannot be read; nobody knows what lies below.
     assert_eq!((outcome.count("entries"), outcome.count("same")), (104, 102), "{}", outcome.describe());
     flip(&stage.dst.join("run-0/00001.dat"));
-    let _ = stage.audit(arguments).as_user(USER, USER).run().expect(4);
+    let _ = stage.audit_by_user(arguments).run().expect(4);
 }
 
 #[test]
@@ -513,7 +520,7 @@ fn an_empty_tree_has_a_report_too() {
 fn a_person_is_told_what_was_found_and_what_it_proves() {
     let stage = Stage::new(|root| many_files(root, 200));
     flip(&stage.dst.join("run-1/00150.dat"));
-    let audit = |arguments: &[&str]| driftless().args(["audit", "--grace=0"]).arg(&stage.src).arg(&stage.dst).args(arguments).run();
+    let audit = |arguments: &[&str]| on_trees("audit", &stage.src, &stage.dst).arg("--grace=0").args(arguments).run();
     let outcome = audit(&["--samples=1000", "--seed=9"]).expect(4);
     let text = outcome.stdout_text();
     let lines: Vec<&str> = text.lines().collect();
@@ -543,8 +550,8 @@ fn json_objects_have_exactly_the_documented_fields() {
     let stage = Stage::new(|root| many_files(root, 120));
     flip(&stage.dst.join("run-1/00110.dat"));
     attrs::set_mode(&stage.src.join("run-0"), 0o000).expect("chmod");
-    let slow = stage.audit(["--samples=1000", "--iops-limit=10"]).as_user(USER, USER).run().expect(4);
-    let refused = driftless().args(["audit", "--json", "--samples=1"]).arg(&stage.src).arg(&stage.src).run().expect(1);
+    let slow = stage.audit_by_user(["--samples=1000", "--iops-limit=10"]).run().expect(4);
+    let refused = on_trees("audit", &stage.src, &stage.src).args(["--json", "--samples=1"]).run().expect(1);
     let events: Vec<Value> = [slow, refused].iter().flat_map(Outcome::events).collect();
     for event in ["start", "difference", "problem", "progress", "summary", "error"] {
         let found: Vec<&Value> = events.iter().filter(|object| object["event"] == event).collect();

@@ -5,7 +5,7 @@ mod common;
 
 use common::far::{Far, Way};
 use common::movers::sync_on_hosts;
-use common::{check_accounts, is_user, names_below, put, sync, wait_until};
+use common::{check_accounts, is_user, names_below, only_local, put, sync, wait_until};
 use driftless_testkit::{Driftless, FsKind, Scratch, attrs};
 use rustix::process::Signal;
 use std::fs;
@@ -112,6 +112,7 @@ fn a_run_that_keeps_modes_takes_the_mark_from_what_it_finishes() {
 
 #[test]
 fn what_one_mover_makes_and_another_finishes_is_open_in_the_end() {
+    only_local!("goes over ssh anyway");
     if is_user() {
         return;
     }

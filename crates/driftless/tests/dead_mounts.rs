@@ -6,7 +6,7 @@ mod common;
 use common::far::{Far, Way};
 use common::mounted::Mounted;
 use common::movers::{Job, end_mover, sync_on_hosts};
-use common::{check_accounts, driftless, problems, put, stage, sync};
+use common::{check_accounts, on_trees, only_local, problems, put, stage, sync, verify};
 use driftless_testkit::{Driftless, Outcome, Rabbit, Scratch};
 use std::path::PathBuf;
 
@@ -91,7 +91,7 @@ fn a_dead_mount_is_left_alone_by_a_run_of_one_file_system() {
         let _ = far.sync(way, &pair.src, &pair.dst).args(["-x", "--delete"]).run().expect(0);
     }
     for command in [&["verify", "-x"][..], &["audit", "-x", "--samples=100", "--grace=0"]] {
-        let outcome = driftless().args(command).args([&pair.src, &pair.dst]).run().expect(0);
+        let outcome = on_trees(command[0], &pair.src, &pair.dst).args(&command[1..]).run().expect(0);
         assert!(!outcome.stderr_text().contains("dead mount"), "{}", outcome.describe());
     }
 }
@@ -101,7 +101,7 @@ fn a_dead_mount_is_named_by_a_verification() {
     let pair = Pair::new();
     let _ = sync(&pair.src, &pair.dst).run().expect(0);
     let dead = pair.dead_on_source();
-    let verify = || driftless().args(["verify", "--json"]).args([&pair.src, &pair.dst]);
+    let verify = || verify(&pair.src, &pair.dst);
     let outcome = verify().run().expect(4);
     check_words(&outcome);
     assert_eq!(outcome.count("failed"), 1, "{}", outcome.describe());
@@ -120,7 +120,7 @@ fn a_dead_mount_keeps_an_audit_from_saying_that_all_was_compared() {
     for directory in 0..50 {
         put(&pair.src.join(format!("t/d{directory}/e/file")), "only here");
     }
-    let audit = |arguments: &[&str]| driftless().args(["audit", "--grace", "0"]).args(arguments).args([&pair.src, &pair.dst]).run();
+    let audit = |arguments: &[&str]| on_trees("audit", &pair.src, &pair.dst).args(["--grace", "0"]).args(arguments).run();
     for arguments in [&["--samples", "5000"][..], &["--fraction", "1%", "--jobs", "1"]] {
         let outcome = audit(arguments);
         assert!([3, 4].contains(&outcome.code()), "{}", outcome.describe());
@@ -131,6 +131,7 @@ fn a_dead_mount_keeps_an_audit_from_saying_that_all_was_compared() {
 
 #[test]
 fn a_dead_mount_on_another_host_is_named_and_the_run_goes_on() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     for way in Way::ALL {
         let pair = Pair::new();
@@ -145,6 +146,7 @@ fn a_dead_mount_on_another_host_is_named_and_the_run_goes_on() {
 
 #[test]
 fn a_dead_mount_is_named_by_movers_and_all_else_is_made() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     let pair = Pair::new();
     let _dead = pair.dead_on_source();

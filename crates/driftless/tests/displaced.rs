@@ -7,7 +7,7 @@ mod common;
 use common::far::{Far, Way, Who, kept};
 use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
-use common::{check_accounts, check_equal, is_user, names_below, put, sync, sync_ok};
+use common::{check_accounts, check_equal, is_user, names_below, only_local, put, sync, sync_ok};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,7 @@ fn where_the_plan_passes_all_directories_are_replaced() {
 
 #[test]
 fn where_movers_share_the_run_the_plan_is_judged_with_what_directories_hold() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     let all = too_many(&src, &dst);

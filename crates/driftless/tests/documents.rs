@@ -341,3 +341,35 @@ fn exit_codes_of_the_readme_are_those_of_the_help() {
     }
     assert!(count >= 9, "{codes:?}");
 }
+
+/// The suites of this crate's tests, by name and text.
+fn suites() -> Vec<(String, String)> {
+    let files = fs::read_dir(project().join("crates/driftless/tests")).expect("tests").map(|entry| entry.expect("entry").path());
+    let suites = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let named =
+        |path: PathBuf| (path.file_stem().expect("a name").to_str().expect("text").to_owned(), fs::read_to_string(&path).expect("read"));
+    suites.map(named).collect()
+}
+
+#[test]
+fn every_suite_goes_over_ssh_or_the_page_says_why_not() {
+    let (page, makefile) = (read("CONTRIBUTING.md"), read("Makefile").replace("\\\n", " "));
+    let lists = makefile.lines().filter_map(|line| line.strip_prefix("OVER_SSH").and_then(|line| line.split_once('=')));
+    let go: BTreeSet<&str> = lists.flat_map(|(_, names)| names.split_whitespace()).collect();
+    let stay: Vec<String> = rows(&page, "## Tests over ssh").iter().flat_map(|row| quoted(row[0])).collect();
+    let stays = |name: &str| stay.iter().any(|word| word.strip_suffix('*').map_or(word == name, |start| name.starts_with(start)));
+    for (name, _) in suites() {
+        assert_ne!(go.contains(&*name), stays(&name), "{name} is in one of the lists of the Makefile, or in the table");
+    }
+}
+
+#[test]
+fn the_page_has_every_reason_why_a_test_does_not_go_over_ssh() {
+    let page = read("CONTRIBUTING.md");
+    let told: BTreeSet<String> = rows(&page, "### Tests that stay here").iter().flat_map(|row| quoted(row[0])).collect();
+    // In two parts, so that this line is none of them.
+    let opening = concat!("only_", "local!(\"");
+    let reasons = |text: &str| text.split(opening).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect::<Vec<_>>();
+    let given: BTreeSet<String> = suites().iter().flat_map(|(_, text)| reasons(text)).collect();
+    assert_eq!(told, given);
+}

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_accounts, check_equal, names_below, put, stage, sync, sync_ok, wait_until};
+use common::{check_accounts, check_equal, names_below, only_local, put, stage, sync, sync_ok, verify, wait_until};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Outcome, Running, Scratch};
 use std::fs;
@@ -64,6 +64,7 @@ fn problem(path: &str, class: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_stale_directory_is_a_problem_and_not_absent() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage();
     put(&src.join("vol1/file"), "content");
     put(&src.join("vol2/file"), "content");
@@ -76,13 +77,14 @@ fn a_stale_directory_is_a_problem_and_not_absent() {
         assert_eq!(problems(&outcome), problem("vol2", "skip"), "{}", outcome.describe());
         assert_eq!(names_below(&dst), before, "{}", outcome.describe());
     }
-    let verify = common::driftless().args(["verify", "--json"]).arg(&src).arg(&dst);
+    let verify = verify(&src, &dst);
     let outcome = verify.through(failing("vol2", "openat", "ESTALE", "1+")).run().expect(3);
     assert_eq!(problems(&outcome), problem("vol2", "skip"), "{}", outcome.describe());
 }
 
 #[test]
 fn what_is_stale_once_is_looked_at_again() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage();
     put(&src.join("vol1/file"), "content");
     put(&src.join("vol2/file"), "content");
@@ -100,6 +102,7 @@ fn what_is_stale_once_is_looked_at_again() {
 
 #[test]
 fn a_directory_that_is_away_for_a_moment_is_entered_when_it_is_back() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     let (scratch, src, dst) = stage();
     put(&src.join("a/f"), "old");
     put(&src.join("first"), "x");
@@ -116,6 +119,7 @@ fn a_directory_that_is_away_for_a_moment_is_entered_when_it_is_back() {
 
 #[test]
 fn a_directory_that_is_made_anew_after_it_was_done_is_entered_again() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     for arguments in [&[][..], &["--delete"]] {
         let (scratch, src, dst) = stage();
         put(&src.join("a/f"), "old");
@@ -142,6 +146,7 @@ fn a_directory_that_is_made_anew_after_it_was_done_is_entered_again() {
 
 #[test]
 fn a_root_that_is_not_at_its_path_any_more_is_told() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     let moves: [fn(&Path, &Path); 2] = [
         |dst, away| fs::rename(dst, away).expect("rename"),
         |dst, away| {
@@ -162,6 +167,7 @@ fn a_root_that_is_not_at_its_path_any_more_is_told() {
 
 #[test]
 fn a_directory_that_is_removed_while_it_is_listed_is_gone_and_no_problem() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage();
     for index in 0..5 {
         put(&src.join(format!("d{index}/file")), "content");
@@ -180,6 +186,7 @@ fn a_directory_that_is_removed_while_it_is_listed_is_gone_and_no_problem() {
 
 #[test]
 fn what_vanishes_during_a_run_goes_from_the_replica() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     for first in [true, false] {
         let (scratch, src, dst) = stage();
         put(&src.join("a"), "content");
@@ -206,6 +213,7 @@ fn what_vanishes_during_a_run_goes_from_the_replica() {
 
 #[test]
 fn what_comes_back_before_the_deletes_stays_whatever_the_rules_say() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     let (scratch, src, dst) = stage();
     put(&src.join("d/a"), "content");
     put(&src.join("zz/last"), "gate");
@@ -221,6 +229,7 @@ fn what_comes_back_before_the_deletes_stays_whatever_the_rules_say() {
 
 #[test]
 fn a_second_look_that_fails_is_a_problem_and_nothing_goes() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage();
     put(&src.join("file"), "content");
     for side in ["replica", "source"] {
@@ -239,6 +248,7 @@ fn a_second_look_that_fails_is_a_problem_and_nothing_goes() {
 
 #[test]
 fn a_directory_that_the_source_loses_before_the_deletes_is_changing() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage();
     put(&src.join("d/file"), "content");
     let _ = sync_ok(&src, &dst, NONE);
@@ -291,6 +301,7 @@ impl Drop for Mounted {
 
 #[test]
 fn rules_for_directories_protect_where_listings_tell_no_kinds() {
+    only_local!("makes calls of one process fail");
     let (scratch, src, _) = stage();
     let kindless = Mounted::kindless(&scratch);
     let dst = kindless.0.join("dst");
@@ -338,7 +349,7 @@ fn what_is_listed_below_something_that_is_no_directory_is_told_path_by_path() {
         assert_eq!(problems(&outcome), expected, "{text}{}", outcome.describe());
         assert_eq!(outcome.count("failed"), told.len() as u64, "{text}{}", outcome.describe());
         assert_eq!(names_below(&dst), made, "{text}{}", outcome.describe());
-        let verify = common::driftless().args(["verify", "--json", "--files-from"]).arg(&list).arg(&src).arg(&dst).run().expect(3);
+        let verify = verify(&src, &dst).arg("--files-from").arg(&list).run().expect(3);
         assert_eq!(problems(&verify), expected, "{text}{}", verify.describe());
         fs::remove_dir_all(&dst).expect("remove");
     }
@@ -360,6 +371,7 @@ fn a_hard_link_for_which_there_was_no_room_becomes_one_after_the_deletes() {
 
 #[test]
 fn a_name_that_is_linked_after_the_first_was_done_is_changing() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     for listed_again in [true, false] {
         let (scratch, src, dst) = stage();
         put(&src.join("d1/a"), "A");
@@ -381,6 +393,7 @@ fn a_name_that_is_linked_after_the_first_was_done_is_changing() {
 
 #[test]
 fn a_first_name_that_is_met_again_and_again_leaves_room_for_all_others() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     let (scratch, src, dst) = stage();
     put(&src.join("d1/a"), "content");
     let _ = sync_ok(&src, &dst, NONE);
@@ -399,6 +412,7 @@ fn a_first_name_that_is_met_again_and_again_leaves_room_for_all_others() {
 
 #[test]
 fn a_second_look_is_not_answered_from_a_cache() {
+    only_local!("uses --copy-with, which is for trees on one machine");
     let fuse = Fuse::mount(Mood { remembers: Duration::from_secs(600), ..Mood::healthy() });
     let (scratch, _, dst) = stage();
     let src = fuse.dir("src");

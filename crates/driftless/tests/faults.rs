@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{check_equal, leftovers, names_below, put, sync, sync_ok};
+use common::{check_equal, leftovers, names_below, only_local, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Options, Profile, Scratch, build_tree, compare, snapshot_hash};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ fn failing(calls: &str, error: &str, when: &str) -> Vec<String> {
 
 #[test]
 fn the_faults_really_reach_the_binary() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("dir/file"), "content");
@@ -35,6 +36,7 @@ fn the_faults_really_reach_the_binary() {
 
 #[test]
 fn a_directory_that_was_not_read_to_its_end_deletes_nothing() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     for index in 0..6000 {
@@ -59,6 +61,7 @@ fn a_directory_that_was_not_read_to_its_end_deletes_nothing() {
 
 #[test]
 fn a_source_entry_that_cannot_be_looked_at_is_not_deleted() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     build_tree(&src, 23, &Profile::small());
@@ -78,6 +81,7 @@ fn a_source_entry_that_cannot_be_looked_at_is_not_deleted() {
 
 #[test]
 fn a_link_that_turns_out_to_be_there_already_leaves_no_unfinished_name() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("a"), "content");
@@ -94,6 +98,7 @@ fn a_link_that_turns_out_to_be_there_already_leaves_no_unfinished_name() {
 
 #[test]
 fn a_failed_flush_is_never_success() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
@@ -111,6 +116,7 @@ fn a_failed_flush_is_never_success() {
 
 #[test]
 fn success_means_that_a_flush_was_asked_for() {
+    only_local!("counts calls of one process");
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     let trace = scratch.path().join("trace");
@@ -126,6 +132,7 @@ fn success_means_that_a_flush_was_asked_for() {
 
 #[test]
 fn success_is_durable_even_if_an_earlier_run_did_the_work() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
@@ -206,6 +213,7 @@ fn a_read_only_replica_is_told() {
 
 #[test]
 fn holes_are_kept_where_the_file_system_cannot_tell_where_they_are() {
+    only_local!("makes calls of one process fail");
     use std::os::unix::fs::{FileExt, MetadataExt};
     let scratch = Scratch::new(FsKind::Ext4, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
@@ -230,6 +238,7 @@ fn holes_are_kept_where_the_file_system_cannot_tell_where_they_are() {
 
 #[test]
 fn a_run_without_one_more_thread_does_its_work() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("dir/file"), "content");
@@ -242,6 +251,7 @@ fn a_run_without_one_more_thread_does_its_work() {
 
 #[test]
 fn a_standard_error_that_is_full_ends_no_run() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("dir/file"), "content");
@@ -258,6 +268,7 @@ fn a_standard_error_that_is_full_ends_no_run() {
 
 #[test]
 fn the_root_has_its_time_when_one_look_at_it_fails() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("dir/file"), "content");
@@ -275,6 +286,7 @@ fn the_root_has_its_time_when_one_look_at_it_fails() {
 
 #[test]
 fn that_a_large_file_is_no_link_is_told() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 300);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("first"), "content");
@@ -290,6 +302,7 @@ fn that_a_large_file_is_no_link_is_told() {
 
 #[test]
 fn a_root_that_is_away_for_a_moment_is_no_single_file() {
+    only_local!("makes calls of one process fail");
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("dir/file"), "content");

@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{USER, check_accounts, check_equal, check_equal_twice, check_settled, is_roots_alone, leftovers, path_of, sync, sync_ok};
+use common::{
+    USER, check_accounts, check_equal, check_equal_twice, check_settled, is_roots_alone, leftovers, path_of, sync_by_user, sync_ok,
+};
 use driftless_testkit::{FsKind, Fuse, Mood, Options, Profile, Scratch, attrs, build_tree, compare, mutate, rsync_oracle, snapshot_hash};
 use std::path::{Path, PathBuf};
 
@@ -39,7 +41,7 @@ fn user_round_trip_in(mount: &Path, kind: &str) {
     build_tree(&src, 13, &Profile::user(USER, USER));
     attrs::set_owner(&dst, USER, USER).expect("chown");
     let run = || {
-        let outcome = sync(&src, &dst).arg("--delete").as_user(USER, USER).run().expect(0);
+        let outcome = sync_by_user(&src, &dst).arg("--delete").run().expect(0);
         check_accounts(&outcome);
         outcome
     };
@@ -133,7 +135,7 @@ fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
     build_tree(&src, 16, &Profile { unreadable: false, large: false, ..Profile::root() });
     attrs::set_mode(&src, 0o755).expect("chmod");
     attrs::set_owner(&dst, USER, USER).expect("chown");
-    let outcome = sync(&src, &dst).as_user(USER, USER).run().expect(3);
+    let outcome = sync_by_user(&src, &dst).run().expect(3);
     check_accounts(&outcome);
     assert!(outcome.count("unkept_owners") > 0, "{}", outcome.describe());
     let told: Vec<Vec<u8>> = outcome.events_named("problem").iter().map(path_of).collect();
@@ -163,7 +165,7 @@ fn a_dry_run_lends_an_ordinary_user_no_right() {
     }
     attrs::set_mode(&dst.join("closed"), 0o555).expect("chmod");
     let before = snapshot_hash(&dst, true);
-    let outcome = sync(&src, &dst).args(["--delete", "--dry-run"]).as_user(USER, USER).run().expect(0);
+    let outcome = sync_by_user(&src, &dst).args(["--delete", "--dry-run"]).run().expect(0);
     assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
     assert_eq!(snapshot_hash(&dst, true), before, "a dry run changed something");
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::far::{Far, Way};
-use common::{check_accounts, check_equal, check_settled, driftless, names_below, put, sync, sync_ok};
+use common::{check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync, sync_ok, verify};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, snapshot_hash};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,9 +47,9 @@ fn a_name_that_changed_its_case_is_respelt_and_never_deleted() {
     fs::rename(src.join("docs"), src.join("Docs")).expect("rename");
     fs::remove_file(src.join("gone")).expect("remove");
 
-    let plan = driftless().args(["sync", "--dry-run", "--delete"]).args([src, dst]).run().expect(0).stdout_text();
+    let plan = on_trees("sync", src, dst).args(["--dry-run", "--delete"]).run().expect(0).stdout_text();
     assert!(plan.contains("meta     file     README  (name)") && !plan.contains("delete   file     readme"), "{plan}");
-    let found = driftless().args(["verify"]).args([src, dst]).run().expect(4).stdout_text();
+    let found = on_trees("verify", src, dst).run().expect(4).stdout_text();
     assert!(found.contains("README  name: README, replica readme") && !found.contains("extra    file     readme"), "{found}");
 
     let outcome = sync_ok(src, dst, ["--delete"]);
@@ -58,7 +58,7 @@ fn a_name_that_changed_its_case_is_respelt_and_never_deleted() {
     assert_eq!(read(&dst.join("README")), "the only copy");
     check_equal(src, dst, "after the names were respelt");
     check_settled(src, dst, ["--delete"]);
-    let _ = driftless().args(["verify"]).args([src, dst]).run().expect(0);
+    let _ = on_trees("verify", src, dst).run().expect(0);
 }
 
 fn check_collisions(src: &Path, dst: &Path) {
@@ -88,7 +88,7 @@ fn the_second_of_two_names_that_are_one_to_the_replica_is_a_problem_and_never_co
     let before = snapshot_hash(dst, true);
     check_collisions(src, dst);
     assert_eq!(snapshot_hash(dst, true), before, "they take each other's place");
-    let verified = driftless().args(["verify", "--json"]).args([src, dst]).run().expect(3);
+    let verified = verify(src, dst).run().expect(3);
     assert_eq!(problems(&verified), ["dir", "file", "new/b"]);
     let _ = sync_ok(src, dst, ["--exclude=file", "--exclude=/dir", "--exclude=b"]);
 }
@@ -135,6 +135,7 @@ fn names_that_differ_in_unicode_form_are_copied_to_a_replica_that_folds_case_alo
 
 #[test]
 fn a_name_that_changed_its_case_is_respelt_and_never_deleted_on_another_host() {
+    only_local!("goes over ssh anyway");
     let (far, Stage { src, dst, .. }) = (Far::root(), &stage());
     put(&src.join("readme"), "the only copy");
     put(&src.join("docs/page"), "page");
@@ -176,6 +177,7 @@ fn a_file_with_several_names_does_not_make_names_seem_to_be_told_apart() {
 
 #[test]
 fn a_file_with_several_names_does_not_make_names_seem_to_be_told_apart_on_another_host() {
+    only_local!("goes over ssh anyway");
     let (far, Stage { src, dst, .. }) = (Far::root(), &stage());
     put(&src.join("b"), "two");
     let _ = far.sync(Way::Push, src, dst).run().expect(0);
@@ -230,6 +232,7 @@ fn what_the_filters_protect_stays_where_the_source_spells_it_otherwise() {
 
 #[test]
 fn what_the_filters_protect_stays_where_the_source_spells_it_otherwise_on_another_host() {
+    only_local!("goes over ssh anyway");
     let (far, Stage { src, dst, .. }) = (Far::root(), &stage());
     put(&src.join("same"), "same");
     put(&dst.join("same"), "same");
@@ -326,7 +329,7 @@ fn a_replica_on_which_all_names_are_spelt_otherwise_is_no_other_tree() {
 fn verify_says_that_a_spelling_counts_as_a_difference() {
     let Stage { src, dst, .. } = &stage();
     spell_otherwise(src, dst);
-    let told = driftless().args(["verify"]).args([src, dst]).run().expect(4);
+    let told = on_trees("verify", src, dst).run().expect(4);
     let summary = "5 entries: 4 equal, 1 different; 2 differ in the spelling of their names";
     assert!(told.stdout_text().contains(summary) || told.stderr_text().contains(summary), "{}", told.describe());
 }
@@ -336,7 +339,7 @@ fn an_audit_takes_a_name_that_is_spelt_otherwise_for_the_same_entry() {
     let Stage { src, dst, .. } = &stage();
     spell_otherwise(src, dst);
     put(&dst.join("extra/README"), "only here");
-    let audit = driftless().args(["audit", "--json", "--samples", "100", "--grace", "0"]).args([src, dst]).run().expect(4);
+    let audit = on_trees("audit", src, dst).args(["--json", "--samples", "100", "--grace", "0"]).run().expect(4);
     let found: Vec<String> =
         audit.events_named("difference").iter().map(|event| event["path"].as_str().expect("a path").to_owned()).collect();
     assert_eq!(found, [".", "extra", "extra/README"], "{}", audit.describe());

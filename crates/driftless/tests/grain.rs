@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_accounts, check_settled, driftless, put, sync, sync_ok};
+use common::{check_accounts, check_settled, on_trees, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Running, Scratch, snapshot_hash};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -59,10 +59,10 @@ fn times_that_the_replica_cuts_count_as_equal_and_that_is_said() {
     let again = sync_ok(&stage.src, &stage.dst, NONE);
     assert_eq!([again.count("times_cut"), again.count("times_cut_to_seconds"), again.count("bytes_compared")], [5, 5, 0]);
     let _ = sync(&stage.src, &stage.dst).arg("--strict").run().expect(3);
-    let words = driftless().arg("sync").args([&stage.src, &stage.dst]).run().expect(0).stdout_text();
+    let words = on_trees("sync", &stage.src, &stage.dst).run().expect(0).stdout_text();
     assert!(words.contains("5 times were compared as the replica keeps them, to the second"), "{words}");
     for command in [&["verify"][..], &["verify", "--level=meta"], &["audit", "--samples=100", "--grace=0"]] {
-        let _ = driftless().args(command).args([&stage.src, &stage.dst]).run().expect(0);
+        let _ = on_trees(command[0], &stage.src, &stage.dst).args(&command[1..]).run().expect(0);
     }
 }
 
@@ -73,7 +73,7 @@ fn one_time_is_told_as_one() {
     set_time(&stage.src.join("file"), 1_500_000_001, 5);
     set_time(&stage.src, 1_500_000_000, 0);
     let _ = sync_ok(&stage.src, &stage.dst, NONE);
-    let words = driftless().arg("sync").args([&stage.src, &stage.dst]).run().expect(0).stdout_text();
+    let words = on_trees("sync", &stage.src, &stage.dst).run().expect(0).stdout_text();
     assert!(words.contains("; 1 time was compared as the replica keeps it, to the second"), "{words}");
 }
 
@@ -112,8 +112,8 @@ fn a_window_counts_near_times_as_equal() {
     set_time(&dst.join("even"), 1_500_000_005, 123_456_789);
     let near = sync_ok(&src, &dst, ["--modify-window=2", "--dry-run"]);
     assert_eq!([near.count("changed"), near.count("times_cut_to_seconds")], [0, 1]);
-    let _ = driftless().args(["verify", "--modify-window=2"]).args([&src, &dst]).run().expect(0);
-    let _ = driftless().args(["verify", "--modify-window=1"]).args([&src, &dst]).run().expect(4);
+    let _ = on_trees("verify", &src, &dst).arg("--modify-window=2").run().expect(0);
+    let _ = on_trees("verify", &src, &dst).arg("--modify-window=1").run().expect(4);
 }
 
 #[test]

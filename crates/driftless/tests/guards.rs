@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::far::{Far, Way};
+use common::far::{self, Far, Way};
 use common::mounted::Mounted;
-use common::{check_accounts, check_equal, check_settled, driftless, names_below, problems, put, sync, sync_ok};
+use common::{check_accounts, check_equal, check_settled, names_below, on_trees, only_local, problems, put, sync, sync_ok, verify};
 use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -128,6 +128,7 @@ fn a_source_below_its_replica_is_refused_whatever_is_left_out() {
 
 #[test]
 fn trees_of_one_machine_overlap_by_whatever_way_they_are_reached() {
+    only_local!("goes over ssh anyway");
     let (scratch, src, _) = stage();
     let far = Far::root();
     let dst = src.join("a [b]/bk");
@@ -163,8 +164,9 @@ fn projects(scratch: &Scratch) -> (PathBuf, PathBuf) {
 fn a_replica_that_has_no_name_of_the_source_loses_nothing_and_the_command_that_was_meant_is_named() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (project, backup) = projects(&scratch);
-    let meant = format!("--delete {} {}/projA", project.display(), backup.display());
-    let command = |first: &[&str]| driftless().args(first).arg("--delete").arg(&project).arg(&backup);
+    let [from, to] = far::ends(&project, &backup.join("projA"));
+    let meant = format!("{} {}", from.display(), to.display());
+    let command = |first: &[&str]| on_trees(first[0], &project, &backup).arg("--delete").args(&first[1..]);
     for first in [&["sync"][..], &["sync", "--dry-run"], &["sync", "--max-delete=100"], &["verify", "--repair"]] {
         check_refused(command(first), 13, scratch.path(), &[&meant, "--delete-unlike"]);
     }
@@ -180,7 +182,7 @@ fn a_replica_that_has_no_name_of_the_source_loses_nothing_and_the_command_that_w
 fn an_option_that_makes_a_verification_repair_unlike_trees_is_taken() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (project, backup) = projects(&scratch);
-    let run = driftless().args(["verify", "--repair", "--delete", "--delete-unlike"]).arg(&project).arg(&backup);
+    let run = on_trees("verify", &project, &backup).args(["--repair", "--delete", "--delete-unlike"]);
     let _ = run.env("XDG_STATE_HOME", scratch.path()).run().expect(0);
     check_equal(&project, &backup, "it was asked for");
 }
@@ -270,8 +272,7 @@ fn nothing_is_begun_where_a_required_path_is_missing_on_one_side() {
     for outside in ["../dst", "/etc"] {
         check_refused(sync(&src, &dst).args(["--require", outside]), 2, scratch.path(), &["--require"]);
     }
-    let verify =
-        |path: &str| driftless().args(["verify", "--json", "--require", path]).arg(&src).arg(&dst).env("XDG_STATE_HOME", scratch.path());
+    let verify = |path: &str| verify(&src, &dst).args(["--require", path]).env("XDG_STATE_HOME", scratch.path());
     check_refused(verify("absent"), 13, &src, &["--require"]);
     let _ = verify("data/.mounted").run().expect(4);
     let _ = sync_ok(&src, &dst, ["--require=./data/.mounted", "--require=link"]);
@@ -303,7 +304,7 @@ fn what_only_the_replica_has_is_counted_and_kept() {
     ] {
         assert_eq!(run(&arguments), count, "{arguments:?}");
     }
-    let told = driftless().arg("sync").arg(&src).arg(&dst).run().expect(0).stdout_text();
+    let told = on_trees("sync", &src, &dst).run().expect(0).stdout_text();
     assert!(told.contains("; 4 only on the replica, kept; "), "{told}");
     assert!(["old", "sub/old/1", "more.o"].iter().all(|path| dst.join(path).exists()));
     let far = Far::root();
@@ -316,6 +317,7 @@ fn what_only_the_replica_has_is_counted_and_kept() {
 
 #[test]
 fn what_only_the_replica_has_in_a_large_directory_is_counted_without_a_look_at_each_name() {
+    only_local!("counts calls of one process");
     const NAMES: usize = 20_000;
     let (scratch, src, dst) = stage();
     (0..NAMES).for_each(|number| fs::write(src.join(format!("name-{number}")), "").expect("write"));

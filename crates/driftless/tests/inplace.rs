@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{USER, check_accounts, check_equal, check_settled, driftless, leftovers, put, sync, sync_ok};
+use common::{USER, check_accounts, check_equal, check_settled, leftovers, put, sync, sync_ok, verify};
 use driftless_testkit::{FsKind, Outcome, Scratch, attrs, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -183,7 +183,7 @@ fn names_of_unfinished_entries_are_never_copied() {
     for folder in ["shared", "dir"] {
         assert_eq!(problems_at(&outcome, &format!("{folder}/{RESERVED}")), 1, "{}", outcome.describe());
     }
-    let outcome = driftless().args(["verify", "--json"]).arg(&src).arg(&dst).run().expect(3);
+    let outcome = verify(&src, &dst).run().expect(3);
     assert_eq!(problems_at(&outcome, &format!("shared/{RESERVED}")), 1, "{}", outcome.describe());
     // What is left out is no problem.
     let _ = sync_ok(&src, &dst, ["--exclude", ".driftless-tmp-*"]);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_accounts, check_settled, put, sync, sync_ok, wait_until};
+use common::{check_accounts, check_settled, only_local, put, sync, sync_ok, wait_until};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{Driftless, FsKind, Fuse, Mood, Outcome, Rule, Scratch, attrs};
 use rustix::io::Errno;
@@ -147,12 +147,14 @@ fn move_over(new: &Path, file: &Path) {
 
 #[test]
 fn what_takes_the_place_of_a_first_name_while_it_is_waited_for_is_not_copied_for_its_group() {
+    only_local!("looks into the process that runs");
     check_replaced_leader(&[], |_, _| (), link_over);
     check_replaced_leader(&[], |_, _| (), move_over);
 }
 
 #[test]
 fn what_takes_the_place_of_a_first_name_before_it_is_compared_is_not_compared_for_its_group() {
+    only_local!("looks into the process that runs");
     let equal: fn(&Path, &Path) = |src, dst| drop(sync_ok(src, dst, NONE));
     // What the new file is like stands at the old names already.
     let alike: fn(&Path, &Path) = |src, dst| {
@@ -189,6 +191,7 @@ fn check_no_file_any_more(arguments: &[&str], make: fn(&Path)) {
 
 #[test]
 fn what_is_no_file_any_more_after_it_was_waited_for_is_copied_as_what_it_is() {
+    only_local!("looks into the process that runs");
     let link: fn(&Path) = |file| std::os::unix::fs::symlink("elsewhere", file).expect("symlink");
     let dir: fn(&Path) = |file| put(&file.join("below"), "below");
     for arguments in [&[][..], &["--checksum"]] {

@@ -6,7 +6,7 @@ mod common;
 use common::far::{Far, Way};
 use common::marks::{is_unsettled, lose, must_run, says_so};
 use common::mounted::Mounted;
-use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, problems, put, sync, sync_ok, wait_until};
+use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, only_local, problems, put, sync, sync_by_user, sync_ok, wait_until};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
 use rustix::process::Signal;
@@ -35,10 +35,6 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
     (scratch, src, dst)
 }
 
-fn by_user(run: Driftless) -> Driftless {
-    run.as_user(USER, USER)
-}
-
 /// Waits until the lock of a run that was started is there.
 fn at_work(run: Driftless, lock: &Path) -> Running {
     let running = run.arg("--bwlimit=1M").spawn();
@@ -53,16 +49,17 @@ fn killed(running: Running) {
 
 #[test]
 fn a_lock_that_root_left_keeps_nobody_out_who_may_write_there() {
+    only_local!("needs the lock of a run that was killed");
     let (scratch, src, dst) = stage();
     let single = scratch.path().join("single");
     let lock_of_single = scratch.path().join(".driftless-tmp-be8d6272de4ff78df734f7b33551b383");
     for (from, to, lock) in [(&src, &dst, dst.join(LOCK_FILE)), (&src.join("slow"), &single, lock_of_single)] {
         let root = at_work(sync(from, to), &lock);
-        let outcome = by_user(sync(from, to)).run().expect(11);
+        let outcome = sync_by_user(from, to).run().expect(11);
         assert!(lock.exists(), "{}", outcome.describe());
         killed(root);
         assert!(lock.exists());
-        let outcome = by_user(sync(from, to)).run().expect(0);
+        let outcome = sync_by_user(from, to).run().expect(0);
         check_accounts(&outcome);
         assert!(!lock.exists(), "{}", outcome.describe());
     }
@@ -72,24 +69,26 @@ fn a_lock_that_root_left_keeps_nobody_out_who_may_write_there() {
 
 #[test]
 fn a_lock_that_root_left_keeps_nobody_out_to_whom_the_replica_was_given_at_the_end() {
+    only_local!("needs the lock of a run that was killed");
     let (_scratch, src, dst) = stage();
     attrs::set_owner(&dst, 0, 0).expect("chown");
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
     // It was killed in the flush, say, which comes when the root has its attributes.
     attrs::set_owner(&dst, USER, USER).expect("chown");
-    check_accounts(&by_user(sync(&src, &dst)).run().expect(0));
+    check_accounts(&sync_by_user(&src, &dst).run().expect(0));
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn ordinary_users_keep_each_other_out_while_they_are_at_work() {
+    only_local!("needs two ordinary users");
     const OTHER_USER: u32 = 65533;
     for mode in [0o777, 0o1777] {
         let (_scratch, src, dst) = stage();
         attrs::set_owner(&dst, 0, 0).expect("chown");
         fs::set_permissions(&dst, fs::Permissions::from_mode(mode)).expect("chmod");
         let by_other = || sync(&src, &dst).as_user(OTHER_USER, OTHER_USER).run();
-        let first = at_work(by_user(sync(&src, &dst)), &dst.join(LOCK_FILE));
+        let first = at_work(sync_by_user(&src, &dst), &dst.join(LOCK_FILE));
         let outcome = by_other().expect(11);
         assert!(outcome.stderr_text().contains("wait for it to end"), "{}", outcome.describe());
         killed(first);
@@ -109,11 +108,12 @@ fn ordinary_users_keep_each_other_out_while_they_are_at_work() {
 
 #[test]
 fn who_may_not_remove_what_root_left_is_told_what_it_is() {
+    only_local!("needs the lock of a run that was killed");
     let (_scratch, src, dst) = stage();
     attrs::set_owner(&dst, 0, 0).expect("chown");
     fs::set_permissions(&dst, fs::Permissions::from_mode(0o1777)).expect("chmod");
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
-    let outcome = by_user(sync(&src, &dst)).run().expect(1);
+    let outcome = sync_by_user(&src, &dst).run().expect(1);
     let said = outcome.stderr_text();
     assert!(said.contains(LOCK_FILE) && said.contains("is over"), "{}", outcome.describe());
 }
@@ -128,12 +128,13 @@ fn a_run_whose_lock_was_taken_away_leaves_no_sign_of_it() {
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
     // Nor does the next run leave what it finds.
     fs::write(dst.join(SIGN_FILE), "").expect("write");
-    check_accounts(&by_user(sync(&src, &dst)).run().expect(0));
+    check_accounts(&sync_by_user(&src, &dst).run().expect(0));
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn what_shows_that_root_has_the_lock_is_no_lock_itself() {
+    only_local!("needs the lock of a run that was killed");
     let (_scratch, src, dst) = stage();
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
     let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".into()];
@@ -152,6 +153,7 @@ fn what_shows_that_root_has_the_lock_is_no_lock_itself() {
 
 #[test]
 fn a_run_whose_lock_was_taken_away_ends_and_leaves_the_lock_of_the_next_alone() {
+    only_local!("puts one process into a namespace");
     let far = Far::root();
     for way in [None, Some(Way::Push)] {
         let (_scratch, src, dst) = stage();
@@ -174,6 +176,7 @@ fn a_run_whose_lock_was_taken_away_ends_and_leaves_the_lock_of_the_next_alone() 
 
 #[test]
 fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
+    only_local!("puts one process into a namespace");
     let (scratch, src, dst) = stage();
     let other = scratch.dir("other");
     put(&other.join("file"), "content");
@@ -192,6 +195,7 @@ fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
 
 #[test]
 fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
+    only_local!("holds up calls of one process");
     let (scratch, src, _) = stage();
     let far = Far::root();
     for way in [None, Some(Way::Pull)] {
@@ -242,6 +246,7 @@ fn compared() -> (Scratch, PathBuf, PathBuf) {
 
 #[test]
 fn what_another_run_left_unfinished_before_the_first_change_stays_known() {
+    only_local!("puts one process into a namespace");
     let (_scratch, src, dst) = compared();
     let late = stopped_in_a(sync(&src, &dst), &src);
     put(&src.join("a/new"), "good");
@@ -272,6 +277,7 @@ fn left_unsettled(src: &Path, dst: &Path) {
 
 #[test]
 fn a_run_that_changes_nothing_does_not_settle_what_another_left_meanwhile() {
+    only_local!("puts one process into a namespace");
     let (scratch, src, dst) = compared();
     let other = scratch.dir("other");
     (0..9).for_each(|number| put(&other.join(format!("b/{number}")), vec![1u8; 8 * MIB]));
@@ -290,6 +296,7 @@ fn a_run_that_changes_nothing_does_not_settle_what_another_left_meanwhile() {
 
 #[test]
 fn a_directory_at_the_name_of_the_lock_does_not_open_the_replica_to_other_hosts() {
+    only_local!("puts one process into a namespace");
     let (_scratch, src, dst) = stage();
     for name in [LOCK_FILE, SIGN_FILE] {
         put(&dst.join(name).join("x"), "somebody's");
@@ -332,6 +339,7 @@ fn a_lock_whose_file_goes_late_leaves_no_trace_in_the_time_of_the_root() {
 
 #[test]
 fn runs_of_a_user_see_each_other_whether_he_is_logged_in_or_not() {
+    only_local!("sets the environment of one process");
     let (scratch, src, dst) = stage();
     let (home, session) = (scratch.dir("home"), scratch.dir("session"));
     let inner = dst.join("inner");
@@ -341,7 +349,7 @@ fn runs_of_a_user_see_each_other_whether_he_is_logged_in_or_not() {
         attrs::set_mode(path, 0o700).expect("chmod");
     }
     let run =
-        |to: &Path, session: &Path| by_user(sync(&src, to)).env("HOME", &home).env("XDG_STATE_HOME", "").env("XDG_RUNTIME_DIR", session);
+        |to: &Path, session: &Path| sync_by_user(&src, to).env("HOME", &home).env("XDG_STATE_HOME", "").env("XDG_RUNTIME_DIR", session);
     let first = at_work(run(&inner, Path::new("")), &inner.join(LOCK_FILE));
     let outcome = run(&dst, &session).run().expect(11);
     assert!(outcome.stderr_text().contains("(process "), "{}", outcome.describe());

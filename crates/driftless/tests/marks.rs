@@ -5,7 +5,10 @@ mod common;
 
 use common::far::{Far, Way};
 use common::marks::{MIB, is_unsettled, kill, killed, lose, many_files, mark, must_run, noise, says_so};
-use common::{LOCK_FILE, MARK_FILE, USER, check_equal, check_settled, driftless, leftovers, put, sync, sync_ok, wait_until};
+use common::{
+    LOCK_FILE, MARK_FILE, USER, check_equal, check_settled, driftless, leftovers, on_trees, only_local, put, sync, sync_by_user, sync_ok,
+    verify, wait_until,
+};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{FsKind, Outcome, Running, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
@@ -104,7 +107,7 @@ fn what_a_killed_run_has_written_is_compared_once() {
         let copied = (0..12).map(|seed| dst.join(format!("f{seed}"))).find(|path| path.exists()).expect("one is copied");
         lose(&copied);
         for look in [vec!["sync", "--dry-run"], vec!["verify", "--level=meta"]] {
-            let outcome = driftless().args(look).arg("--json").arg(&src).arg(&dst).run();
+            let outcome = on_trees(look[0], &src, &dst).arg("--json").args(&look[1..]).run();
             assert!(says_so(&outcome) && is_unsettled(&dst), "{kind:?}\n{}", outcome.describe());
         }
         let outcome = sync_ok(&src, &dst, NONE);
@@ -187,7 +190,7 @@ fn the_mark_is_no_part_of_the_tree() {
     let manifest = |root: &Path| driftless().args(["sum", "--manifest"]).arg(root).run().expect(0).stdout_text().to_string();
     assert_eq!(manifest(&src).lines().last(), manifest(&third).lines().last());
     for (a, b) in [(&dst, &third), (&src, &dst)] {
-        let _ = driftless().args(["verify", "--json"]).args([a, b]).run().expect(0);
+        let _ = verify(a, b).run().expect(0);
         check_settled(a, b, ["--delete"]);
     }
     put(&src.join("more"), "content");
@@ -205,7 +208,7 @@ fn without_attributes_the_mark_is_a_file_that_no_listing_shows() {
     let _ = sync_ok(&src, &dst, args);
     assert!(dst.join(MARK_FILE).exists() && !is_unsettled(&dst), "{:?}", fs::read_dir(&dst).map(Iterator::count));
     check_settled(&src, &dst, ["--no-xattrs", "--no-acls", "--delete"]);
-    let outcome = driftless().args(["verify", "--json"]).args(args).arg(&src).arg(&dst).run().expect(0);
+    let outcome = verify(&src, &dst).args(args).run().expect(0);
     assert_eq!(outcome.count("seen"), 3, "{}", outcome.describe());
     // A replica of the replica, and a replica that goes because it lies in another.
     let third = source.path().join("third");
@@ -329,6 +332,7 @@ fn runs_on_overlapping_replicas_keep_each_other_out_and_those_side_by_side_do_no
 
 #[test]
 fn where_the_file_system_has_no_locks_runs_are_possible_and_keep_each_other_out() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     put(&src.join("slow"), vec![1u8; 20 * MIB]);
     for error in ["ENOSYS", "EOPNOTSUPP", "ENOLCK"] {
@@ -371,7 +375,7 @@ fn an_ordinary_user_marks_what_is_his() {
     for content in ["content", "other content"] {
         attrs::set_mode(&src.join("file"), 0o644).expect("chmod");
         put(&src.join("file"), content);
-        let outcome = sync(&src, &dst).as_user(USER, USER).run().expect(0);
+        let outcome = sync_by_user(&src, &dst).run().expect(0);
         assert!(!outcome.stderr_text().contains("cannot be noted"), "{}", outcome.describe());
         let text = attrs::get_xattr(&dst, b"user.driftless.mark").expect("read").expect("a mark");
         assert!(!String::from_utf8_lossy(&text).contains("since "));
@@ -382,6 +386,7 @@ fn an_ordinary_user_marks_what_is_his() {
 
 #[test]
 fn a_replica_on_another_host_is_marked_there() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     many_files(&src);
@@ -405,6 +410,7 @@ fn a_replica_on_another_host_is_marked_there() {
 
 #[test]
 fn a_run_that_movers_share_compares_what_was_not_durable() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     many_files(&src);
@@ -438,12 +444,13 @@ fn names_of_the_mark_and_the_lock_say_nothing_but_in_a_root() {
     assert_eq!((told(&dry), told(&done)), (expected.clone(), expected), "{}", done.describe());
     assert_eq!(dry.count("deleted"), done.count("deleted"));
     assert!(!dst.join("gone").exists() && dst.join("stays").join(MARK_FILE).exists());
-    let verified = driftless().args(["verify", "--json"]).arg(&src).arg(&dst).run();
+    let verified = verify(&src, &dst).run();
     assert!([3, 4].contains(&verified.code()), "{}", verified.describe());
 }
 
 #[test]
 fn a_single_file_is_made_durable_whatever_is_left_to_the_kernel() {
+    only_local!("counts calls of one process");
     let (scratch, src, dst) = stage(FsKind::Tmpfs);
     fs::create_dir(&dst).expect("dir");
     put(&src.join("small"), "content");

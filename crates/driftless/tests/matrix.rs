@@ -9,7 +9,7 @@ mod common;
 
 use common::campaign::{Campaign, count_of};
 use common::places::{Kind, Place};
-use common::{check_accounts, driftless, leftovers, sync, sync_ok};
+use common::{check_accounts, leftovers, sync, sync_ok, verify};
 use driftless_testkit::{Profile, attrs, build_tree, mutate, rsync_opinion, snapshot, touched};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ impl Pair {
         driftless_testkit::assert_equal(&self.src(), &self.dst(), &options, &context);
         assert_eq!(rsync_opinion(&self.src(), &self.dst(), &options), "", "{context}: rsync would still change something");
         assert_eq!(leftovers(&self.to.truth("dst")), Vec::<PathBuf>::new(), "{context}");
-        let _ = driftless().args(["verify", "--json"]).arg(self.src()).arg(self.dst()).run().expect(0);
+        let _ = verify(&self.src(), &self.dst()).run().expect(0);
     }
 
     /// Another run does nothing at all.

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{TEMP_PREFIX, check_accounts, driftless, leftovers, wait_until};
+use common::{TEMP_PREFIX, check_accounts, leftovers, on_trees, wait_until};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, attrs, compare, mutate, snapshot, touched};
 use rustix::io::Errno;
@@ -329,7 +329,7 @@ impl Stage {
 
     fn run(&mut self, row: &Row) -> Outcome {
         let (src, dst) = (self.root(Side::Source), self.root(Side::Replica));
-        let running = driftless().args(row.command).args(["--json", "--jobs", "2"]).arg(src).arg(dst).limit(LIMIT).spawn();
+        let running = on_trees(row.command[0], &src, &dst).args(&row.command[1..]).args(["--json", "--jobs", "2"]).limit(LIMIT).spawn();
         row.meanwhile.into_iter().for_each(|act| act(&mut self.fuse));
         running.wait()
     }

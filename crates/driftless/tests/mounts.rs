@@ -6,7 +6,7 @@ mod common;
 use common::far::{Far, Way};
 use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
-use common::{check_accounts, check_equal, driftless, names_below, problems, put, sync};
+use common::{check_accounts, check_equal, names_below, only_local, problems, put, sync, verify};
 use driftless_testkit::{Driftless, FsKind, Scratch, attrs, snapshot_hash};
 use std::ffi::OsStr;
 use std::fs;
@@ -76,8 +76,8 @@ fn a_file_system_that_was_mounted_in_an_earlier_run_and_is_not_now_is_doubt_and_
     pair.check_missed(pair.run(&["--delete", "-x"]), "data/disk");
     // A slash at the end says nothing.
     let slashed = [&pair.src, &pair.dst].map(|path| path.join(""));
-    pair.check_missed(pair.noted(driftless().args(["sync", "--json", "--delete"]).args(slashed)), "data/disk");
-    let verify = driftless().args(["verify", "--json"]).args([&pair.src, &pair.dst]);
+    pair.check_missed(pair.noted(sync(&slashed[0], &slashed[1]).arg("--delete")), "data/disk");
+    let verify = verify(&pair.src, &pair.dst);
     pair.check_missed(pair.noted(verify), "data/disk");
     fs::remove_dir_all(pair.src.join("data/disk")).expect("remove");
     pair.check_missed(deletes(&pair), "data/disk");
@@ -191,6 +191,7 @@ fn a_subvolume_is_copied_as_a_directory_and_left_out_as_another_file_system() {
 
 #[test]
 fn mounted_file_systems_are_missed_on_other_hosts_too() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     for way in Way::ALL {
         let mut pair = Pair::new();
@@ -205,6 +206,7 @@ fn mounted_file_systems_are_missed_on_other_hosts_too() {
 
 #[test]
 fn movers_miss_mounted_file_systems_and_count_what_is_kept() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     let mut pair = Pair::new();
     let run = |pair: &Pair| pair.noted(sync_on_hosts("far,far", &far.words(), &pair.src, &pair.dst));
@@ -226,6 +228,7 @@ fn movers_miss_mounted_file_systems_and_count_what_is_kept() {
 
 #[test]
 fn movers_miss_what_is_mounted_on_the_host_of_the_coordinator_alone() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     let mut pair = Pair::new();
     drop(pair.disk.take());
@@ -266,6 +269,7 @@ fn a_run_forgets_only_what_it_has_looked_at_and_found_gone() {
 
 #[test]
 fn a_directory_that_was_mounted_at_a_second_place_is_missed_like_a_file_system() {
+    only_local!("goes over ssh anyway");
     let far = Far::root();
     for (over, arguments) in [(None, vec![]), (None, vec!["-x"]), (Some(Way::Push), vec![]), (Some(Way::Pull), vec![])] {
         let mut pair = Pair::new();
@@ -359,7 +363,7 @@ fn notes_that_cannot_be_read_are_doubt_until_they_are_forgotten() {
     drop(pair.disk.take());
     let notes = fs::read_dir(&state).expect("state").next().expect("notes").expect("an entry").path();
     let whole = fs::read(&notes).expect("read");
-    let verify = |pair: &Pair| pair.noted(driftless().args(["verify", "--json"]).args([&pair.src, &pair.dst]));
+    let verify = |pair: &Pair| pair.noted(verify(&pair.src, &pair.dst));
     for damaged in [&whole[..0], &whole[..10], &whole[..whole.len() - 3], &[0; 100]] {
         fs::write(&notes, damaged).expect("write");
         let before = snapshot_hash(&pair.dst, true);

@@ -7,7 +7,7 @@
 mod common;
 
 use common::campaign::Campaign;
-use common::{check_accounts, driftless, leftovers};
+use common::{check_accounts, leftovers, sync};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, assert_equal, attrs, compare, snapshot};
 use fastrand::Rng;
@@ -125,8 +125,7 @@ impl Stage {
     }
 
     fn run(&self) -> Outcome {
-        let roots = [self.root("src"), self.root("dst")];
-        driftless().args(["sync", "--json", "--delete", "--jobs", "1"]).args(roots).limit(LIMIT).run()
+        sync(&self.root("src"), &self.root("dst")).args(["--delete", "--jobs", "1"]).limit(LIMIT).run()
     }
 }
 

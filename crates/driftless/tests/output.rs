@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{driftless, put, sync, sync_ok};
+use common::{driftless, on_trees, put, sync, sync_by_user, sync_ok};
 use driftless_testkit::{FsKind, Profile, Scratch, attrs, build_tree};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -66,7 +66,7 @@ fn no_control_byte_of_a_name_reaches_the_terminal() {
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     build_tree(&src, 1, &Profile { large: false, ..Profile::root() });
     for flag in ["--verbose", "--json"] {
-        let outcome = driftless().args(["sync", flag]).arg(&src).arg(&dst).run().expect(0);
+        let outcome = on_trees("sync", &src, &dst).arg(flag).run().expect(0);
         let bad = |text: &str| text.chars().find(|c| c.is_control() && *c != '\n');
         let text = String::from_utf8(outcome.stdout.clone()).expect("UTF-8");
         assert_eq!(bad(&text), None, "{flag}: stdout");
@@ -89,7 +89,7 @@ fn a_name_that_turns_the_direction_of_writing_is_shown_escaped_and_given_without
     let (src, log) = (scratch.dir("src"), scratch.path().join("log"));
     put(&src.join("annexe-\u{202e}gnp.exe"), "content");
     let dst = scratch.path().join("dst");
-    let said = driftless().args(["sync", "--verbose", "--log"]).args([&log, &src, &dst]).run().expect(0);
+    let said = on_trees("sync", &src, &dst).args(["--verbose", "--log"]).arg(&log).run().expect(0);
     let logged = fs::read_to_string(log).expect("a log");
     for text in [said.stdout_text(), logged] {
         check_plain(&text, "a name");
@@ -134,10 +134,10 @@ fn quiet_says_nothing_and_verbose_names_every_change() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("dir/file"), "content");
-    let outcome = driftless().args(["sync", "--quiet"]).arg(&src).arg(&dst).run().expect(0);
+    let outcome = on_trees("sync", &src, &dst).arg("--quiet").run().expect(0);
     assert_eq!((outcome.stdout_text(), outcome.stderr_text()), (String::new(), String::new()));
     put(&src.join("dir/file"), "other content");
-    let outcome = driftless().args(["sync", "--verbose"]).arg(&src).arg(&dst).run().expect(0);
+    let outcome = on_trees("sync", &src, &dst).arg("--verbose").run().expect(0);
     assert!(outcome.stdout_text().contains("dir/file"), "{}", outcome.describe());
 }
 
@@ -146,7 +146,7 @@ fn a_run_that_moves_nothing_tells_no_rate() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
-    let summary = || driftless().arg("sync").args([&src, &dst]).run().expect(0).stdout_text();
+    let summary = || on_trees("sync", &src, &dst).run().expect(0).stdout_text();
     let (first, second) = (summary(), summary());
     assert!(first.contains("copied 7 B in ") && first.contains("B/s"), "{first}");
     assert!(second.contains("copied 0 B in ") && !second.contains("B/s"), "{second}");
@@ -183,7 +183,7 @@ fn slow_tree() -> (Scratch, PathBuf, PathBuf) {
 fn sigusr1_asks_where_the_run_stands_and_ends_nothing() {
     let (_scratch, src, dst) = slow_tree();
     for command in ["sync", "verify"] {
-        let running = driftless().args([command, "--bwlimit", "2M", "--progress", "never"]).arg(&src).arg(&dst).spawn();
+        let running = on_trees(command, &src, &dst).args(["--bwlimit", "2M", "--progress", "never"]).spawn();
         assert!(!running.ends_within(Duration::from_millis(700)), "it should take seconds");
         running.signal(Signal::USR1);
         let outcome = running.wait().expect(0);
@@ -196,7 +196,7 @@ fn sigusr1_asks_where_the_run_stands_and_ends_nothing() {
 fn without_a_terminal_there_is_a_line_after_each_pause() {
     let (_scratch, src, dst) = slow_tree();
     let told = |when: &str| {
-        let outcome = driftless().args(["sync", "--checksum", "--bwlimit", "2M", "--progress", when]).arg(&src).arg(&dst).run().expect(0);
+        let outcome = on_trees("sync", &src, &dst).args(["--checksum", "--bwlimit", "2M", "--progress", when]).run().expect(0);
         outcome.stderr_text().lines().filter(|line| line.contains("of the walk")).count()
     };
     assert!((1..=20).contains(&told("1")));
@@ -231,7 +231,7 @@ fn the_accounts_of_a_run_with_problems_add_up() {
     build_tree(&src, 2, &Profile { large: false, ..Profile::root() });
     attrs::set_mode(&src, 0o755).expect("chmod");
     attrs::set_owner(&dst, common::USER, common::USER).expect("chown");
-    let outcome = sync(&src, &dst).as_user(common::USER, common::USER).run().expect(3);
+    let outcome = sync_by_user(&src, &dst).run().expect(3);
     common::check_accounts(&outcome);
     assert!(outcome.count("failed") > 0);
     for problem in outcome.events_named("problem") {

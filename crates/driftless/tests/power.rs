@@ -9,7 +9,7 @@
 mod common;
 
 use common::campaign::{Campaign, count_of};
-use common::{LOCK, LOCK_SIGN, driftless, leftovers, put, sync, sync_ok};
+use common::{LOCK, LOCK_SIGN, leftovers, put, sync, sync_ok, verify};
 use driftless_testkit::{Disk, FsKind, Options, Profile, Recording, Scratch, assert_equal, build_tree, mutate};
 use fastrand::Rng;
 use rustix::process::Signal;
@@ -91,7 +91,7 @@ impl Recorded {
         after.mount_again();
         assert_equal(&self.src(), &dst, &options, &format!("the run after the cut\n{}", outcome.describe()));
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
-        let _ = driftless().args(["verify", "--json"]).arg(self.src()).arg(&dst).run().expect(0);
+        let _ = verify(&self.src(), &dst).run().expect(0);
     }
 }
 

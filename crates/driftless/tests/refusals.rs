@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_equal, driftless, put, sync, sync_ok, wait_until};
+use common::{check_equal, driftless, on_trees, put, sync, sync_by_user, sync_ok, wait_until};
 use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
@@ -64,8 +64,8 @@ fn what_the_system_refuses_is_said_in_words_that_name_it() {
     let nowhere = scratch.path().join("nowhere");
     let far = std::path::Path::new("far:x");
     let cases = [
-        (driftless().arg("sync").args([&looped, &dst]), "too many symbolic links"),
-        (driftless().args(["sync", "--delete"]).args([&src, &dst]).env("TMPDIR", &nowhere), "nowhere\": no such file or directory"),
+        (on_trees("sync", &looped, &dst), "too many symbolic links"),
+        (on_trees("sync", &src, &dst).arg("--delete").env("TMPDIR", &nowhere), "nowhere\": no such file or directory"),
         (driftless().args(["sync", "--ssh"]).arg(&nowhere).args([far, &dst]), "cannot start: no such file or directory"),
     ];
     for (run, words) in cases {
@@ -73,7 +73,7 @@ fn what_the_system_refuses_is_said_in_words_that_name_it() {
         let said = outcome.stderr_text();
         assert!(said.contains(words) && !said.contains("os error"), "{words}: {}", outcome.describe());
     }
-    let _ = driftless().args(["sync", "--hosts", ","]).args([&src, &dst]).run().expect(2);
+    let _ = on_trees("sync", &src, &dst).args(["--hosts", ","]).run().expect(2);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn deletion_from_a_source_that_cannot_be_read_is_refused() {
         attrs::set_owner(path, common::USER, common::USER).expect("chown");
     }
     attrs::set_mode(&src, 0o300).expect("chmod");
-    let outcome = sync(&src, &dst).arg("--delete").as_user(common::USER, common::USER).run();
+    let outcome = sync_by_user(&src, &dst).arg("--delete").run();
     assert!([1, 13].contains(&outcome.code()), "{}", outcome.describe());
     assert!(dst.join("file").exists());
 }

@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::far::{Way, Who, kept, over};
-use common::{USER, check_accounts, check_equal, check_settled, driftless, is_user, names_below, profile, put, sync, sync_ok};
+use common::far::{Way, Who, kept};
+use common::{
+    USER, check_accounts, check_equal, check_settled, is_user, names_below, on_trees, only_local, profile, put, sync, sync_by_user,
+    sync_ok, verify,
+};
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Scratch, attrs, build_tree, mutate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,7 +105,7 @@ fn what_rules_spare_in_a_directory_that_goes_is_counted_by_nobody() {
             put(&dst.join(name), name);
         }
         let planned = run().arg("--dry-run").run().expect(0);
-        let verified = driftless().args(["verify", "--json", "--exclude=*.keep"]).args([&src, &dst]).run().expect(4);
+        let verified = on_trees("verify", &src, &dst).args(["--json", "--exclude=*.keep"]).run().expect(4);
         let refused = run().arg("--max-delete=3").run().expect(13);
         assert!(refused.stderr_text().contains("entries to delete: 4"), "{}", refused.describe());
         let done = run().arg("--max-delete=4").run().expect(0);
@@ -110,7 +113,7 @@ fn what_rules_spare_in_a_directory_that_goes_is_counted_by_nobody() {
         assert_eq!(names_below(&dst), ["both", "d", "d/s", "d/s/k.keep"]);
         let again = run().args(["--max-delete=0", "--verbose"]).run().expect(0);
         assert_eq!((again.count("deleted"), again.events_named("change").len()), (0, 0), "{}", again.describe());
-        let verified = driftless().args(["verify", "--json", "--exclude=*.keep"]).args([&src, &dst]).run().expect(0);
+        let verified = on_trees("verify", &src, &dst).args(["--json", "--exclude=*.keep"]).run().expect(0);
         assert_eq!(verified.count("deleted"), 0);
     }
 }
@@ -281,7 +284,7 @@ fn repairing_replaces_a_directory_only_with_its_own_delete() {
     let (_scratch, src, dst) = stage();
     put(&src.join("x"), "a file");
     put(&dst.join("x/kept"), "kept");
-    let verify = |more: &[&str]| driftless().args(["verify", "--json"]).args(more).args([&src, &dst]);
+    let verify = |more: &[&str]| verify(&src, &dst).args(more);
     let told = verify(&[]).run().expect(4);
     assert!(problems(&told).is_empty() && told.count("changed") > 0, "{}", told.describe());
     let outcome = verify(&["--repair"]).run().expect(3);
@@ -364,6 +367,7 @@ fn injected(run: Driftless, what: &str) -> Driftless {
 
 #[test]
 fn something_always_stands_at_the_name_of_a_directory_that_is_replaced() {
+    only_local!("makes calls of one process fail");
     for stop in 1..=4 {
         let (_scratch, src, dst) = stage();
         put(&src.join("d"), "a file");
@@ -378,6 +382,7 @@ fn something_always_stands_at_the_name_of_a_directory_that_is_replaced() {
 
 #[test]
 fn a_directory_is_replaced_where_names_cannot_change_places() {
+    only_local!("makes calls of one process fail");
     let (_scratch, src, dst) = stage();
     put(&src.join("d"), "a file");
     put(&dst.join("d/a/b"), "below");
@@ -457,10 +462,7 @@ fn a_tree_of_others_that_was_given_a_name_of_ours_stays() {
 
 #[test]
 fn what_a_killed_run_left_goes_from_a_directory_of_others_too() {
-    // --copy-with is for trees on this machine.
-    if over().is_some() {
-        return;
-    }
+    only_local!("uses --copy-with, which is for trees on one machine");
     let (_scratch, src, dst) = stage();
     put(&src.join("alice/file"), "content");
     fs::create_dir(dst.join("alice")).expect("dir");
@@ -564,7 +566,7 @@ fn what_is_somebody_elses_in_a_sticky_directory_is_told_to_be_so() {
     for path in [&src, &src.join("dir/replaced"), &dst] {
         attrs::set_owner(path, USER, USER).expect("chown");
     }
-    let outcome = sync(&src, &dst).args(["--delete", "--no-times"]).as_user(USER, USER).run().expect(3);
+    let outcome = sync_by_user(&src, &dst).args(["--delete", "--no-times"]).run().expect(3);
     check_accounts(&outcome);
     assert_eq!(problems(&outcome), ["dir/extra", "dir/replaced"], "{}", outcome.describe());
     for name in ["dir/extra", "dir/replaced"] {

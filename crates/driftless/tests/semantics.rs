@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_equal, check_equal_twice, check_settled, count_entries, driftless, is_user, leftovers, profile, put, sync, sync_ok};
+use common::{check_equal, check_equal_twice, check_settled, count_entries, is_user, leftovers, on_trees, profile, put, sync, sync_ok};
 use driftless_testkit::mutate::{Kind, make_any, remove_any};
 use driftless_testkit::{FsKind, Options, Profile, Scratch, attrs, build_tree, compare, snapshot_hash};
 use std::fs;
@@ -489,6 +489,6 @@ fn where_modes_are_not_kept_an_acl_is_kept_as_it_is() {
             assert_eq!(acl(&dst), acl(&src), "{name}, there before: {is_there}");
         }
         check_settled(&src, &dst, ["--no-mode"]);
-        let _ = driftless().args(["verify", "--no-mode"]).args([&src, &dst]).run().expect(0);
+        let _ = on_trees("verify", &src, &dst).arg("--no-mode").run().expect(0);
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_accounts, check_equal, leftovers, put, sync, sync_ok, wait_until};
+use common::{check_accounts, check_equal, leftovers, only_local, put, sync, sync_ok, wait_until};
 use driftless_testkit::{FsKind, Scratch};
 use rustix::process::Signal;
 use std::fs;
@@ -63,6 +63,7 @@ fn a_stopped_run_does_not_finish_its_files_at_full_speed() {
 
 #[test]
 fn a_file_beyond_the_limit_on_file_sizes_is_one_problem() {
+    only_local!("sets a limit for one process");
     let scratch = Scratch::new(FsKind::Tmpfs, 200);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("long"), vec![1; 3 * MIB]);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::far::{Far, Way, Who};
-use common::{USER, check_accounts, count_entries, driftless, put, sync, sync_ok};
+use common::{USER, check_accounts, count_entries, on_trees, on_trees_by_user, put, sync, sync_by_user, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn stage(scratch: &Scratch) -> (PathBuf, PathBuf) {
 }
 
 fn as_user(src: &Path, dst: &Path, arguments: &[&str], code: i32) -> Outcome {
-    let outcome = sync(src, dst).args(arguments).as_user(USER, USER).run().expect(code);
+    let outcome = sync_by_user(src, dst).args(arguments).run().expect(code);
     check_accounts(&outcome);
     outcome
 }
@@ -43,10 +43,10 @@ fn an_ordinary_user_is_told_once_that_owners_are_not_kept() {
     let before = snapshot_hash(&dst, true);
     let second = as_user(&src, &dst, &["--delete"], 0);
     assert_eq!([second.count("unkept_owners"), second.count("changed")], [foreign, 0], "{}", second.describe());
-    let words = driftless().arg("sync").args([&src, &dst]).as_user(USER, USER).run().expect(0).stderr_text();
+    let words = on_trees_by_user("sync", &src, &dst).run().expect(0).stderr_text();
     assert!(words.contains(&format!("not kept here: the owners of {foreign} entries, which only root can give")), "{words}");
-    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
-    let _ = driftless().args(["audit", "--samples=100", "--grace=0"]).args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
+    let _ = on_trees_by_user("audit", &src, &dst).args(["--samples=100", "--grace=0"]).run().expect(0);
     assert_eq!(snapshot_hash(&dst, true), before, "a second run touched the replica");
 }
 
@@ -101,7 +101,7 @@ fn problems_of_one_kind_are_listed_once_with_their_number() {
         put(&src.join(format!("f{number}")), "x");
         attrs::set_xattr(&src.join(format!("f{number}")), b"user.note", b"y").expect("setxattr");
     }
-    let run = || driftless().args(["sync", "--jobs=1"]).args([&src, &dst]).run().expect(3).stderr_text();
+    let run = || on_trees("sync", &src, &dst).arg("--jobs=1").run().expect(3).stderr_text();
     let first = run();
     assert!(first.contains("driftless: 5 problems:\n"), "{first}");
     assert_eq!(first.lines().filter(|line| line.contains("set an extended attribute of it")).count(), 1, "{first}");
@@ -149,7 +149,7 @@ fn hard_links_of_somebody_else_stay_links_for_an_ordinary_user() {
     std::fs::hard_link(src.join("a"), src.join("a3")).expect("link");
     let _ = as_user(&src, &dst, &[], 0);
     assert_eq!(std::fs::metadata(dst.join("a3")).expect("look").nlink(), 3);
-    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_directory_that_is_somebody_elses_stays_so_and_is_told_as_not_kept() {
     let _ = as_user(&src, &dst, &["--strict"], 3);
     let demanded = as_user(&src, &dst, &["--owner"], 3);
     assert_eq!(demanded.events_named("problem").len(), 1, "{}", demanded.describe());
-    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn told_unkept(src: &Path, dst: &Path, arguments: &[&str]) -> (Vec<(String, Stri
     check_accounts(&outcome);
     let told = outcome.events_named("unkept").into_iter().map(|event| (event["what"].to_string(), event["path"].to_string()));
     let told = told.collect();
-    let words = driftless().arg("sync").args([src, dst]).args(arguments).run().expect(0).stderr_text();
+    let words = on_trees("sync", src, dst).args(arguments).run().expect(0).stderr_text();
     (told, words.lines().filter(|line| line.contains("not kept here")).collect::<Vec<_>>().join("\n"))
 }
 
@@ -306,7 +306,7 @@ fn inode_flags_are_named_once_with_their_number_and_an_example() {
     assert!(line.contains("not kept here: inode flags (immutable, append-only, no dump) of 4 entries, such as \""), "{line}");
     let strict = sync(&src, &dst).arg("--strict").run().expect(3);
     assert_eq!(strict.events_named("problem").len(), 0, "{}", strict.describe());
-    let verified = driftless().arg("verify").args([&src, &dst]).run().expect(0).stderr_text();
+    let verified = on_trees("verify", &src, &dst).run().expect(0).stderr_text();
     assert!(verified.contains("not kept here: inode flags"), "{verified}");
 
     let far = Far::root();
@@ -400,7 +400,7 @@ fn an_ordinary_users_file_with_a_capability_is_not_made_anew_in_every_run() {
     }
     assert_eq!(std::fs::metadata(dst.join("ping")).expect("look").ino(), made, "it was made anew");
     let _ = as_user(&src, &dst, &["--strict"], 3);
-    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+    let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
     let kept = sync_ok(&src, &scratch.path().join("kept"), NONE);
     assert_eq!(kept.count("unkept_privileges"), 0, "root gives it");
 }
@@ -415,7 +415,7 @@ fn a_capability_that_only_the_replica_has_is_a_difference_to_an_ordinary_user_to
     }
     let _ = as_user(&src, &dst, &[], 0);
     attrs::set_xattr(&dst.join("ping"), b"security.capability", &CAPABILITY).expect("setxattr");
-    let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(4);
+    let _ = on_trees_by_user("verify", &src, &dst).run().expect(4);
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn an_ordinary_users_file_with_a_capability_that_is_not_the_sources_is_made_anew
         for (linked, over_a_line) in [(false, false), (true, false), (false, true)] {
             let when = format!("{} bytes, linked: {linked}, over a line: {over_a_line}", of_source.len());
             let (_scratch, src, dst) = with_capabilities(linked, [of_source, &wide]);
-            let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(4);
+            let _ = on_trees_by_user("verify", &src, &dst).run().expect(4);
             let before = std::fs::metadata(dst.join("ping")).expect("look").ino();
             let run = || if over_a_line { far.sync_ok(Way::Push, &src, &dst, NONE) } else { as_user(&src, &dst, &[], 0) };
             let lacking = u64::from(!of_source.is_empty());
@@ -473,7 +473,7 @@ fn an_ordinary_users_file_with_a_capability_that_is_not_the_sources_is_made_anew
             assert_eq!((made.mode() & 0o7777, made.nlink()), (0o755, 1 + u64::from(linked)), "{when}");
             assert_eq!(first.count("unkept_privileges"), lacking, "{when}: {}", first.describe());
             assert_eq!(run().count("changed"), 0, "{when}");
-            let _ = driftless().arg("verify").args([&src, &dst]).as_user(USER, USER).run().expect(0);
+            let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
         }
     }
 }

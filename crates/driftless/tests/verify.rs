@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{check_equal, driftless, put, sync, sync_ok, wait_until};
+use common::{check_equal, on_trees, only_local, put, sync, sync_ok, wait_until};
 use driftless_testkit::{Driftless, FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, snapshot_hash};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -20,7 +20,7 @@ const BLOCK: u64 = 4096;
 /// `driftless verify --json SRC DST`, its state kept beside the replica.
 fn verify(src: &Path, dst: &Path) -> Driftless {
     let state = dst.with_file_name("state");
-    driftless().args(["verify", "--json"]).arg(src).arg(dst).env("XDG_STATE_HOME", state)
+    common::verify(src, dst).env("XDG_STATE_HOME", state)
 }
 
 /// `missing`, `extra` or `differs`, what differs, and where.
@@ -183,7 +183,7 @@ fn every_difference_in_metadata_is_named_with_both_values() {
     assert_eq!(shown("dir/acl", "xattrs")[0], "no system.posix_acl_access");
     let acl = "system.posix_acl_access=user::rw-,user:1234:r--,group::r--,mask::r--,other::r--";
     assert_eq!(shown("dir/acl", "xattrs")[1], acl);
-    let text = driftless().args(["verify", "--level=meta"]).arg(&src).arg(&dst).run().expect(4);
+    let text = on_trees("verify", &src, &dst).arg("--level=meta").run().expect(4);
     let text = text.stdout_text();
     for line in ["mode: 0644, replica 4711", "device: 1:3, replica 1:5", "target: here, replica there", "kind: file, replica dir"] {
         assert!(text.contains(line), "{line}: {text}");
@@ -347,6 +347,7 @@ fn lying(bytes: u64, when: &str) -> Vec<String> {
 
 #[test]
 fn a_write_that_never_happened_is_noticed_and_made_good() {
+    only_local!("has calls of one process lie");
     let scratch = Scratch::new(FsKind::Ext4, 600);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     (0..60).for_each(|file| put(&src.join(format!("d/f{file}")), content(file, 1)));
@@ -367,6 +368,7 @@ fn a_write_that_never_happened_is_noticed_and_made_good() {
 
 #[test]
 fn a_lost_block_of_a_large_file_is_noticed_and_made_good() {
+    only_local!("has calls of one process lie");
     let scratch = Scratch::new(FsKind::Tmpfs, 600);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("large"), content(5, 20_000));
@@ -416,10 +418,10 @@ fn what_makes_no_sense_is_refused() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
-    let missing = driftless().arg("verify").arg(&src).arg(&dst).run().expect(1);
+    let missing = on_trees("verify", &src, &dst).run().expect(1);
     assert!(missing.stderr_text().contains("no such replica"), "{}", missing.describe());
     assert!(!dst.exists());
-    let _ = driftless().args(["verify", "--delete"]).arg(&src).arg(&dst).run().expect(2);
+    let _ = on_trees("verify", &src, &dst).arg("--delete").run().expect(2);
     fs::create_dir(&dst).expect("directory");
     let empty = verify(&scratch.dir("nothing"), &dst).run();
     assert_eq!(empty.count("failed"), 0, "{}", empty.describe());

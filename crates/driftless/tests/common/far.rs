@@ -74,6 +74,11 @@ pub fn over() -> Option<(Way, Who)> {
     }
 }
 
+/// Source and replica as they are typed, with the one that is on another host if the environment says so.
+pub fn ends(src: &Path, dst: &Path) -> [OsString; 2] {
+    over().map_or_else(|| [src.into(), dst.into()], |(way, who)| kept(who).ends(way, src, dst))
+}
+
 /// The shared server, for as long as this thread lives.
 pub fn kept(who: Who) -> Far {
     thread_local!(static KEPT: Far = Far::root());

@@ -50,20 +50,56 @@ pub fn driftless() -> Driftless {
     Driftless::new(env!("CARGO_BIN_EXE_driftless"))
 }
 
-/// `driftless sync --json SRC DST`, ready for more options. With `DRIFTLESS_TEST_OVER=push` or `pull` in the environment, DST or SRC
-/// is reached through ssh: what holds for two trees here holds for them there.
-pub fn sync(src: &Path, dst: &Path) -> Driftless {
+/// `driftless COMMAND SRC DST`, ready for more options. With `DRIFTLESS_TEST_OVER=push` or `pull` in the environment, DST or SRC is
+/// reached through ssh: what holds for two trees here holds for them there.
+pub fn on_trees(command: &str, src: &Path, dst: &Path) -> Driftless {
     match far::over() {
-        None => driftless().args(["sync", "--json"]).arg(src).arg(dst),
+        None => driftless().arg(command).arg(src).arg(dst),
         Some((way, who)) => {
             if who == Who::User {
                 dst.parent().into_iter().for_each(|parent| attrs::set_owner(parent, USER, USER).expect("chown"));
                 [src, dst].into_iter().for_each(far::hand_over);
             }
-            far::kept(who).sync(way, src, dst)
+            far::kept(who).command(command, far::kept(who).ends(way, src, dst))
         }
     }
 }
+
+/// The same as [`on_trees`], run by the ordinary user, who is one on the other host, too.
+pub fn on_trees_by_user(command: &str, src: &Path, dst: &Path) -> Driftless {
+    match far::over() {
+        None => on_trees(command, src, dst).as_user(USER, USER),
+        Some((way, _)) => far::kept(Who::User).command(command, far::kept(Who::User).ends(way, src, dst)),
+    }
+}
+
+/// `driftless sync --json SRC DST`, over ssh if the environment says so.
+pub fn sync(src: &Path, dst: &Path) -> Driftless {
+    on_trees("sync", src, dst).arg("--json")
+}
+
+/// `driftless sync --json SRC DST` by the ordinary user, over ssh if the environment says so.
+pub fn sync_by_user(src: &Path, dst: &Path) -> Driftless {
+    on_trees_by_user("sync", src, dst).arg("--json")
+}
+
+/// `driftless verify --json SRC DST`, over ssh if the environment says so.
+pub fn verify(src: &Path, dst: &Path) -> Driftless {
+    on_trees("verify", src, dst).arg("--json")
+}
+
+/// Ends a test where all runs go over ssh, for a reason that `CONTRIBUTING.md` lists: `only_local!("makes calls of one process fail")`.
+#[allow(unused_macros)]
+macro_rules! only_local {
+    ($reason:literal) => {
+        if $crate::common::far::over().is_some() {
+            println!("not over ssh: it {}", $reason);
+            return;
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use only_local;
 
 /// Whether an ordinary user runs it, who can make no devices and no files of others.
 pub fn is_user() -> bool {
