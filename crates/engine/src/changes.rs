@@ -3,6 +3,7 @@
 //! Before anything is changed, the replica's mark says durably that what was changed since now may not be durable. It says so until
 //! the file systems have written everything out. A run that changes nothing writes nothing.
 
+use crate::clock::{Clock, MachineClock};
 use crate::job::lock;
 use crate::lease::{Held, MOVERS_NOTICE};
 use crate::marks::Marks;
@@ -166,7 +167,7 @@ impl Changes {
     /// Has the first change of the tree wait for [`begin`](Changes::begin), until what is returned is dropped.
     pub fn watch(self: &Arc<Self>) -> Watch {
         let changes = self.clone();
-        self.root.before_change(Some(Arc::new(move || changes.begin())));
+        self.root.before_change(Some(Arc::new(move || changes.begin(&MachineClock))));
         Watch(self.root.clone())
     }
 
@@ -175,18 +176,18 @@ impl Changes {
     ///
     /// # Errors
     /// Nothing may be changed.
-    pub fn take_over(&self) -> Result<bool, RunError> {
+    pub fn take_over(&self, clock: &dyn Clock) -> Result<bool, RunError> {
         let takes_over = self.name.is_none() && self.found.movers.is_some_and(|movers| Some(movers) != self.movers);
         if takes_over {
             // Why it is refused is what counts.
-            let _refusal = self.begin();
+            let _refusal = self.begin(clock);
             self.outcome()?;
         }
         Ok(takes_over)
     }
 
-    /// The first change is about to be made.
-    pub fn begin(&self) -> Done {
+    /// The first change is about to be made. By this clock, movers of an earlier run are given time.
+    pub fn begin(&self, clock: &dyn Clock) -> Done {
         let mut begun = lock(&self.begun);
         if begun.mark.is_some() {
             return Ok(());
@@ -195,7 +196,7 @@ impl Changes {
         if begun.refusal.is_some() {
             return Err(refused);
         }
-        let done = self.keep_others_out(&mut begun).and_then(|()| self.mark_as_found(&mut begun));
+        let done = self.keep_others_out(&mut begun).and_then(|()| self.mark_as_found(&mut begun, clock));
         done.map_err(|refusal| {
             self.refuse(&mut begun, refusal);
             refused
@@ -253,14 +254,14 @@ impl Changes {
 
     /// Marks the replica, unless a run of another host has worked on it since this one began, and before it kept others out: what was
     /// compared may be so no longer, and what that run says of what is not durable has to stay.
-    fn mark_as_found(&self, begun: &mut Begun) -> Result<(), RunError> {
+    fn mark_as_found(&self, begun: &mut Begun, clock: &dyn Clock) -> Result<(), RunError> {
         if self.name.is_some() {
             return Ok(());
         }
         if !self.is_as_found().map_err(|fault| self.unusable(fault))? {
             return Err(RunError::Overtaken(self.path.clone()));
         }
-        self.mark(begun)
+        self.mark(begun, clock)
     }
 
     /// Whether no other run has marked the replica, or a directory above it, since this one began.
@@ -271,7 +272,7 @@ impl Changes {
     }
 
     /// The clock of the file system shows itself in what it makes, so the mark is written twice.
-    fn mark(&self, begun: &mut Begun) -> Result<(), RunError> {
+    fn mark(&self, begun: &mut Begun, clock: &dyn Clock) -> Result<(), RunError> {
         let mut mark = Mark { run: self.now.0, movers: self.movers_at_work(), ..self.found.clone() };
         let waits = mark.hand_to(self.movers);
         let now = match self.root.set_mark(&mark.encode(), false) {
@@ -289,7 +290,7 @@ impl Changes {
                     begun
                         .notes
                         .push("movers of an earlier run may have been at work; they were given time to notice that it is over".into());
-                    std::thread::sleep(MOVERS_NOTICE);
+                    clock.sleep(MOVERS_NOTICE);
                 }
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! What time it is. Whoever decides by it is given a clock, so that a test can have hours pass.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What time it is.
 pub trait Clock {
@@ -8,6 +8,8 @@ pub trait Clock {
     fn now(&self) -> Instant;
     /// Seconds since 1970, as the user's calendar has it.
     fn seconds(&self) -> u64;
+    /// Has so much time pass.
+    fn sleep(&self, span: Duration);
 }
 
 /// The clock of this machine.
@@ -21,5 +23,9 @@ impl Clock for MachineClock {
 
     fn seconds(&self) -> u64 {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn sleep(&self, span: Duration) {
+        std::thread::sleep(span);
     }
 }

@@ -32,7 +32,7 @@ use begin::{Birth, TOTAL};
 use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Stamp, Work, escape_text};
 use driftless_state::Record;
 use driftless_tree::{DirRef, HandlePool};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -124,9 +124,9 @@ fn try_coordinate(
         noted: started,
         started,
         total: birth.counted,
-        alive: HashMap::new(),
-        sent: HashMap::new(),
-        movers: HashMap::new(),
+        alive: BTreeMap::new(),
+        sent: BTreeMap::new(),
+        movers: BTreeMap::new(),
         last_look: started,
         lost: false,
         changes: birth.changes.clone(),
@@ -182,11 +182,11 @@ struct Coordinator<'a> {
     started: Instant,
     total: Counts,
     /// Shares in hand: when they were heard of last, and what was counted then.
-    alive: HashMap<u64, (Instant, Counts)>,
+    alive: BTreeMap<u64, (Instant, Counts)>,
     /// When shares that are not in hand were handed out.
-    sent: HashMap<u64, Instant>,
+    sent: BTreeMap<u64, Instant>,
     /// When each mover was heard of last.
-    movers: HashMap<String, Instant>,
+    movers: BTreeMap<String, Instant>,
     last_look: Instant,
     lost: bool,
     changes: Arc<Changes>,
@@ -415,7 +415,7 @@ impl Coordinator<'_> {
             self.lost |= lost;
             self.alive.remove(&id);
             self.sent.remove(&id);
-            let newest = self.sent.keys().max().copied().unwrap_or(0).max(id);
+            let newest = self.sent.keys().next_back().copied().unwrap_or(0).max(id);
             self.send_open(newest)?;
         }
         Ok(())

@@ -9,6 +9,7 @@
 //! nobody can take that back. Nor can a machine know that it slept whose clock slept, too.
 
 use crate::brief::Brief;
+use crate::clock::MachineClock;
 use crate::job::lock;
 use crate::marks::Marks;
 use driftless_model::{Act, Fault, Side};
@@ -18,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// For so long what was read in the mark holds.
@@ -56,8 +57,31 @@ impl Moment {
         Moment(Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32))
     }
 
+    /// So long after the clock began.
+    pub fn after(span: Duration) -> Moment {
+        Moment(span)
+    }
+
     fn to(self, later: Moment) -> Duration {
         later.0.saturating_sub(self.0)
+    }
+}
+
+/// The clock that a lease is kept by.
+pub trait LeaseClock: Send + Sync {
+    /// This moment. It is asked for before each change, by the thread that makes it.
+    fn moment(&self) -> Moment;
+    /// A change waits until more is known; `wait` does that for a while.
+    fn rest(&self, wait: &dyn Fn());
+}
+
+impl LeaseClock for MachineClock {
+    fn moment(&self) -> Moment {
+        Moment::now()
+    }
+
+    fn rest(&self, wait: &dyn Fn()) {
+        wait();
     }
 }
 
@@ -79,6 +103,7 @@ pub struct Lease {
     /// Changes pass until then, in milliseconds by the clock of [`Moment`].
     until: AtomicU64,
     is_over: AtomicBool,
+    clock: Arc<dyn LeaseClock>,
     known: Mutex<Known>,
     changed: Condvar,
     /// The replica while it is open, and what its mark has to say; nothing where no mark can be seen.
@@ -112,22 +137,28 @@ impl Known {
 
 impl Default for Lease {
     fn default() -> Self {
-        let now = Moment::now();
+        Lease::by(Arc::new(MachineClock))
+    }
+}
+
+impl Lease {
+    /// A lease that is kept by this clock.
+    pub fn by(clock: Arc<dyn LeaseClock>) -> Lease {
+        let now = clock.moment();
         let known = Known { awake: now, woke: now, marked: None, unmarked: false, heard: None, over: None };
         Lease {
             until: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
+            clock,
             known: Mutex::new(known),
             changed: Condvar::new(),
             mark: Mutex::default(),
         }
     }
-}
 
-impl Lease {
     /// The mover is awake. Called at least every [`NAP`] by a thread that does nothing else.
-    fn tick(&self) {
-        let now = Moment::now();
+    pub fn tick(&self) {
+        let now = self.clock.moment();
         self.learn(|known| {
             if known.awake.to(now) >= NAP {
                 known.woke = now;
@@ -149,9 +180,10 @@ impl Lease {
 
     /// Whether the coordinator gave no sign of life for so long that it must be gone.
     pub fn is_unheard(&self) -> bool {
+        let now = self.clock.moment();
         let known = lock(&self.known);
         // Who slept asks first.
-        known.heard.unwrap_or(known.woke).max(known.woke).to(Moment::now()) >= SIGN_HOLDS
+        known.heard.unwrap_or(known.woke).max(known.woke).to(now) >= SIGN_HOLDS
     }
 
     /// From now on nothing may be changed. The first reason counts.
@@ -211,21 +243,26 @@ impl Lease {
     /// The same: that the mark names its run. A file system that does not answer keeps this thread waiting, and nobody else.
     pub fn look_until(&self, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
-            if self.is_look_due() {
-                self.look();
-            }
+            self.look_if_due();
             std::thread::park_timeout(TICK);
         }
     }
 
-    fn is_look_due(&self) -> bool {
-        let known = lock(&self.known);
-        known.marked.is_none_or(|marked| marked < known.woke || marked.to(Moment::now()) >= LOOK)
+    /// Looks at the mark if it was not looked at for long.
+    pub fn look_if_due(&self) {
+        let now = self.clock.moment();
+        let is_due = {
+            let known = lock(&self.known);
+            known.marked.is_none_or(|marked| marked < known.woke || marked.to(now) >= LOOK)
+        };
+        if is_due {
+            self.look();
+        }
     }
 
     fn look(&self) {
         let Some((replica, Some(held))) = lock(&self.mark).clone() else { return };
-        let asked = Moment::now();
+        let asked = self.clock.moment();
         let found = Marks::read_own(&replica, Scope { source: 0, entries: 0, whole: false });
         match found.map(|mark| not_held(mark.as_ref(), held)) {
             Ok(None) => self.learn(|known| known.marked = Some(asked)),
@@ -238,27 +275,38 @@ impl Lease {
 
     /// Whether the mark could not be read for so long that it is of no use to wait.
     fn is_blind(&self) -> bool {
+        let now = self.clock.moment();
         let known = lock(&self.known);
-        known.marked.unwrap_or(known.woke).max(known.woke).to(Moment::now()) >= SIGN_HOLDS
+        known.marked.unwrap_or(known.woke).max(known.woke).to(now) >= SIGN_HOLDS
     }
 
     /// Waits until it is known whether changes may be made.
     fn wait(&self) -> Done {
-        let mut known = lock(&self.known);
         loop {
-            if self.is_over() || known.over.is_some() {
+            if self.is_over() || self.over().is_some() {
                 return Err(Fault { side: Side::Replica, act: Act::Change, errno: 11 });
             }
-            if known.until().is_some_and(|until| Moment::now().0 < until) {
+            let until = self.until.load(Ordering::Acquire);
+            if self.may_pass() {
                 return Ok(());
             }
-            known = wait_on(&self.changed, known);
+            self.clock.rest(&|| self.wait_for_news(until));
         }
     }
-}
 
-fn wait_on<'a>(changed: &Condvar, known: MutexGuard<'a, Known>) -> MutexGuard<'a, Known> {
-    changed.wait_timeout(known, TICK).unwrap_or_else(PoisonError::into_inner).0
+    /// Whether a change may pass now. Nothing is held while the clock is asked: it may take its time to answer.
+    fn may_pass(&self) -> bool {
+        let now = self.clock.moment().0.as_millis() as u64;
+        now < self.until.load(Ordering::Acquire)
+    }
+
+    /// Waits for a while, unless more has come to be known since changes might pass `until` then.
+    fn wait_for_news(&self, until: u64) {
+        let known = lock(&self.known);
+        if known.over.is_none() && self.until.load(Ordering::Acquire) == until {
+            drop(self.changed.wait_timeout(known, TICK));
+        }
+    }
 }
 
 impl fmt::Debug for Lease {
@@ -269,7 +317,7 @@ impl fmt::Debug for Lease {
 
 impl Sentry for Lease {
     fn pass(&self) -> Done {
-        if (Moment::now().0.as_millis() as u64) < self.until.load(Ordering::Acquire) { Ok(()) } else { self.wait() }
+        if self.may_pass() { Ok(()) } else { self.wait() }
     }
 
     fn confirm(&self) -> Done {

@@ -1,6 +1,7 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
 use crate::changes::{Changes, Locks, Watch, hold};
+use crate::clock::{Clock, MachineClock};
 use crate::closed::mark_closed;
 use crate::deletes::PlanError;
 use crate::job::{Begin, DirJob, Task};
@@ -81,8 +82,13 @@ pub fn descriptors() -> (usize, usize) {
 
 /// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]), however early.
 pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
+    sync_by(&MachineClock, options, monitor, stop)
+}
+
+/// Makes the replica equal to the source, by this clock as far as movers of earlier runs are given time.
+pub fn sync_by(clock: &dyn Clock, options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
     let began = Instant::now();
-    or_cut_off(try_sync(options, monitor, stop), options, |end| Summary::of_nothing(began.elapsed(), end))
+    or_cut_off(try_sync(options, (monitor, stop, clock)), options, |end| Summary::of_nothing(began.elapsed(), end))
 }
 
 /// Whatever could not be done because a line was lost, the loss is why it ended.
@@ -93,7 +99,7 @@ pub fn or_cut_off<T>(done: Result<T, RunError>, options: &Options, ended: impl F
     }
 }
 
-fn try_sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
+fn try_sync(options: &Options, outside: Outside<'_>) -> Result<Summary, RunError> {
     let (directories, mut threads_max) = descriptors();
     if let Some(carrier) = &options.carrier {
         carrier.check().map_err(RunError::NoCarrier)?;
@@ -102,16 +108,16 @@ fn try_sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Resu
     }
     let pool = HandlePool::new(directories);
     match open(options, &pool)? {
-        Roots::Trees { source, replica } => sync_trees(options, (monitor, stop), (source, replica), threads_max),
-        Roots::Entries { source, replica } => sync_entry(options, (monitor, stop), (source, replica), threads_max),
+        Roots::Trees { source, replica } => sync_trees(options, outside, (source, replica), threads_max),
+        Roots::Entries { source, replica } => sync_entry(options, outside, (source, replica), threads_max),
     }
 }
 
-type Outside<'a> = (&'a dyn Monitor, &'a AtomicBool);
+type Outside<'a> = (&'a dyn Monitor, &'a AtomicBool, &'a dyn Clock);
 
 fn sync_trees(
     options: &Options,
-    (monitor, stop): Outside<'_>,
+    (monitor, stop, clock): Outside<'_>,
     (source, replica): (DirRef, Replica),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
@@ -123,7 +129,7 @@ fn sync_trees(
     let basis = open_basis(options)?;
     let changes = replica.as_ref().map(|root| Changes::of(options, root, None, &locks)).transpose()?;
     let takes_over = match &changes {
-        Some(changes) if !options.dry_run => changes.take_over()?,
+        Some(changes) if !options.dry_run => changes.take_over(clock)?,
         _ => false,
     };
     let before = match &replica {
@@ -278,7 +284,7 @@ fn unusable<T>(options: &Options, done: Result<T, Fault>) -> Result<T, RunError>
 /// A single file, symbolic link or node: its directory is only borrowed.
 fn sync_entry(
     options: &Options,
-    (monitor, stop): Outside<'_>,
+    (monitor, stop, _): Outside<'_>,
     ((source_dir, name), replica): ((DirRef, CString), (DirRef, CString)),
     threads_max: usize,
 ) -> Result<Summary, RunError> {

@@ -1,14 +1,14 @@
 //! Movers that take their work from RabbitMQ: the coordinator's side and the mover's.
 
-use super::crew::{Crew, Failure, Line};
+use super::crew::Crew;
 use crate::cli::{MoverArgs, QueueArgs};
 use crate::exit;
 use crate::output::Output;
 use crate::signals::Signals;
 use crate::units::show_counted;
-use driftless_engine::message::{Order, Report, Unclear, decode, encode, reports};
-use driftless_engine::{Brief, Exchange, Lease, Moment, Outcome, Share, Word};
-use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Seat, Url};
+use driftless_engine::message::{Order, Report, decode, encode};
+use driftless_engine::{Brief, Carrying, Delivered, Desk, Exchange, Failure, Lease, Line, Moment, Outcome, Share, Word};
+use driftless_queue::{Broker, Consumer, Control, Credentials, Error, Job, Publisher, Seat, Url};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,8 +28,6 @@ const QUESTION: Duration = Duration::from_secs(5);
 const QUESTION_AT_WORK: Duration = Duration::from_secs(1);
 /// Messages of movers that are handed out and not noted yet.
 const PREFETCH: u16 = 64;
-/// Tries after which a share is parked.
-const ATTEMPTS_MAX: u32 = 8;
 /// A mover that fails so many shares one after the other ends: something is wrong with its host.
 const FAILURES_MAX: u32 = 5;
 /// Pause after the first of them; it doubles with each.
@@ -67,7 +65,7 @@ pub struct BrokerExchange<'a> {
     control: Control,
     job: Job,
     classes: Vec<String>,
-    tickets: HashMap<u64, Delivery>,
+    tickets: HashMap<u64, driftless_queue::Delivery>,
     next_ticket: u64,
     looked: Instant,
     output: &'a Output,
@@ -130,7 +128,7 @@ impl<'a> BrokerExchange<'a> {
         }
     }
 
-    fn word(&mut self, delivery: Delivery) -> Option<Word> {
+    fn word(&mut self, delivery: driftless_queue::Delivery) -> Option<Word> {
         match decode(delivery.body()) {
             Ok(Report::Alive(sign)) => {
                 let _it_makes_no_difference = delivery.ack();
@@ -196,7 +194,7 @@ impl Exchange for BrokerExchange<'_> {
 
     fn accept(&mut self, ticket: u64) {
         // On a connection that is lost it comes again, and is passed over then.
-        let _stale = self.tickets.remove(&ticket).map(Delivery::ack);
+        let _stale = self.tickets.remove(&ticket).map(driftless_queue::Delivery::ack);
     }
 
     fn waits(&mut self) -> Result<bool, String> {
@@ -301,7 +299,8 @@ impl Server<'_> {
                 }
                 continue;
             };
-            match self.take(delivery, &mut lines) {
+            let mut working = Working { crew: &mut self.crew, leave: &self.signals.stop };
+            match driftless_engine::serve(delivery, &mut lines, &mut working) {
                 Ok(()) => failures = 0,
                 Err(reason) => {
                     failures += 1;
@@ -343,74 +342,82 @@ impl Server<'_> {
         }
         Ok(())
     }
+}
 
-    /// Carries out what was delivered, sends what came of it, and only then acknowledges.
-    fn take(&mut self, delivery: Delivery, lines: &mut Lines) -> Result<(), String> {
-        let (brief, run, id, share) = match decode(delivery.body()) {
-            Ok(Order::Share { brief, run, id, share }) => (brief, run, id, share),
-            Ok(Order::Yield | Order::Heard) => return self.park(delivery, "it is no share of a run", lines),
-            // Another mover may be of that version.
-            Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
-                let _it_comes_again = delivery.try_again(&lines.publisher, CALL);
-                return Err(unclear.to_string());
-            }
-            Err(unclear) => return self.park(delivery, &unclear.to_string(), lines),
-        };
-        if delivery.attempts() >= ATTEMPTS_MAX {
-            return self.park(delivery, "the movers that tried it ended or lost their connection", lines);
-        }
-        if !lines.is_coordinated() {
-            let _it_comes_again = delivery.give_back();
-            lines.consumer = None;
-            return Ok(());
-        }
-        match self.crew.work_off((run, id), (&brief, &share), lines, &self.signals.stop) {
-            Ok(outcome) => {
-                self.report((run, id), outcome, lines)?;
-                let _or_it_is_done_twice = delivery.ack();
-                Ok(())
-            }
-            Err(Failure::Dropped) => Ok(()),
-            // Whoever holds the replica now has shares of its own, or hands this one out again.
-            Err(Failure::Stale(reason)) => {
-                eprintln!("driftless mover: a share is dropped: {reason}");
-                let _or_it_comes_again = delivery.ack();
-                Ok(())
-            }
-            Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
-                self.park(delivery, &format!("{}: {reason}", self.crew.name()), lines).and(Err(reason))
-            }
-            Err(Failure::Here(reason)) => {
-                let _it_comes_again = delivery.try_again(&lines.publisher, CALL);
-                Err(reason)
-            }
-        }
+/// A crew that takes its shares from a queue.
+struct Working<'a> {
+    crew: &'a mut Crew,
+    leave: &'a AtomicBool,
+}
+
+impl Carrying<Lines> for Working<'_> {
+    fn name(&self) -> &str {
+        self.crew.name()
     }
 
-    fn park(&self, delivery: Delivery, reason: &str, lines: &Lines) -> Result<(), String> {
-        eprintln!("driftless mover: a share is parked: {reason}");
-        delivery.park(reason, &lines.publisher, PATIENCE).map_err(|error| error.to_string())
-    }
-
-    fn report(&self, share: (u64, u64), outcome: Outcome, lines: &Lines) -> Result<(), String> {
-        let never = AtomicBool::new(false);
-        for report in reports(share, fastrand::u64(..), outcome) {
-            let body = encode(&report);
-            patiently(&never, || lines.publisher.publish(&lines.job.results(), &body, CALL)).map_err(|error| error.to_string())?;
-        }
-        patiently(&never, || lines.publisher.flush(CALL)).map_err(|error| error.to_string())
+    fn carry_out(&mut self, share: (u64, u64), what: (&Brief, &Share), lines: &mut Lines) -> Result<Outcome, Failure> {
+        self.crew.work_off(share, what, lines, self.leave)
     }
 }
 
-impl Lines {
-    /// Whether a coordinator listens to what movers say, and the broker has taken nothing away from this one.
+/// A delivery, as whoever carries out shares knows it.
+struct Delivery(driftless_queue::Delivery);
+
+impl Delivered for Delivery {
+    fn body(&self) -> &[u8] {
+        self.0.body()
+    }
+
+    fn attempts(&self) -> u32 {
+        self.0.attempts()
+    }
+}
+
+impl Desk for Lines {
+    type Delivery = Delivery;
+
     fn is_coordinated(&mut self) -> bool {
         let results = self.job.results();
         self.consumer.as_mut().and_then(|consumer| consumer.count(&results, QUESTION_AT_WORK)).is_some_and(|results| results.consumers > 0)
     }
 
+    fn wait_for_coordinator(&mut self) {
+        self.consumer = None;
+    }
+
+    fn acknowledge(&mut self, delivery: Delivery) {
+        let _or_it_is_done_twice = delivery.0.ack();
+    }
+
+    fn give_back(&mut self, delivery: Delivery) {
+        let _it_comes_again = delivery.0.give_back();
+    }
+
+    fn try_again(&mut self, delivery: Delivery) {
+        let _it_comes_again = delivery.0.try_again(&self.publisher, CALL);
+    }
+
+    fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), String> {
+        delivery.0.park(reason, &self.publisher, PATIENCE).map_err(|error| error.to_string())
+    }
+
+    fn report(&mut self, body: &[u8]) -> Result<(), String> {
+        let publish = || self.publisher.publish(&self.job.results(), body, CALL);
+        patiently(&AtomicBool::new(false), publish).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        patiently(&AtomicBool::new(false), || self.publisher.flush(CALL)).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn note(&mut self, text: &str) {
+        eprintln!("driftless mover: {text}");
+    }
+}
+
+impl Lines {
     /// Takes shares again when somebody coordinates the job.
-    fn wait_for_coordinator(&mut self) -> Result<Option<Delivery>, Error> {
+    fn look_for_coordinator(&mut self) -> Result<Option<Delivery>, Error> {
         std::thread::sleep(CALL / 5);
         if self.control.count(&self.job.results()).is_ok_and(|results| results.consumers > 0) {
             self.consumer = Some(Consumer::open(&self.broker, &self.job, &self.queue, 1)?);
@@ -420,7 +427,7 @@ impl Lines {
 
     /// The next share; while there is none, others can see that one is waited for.
     fn next(&mut self) -> Result<Option<Delivery>, Error> {
-        let Some(consumer) = &mut self.consumer else { return self.wait_for_coordinator() };
+        let Some(consumer) = &mut self.consumer else { return self.look_for_coordinator() };
         let mut next = consumer.next(WAITS)?;
         if next.is_none() {
             let _they_see_it_later = self.control.enlist(&self.idle);
@@ -429,7 +436,7 @@ impl Lines {
         if next.is_some() {
             let _they_yield_in_vain = self.control.withdraw();
         }
-        Ok(next)
+        Ok(next.map(Delivery))
     }
 }
 

@@ -3,7 +3,7 @@
 //! A message goes over a line as its length (4 bytes, little-endian) and its bytes. A mover first prints a line that says so, because a
 //! shell may print something before.
 
-use super::crew::{Crew, Failure, Line};
+use super::crew::Crew;
 use crate::cli::SyncArgs;
 use crate::exit;
 use crate::output::{Output, lock};
@@ -11,7 +11,7 @@ use crate::reach::{self, Unreached};
 use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Exchange, Jobs, Lease, Moment, Options, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Failure, Jobs, Lease, Line, Moment, Options, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
 use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,276 +1,165 @@
-//! A broker, its queues, movers and time itself, of one thread and one seed: what a coordinator meets when it calls upon its movers.
+//! A broker, its queues, movers and time itself, of one seed: what coordinators meet when they call upon their movers.
 //!
-//! The coordinator and what carries shares out are the real ones, on small real trees. In between, messages are late, come twice, come again
-//! after a connection was lost, and overtake those of other queues; movers sleep, die, and go on with what was taken from them.
+//! The coordinators, the way of a share through a mover, its lease and what carries shares out are the real ones, on small real trees. One
+//! thread goes on at a time, from one change of the replica to the next, and time passes in between. Messages are late, come twice, come
+//! again after a connection was lost, and overtake those of other queues; movers and coordinators are stopped and wake up, are cut off, and
+//! die.
+//!
+//! The world is also a judge: who does not hold the replica must not change it.
 
-use driftless_engine::message::{Order, Report, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Clock, Counts, Ends, Exchange, Options, PartOfOutcome, Piece, Share, Word, work_off};
-use fastrand::Rng;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicBool;
+mod mover;
+mod state;
+mod turn;
+
+use driftless_engine::message::{Order, decode, encode};
+use driftless_engine::{Brief, Clock, Exchange, Options, Over, Share, Word};
+use mover::Place;
+use state::{Act, CLASSES};
+pub use state::{Holder, JOBS, Link, Message, State};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use turn::Who;
 
-/// Classes of work: what no route takes, and large files.
-pub const CLASSES: usize = 2;
-/// Tries after which a share is parked, as on a real queue.
-const ATTEMPTS_MAX: u32 = 8;
-/// A share takes so long at most, but for movers that sleep.
-const WORK_MAX: u64 = 20_000;
-/// In one of so many steps, something goes wrong.
-const ACCIDENT: u32 = 40;
-const MOVERS: usize = 3;
-/// Steps in which a run comes to its end, or never.
-const STEPS_MAX: u64 = 200_000;
+/// What a judge says of a change by somebody who may make none.
+pub const NOT_HELD: &str = "changed the replica and did not hold it";
 
-/// A share on its way.
-#[derive(Clone)]
-struct Message {
-    body: Vec<u8>,
-    attempts: u32,
+/// Longer spans pass without anybody being awake but at their end.
+const SPAN_MAX: u64 = 120_000;
+const SPAN_END: u64 = 60_000;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a mover has in hand.
-struct Hand {
-    message: Message,
-    /// It has not been given to somebody else.
-    is_owned: bool,
-    /// When it is done, in milliseconds.
-    until: u64,
-    /// What it has to say of it, when it is done.
-    said: Option<VecDeque<Vec<u8>>>,
-}
-
-struct Mover {
-    class: usize,
-    hand: Option<Hand>,
-}
-
-/// What somebody does before a mover carries out a share.
-pub type Before = Box<dyn FnMut(&Share)>;
-
-/// All that is outside of the coordinator.
+/// All that is outside of the coordinators.
 pub struct World {
-    rng: Rng,
-    options: Options,
-    /// When it began, and the milliseconds since then.
-    base: Instant,
-    millis: u64,
-    work: [VecDeque<Message>; CLASSES],
-    results: VecDeque<Vec<u8>>,
-    unacknowledged: BTreeMap<u64, Vec<u8>>,
-    parked: Vec<Vec<u8>>,
-    movers: Vec<Mover>,
-    tickets: u64,
-    steps: u64,
-    /// Accidents that may still happen.
-    accidents: u32,
-    /// What happened, for whoever looks into a failure.
-    pub history: Vec<String>,
-    /// Somebody who changes the trees while the run goes on.
-    pub before: Option<Before>,
+    state: Arc<Mutex<State>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl World {
-    pub fn new(seed: u64, options: Options) -> World {
-        let mut rng = Rng::with_seed(seed);
-        let mover = |class| Mover { class, hand: None };
-        World {
-            options,
-            base: Instant::now(),
-            millis: 0,
-            work: Default::default(),
-            results: VecDeque::new(),
-            unacknowledged: BTreeMap::new(),
-            parked: Vec::new(),
-            movers: (0..MOVERS).map(|index| mover(usize::from(index == 0))).collect(),
-            tickets: 0,
-            steps: 0,
-            accidents: rng.u32(0..12),
-            rng,
-            history: Vec::new(),
-            before: None,
+    /// Of a seed, with the options of each job.
+    pub fn new(seed: u64, options: [Options; JOBS], replica: PathBuf) -> World {
+        let state = Arc::new(Mutex::new(State::new(seed, options, replica)));
+        let turns: Vec<_> = lock(&state).movers.iter().map(|mover| mover.turn.clone()).collect();
+        let place = |(index, turn)| Place { state: state.clone(), turn, index };
+        let places: Vec<Place> = turns.into_iter().enumerate().map(place).collect();
+        let threads = places.into_iter().map(|place| std::thread::spawn(move || place.live())).collect();
+        World { state, threads }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub fn history(&self) -> String {
+        self.state().history.join("\n")
+    }
+
+    /// Lets time pass; movers go on meanwhile.
+    pub fn pass(&self, millis: u64) {
+        let until = self.state().millis + millis;
+        if millis > SPAN_MAX {
+            self.pass(SPAN_END);
+            let mut state = self.state();
+            state.millis = until - SPAN_END;
+        }
+        while self.state().millis < until {
+            let acts = self.state().advance(until);
+            acts.into_iter().for_each(|act| self.act(act));
         }
     }
 
-    fn tell(&mut self, what: String) {
-        self.history.push(format!("{:>9} ms  {what}", self.millis));
-    }
-
-    /// Lets time pass.
-    pub fn pass(&mut self, millis: u64) {
-        self.millis += millis;
-    }
-
-    /// Movers go on while there is no coordinator, and its connection is gone.
-    pub fn go_on_alone(&mut self, steps: u64) {
-        self.return_results();
-        for _ in 0..steps {
-            self.step();
-            self.millis += self.rng.u64(1..3000);
-        }
-    }
-
-    /// What was delivered and not acknowledged comes again.
-    fn return_results(&mut self) {
-        let returned: Vec<Vec<u8>> = std::mem::take(&mut self.unacknowledged).into_values().collect();
-        returned.into_iter().rev().for_each(|body| self.results.push_front(body));
-    }
-
-    /// Something happens.
-    fn step(&mut self) {
-        self.steps += 1;
-        assert!(self.steps < STEPS_MAX, "the run does not come to its end");
-        if self.accidents > 0 && self.rng.u32(0..ACCIDENT) == 0 {
-            self.accidents -= 1;
-            return self.accident();
-        }
-        let index = self.rng.usize(..self.movers.len());
-        let millis = self.millis;
-        match self.movers[index].hand.take() {
-            None => self.take(index),
-            Some(hand) if hand.until > millis => {
-                self.say_alive(index, &hand);
-                self.movers[index].hand = Some(hand);
+    fn act(&self, act: Act) {
+        match act {
+            Act::Eyes(index) => {
+                let turn = self.state().movers[index].turn.clone();
+                turn.hand_to(Who::Eyes);
             }
-            Some(hand) => self.movers[index].hand = self.work_or_report(index, hand),
+            Act::Hands(index) => self.slice(index),
+            Act::Kill(index) => self.kill(index),
+        }
+        if let Some(failure) = &self.state().failure {
+            panic!("{failure}");
         }
     }
 
-    fn take(&mut self, index: usize) {
-        let class = self.movers[index].class;
-        let Some(message) = self.work[class].pop_front() else { return };
-        if message.attempts >= ATTEMPTS_MAX {
-            self.tell("a share is parked".into());
-            return self.parked.push(message.body);
-        }
-        let until = self.millis + self.rng.u64(0..WORK_MAX);
-        self.movers[index].hand = Some(Hand { message, is_owned: true, until, said: None });
-    }
-
-    fn say_alive(&mut self, index: usize, hand: &Hand) {
-        let Ok(Order::Share { run, id, .. }) = decode(&hand.message.body) else { return };
-        if self.rng.bool() {
-            let sign = Alive { run, id, mover: format!("mover {index}"), counts: Counts::default() };
-            self.results.push_back(encode(&Report::Alive(sign)));
-        }
-    }
-
-    /// Carries a share out, or sends the next part of what came of it; then it is acknowledged.
-    fn work_or_report(&mut self, index: usize, mut hand: Hand) -> Option<Hand> {
-        let Some(said) = &mut hand.said else {
-            let Ok(Order::Share { brief, run, id, share }) = decode(&hand.message.body) else { return None };
-            if let Some(before) = &mut self.before {
-                before(&share);
-            }
-            let yields = self.rng.u8(0..3) == 0;
-            self.tell(format!("mover {index} carries out {id}{}", if yields { " and leaves much" } else { "" }));
-            match self.carry_out(&brief, &share, yields) {
-                Some(outcome) => hand.said = Some(reports((run, id), self.rng.u64(..), outcome).iter().map(encode).collect()),
-                None => {
-                    self.give_back(hand, true);
-                    return None;
-                }
-            }
-            return Some(hand);
+    /// A mover goes on to its next change of the replica.
+    fn slice(&self, index: usize) {
+        let (turn, before) = {
+            let mut state = self.state();
+            state.movers[index].slices += 1;
+            (state.movers[index].turn.clone(), state.is_foreign(index).then(|| stamps(&state.replica)))
         };
-        let part = said.pop_front()?;
-        if self.rng.u8(0..10) == 0 {
-            self.results.push_back(part.clone());
-        }
-        self.results.push_back(part);
-        (!hand.said.as_ref().is_some_and(VecDeque::is_empty)).then_some(hand)
-    }
-
-    fn carry_out(&self, brief: &Brief, share: &Share, yields: bool) -> Option<driftless_engine::Outcome> {
-        let (stop, yields) = (AtomicBool::new(false), AtomicBool::new(yields));
-        let ends = Ends { stop: &stop, yields: &yields, lease: None };
-        work_off(&self.options, (brief, share), &|_| {}, ends).ok().map(|(outcome, _)| outcome)
-    }
-
-    fn give_back(&mut self, hand: Hand, tried: bool) {
-        let Ok(Order::Share { share, .. }) = decode(&hand.message.body) else { return };
-        if hand.is_owned {
-            let attempts = hand.message.attempts + u32::from(tried);
-            self.work[usize::from(share.class)].push_front(Message { attempts, ..hand.message });
+        turn.hand_to(Who::Hands);
+        let Some(before) = before else { return };
+        let mut state = self.state();
+        state.judged += 1;
+        let changed = differing(&before, &stamps(&state.replica));
+        if !changed.is_empty() {
+            state.tell(format!("mover {index} changes {changed:?}"));
+            drop(state);
+            panic!("mover {index} {NOT_HELD}: {changed:?}");
         }
     }
 
-    fn accident(&mut self) {
-        let index = self.rng.usize(..self.movers.len());
-        let kind = self.rng.u8(0..7);
-        match (kind, self.movers[index].hand.take()) {
-            (0, Some(hand)) => self.kill(index, hand),
-            (1, Some(hand)) => {
-                self.tell(format!("mover {index} loses its connection, and goes on"));
-                let copy = Hand { message: hand.message.clone(), is_owned: false, until: hand.until, said: None };
-                self.give_back(hand, true);
-                self.movers[index].hand = Some(copy);
-            }
-            (2, Some(mut hand)) => {
-                self.tell(format!("mover {index} sleeps"));
-                hand.until = self.millis + self.rng.u64(0..200_000);
-                self.movers[index].hand = Some(hand);
-            }
-            (3, hand) => {
-                self.movers[index].hand = hand;
-                self.tell("the coordinator loses its connection".into());
-                self.return_results();
-            }
-            (4, hand) => {
-                self.movers[index].hand = hand;
-                self.double();
-            }
-            (5, hand) => {
-                self.movers[index].hand = hand;
-                self.tell("the broker loses the work that waits".into());
-                self.work.iter_mut().for_each(VecDeque::clear);
-            }
-            (_, hand) => self.movers[index].hand = hand,
+    /// The process of a mover is killed: nothing that it does from now on reaches anybody.
+    fn kill(&self, index: usize) {
+        let (turn, lease) = {
+            let mut state = self.state();
+            state.kill(index);
+            (state.movers[index].turn.clone(), state.movers[index].lease.clone())
+        };
+        if let Some(lease) = lease {
+            lease.end(Over::Unwanted);
         }
-    }
-
-    /// A mover dies; it has carried out some of its share, or all of it and said a part.
-    fn kill(&mut self, index: usize, hand: Hand) {
-        self.tell(format!("mover {index} dies"));
-        if let (None, Ok(Order::Share { brief, share, .. })) = (&hand.said, decode(&hand.message.body)) {
-            let pieces = share.pieces.iter().filter(|_| self.rng.bool()).cloned().collect();
-            let _nobody_hears_of_it = self.carry_out(&brief, &Share { pieces, ..share.clone() }, false);
-        }
-        self.give_back(hand, true);
-    }
-
-    fn double(&mut self) {
-        let Some(index) = (!self.results.is_empty()).then(|| self.rng.usize(..self.results.len())) else { return };
-        self.tell("a result comes twice".into());
-        let again = self.results[index].clone();
-        self.results.push_back(again);
-    }
-
-    fn next_word(&mut self) -> Option<Word> {
-        // It may be on its way for long.
-        if self.rng.u8(0..4) == 0 {
-            return None;
-        }
-        let body = self.results.pop_front()?;
-        match decode(&body).expect("a report") {
-            Report::Alive(sign) => Some(Word::Alive(Box::new(sign))),
-            Report::Part(part) => {
-                self.tell(format!("the coordinator hears of {}", described(&part)));
-                self.tickets += 1;
-                self.unacknowledged.insert(self.tickets, body);
-                Some(Word::Part(part, self.tickets))
-            }
-            Report::Failed { .. } => None,
-        }
+        turn.set_free(true);
+        self.slice(index);
     }
 }
 
-fn described(part: &PartOfOutcome) -> String {
-    format!("{}, part {}{}", part.id, part.number, if part.last { ", the last" } else { "" })
+impl Drop for World {
+    fn drop(&mut self) {
+        for index in 0..self.threads.len() {
+            let (turn, lease) = {
+                let mut state = self.state();
+                (state.is_over, state.movers[index].is_dead, state.movers[index].link) = (true, true, Link::Closed);
+                (state.movers[index].turn.clone(), state.movers[index].lease.clone())
+            };
+            lease.iter().for_each(|lease| lease.end(Over::Unwanted));
+            turn.set_free(true);
+            turn.hand_to(Who::Hands);
+        }
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// What shows that an entry was changed: its inode, and when it was changed last. Not of the root, where the mark leaves a trace.
+type Stamps = BTreeMap<PathBuf, (u64, i64, i64, u64)>;
+
+fn stamps(root: &Path) -> Stamps {
+    let all = driftless_testkit::mutate::list_all(root).unwrap_or_default();
+    let stamp = |path: PathBuf| {
+        let meta = path.symlink_metadata().ok()?;
+        Some((path, (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.size())))
+    };
+    all.into_iter().filter(|path| path != root).filter_map(stamp).collect()
+}
+
+fn differing(before: &Stamps, now: &Stamps) -> Vec<PathBuf> {
+    let paths = before.keys().chain(now.keys());
+    let mut changed: Vec<PathBuf> = paths.filter(|path| before.get(*path) != now.get(*path)).cloned().collect();
+    changed.dedup();
+    changed
 }
 
 fn described_share(share: &Share) -> String {
+    use driftless_engine::Piece;
     let piece = |piece: &Piece| match piece {
         Piece::Root => "all".to_owned(),
         Piece::Entries(dir, names) => {
@@ -285,24 +174,38 @@ fn described_share(share: &Share) -> String {
 /// What a crash is: nobody catches it but whoever started the life.
 pub struct Crash;
 
-/// The coordinator's connection in one life, which ends in a crash after so many calls, or asks it to stop.
+/// The coordinator's connection in one life, which ends in a crash after so many calls, or asks it to stop, or sleeps for long.
 pub struct Life<'w> {
-    pub world: &'w RefCell<World>,
+    pub world: &'w World,
+    pub job: usize,
     pub calls: u64,
     pub dies_at: Option<u64>,
     pub stops_at: Option<u64>,
+    pub sleeps_at: Option<u64>,
     pub stop: &'w AtomicBool,
+    /// What somebody does while the coordinator sleeps.
+    pub meanwhile: &'w dyn Fn(),
 }
 
 impl Life<'_> {
     fn call(&mut self) {
         self.calls += 1;
+        if self.calls == 1 {
+            self.world.state().begins(self.job);
+        }
         if self.stops_at == Some(self.calls) {
-            self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.stop.store(true, Relaxed);
         }
         if self.dies_at == Some(self.calls) {
-            self.world.borrow_mut().tell("the coordinator dies".into());
+            self.world.state().loses_coordinator(self.job);
             std::panic::resume_unwind(Box::new(Crash));
+        }
+        if self.sleeps_at == Some(self.calls) {
+            let span = self.world.state().coordinator_sleeps(self.job);
+            self.world.pass(span / 2);
+            (self.meanwhile)();
+            self.world.pass(span / 2);
+            self.world.state().coordinator_wakes(self.job);
         }
     }
 }
@@ -310,60 +213,54 @@ impl Life<'_> {
 impl Exchange for Life<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
         self.call();
-        let mut world = self.world.borrow_mut();
         let body = encode(&Order::Share { brief: Box::new(brief.clone()), run, id, share: share.clone() });
-        world.tell(format!(
-            "{id} is handed out, of class {}{}: {}",
-            share.class,
-            if share.alone { ", of links" } else { "" },
-            described_share(share)
-        ));
-        world.work[usize::from(share.class)].push_back(Message { body, attempts: 0 });
+        let (links, what) = (if share.alone { ", of links" } else { "" }, described_share(share));
+        let mut state = self.world.state();
+        state.holder = Holder::Run { job: self.job, run: Some(run) };
+        state.tell(format!("{id} of job {} is handed out, of class {}{links}: {what}", self.job, share.class));
+        state.work[self.job][usize::from(share.class)].push_back(Message { job: self.job, body, attempts: 0 });
         Ok(())
     }
 
     fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
         self.call();
-        let mut world = self.world.borrow_mut();
-        world.step();
-        let word = world.next_word();
-        let passes = if word.is_some() { 1 } else { limit.as_millis() as u64 };
-        let passes = passes * if world.rng.u8(0..4) == 0 { 10 } else { 1 };
-        world.pass(passes);
+        let (word, passes) = {
+            let mut state = self.world.state();
+            let word = state.next_word(self.job);
+            let passes = if word.is_some() { 1 } else { limit.as_millis() as u64 };
+            (word, passes * if state.rng.u8(0..4) == 0 { 10 } else { 1 })
+        };
+        self.world.pass(passes);
         Ok(word)
     }
 
     fn accept(&mut self, ticket: u64) {
         self.call();
-        self.world.borrow_mut().unacknowledged.remove(&ticket);
+        self.world.state().unacknowledged[self.job].remove(&ticket);
     }
 
     fn waits(&mut self) -> Result<bool, String> {
         self.call();
-        Ok(self.world.borrow().work.iter().any(|queue| !queue.is_empty()))
+        Ok(self.world.state().work[self.job].iter().any(|queue| !queue.is_empty()))
     }
 
     fn idle(&mut self) -> usize {
-        self.world.borrow().movers.iter().filter(|mover| mover.hand.is_none()).count()
+        self.world.state().count(self.job, false)
     }
 
     fn at_work(&mut self) -> usize {
-        self.world.borrow().movers.iter().filter(|mover| mover.hand.as_ref().is_some_and(|hand| hand.is_owned)).count()
+        self.world.state().count(self.job, true)
     }
 
     fn call_back(&mut self) -> Result<(), String> {
-        self.call();
-        let mut world = self.world.borrow_mut();
-        world.tell("movers are called back".into());
-        let hands: Vec<Hand> = world.movers.iter_mut().filter_map(|mover| mover.hand.take()).collect();
-        hands.into_iter().for_each(|hand| world.give_back(hand, true));
-        Ok(())
+        // They look at the mark of the replica, and at whether somebody listens.
+        self.clear(false)
     }
 
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
-        let world = self.world.borrow();
-        let ours = world.parked.iter().filter_map(|body| match decode(body) {
-            Ok(Order::Share { run: of, id, .. }) if of == run => Some((id, "nobody could".to_owned())),
+        let state = self.world.state();
+        let ours = state.parked[self.job].iter().filter_map(|(body, why)| match decode(body) {
+            Ok(Order::Share { run: of, id, .. }) if of == run => Some((id, why.clone())),
             _ => None,
         });
         Ok(ours.collect())
@@ -371,27 +268,38 @@ impl Exchange for Life<'_> {
 
     fn clear(&mut self, words: bool) -> Result<(), String> {
         self.call();
-        let mut world = self.world.borrow_mut();
-        world.tell(format!("the queues are emptied{}", if words { ", with all words" } else { "" }));
-        world.work.iter_mut().for_each(VecDeque::clear);
+        let mut state = self.world.state();
+        state.tell(format!("the queues of job {} are emptied{}", self.job, if words { ", with all words" } else { "" }));
+        state.work[self.job] = [const { std::collections::VecDeque::new() }; CLASSES];
         if words {
-            world.results.clear();
-            world.parked.clear();
+            state.results[self.job].clear();
+            state.parked[self.job].clear();
         }
         Ok(())
     }
 }
 
+impl Drop for Life<'_> {
+    /// However it ended, nobody coordinates the job any more.
+    fn drop(&mut self) {
+        self.world.state().loses_coordinator(self.job);
+    }
+}
+
 /// The time of the world.
-pub struct WorldClock<'w>(pub &'w RefCell<World>);
+pub struct WorldClock<'w>(pub &'w World);
 
 impl Clock for WorldClock<'_> {
     fn now(&self) -> Instant {
-        let world = self.0.borrow();
-        world.base + Duration::from_millis(world.millis)
+        self.0.state().now()
     }
 
     fn seconds(&self) -> u64 {
-        1_000_000_000 + self.0.borrow().millis / 1000
+        1_000_000_000 + self.0.state().millis / 1000
+    }
+
+    fn sleep(&self, span: Duration) {
+        self.0.state().tell(format!("somebody waits for {span:?}"));
+        self.0.pass(span.as_millis() as u64);
     }
 }

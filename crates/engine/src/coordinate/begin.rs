@@ -56,7 +56,7 @@ impl Birth {
         changes.set_run(record.run().into());
         changes.set_movers(record.run());
         // Why it is refused is what counts.
-        let _refusal = changes.begin();
+        let _refusal = changes.begin(clock);
         changes.outcome()?;
         changes.tell(monitor);
         let life = Life { ground: life.ground.marked(&changes), ..life };
