@@ -6,7 +6,9 @@ mod common;
 use common::far::{Far, Way};
 use common::marks::{is_unsettled, lose, must_run, says_so};
 use common::mounted::Mounted;
-use common::{LOCK_FILE, USER, check_accounts, check_equal, leftovers, only_local, problems, put, sync, sync_by_user, sync_ok, wait_until};
+use common::{
+    LOCK_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local, problems, put, sync, sync_by_user, sync_ok, wait_until,
+};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
 use rustix::process::Signal;
@@ -191,6 +193,28 @@ fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
     }
     killed(first);
     let _ = sync_ok(&other, &dst.join("home"), NONE);
+}
+
+#[test]
+fn who_only_looks_beside_a_run_is_told_of_it_and_of_no_earlier_one() {
+    only_local!("goes over ssh anyway");
+    let far = Far::root();
+    for way in [None, Some(Way::Push)] {
+        let (_scratch, src, dst) = stage();
+        let sync_by = || way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
+        let look = || [sync_by().arg("--dry-run"), driftless().args(["verify", "--json"]).args([&src, &dst])];
+        let running = at_work(sync(&src, &dst), &dst.join(LOCK_FILE));
+        for outcome in look().map(Driftless::run) {
+            let text = outcome.stderr_text();
+            assert!(text.contains("another run is at work on the replica (process "), "{}", outcome.describe());
+            assert!(!text.contains("not made durable"), "{}", outcome.describe());
+        }
+        killed(running);
+        for outcome in look().map(Driftless::run) {
+            let text = outcome.stderr_text();
+            assert!(!text.contains("at work on the replica") && text.contains("not made durable"), "{}", outcome.describe());
+        }
+    }
 }
 
 #[test]

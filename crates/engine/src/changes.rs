@@ -335,13 +335,31 @@ impl Changes {
 
     /// Tells what whoever watches should know of the replica, once.
     pub fn tell(&self, monitor: &dyn Monitor) {
-        if self.own_doubt().is_some() {
+        let at_work = self.at_work();
+        if let Some(holder) = &at_work {
+            let who = holder_words(holder.as_ref());
+            monitor.note(&format!("another run is at work on the replica{who}: what it has changed so far is compared by content"));
+        }
+        // What the run at work says of itself is no earlier run's.
+        let earlier = if at_work.is_some() { self.found.suspect_since(self.found.run, self.now.1) } else { self.own_doubt() };
+        if earlier.is_some() {
             monitor.note("an earlier run was not made durable: what was changed on the replica since then is compared by content");
         }
         if let Some((path, _)) = self.doubt_above().next() {
             let path = escape(path.as_os_str().as_bytes());
             let what = "what was changed on the replica since then is compared by content";
             monitor.note(&format!("an earlier run was not made durable, on \"{path}\", in which the replica lies: {what}"));
+        }
+    }
+
+    /// Who is at work on the replica meanwhile, where this run changes nothing and has no lock.
+    fn at_work(&self) -> Option<Option<Holder>> {
+        if self.name.is_some() || !self.locks.holds.is_empty() || self.own_doubt().is_none() {
+            return None;
+        }
+        match self.root.lock(None, Reach::Seen) {
+            Ok(Lock::Taken(holder)) => Some(holder),
+            _ => None,
         }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::wire::{Handle, Name, ONLY_MAX, Request, WireFault, at_most};
 use driftless_model::{Act, Kind, quote};
-use driftless_tree::{DirRef, is_root_name, is_temp_name};
+use driftless_tree::{DirRef, Reach, is_root_name, is_temp_name};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -138,7 +138,7 @@ fn deed(request: &Request) -> Deed<'_> {
         R::Locate { .. } | R::Enter { .. } | R::List { .. } | R::Meta { .. } | R::Xattrs { .. } | R::Look { .. } => Deed::Reads,
         R::EntryXattrs { .. } | R::ReadLink { .. } | R::Open { .. } | R::Read { .. } | R::Digests { .. } => Deed::Reads,
         R::NextData { .. } | R::DropCached { .. } | R::CountTree { .. } | R::Marks { .. } | R::Lineage { .. } => Deed::Reads,
-        R::Fetch { .. } | R::Peek { .. } | R::IsKept { .. } => Deed::Reads,
+        R::Fetch { .. } | R::Peek { .. } | R::IsKept { .. } | R::Lock { reach: Reach::Seen, .. } => Deed::Reads,
         R::Gather { .. } | R::Forget { .. } | R::Alive | R::Cease => Deed::Reads,
         R::MakeDir { .. } | R::Create { .. } | R::Symlink { .. } | R::Node { .. } | R::Link { .. } | R::Nest { .. } => Deed::Makes,
         R::CopyRange { .. } | R::Write { .. } | R::SetLen { .. } | R::Allocate { .. } | R::SaveProgress { .. } => Deed::Makes,

@@ -35,6 +35,8 @@ pub enum Reach {
     Found,
     /// The same for a run that has locked a directory above.
     Within,
+    /// Nothing is locked: only who has the lock of this host is told.
+    Seen,
 }
 
 /// What came of a lock.
@@ -87,6 +89,7 @@ pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
         Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
         Reach::Everywhere | Reach::Found => crate::lockfile::take(dir, name, reach == Reach::Everywhere),
         Reach::Within => crate::lockfile::take_within(dir),
+        Reach::Seen => seen(&*dir.fd()?).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
     }
 }
 
@@ -124,6 +127,13 @@ fn on_host(dir: &OwnedFd, name: Option<&CStr>) -> Result<Lock, Errno> {
         }
     }
     Ok(if lock.0.is_empty() { Lock::Missing(missing.raw_os_error()) } else { Lock::Held(Box::new(lock)) })
+}
+
+/// Who has the lock of this host on a directory; a lock that is missing if nobody has.
+fn seen(dir: &OwnedFd) -> Result<Lock, Errno> {
+    let own = byte_of(id_of(dir)?, c"");
+    let holder = host_files().iter().find_map(|file| sys::byte_holder(file.as_fd(), own, ByteLock::Exclusive));
+    Ok(holder.map_or(Lock::Missing(0), |process| Lock::Taken(Some(Holder::here(process)))))
 }
 
 fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
