@@ -434,6 +434,17 @@ fn equal_trees_have_equal_manifests() {
 }
 
 #[test]
+fn the_summary_of_a_manifest_tells_files_from_other_entries() {
+    let stage = Stage::new();
+    stage.ok("mkdir -p t/d/e && echo 1 > t/a && echo 22 > t/d/b && ln -s a t/link && mkfifo t/pipe");
+    let summary = &stage.ok("driftless sum --json --manifest t").events("summary")[0];
+    let counts = ["files", "entries", "bytes"].map(|field| summary[field].as_u64());
+    assert_eq!(counts, [Some(2), Some(7), Some(5)], "{summary}");
+    let summary = &stage.ok("driftless sum --json t").events("summary")[0];
+    assert_eq!((summary["files"].as_u64(), summary.get("entries")), (Some(2), None), "{summary}");
+}
+
+#[test]
 fn the_order_of_creation_does_not_matter() {
     let stage = Stage::new();
     let make = |order: &str| format!("for n in {order}; do echo $n > $n; touch -d @$n $n; done; ln 3 link; touch -d @9 .");

@@ -7,7 +7,7 @@ use crate::output::{bytes_field, joined};
 use crate::product::{Form, Product, id_at};
 use crate::units::{show_count, show_counted};
 use driftless_engine::{Expected, Found, Sum, SumMonitor, Target, What};
-use driftless_model::{Entry, cause, escape, escape_json};
+use driftless_model::{Entry, Kind, cause, escape, escape_json};
 use driftless_verify::{Digest, HashTree, Manifest, TreeWriter, push_line};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -36,8 +36,10 @@ pub enum Task {
 /// What was found so far.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Files that were hashed, or entries of a manifest.
+    /// Regular files that were hashed.
     pub files: u64,
+    /// Entries of a manifest, of whatever kind.
+    pub entries: u64,
     /// Bytes that were hashed.
     pub bytes: u64,
     /// Files that are not as they should be.
@@ -117,7 +119,7 @@ impl<'r> Report<'r> {
         }
         let code = code(&state.tally);
         if self.json {
-            let fields = summary_fields(&state.tally, root.map(|(_, root)| root));
+            let fields = summary_fields(&state.tally, self.task, root.map(|(_, root)| root));
             let object = json!({ "event": "summary", "exit_code": code, "seconds": self.started.elapsed().as_secs_f64() });
             state.write_json(joined(object, fields));
             let _it_was_told_if_this_fails_too = state.out.flush();
@@ -237,8 +239,11 @@ impl SumMonitor for Report<'_> {
                 }
             }
             (What::Entry(entry, content), _) => {
-                state.tally.files += 1;
-                state.tally.bytes += if content.is_some() { entry.meta.size } else { 0 };
+                state.tally.entries += 1;
+                if entry.meta.kind == Kind::File {
+                    state.tally.files += 1;
+                    state.tally.bytes += entry.meta.size;
+                }
                 self.entry(state, path, entry, content.as_ref());
             }
             (What::Missing, _) => self.missing(state, path),
@@ -305,11 +310,13 @@ fn path_field(path: &[u8]) -> Value {
     bytes_field("path", OsStr::from_bytes(path))
 }
 
-fn summary_fields(tally: &Tally, root: Option<Digest>) -> Value {
+fn summary_fields(tally: &Tally, task: Task, root: Option<Digest>) -> Value {
     let fields = json!({
         "files": tally.files, "bytes": tally.bytes, "different": tally.different, "missing": tally.missing, "problems": tally.problems,
     });
-    root.map_or(fields.clone(), |root| joined(fields, json!({ "root": root.to_string() })))
+    let entries = if task == Task::Manifest { json!({ "entries": tally.entries }) } else { json!({}) };
+    let root = root.map_or(json!({}), |root| json!({ "root": root.to_string() }));
+    joined(joined(fields, entries), root)
 }
 
 /// Ranges for a person, in the form of `--range`.
