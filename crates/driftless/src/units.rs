@@ -59,6 +59,14 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     whole_seconds(text).map(Duration::from_secs)
 }
 
+/// How far times that count as equal may be apart: whole seconds, of a day at most. The copy of a file that did not come to rest gets a time
+/// which is further back than that, and every file system has to keep it.
+pub fn window_seconds(text: &str) -> Result<u32, String> {
+    const DAY: u32 = 24 * 3600;
+    let seconds = whole_seconds(text)?;
+    if seconds > DAY { Err(format!("it is at most a day, {DAY} seconds; --no-times takes no heed of times")) } else { Ok(seconds) }
+}
+
 /// A time: a number with s, m, h or d.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || "a number with s, m, h or d is expected, such as 90m".to_string();

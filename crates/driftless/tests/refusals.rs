@@ -128,6 +128,7 @@ fn the_last_word_counts_so_that_an_alias_can_be_overridden() {
 fn wrong_numbers_are_told_in_words() {
     let words = [
         (&["sync", "--modify-window=1.5"][..], "a whole number of seconds"),
+        (&["verify", "--modify-window=86401"], "at most a day"),
         (&["audit", "--samples=0"], "a number above zero"),
         (&["sync", "--delete", "--max-delete", "-1"], "a number of entries"),
         (&["sync", "--jobs", "-3"], "a number from 1"),
