@@ -21,6 +21,8 @@ use std::time::Duration;
 const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+/// Another ordinary user.
+const OTHER_USER: u32 = 65533;
 /// What shows others that root holds the lock.
 const SIGN_FILE: &str = ".driftless-tmp-00000000000000000000000000000003";
 /// A run on a host of its own, as far as locks go: where these are kept is not shared.
@@ -84,7 +86,6 @@ fn a_lock_that_root_left_keeps_nobody_out_to_whom_the_replica_was_given_at_the_e
 #[test]
 fn ordinary_users_keep_each_other_out_while_they_are_at_work() {
     only_local!("needs two ordinary users");
-    const OTHER_USER: u32 = 65533;
     for mode in [0o777, 0o1777] {
         let (_scratch, src, dst) = stage();
         attrs::set_owner(&dst, 0, 0).expect("chown");
@@ -139,18 +140,37 @@ fn what_shows_that_root_has_the_lock_is_no_lock_itself() {
     only_local!("needs the lock of a run that was killed");
     let (_scratch, src, dst) = stage();
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
-    let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".into()];
-    let mut intruder = Command::new("setpriv");
-    intruder.args(ids).args(["flock", "--no-fork", "-x", "-n"]).arg(dst.join(SIGN_FILE)).args(["sleep", "600"]);
-    let mut intruder = intruder.stdin(Stdio::null()).spawn().expect("setpriv");
-    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&fs::metadata(dst.join(SIGN_FILE)).expect("stat")));
-    let locks = || fs::read_to_string("/proc/locks").expect("locks");
-    wait_until("he holds it", SOON, || locks().lines().any(|line| line.contains("FLOCK") && line.contains(&inode)));
-    let outcome = sync(&src, &dst).run();
-    let _ = intruder.kill();
-    let _ = intruder.wait();
+    let outcome = while_locked_by(USER, &dst.join(SIGN_FILE), || sync(&src, &dst).run());
     check_accounts(&outcome.expect(0));
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn who_may_only_read_the_sign_of_a_lock_keeps_nobody_out() {
+    only_local!("needs two ordinary users");
+    let (_scratch, src, dst) = stage();
+    killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
+    let sign = fs::File::open(dst.join(SIGN_FILE)).expect("open");
+    // The other kind of lock that a reader can have.
+    rustix::fs::fcntl_lock(&sign, rustix::fs::FlockOperation::NonBlockingLockShared).expect("lock");
+    let outcome = while_locked_by(OTHER_USER, &dst.join(SIGN_FILE), || sync_by_user(&src, &dst).run());
+    check_accounts(&outcome.expect(0));
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+/// Has a user lock a file that he may read (flock(2)) while something is done.
+fn while_locked_by<T>(user: u32, file: &Path, act: impl FnOnce() -> T) -> T {
+    let ids = [format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()];
+    let mut intruder = Command::new("setpriv");
+    intruder.args(ids).args(["flock", "--no-fork", "-x", "-n"]).arg(file).args(["sleep", "600"]);
+    let mut intruder = intruder.stdin(Stdio::null()).spawn().expect("setpriv");
+    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&fs::metadata(file).expect("stat")));
+    let locks = || fs::read_to_string("/proc/locks").expect("locks");
+    wait_until("he holds it", SOON, || locks().lines().any(|line| line.contains("FLOCK") && line.contains(&inode)));
+    let done = act();
+    let _ = intruder.kill();
+    let _ = intruder.wait();
+    done
 }
 
 #[test]

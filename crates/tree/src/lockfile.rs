@@ -2,17 +2,20 @@
 //! the first change, and goes with the lock.
 //!
 //! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So there is a second file beside it, the
-//! sign, which everybody can read and whose lock decides nothing: whoever can lock that one knows that the run is over that left both, and
-//! takes the lock's place. Who may write to a directory now says nothing of who may before the run is over, so the sign is always put up.
+//! sign, which everybody can read and whose lock decides nothing: whoever sees that it is not locked knows that the run is over that left
+//! both, and takes the lock's place. Everybody who can read a file can lock it with flock(2), so the sign is locked with fcntl(2), which
+//! takes rights to write, and is asked without being locked: who may only read it keeps nobody out. Who may write to a directory now says
+//! nothing of who may before the run is over, so the sign is always put up.
 //!
 //! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
 
 use crate::local::{LocalDir, fault, meta_again, meta_of};
 use crate::locks::{Holder, Lock, keep_times, set_mtime, while_writable};
+use crate::sys;
 use crate::temp::{ROOT_LOCK, lock_name, sign_name, temp_name};
 use crate::{Done, Held};
 use driftless_model::{Act, Side, Stamp};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -198,8 +201,7 @@ fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
 fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
     let name = sign_name(lock);
     let sign = make(dir, &name).or_else(|_| if clear(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
-    let shown =
-        fs::flock(&sign, FlockOperation::NonBlockingLockExclusive).and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
+    let shown = sys::hold_alone(sign.as_fd()).and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
     if shown.is_err() {
         remove(dir, &name);
     }
@@ -219,19 +221,20 @@ enum Told {
 /// Root is believed without a sign, too: nobody else can make a file of root's.
 fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
     let Some(owner) = other_owner(dir, lock) else { return Told::Nothing };
-    match try_sign(dir, lock, owner) {
-        Some(Ok(())) => Told::Over,
-        Some(Err(Errno::WOULDBLOCK)) => Told::AtWork,
-        _ if owner == 0 => Told::AtWork,
-        _ => Told::Nothing,
+    match look_at_sign(dir, lock, owner) {
+        Some(false) => Told::Over,
+        Some(true) => Told::AtWork,
+        None if owner == 0 => Told::AtWork,
+        None => Told::Nothing,
     }
 }
 
-fn try_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<Result<(), Errno>> {
+/// Whether the sign of a lock is locked, if there is one of the lock's owner and that can be told.
+fn look_at_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<bool> {
     let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
     let is_plain = |st: &Stat| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1;
     fs::fstat(&sign).ok().filter(|st| st.st_uid == owner && is_plain(st))?;
-    Some(fs::flock(&sign, FlockOperation::NonBlockingLockShared))
+    sys::is_held_alone(sign.as_fd()).ok()
 }
 
 /// Who works on a tree that a directory lies in; with `here`, on that directory itself. What may not be looked at, as an agent may look at
@@ -262,7 +265,7 @@ fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
     let file = match fs::openat(dir, ROOT_LOCK, OPEN | OFlags::RDONLY, Mode::empty()) {
         Ok(file) => file,
         Err(Errno::ACCESS) if other_owner(dir, ROOT_LOCK) == Some(0) => {
-            return (try_sign(dir, ROOT_LOCK, 0) == Some(Err(Errno::WOULDBLOCK))).then_some(None);
+            return (look_at_sign(dir, ROOT_LOCK, 0) == Some(true)).then_some(None);
         }
         Err(_) => return None,
     };

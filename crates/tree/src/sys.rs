@@ -132,6 +132,23 @@ pub fn byte_holder(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Option<u32>
     found.then(|| lock.l_pid.cast_unsigned())
 }
 
+/// Locks a file alone as long as this handle of it is open, without waiting (fcntl(2), F_OFD_SETLK). Only who has it open for writing can.
+pub fn hold_alone(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let lock = byte(0, ByteLock::Exclusive);
+    // SAFETY: as above.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+    if done == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+/// Whether a file is locked with [`hold_alone`] by way of another handle. Nothing is locked to find out, and rights to read are enough
+/// (fcntl(2), F_OFD_GETLK).
+pub fn is_held_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut lock = byte(0, ByteLock::Shared);
+    // SAFETY: as above.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+    if done == 0 { Ok(i32::from(lock.l_type) != libc::F_UNLCK) } else { Err(last_errno()) }
+}
+
 fn last_errno() -> Errno {
     Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
