@@ -5,6 +5,7 @@ mod plots;
 mod report;
 
 use crate::cli::{ChooseArgs, KeepArgs, LevelArg, ReachArgs, RunArgs};
+use crate::outputs::refuse_within_trees;
 use crate::product::Product;
 use crate::standing::When;
 use crate::{again, config, exit, reach, signals};
@@ -113,7 +114,9 @@ impl AuditArgs {
 
 /// Runs an audit; returns the exit code.
 pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
-    let mut options = match args.options(matches) {
+    let outputs = [("--log", args.log.as_deref()), ("--report", args.report.as_deref())];
+    let checked = args.options(matches).and_then(|options| refuse_within_trees(&outputs, &options.run).map(|()| options));
+    let mut options = match checked {
         Ok(options) => options,
         Err(error) => return refuse(&error, exit::USAGE),
     };

@@ -22,6 +22,7 @@ mod estimate;
 mod mounts;
 mod movers;
 mod output;
+mod outputs;
 mod own;
 mod product;
 mod program;
@@ -121,7 +122,9 @@ fn run(
 ) -> u8 {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     own::give_up_umask();
-    let mut options = match options {
+    let outputs = [("--log", output.log.as_deref())];
+    let checked = options.and_then(|options| outputs::refuse_within_trees(&outputs, &options).map(|()| options));
+    let mut options = match checked {
         Ok(options) => options,
         Err(error) => {
             eprintln!("driftless: {error}");

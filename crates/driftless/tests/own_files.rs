@@ -94,3 +94,40 @@ fn a_log_has_the_mode_that_the_users_umask_gives() {
     let _ = audit.arg(scratch.path().join("src")).arg(scratch.path().join("dst")).run().expect(0);
     assert_eq!((mode(&report), mode(&scratch.path().join("audit.log"))), (0o644, 0o644));
 }
+
+#[test]
+fn no_file_that_a_run_writes_for_its_user_lies_in_its_trees() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let [src, dst, link] = ["src", "dst", "link"].map(|name| scratch.path().join(name));
+    put(&src.join("d/f"), "x");
+    put(&dst.join("d/f"), "x");
+    std::os::unix::fs::symlink(&dst, &link).expect("symlink");
+    let run = |words: &[&str], out: &Path| driftless().args(words).arg(out).args([&src, &dst]).run();
+    let commands: [&[&str]; 5] = [
+        &["sync", "--log"],
+        &["sync", "--dry-run", "--delete", "--exclude=/new", "--delete-excluded", "--log"],
+        &["verify", "--log"],
+        &["audit", "--samples=9", "--log"],
+        &["audit", "--samples=9", "--report"],
+    ];
+    for words in commands {
+        for (out, side) in [(dst.join("new"), &dst), (src.join("d/new"), &src), (link.join("d/new"), &dst)] {
+            let outcome = run(words, &out).expect(2);
+            let said = outcome.stderr_text();
+            assert!([&out, side].iter().all(|path| said.contains(&format!("\"{}\"", path.display()))), "{}", outcome.describe());
+            assert!(!out.exists(), "{}", outcome.describe());
+        }
+    }
+    // The rule that is advised spares it, and a list that has other paths.
+    let said = run(&["sync", "--log"], &dst.join("new")).stderr_text();
+    assert!(said.contains("--exclude '/new'"), "{said}");
+    let _ = run(&["sync", "--delete", "--exclude", "/new", "--log"], &dst.join("new")).expect(0);
+    assert!(dst.join("new").exists());
+    // Nor is it a tree itself, when that is a file.
+    let [file, copy] = [src.join("d/f"), scratch.path().join("copy")];
+    for (log, to) in [(&file, &copy), (&copy, &copy)] {
+        let outcome = driftless().args(["sync", "--log"]).args([log, &file, to]).run().expect(2);
+        assert!(outcome.stderr_text().contains("name another file"), "{}", outcome.describe());
+    }
+    assert!(!copy.exists());
+}

@@ -76,6 +76,20 @@ pub fn leaves_out(options: &Options, names: &[&[u8]]) -> bool {
     excluded || options.selection.as_ref().is_some_and(|selection| !reaches(selection, names))
 }
 
+/// Whether the rules or the list leave out the regular file at a path below the source or the replica, or a directory above it.
+pub fn leaves_out_file(options: &Options, path: &RelPath) -> bool {
+    let names: Vec<&[u8]> = path.names().collect();
+    let above = names.split_last().map_or(&names[..], |(_, above)| above);
+    let is_unlisted = || options.selection.as_ref().is_some_and(|selection| !reaches(selection, &names));
+    !options.filter.takes(path.as_bytes(), false) || leaves_out(options, above) || is_unlisted()
+}
+
+/// A rule that leaves out the regular file at a path and nothing else, as it can be typed within quotes; none if it cannot.
+pub fn rule_for(path: &RelPath) -> Option<String> {
+    let rule = pattern(&path.names().collect::<Vec<_>>())?;
+    rule.strip_suffix('/').map(str::to_owned)
+}
+
 /// Whether what is chosen includes the entry at the end of these names, or something below it.
 fn reaches(selection: &Selection, names: &[&[u8]]) -> bool {
     let mut node = selection;
@@ -176,6 +190,26 @@ mod tests {
             let names: Vec<&[u8]> = way.iter().filter_map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();
             let rule = pattern(&names).expect("it is text");
             assert!(is_left_out(&options(&[&rule], None, false), 1, &way), "{rule}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_left_out_by_the_rule_that_is_advised_by_one_above_or_by_a_list() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let odd = path("a/[b]*/c?{d}\\e");
+        let rule = rule_for(&odd).expect("it is text");
+        let cases = [
+            (options(&[], None, false), path("a/b"), false),
+            (options(&["/a/"], None, false), path("a/b"), true),
+            (options(&["b/"], None, false), path("a/b"), false),
+            (options(&["b"], None, false), path("a/b"), true),
+            (options(&[], Some("a"), false), path("a/b"), false),
+            (options(&[], Some("a/c"), false), path("a/b"), true),
+            (options(&[&rule], None, false), odd, true),
+            (options(&[&rule], None, false), path("a/b/cxd\\e"), false),
+        ];
+        for (options, path, left_out) in cases {
+            assert_eq!(leaves_out_file(&options, &path), left_out, "{options:?} {path}");
         }
     }
 }
