@@ -71,6 +71,37 @@ fn no_run_writes_into_its_own_source_that_is_mounted_below_the_replica() {
 }
 
 #[test]
+fn a_directory_of_the_replica_that_is_mounted_on_another_is_made_equal_once_and_told() {
+    only_local!("is about mounts of this host");
+    let (scratch, src, dst) = stage();
+    for name in ["a", "b", "c/d"] {
+        put(&src.join(name).join("file"), name);
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    let bound = Mounted::bind(&dst.join("a"), &dst.join("b"));
+    let by_link = scratch.path().join("link");
+    symlink(&dst, &by_link).expect("symlink");
+    for (to, words) in [(&dst, &["--delete"][..]), (&by_link, &[]), (&dst, &["--dry-run"])] {
+        let outcome = sync(&src, to).args(words.iter().copied()).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!((problems(&outcome), outcome.count("changed")), (vec!["b".into()], 0), "{}", outcome.describe());
+    }
+    let verified = verify(&src, &dst).run().expect(3);
+    assert_eq!(problems(&verified), ["b"], "{}", verified.describe());
+    let _ = sync_ok(&src, &dst, ["--exclude=/b"]);
+    // The source has one of the two only.
+    fs::remove_dir_all(src.join("a")).expect("remove");
+    put(&src.join("b/file"), "other");
+    let _ = sync_ok(&src, &dst, NONE);
+    assert_eq!(fs::read_to_string(dst.join("a/file")).expect("read"), "other");
+    drop(bound);
+    // The replica itself, below itself.
+    let _bound = Mounted::bind(&dst, &dst.join("c/d"));
+    let outcome = sync(&src, &dst).run().expect(3);
+    assert_eq!(problems(&outcome), ["c/d"], "{}", outcome.describe());
+}
+
+#[test]
 fn a_replica_on_a_disk_below_the_source_is_left_out_with_one_file_system() {
     let (scratch, src, _) = stage();
     let dst = src.join("mnt/backup");

@@ -58,6 +58,7 @@ mod sumwalk;
 mod survey;
 mod sync;
 mod tally;
+mod twice;
 mod underway;
 mod unkept;
 mod walk;

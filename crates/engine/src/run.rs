@@ -16,6 +16,7 @@ use crate::part::Part;
 use crate::posted::Orders;
 use crate::queue::Queue;
 use crate::tally::Tally;
+use crate::twice::doubles;
 use crate::underway::UnderWay;
 use crate::unkept::Owners;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
@@ -23,7 +24,7 @@ use driftless_mover::Terms;
 use driftless_reconcile::Rules;
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Halt, Ladder, Rights, Spared};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -77,6 +78,8 @@ pub struct Run<'r> {
     pub orders: Orders,
     /// File systems that are mounted below the source.
     pub mounts: Mounts,
+    /// Directories of the replica that the run would come to twice.
+    pub doubles: BTreeSet<RelPath>,
     /// Names of large directories that are kept in mind.
     pub hashes_kept: HashesKept,
     /// In which steps large files are copied.
@@ -128,6 +131,7 @@ impl<'r> Run<'r> {
         let keeps_own = roots.1.as_ref().is_some_and(|replica| !replica.may_give());
         Run {
             rules: Rules { keeps_own, ..options.rules() },
+            doubles: doubles(options, (&roots.0, roots.1.as_ref())),
             options,
             monitor,
             stop,

@@ -7,6 +7,7 @@ use crate::mounts::UNMOUNTED;
 use crate::overlap::{OWN_REPLICA, OWN_SOURCE};
 use crate::run::Run;
 use crate::tally::{Reason, add};
+use crate::twice::SHOWN_TWICE;
 use crate::windows::WINDOW_NAMES;
 use crate::worker::Worker;
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
@@ -103,14 +104,17 @@ impl Worker<'_> {
             return self.make_replica(parent, name).map(|made| (made, None, None));
         };
         match above.enter(name) {
-            Ok(dir) => self.existing(dir),
+            Ok(dir) => self.existing(parent, name, dir),
             Err(fault) => self.make_room(parent, name, above, fault),
         }
     }
 
-    fn existing(&mut self, dir: DirRef) -> Result<Entered, Trouble> {
+    fn existing(&mut self, parent: &DirJob, name: &CStr, dir: DirRef) -> Result<Entered, Trouble> {
         if self.run.is_source(&dir) {
             return Err(Trouble::Barred(Side::Replica, OWN_SOURCE));
+        }
+        if self.run.is_double(parent, name) {
+            return Err(Trouble::Barred(Side::Replica, SHOWN_TWICE));
         }
         let keep = &self.run.options.keep;
         let before = (*dir.first_meta(), dir.xattrs(keep)?);

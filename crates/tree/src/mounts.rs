@@ -50,6 +50,63 @@ pub fn mounts_below(root: &Path) -> Vec<RelPath> {
     listed().map_or_else(Vec::new, |(root, list)| list.split(|byte| *byte == b'\n').filter_map(|line| mount_point(line, &root)).collect())
 }
 
+/// Paths below `root` that show what another path at or below it shows, because it is mounted there a second time, each with that other
+/// path; as far as `/proc/self/mountinfo` tells. What is mounted over such a place meanwhile hides it, so both have to be looked at.
+pub fn shown_twice(root: &Path) -> Vec<(RelPath, RelPath)> {
+    let listed = || Some((real_path(root)?, mount_list()?));
+    listed().map_or_else(Vec::new, |(root, list)| {
+        twice_below(&list.split(|byte| *byte == b'\n').filter_map(View::parse).collect::<Vec<_>>(), &root)
+    })
+}
+
+/// Part of a file system, and where it is shown.
+#[derive(Debug)]
+struct View {
+    /// Major and minor number of the file system.
+    device: Vec<u8>,
+    /// The directory of the file system that is shown.
+    part: PathBuf,
+    at: PathBuf,
+}
+
+impl View {
+    /// Reads the third, fourth and fifth field of a line.
+    fn parse(line: &[u8]) -> Option<View> {
+        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let device = fields.next()?.to_vec();
+        let mut path = || Some(OsString::from_vec(unescaped(fields.next()?)).into());
+        Some(View { device, part: path()?, at: path()? })
+    }
+
+    /// Where this view shows what `other` shows, if it does.
+    fn place_of(&self, other: &View) -> Option<PathBuf> {
+        let rest = other.part.strip_prefix(&self.part).ok().filter(|_| self.device == other.device)?;
+        Some(self.at.join(rest).components().collect())
+    }
+}
+
+fn twice_below(mounted: &[View], root: &Path) -> Vec<(RelPath, RelPath)> {
+    let relative = |path: &Path| RelPath::parse(path.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok();
+    // Of several that are mounted at one place, the last is what is seen.
+    let around = mounted.iter().filter(|view| root.starts_with(&view.at)).max_by_key(|view| view.at.components().count());
+    let Some(around) = around else { return Vec::new() };
+    let below = root.strip_prefix(&around.at).expect("it is around the root");
+    let tree = View { device: around.device.clone(), part: around.part.join(below), at: root.to_owned() };
+    let inner: Vec<&View> = mounted.iter().filter(|view| view.at.starts_with(root) && view.at != root).collect();
+    let mut twice: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for view in &inner {
+        twice.extend(tree.place_of(view).map(|place| (view.at.clone(), place)));
+        twice.extend(view.place_of(&tree).map(|place| (place, tree.at.clone())));
+        // Of two that show the same, one may stay.
+        let others = inner.iter().filter(|other| other.part != view.part || other.at < view.at);
+        twice.extend(others.filter_map(|other| Some((view.at.clone(), other.place_of(view)?))));
+    }
+    let mut twice: Vec<_> = twice.into_iter().filter(|(at, place)| at != place).collect();
+    twice.sort();
+    twice.dedup();
+    twice.iter().filter_map(|(at, place)| Some((relative(at).filter(|at| !at.is_root())?, relative(place)?))).collect()
+}
+
 /// The path of a directory without symbolic links.
 fn real_path(dir: &Path) -> Option<PathBuf> {
     let fd = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -109,6 +166,26 @@ mod tests {
         assert_eq!(at("/"), Some(br"a/b c\d".to_vec()));
         assert_eq!((at("/other"), at(r"/a/b c\d")), (None, None));
         assert_eq!(mount_point(b"36 35", Path::new("/")), None);
+    }
+
+    #[test]
+    fn what_is_mounted_a_second_time_below_a_root_is_found_by_what_it_shows() {
+        const AROUND: [(&str, &str, &str); 2] = [("8:1", "/", "/"), ("8:2", "/home", "/m")];
+        let twice = |inner: &[(&str, &str, &str)]| {
+            let line =
+                |(device, part, at): &(&str, &str, &str)| View::parse(format!("36 35 {device} {part} {at} rw - ext4 /dev/x rw").as_bytes());
+            let mounted: Vec<View> = AROUND.iter().chain(inner).map(|view| line(view).expect("a line")).collect();
+            let text = |path: &RelPath| String::from_utf8(path.as_bytes().to_vec()).expect("text");
+            twice_below(&mounted, Path::new("/m/r")).iter().map(|(at, place)| (text(at), text(place))).collect::<Vec<_>>()
+        };
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(at, place)| ((*at).to_owned(), (*place).to_owned())).collect::<Vec<_>>();
+        assert_eq!(twice(&[("8:2", "/home/r/a", "/m/r/b")]), pairs(&[("b", "a")]));
+        assert_eq!(twice(&[("8:2", "/home/r", "/m/r/b")]), pairs(&[("b", "")]), "the root itself");
+        assert_eq!(twice(&[("8:2", "/", "/m/r/b")]), pairs(&[("b/home/r", "")]), "what is around the root");
+        assert_eq!(twice(&[("8:3", "/x", "/m/r/b"), ("8:3", "/x", "/m/r/c")]), pairs(&[("c", "b")]));
+        assert_eq!(twice(&[("8:3", "/x", "/m/r/b"), ("8:3", "/x/y", "/m/r/c")]), pairs(&[("c", "b/y")]));
+        assert_eq!(twice(&[("8:2", "/home/other", "/m/r/b"), ("8:1", "/home/r/a", "/m/r/c"), ("8:3", "/home/r", "/m/r/d")]), pairs(&[]));
+        assert_eq!(twice(&[("8:2", "/home/r/a", "/m/elsewhere")]), pairs(&[]));
     }
 
     fn root(path: &str) -> LocalDir {
