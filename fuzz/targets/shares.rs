@@ -2,7 +2,7 @@
 #![no_main]
 
 use driftless_engine::message::{Order, Report, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Counts, Options, Outcome, PartOfOutcome, Piece, Route, Share};
+use driftless_engine::{Alive, Brief, Counts, Options, Outcome, PartOfOutcome, Piece, Route, Settled, Share};
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
 use driftless_reconcile::{Fingerprint, Ranges};
@@ -91,6 +91,7 @@ fn check_outcome(outcome: &Outcome) {
     outcome.mounts.iter().for_each(check_path);
     outcome.unkept.iter().for_each(|(_, path)| check_path(path));
     outcome.unfinished.iter().for_each(|(dir, _)| check_path(dir));
+    outcome.settled.iter().for_each(|settled| check_path(&settled.path));
     outcome.copied.iter().for_each(|(path, _, copied)| {
         check_path(path);
         check_ranges(copied);
@@ -103,7 +104,7 @@ fn in_parts(outcome: Outcome) {
         let mut together = Outcome::default();
         for part in outcome.clone().split(bytes_max) {
             // All of it, so that what comes new is not forgotten here.
-            let Outcome { counts, done, problems, rest, links, extras, no_room, unfinished, mounts, unkept, copied } = part;
+            let Outcome { counts, done, problems, rest, links, extras, no_room, unfinished, mounts, unkept, copied, settled } = part;
             together.counts.add(&counts);
             together.done.extend(done);
             together.problems.extend(problems);
@@ -115,6 +116,7 @@ fn in_parts(outcome: Outcome) {
             together.mounts.extend(mounts);
             together.unkept.extend(unkept);
             together.copied.extend(copied);
+            together.settled.extend(settled);
         }
         let names = |outcome: &Outcome| {
             let of = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 1 };
@@ -128,7 +130,7 @@ fn in_parts(outcome: Outcome) {
 }
 
 fn part(outcome: &[u8]) -> PartOfOutcome {
-    PartOfOutcome { run: 1, id: 2, attempt: 3, number: 0, last: true, outcome: outcome.to_vec() }
+    PartOfOutcome { run: 1, id: 2, attempt: 3, number: 0, last: true, mover: "host:1".into(), outcome: outcome.to_vec() }
 }
 
 fn fingerprint() -> Fingerprint {
@@ -157,6 +159,7 @@ fn seeds() -> Vec<Vec<u8>> {
         no_room: vec![path()],
         unkept: vec![(Unkept::IMMUTABLE, path())],
         copied: vec![(path(), fingerprint(), ranges())],
+        settled: vec![Settled { path: path(), made: Some((Kind::File, 1 << 30)) }],
         ..Outcome::default()
     };
     let alive = Alive { run: 1, id: 2, mover: "host:1".into(), counts: Counts { seen: 3, ..Counts::default() } };
@@ -166,7 +169,7 @@ fn seeds() -> Vec<Vec<u8>> {
         encode(&Report::Alive(alive)),
         encode(&Report::Failed { id: 7, reason: "why".into() }),
     ];
-    for report in reports((1, 2), 3, outcome) {
+    for report in reports((1, 2), 3, "host:1", outcome) {
         all.push(encode(&report));
         if let Report::Part(part) = report {
             all.push(part.outcome);

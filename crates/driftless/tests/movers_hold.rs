@@ -262,6 +262,40 @@ fn a_mover_in_whose_place_other_file_systems_are_mounted_is_not_believed() {
     }
 }
 
+/// A command in the place of ssh for a mover on whose host something else is mounted in one of the replica's directories. It lies in memory, and
+/// is the same however often the mover is started.
+fn blind_below(trees: &Trees, wraps: &str) -> String {
+    // All that there is lies there, so that whatever is looked at does.
+    (1..6).for_each(|dir| fs::remove_dir_all(trees.one.join(format!("dir-{dir}"))).expect("remove"));
+    let below = trees.replica.join("dir-0");
+    fs::create_dir_all(&below).expect("make");
+    let hidden = trees.scratch.dir("hidden");
+    let mount = format!("mount --bind {} {}", hidden.display(), below.display());
+    trees.ssh(&wraps.replace("BLIND", &format!("exec unshare --mount sh -c \"{mount}; exec $command\"")))
+}
+
+/// The roots are those that the coordinator sees; what lies in one of the replica's directories is not.
+#[test]
+fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
+    let trees = Trees::new();
+    let ssh = blind_below(&trees, "BLIND");
+    let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica).run();
+    assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(said.contains("blind: it says that \"dir-0"), "{}", outcome.describe());
+    let _ = sync(&trees.one, &trees.replica).run().expect(0);
+    check_equal(&trees.one, &trees.replica, "after a run that sees all of it");
+}
+
+/// Whatever the one has said is looked at by the other.
+#[test]
+fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {
+    let trees = Trees::new();
+    let ssh = blind_below(&trees, "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac");
+    let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica).run().expect(0);
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
 #[test]
 fn two_hosts_do_not_coordinate_one_job() {
     let rabbit = Rabbit::start();

@@ -14,6 +14,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Movers that are remembered as not to be believed; of more, the first is forgotten.
+const DISTRUSTED_MAX: usize = 64;
+
 /// What is asked of each mover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brief {
@@ -45,6 +48,8 @@ pub struct Brief {
     held: Option<Held>,
     /// Since when changes of the replica may not be durable.
     suspect_since: Option<Stamp>,
+    /// Movers that are not believed any more, and why.
+    distrusted: Vec<(String, String)>,
 }
 
 impl Brief {
@@ -76,6 +81,7 @@ impl Brief {
             sample: None,
             held: None,
             suspect_since: None,
+            distrusted: Vec::new(),
         }
     }
 
@@ -115,7 +121,20 @@ impl Brief {
     /// Whether both are about the same trees and the same run.
     #[must_use]
     pub fn is_of_one_run(&self, other: &Brief) -> bool {
-        *self == Brief { sample: self.sample.clone(), ..other.clone() }
+        *self == Brief { sample: self.sample.clone(), distrusted: self.distrusted.clone(), ..other.clone() }
+    }
+
+    /// Notes that a mover is not believed any more, and why.
+    pub fn distrust(&mut self, mover: &str, why: &str) {
+        if self.distrusted.len() >= DISTRUSTED_MAX {
+            self.distrusted.remove(0);
+        }
+        self.distrusted.push((mover.to_owned(), why.to_owned()));
+    }
+
+    /// Why a mover is not believed, if that is so.
+    pub fn distrusts(&self, mover: &str) -> Option<&str> {
+        self.distrusted.iter().find(|(name, _)| name == mover).map(|(_, why)| &**why)
     }
 
     /// Notes since when changes of the replica may not be durable, because an earlier run was not made so.

@@ -8,6 +8,7 @@
 //! the run is looked at once more before the end ([`life`](crate::life)).
 
 mod begin;
+mod trust;
 
 use crate::brief::Brief;
 use crate::changes::{Changes, Locks, hold};
@@ -37,6 +38,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use trust::Trust;
 
 /// How long a word from a mover is waited for at a time.
 const WAIT: Duration = Duration::from_millis(100);
@@ -111,7 +113,8 @@ fn try_coordinate(
     let mut coordinator = Coordinator {
         options,
         brief,
-        source: roots.0.clone(),
+        roots: roots.clone(),
+        trust: Trust::default(),
         sampled: None,
         settled_since,
         monitor,
@@ -164,7 +167,8 @@ fn open_roots(options: &Options, directories: usize) -> Result<(Pair, Single, Lo
 struct Coordinator<'a> {
     options: &'a Options,
     brief: &'a mut Brief,
-    source: DirRef,
+    roots: Pair,
+    trust: Trust,
     /// When a sample of the source was taken last.
     sampled: Option<Instant>,
     /// Since when changes of the replica may not be durable that are settled.
@@ -225,7 +229,7 @@ impl Coordinator<'_> {
     fn sample(&mut self) {
         if self.sampled.is_none_or(|at| self.since(at) >= SAMPLE) {
             // What cannot be looked at here is a problem that movers meet, too.
-            self.brief.set_sample(Sample::of(&self.source).ok());
+            self.brief.set_sample(Sample::of(&self.roots.0).ok());
             self.sampled = Some(self.clock.now());
         }
     }
@@ -283,6 +287,7 @@ impl Coordinator<'_> {
             if let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
                 self.hear(word)?;
             }
+            self.look_at_held()?;
             self.tell();
             self.look_after_locks()?;
             if self.since(self.last_look) >= LOOK {
@@ -370,13 +375,7 @@ impl Coordinator<'_> {
                 }
                 Ok(())
             }
-            Word::Part(part, ticket) => {
-                if part.run == self.record.run() {
-                    self.note(&part)?;
-                }
-                self.exchange.accept(ticket);
-                Ok(())
-            }
+            Word::Part(part, ticket) => self.weigh(part, ticket),
         }
     }
 

@@ -121,7 +121,10 @@ impl Worker<'_> {
     /// Counts and reports what came of an entry.
     pub fn account(&mut self, job: &Arc<DirJob>, name: &CStr, verdict: Verdict) {
         match verdict {
-            Verdict::Same if job.pass() == 0 => add(&self.run.tally.same, 1),
+            Verdict::Same if job.pass() == 0 => {
+                add(&self.run.tally.same, 1);
+                self.run.part.settle(|| job.path_of(name), None);
+            }
             Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below | Verdict::GivenBack => {}
             Verdict::Reported => {
                 self.count_late(job);
@@ -135,6 +138,7 @@ impl Worker<'_> {
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 add(&self.run.tally.mismatched, moved.mismatches);
                 self.note_made(job, name, moved.unkept);
+                self.run.part.settle(|| job.path_of(name), Some((intent.kind, intent.size)));
                 self.run.receipt(|| job.path_of(name), intent);
                 for fault in moved.faults {
                     self.run.problem(job.path_of(name), fault, Class::Partly);

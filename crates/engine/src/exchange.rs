@@ -35,6 +35,8 @@ pub trait Exchange {
     /// # Errors
     /// As with [`Exchange::send`].
     fn call_back(&mut self) -> Result<(), String>;
+    /// Gives a mover that is not believed any more no further shares, where it does not refuse them itself by what the brief says.
+    fn dismiss(&mut self, mover: &str, why: &str);
     /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
     ///
     /// # Errors
@@ -73,6 +75,8 @@ pub struct PartOfOutcome {
     pub number: u32,
     /// There are no more.
     pub last: bool,
+    /// Who.
+    pub mover: String,
     /// The part, as [`Outcome`] in postcard.
     pub outcome: Vec<u8>,
 }

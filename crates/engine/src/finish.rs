@@ -179,6 +179,7 @@ impl Worker<'_> {
             self.run.tally.seen.fetch_sub(1, Relaxed);
         } else {
             add(counter, 1);
+            self.run.part.settle(|| job.path(), Some((Kind::Dir, 0)));
         }
         !again
     }

@@ -90,13 +90,13 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unclear> {
     }
 }
 
-/// What came of a share of a run, as reports in order. Those of one try have the same number for it, and no others.
-pub fn reports((run, id): (u64, u64), attempt: u64, outcome: Outcome) -> Vec<Report> {
+/// What came of a share of a run on a mover, as reports in order. Those of one try have the same number for it, and no others.
+pub fn reports((run, id): (u64, u64), attempt: u64, mover: &str, outcome: Outcome) -> Vec<Report> {
     let parts = outcome.split(PART_BYTES_MAX);
     let count = parts.len();
     let report = |(number, part): (usize, Outcome)| {
         let (number, last) = (number as u32, number + 1 == count);
-        Report::Part(PartOfOutcome { run, id, attempt, number, last, outcome: encoded(&part) })
+        Report::Part(PartOfOutcome { run, id, attempt, number, last, mover: mover.to_owned(), outcome: encoded(&part) })
     };
     parts.into_iter().enumerate().map(report).collect()
 }

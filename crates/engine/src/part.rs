@@ -7,9 +7,10 @@ use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
 use crate::plan::chosen;
 use crate::run::Run;
+use crate::settled::SettledFew;
 use crate::share::{LinkName, Listed, Outcome, Piece, Share, Unfinished};
 use crate::worker::Worker;
-use driftless_model::{EntryName, Problem, Receipt, RelPath, Selection, Unkept, Xattrs};
+use driftless_model::{EntryName, Kind, Problem, Receipt, RelPath, Selection, Unkept, Xattrs};
 use driftless_mover::{Large, Trouble};
 use driftless_reconcile::{Fingerprint, Ranges, split_half};
 use driftless_tree::Names;
@@ -50,18 +51,19 @@ pub struct Gathered<'r> {
     outcome: Mutex<Outcome>,
     receipts: bool,
     weight: AtomicU64,
+    settled: SettledFew,
     watch: &'r (dyn Fn(&Progress) + Sync),
 }
 
 impl<'r> Gathered<'r> {
     /// Nothing yet; `watch` is told a few times a second how far it is.
     pub fn new(receipts: bool, watch: &'r (dyn Fn(&Progress) + Sync)) -> Self {
-        Gathered { outcome: Mutex::default(), receipts, weight: AtomicU64::new(0), watch }
+        Gathered { outcome: Mutex::default(), receipts, weight: AtomicU64::new(0), settled: SettledFew::default(), watch }
     }
 
     /// All of it.
     pub fn take(&self) -> Outcome {
-        std::mem::take(&mut *lock(&self.outcome))
+        Outcome { settled: self.settled.take(), ..std::mem::take(&mut *lock(&self.outcome)) }
     }
 
     fn add(&self, path: &RelPath, add: impl FnOnce(&mut Outcome)) {
@@ -125,6 +127,13 @@ impl Part<'_> {
     /// Whether directories that stand in the way are left to whoever counts what is removed.
     pub fn is_limited(&self) -> bool {
         self.share().is_some_and(|sharing| sharing.brief.limited())
+    }
+
+    /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made it so.
+    pub fn settle(&self, path: impl FnOnce() -> RelPath, made: Option<(Kind, u64)>) {
+        if let Some(sharing) = self.share() {
+            sharing.gathered.settled.add(path, made);
+        }
     }
 
     /// The class of the work in hand.

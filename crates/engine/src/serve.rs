@@ -116,9 +116,14 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
         desk.wait_for_coordinator();
         return Ok(());
     }
+    if let Some(why) = brief.distrusts(crew.name()) {
+        let why = format!("the coordinator does not believe this mover: {why}");
+        desk.try_again(delivery);
+        return Err(why);
+    }
     match crew.carry_out((run, id), (&brief, &share), desk) {
         Ok(outcome) => {
-            report((run, id), outcome, desk)?;
+            report((run, id), (crew.name(), outcome), desk)?;
             desk.acknowledge(delivery);
             Ok(())
         }
@@ -144,8 +149,8 @@ fn park<D: Desk>(delivery: D::Delivery, reason: &str, desk: &mut D) -> Result<()
     desk.park(delivery, reason)
 }
 
-fn report<D: Desk>(share: (u64, u64), outcome: Outcome, desk: &mut D) -> Result<(), String> {
-    for report in reports(share, random_id() as u64, outcome) {
+fn report<D: Desk>(share: (u64, u64), (mover, outcome): (&str, Outcome), desk: &mut D) -> Result<(), String> {
+    for report in reports(share, random_id() as u64, mover, outcome) {
         desk.report(&encode(&report))?;
     }
     desk.flush()

@@ -4,6 +4,7 @@
 //! links, directories whose entries are divided among several movers. These go back to whoever coordinates the run, as does
 //! what the mover does not get to when it is asked to leave some for others.
 
+use crate::settled::Settled;
 use crate::tally::Counts;
 use driftless_model::{Action, EntryName, Kind, Meta, Problem, Receipt, RelPath, Unkept, What};
 use driftless_reconcile::{Fingerprint, Ranges};
@@ -130,10 +131,13 @@ pub struct Outcome {
     pub unkept: Vec<(Unkept, RelPath)>,
     /// Bytes of large files that others finish; they are durable.
     pub copied: Vec<(RelPath, Fingerprint, Ranges)>,
+    /// A few of the entries that are equal now, at which whoever coordinates the run looks.
+    pub settled: Vec<Settled>,
 }
 
 impl Outcome {
-    /// Cuts it into parts of about `bytes_max` at most, each of which says something of its own; the counts are in the first.
+    /// Cuts it into parts of about `bytes_max` at most, each of which says something of its own; the counts are in the first, and the few settled entries in
+    /// the last.
     pub fn split(self, bytes_max: usize) -> Vec<Outcome> {
         let mut parts = Parts { ready: Vec::new(), part: Outcome { counts: self.counts, ..Outcome::default() }, bytes: 0, bytes_max };
         self.done.into_iter().for_each(|done| parts.room(bytes_of(&done.path)).done.push(done));
@@ -159,6 +163,7 @@ impl Outcome {
         for file in self.copied {
             parts.room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1)).copied.push(file);
         }
+        parts.part.settled = self.settled;
         parts.ready.push(parts.part);
         parts.ready
     }

@@ -42,7 +42,7 @@ pub use lend::Lent;
 pub use local::LocalDir;
 pub use locks::{Holder, Lock, Reach, prepare_locks};
 pub use mark::{MarkText, prepare_marks};
-pub use mounts::{mounts_below, shown_twice};
+pub use mounts::{mounts_below, shown_twice, shows_changes_at_once};
 pub use names::{NameHashes, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};

@@ -38,6 +38,21 @@ pub fn is_subvolume(dir: &LocalDir) -> bool {
     dir.is_mount_root() == Some(false) && is_btrfs()
 }
 
+/// Whether what other hosts change below a directory is seen here at once: no other host can, or all of them agree about each change, as
+/// far as is known of the file system (linux/magic.h and the file systems' own headers).
+pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const TMPFS: u64 = 0x0102_1994;
+    const OVERLAY: u64 = 0x794c_7630;
+    const ZFS: u64 = 0x2fc1_2fc1;
+    const LUSTRE: u64 = 0x0bd0_0bd0;
+    const GPFS: u64 = 0x4750_4653;
+    let known = [EXT, XFS, BTRFS, TMPFS, OVERLAY, ZFS, LUSTRE, GPFS];
+    dir.fd().is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| known.contains(&(of.f_type as u64))))
+}
+
 /// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.
 pub fn is_mount_root(found: &Statx) -> Option<bool> {
     let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);

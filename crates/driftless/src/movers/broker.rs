@@ -218,6 +218,10 @@ impl Exchange for BrokerExchange<'_> {
         self.clear(false)
     }
 
+    fn dismiss(&mut self, _mover: &str, _why: &str) {
+        // It refuses what it is sent.
+    }
+
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let parked = self.control.parked(driftless_queue::LISTED_MAX).unwrap_or_default();
         let ours = parked.into_iter().filter_map(|parked| match decode(&parked.body) {

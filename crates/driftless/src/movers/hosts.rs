@@ -11,7 +11,7 @@ use crate::reach::{self, Unreached};
 use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Exchange, Failure, Jobs, Lease, Line, Moment, Options, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Failure, Jobs, Lease, Line, Moment, Options, PartOfOutcome, Share, Word};
 use driftless_queue::MESSAGE_BYTES_MAX;
 use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
 use std::collections::{BTreeMap, VecDeque};
@@ -55,6 +55,8 @@ struct State {
     /// Hosts that are at work, and since when; none once they were asked to leave some to others.
     busy: BTreeMap<usize, Option<Instant>>,
     given_up: Vec<(u64, String)>,
+    /// Hosts that get no more shares, and why.
+    dismissed: BTreeMap<String, String>,
     /// Hosts that are left alone, and why.
     gone: Vec<String>,
     over: bool,
@@ -210,6 +212,11 @@ impl Exchange for HostsExchange<'_> {
         Ok(())
     }
 
+    fn dismiss(&mut self, mover: &str, why: &str) {
+        lock(&self.shared.state).dismissed.insert(mover.to_owned(), why.to_owned());
+        self.shared.changed.notify_all();
+    }
+
     fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
         Ok(std::mem::take(&mut lock(&self.shared.state).given_up))
     }
@@ -247,14 +254,18 @@ impl HostLine {
                 return;
             }
         }
+        let mut state = lock(&shared.state);
+        if let Some(why) = state.dismissed.get(&self.host).filter(|_| !state.over).cloned() {
+            state.gone.push(format!("{}: {why}", self.host));
+        }
     }
 
-    /// One connection; it ends well when the run is over.
+    /// One connection; it ends well when the run is over, or the host is dismissed.
     fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), Failed> {
         let (mut input, complaint) = self.connect().map_err(|why| Failed { connected: false, worked: false, why })?;
         let mut worked = false;
         let ended = loop {
-            let Some(share) = take(shared, self.index) else { break Ok(()) };
+            let Some(share) = take(shared, self) else { break Ok(()) };
             match self.carry(&share, &mut input, (shared, say)) {
                 Ok(Carried::Done) => worked = true,
                 Ok(Carried::Failed(reason)) => {
@@ -344,7 +355,7 @@ impl HostLine {
                     if last {
                         lock(&shared.state).busy.remove(&self.index);
                     }
-                    let _the_run_may_be_over = say.send(Word::Part(part, NO_TICKET));
+                    let _the_run_may_be_over = say.send(Word::Part(PartOfOutcome { mover: self.host.clone(), ..part }, NO_TICKET));
                     if last {
                         return Ok(Carried::Done);
                     }
@@ -389,12 +400,12 @@ enum Carried {
     Failed(String),
 }
 
-/// The next share for a host that has nothing to do; none when the run is over.
-fn take(shared: &Shared, index: usize) -> Option<Waiting> {
+/// The next share for a host that has nothing to do; none when the run is over, or the host is dismissed.
+fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
     let mut state = lock(&shared.state);
     state.idle += 1;
     let taken = loop {
-        if state.over {
+        if state.over || state.dismissed.contains_key(&host.host) {
             break None;
         }
         if let Some(share) = state.waiting.pop_front() {
@@ -404,7 +415,7 @@ fn take(shared: &Shared, index: usize) -> Option<Waiting> {
     };
     state.idle -= 1;
     if taken.is_some() {
-        state.busy.insert(index, Some(Instant::now()));
+        state.busy.insert(host.index, Some(Instant::now()));
     }
     taken
 }
@@ -532,7 +543,7 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
         };
         yields.store(false, Relaxed);
         let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
-            Ok(outcome) => reports((run, id), fastrand::u64(..), outcome),
+            Ok(outcome) => reports((run, id), fastrand::u64(..), crew.name(), outcome),
             Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
             Err(Failure::Here(reason) | Failure::Stale(reason)) => vec![Report::Failed { id, reason }],
         };

@@ -257,6 +257,10 @@ impl Exchange for Life<'_> {
         self.clear(false)
     }
 
+    fn dismiss(&mut self, mover: &str, _why: &str) {
+        self.world.state().tell(format!("{mover} is not believed any more"));
+    }
+
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let state = self.world.state();
         let ours = state.parked[self.job].iter().filter_map(|(body, why)| match decode(body) {

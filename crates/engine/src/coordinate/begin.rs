@@ -166,7 +166,7 @@ impl Coordinator<'_> {
         match work_off(self.options, (self.brief, share), &|_| {}, Ends { stop: self.stop, yields: &at_once, lease: None }) {
             Ok((outcome, End::Complete | End::Lost)) => {
                 let outcome = encoded(&outcome);
-                self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, outcome })
+                self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, mover: String::new(), outcome })
             }
             // Whatever it was, the mover that takes the share meets it again, and can say so.
             Ok(_) | Err(_) => self.send_open(0),
