@@ -149,7 +149,7 @@ pub fn repeat<T>(
             Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(witness) => continue,
             done => done?,
         };
-        tell(lines, witness);
+        lines.tell(|note| witness.note(note));
         if !matches!(passed.end, End::CutOff(_)) {
             return Ok((passed, earlier));
         }
@@ -180,7 +180,7 @@ pub fn sync(options: &mut Options, lines: &mut Lines, (output, signals): Outside
             Err(_) if signals.stop.load(Relaxed) && lines.lost().is_some() => Summary::of_nothing(Duration::ZERO, End::Stopped),
             done => done?,
         };
-        tell(lines, &(output, signals));
+        lines.tell(|note| output.note(note));
         summary.elapsed = trouble.began.elapsed();
         let (counts, acts) = (summary.counts, !options.dry_run);
         if !matches!(summary.end, End::CutOff(_)) {
@@ -214,7 +214,7 @@ pub fn audit(
     output.remember();
     loop {
         let mut audit = driftless_engine::audit(options, monitor, &signals.stop)?;
-        tell(lines, &(output, signals));
+        lines.tell(|note| output.note(note));
         audit.elapsed = trouble.began.elapsed();
         if audit.cut_off.is_none() {
             return Ok(audit);
@@ -229,11 +229,6 @@ pub fn audit(
         }
         output.begin_again();
     }
-}
-
-/// Passes on what the lines have to say.
-fn tell(lines: &Lines, witness: &dyn Witness) {
-    lines.notes().iter().for_each(|note| witness.note(note));
 }
 
 /// Makes all lines that are lost again. An error is how the run ends instead.
@@ -353,7 +348,7 @@ impl Monitor for Pass<'_> {
     }
 
     fn progress(&self, progress: &Progress) {
-        self.lines.notes().iter().for_each(|note| self.output.note(note));
+        self.lines.tell(|note| self.output.note(note));
         let counts = self.earlier.so_far(&progress.counts);
         self.output.progress(&Progress { counts, elapsed: self.began.elapsed(), ..*progress });
     }

@@ -107,9 +107,9 @@ impl Lines {
         self.hosts.iter().any(Option::is_some)
     }
 
-    /// What the user should know of the lines and was not told yet.
-    pub fn notes(&self) -> Vec<String> {
-        self.hosts.iter().flatten().flat_map(|host| host.notes()).collect()
+    /// Tells what the user should know of the lines and was not told yet.
+    pub fn tell(&self, note: impl Fn(&str)) {
+        self.hosts.iter().flatten().flat_map(|host| host.notes()).for_each(|text| note(&text));
     }
 
     /// The name of a host whose line is lost, if there is one.

@@ -21,6 +21,8 @@ const LINE_BYTES_MAX: usize = 4096;
 const SHOWN_BYTES_MAX: usize = 200;
 /// What is shown of another agent's version, in characters.
 const VERSION_CHARS_MAX: usize = 40;
+/// What may be behind it when something else was heard.
+const QUESTION: &str = "does a start-up file of the shell there print something, or wait for something?";
 
 /// Says who speaks.
 pub fn greet(output: &mut impl Write, hello: &Hello) -> io::Result<()> {
@@ -82,6 +84,12 @@ impl Heard {
         let noise = self.noise();
         let said = noise.tail.trim_ascii();
         if said.is_empty() { String::new() } else { format!("what came was \"{}\"", escape(said)) }
+    }
+
+    /// The same, with what may be behind it.
+    pub fn question(&self) -> String {
+        let words = self.words();
+        if words.is_empty() { QUESTION.into() } else { format!("{words}: {QUESTION}") }
     }
 }
 

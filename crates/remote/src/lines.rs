@@ -145,7 +145,7 @@ impl Further {
                 told.lost(&name);
             }
         };
-        let mut child = opened.run(frames, &self.line, lost);
+        let mut child = opened.run(frames, (&self.line, &self.reach), lost);
         match self.children.upgrade() {
             Some(children) if self.line.link.lost().is_none() => {
                 lock(&children).push(child);

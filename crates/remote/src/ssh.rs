@@ -111,11 +111,11 @@ pub enum ReachError {
         for_good: bool,
     },
     /// Something else spoke there, and the agent did not.
-    #[error("{host}: no agent speaks there; {heard}: does a start-up file of the shell there print something, or wait for something?")]
+    #[error("{host}: no agent speaks there; {heard}")]
     NoGreeting {
         /// The host.
         host: String,
-        /// What was said in its place.
+        /// What was said in its place, and what may be behind that.
         heard: String,
     },
     /// The agent could not be brought there.
@@ -267,7 +267,7 @@ impl SshHost {
         let (identity, limits) = (opened.hello.identity.clone(), opened.hello.limits.clone());
         // A key with a command of its own may start an agent that knows nothing of it.
         let agreed = Reach { squeeze: reach.squeeze.filter(|_| opened.hello.squeezes), ..reach.clone() };
-        let child = Opened { squeeze: agreed.squeeze, ..opened }.run(frames, &line, || ());
+        let child = opened.run(frames, (&line, &agreed), || ());
         let children = Arc::new(Mutex::new(vec![child]));
         Further::new(name, &silent(&agreed), (&line, &children), &told).begin();
         Arc::new(SshHost { name: name.into(), reach, token, identity, limits, roots, line, children, told })
@@ -281,8 +281,6 @@ pub struct Opened {
     complaint: Complaint,
     /// What the agent said of itself.
     pub hello: Hello,
-    squeeze: Option<i32>,
-    stop: Arc<AtomicBool>,
 }
 
 impl Opened {
@@ -302,12 +300,8 @@ impl Opened {
         });
         loop {
             match told.recv_timeout(TICK) {
-                Ok((Ok(hello), input)) => {
-                    let (squeeze, stop) = (reach.squeeze, reach.stop.clone());
-                    return Ok(Opened { child, input, complaint, hello, squeeze, stop });
-                }
-                Ok((Err(Silence::Noise), _)) => return Err(unheard(name, &heard, &mut child)),
-                Ok((Err(error), _)) => return Err(explain(error, &heard, (name, reach), (&mut child, &complaint))),
+                Ok((Ok(hello), input)) => return Ok(Opened { child, input, complaint, hello }),
+                Ok((Err(silence), _)) => return Err(explain(silence, &heard, (name, reach), (&mut child, &complaint))),
                 Err(_) if heard.is_overdue() => return Err(unheard(name, &heard, &mut child)),
                 Err(_) if give_up() || reach.is_stopped() => {
                     ask_to_end(&mut child);
@@ -323,10 +317,10 @@ impl Opened {
         part(&mut self.child);
     }
 
-    /// Starts a thread for each direction; returns ssh. Calls `lost` when the line is.
-    pub fn run(self, frames: Receiver<Frame>, line: &Arc<Line>, lost: impl FnOnce() + Send + 'static) -> Child {
-        let Opened { mut child, mut input, complaint, squeeze, stop, .. } = self;
-        let mut ending = Ending::new(&stop, line);
+    /// Starts a thread for each direction, as it was `agreed` with the agent; returns ssh. Calls `lost` when the line is.
+    pub fn run(self, frames: Receiver<Frame>, (line, agreed): (&Arc<Line>, &Reach), lost: impl FnOnce() + Send + 'static) -> Child {
+        let Opened { mut child, mut input, complaint, .. } = self;
+        let (squeeze, mut ending) = (agreed.squeeze, Ending::new(&agreed.stop, line));
         input.get_mut().watch(Box::new(move || ending.check()), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
         start("line-out", output, move |mut to: BufWriter<ChildStdin>| {
@@ -358,6 +352,7 @@ fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, Reac
     spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::join(&reach.agent)))
 }
 
+/// Starts a thread that works with one end of a line.
 pub fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(end));
     thread.expect("a thread for each direction of the line can be started");
@@ -392,14 +387,16 @@ pub fn words(complaint: &Complaint) -> String {
 /// There was much noise, or a long silence after it, and no greeting.
 fn unheard(name: &str, heard: &Heard, child: &mut Child) -> ReachError {
     end(child);
-    ReachError::NoGreeting { host: name.into(), heard: heard.words() }
+    ReachError::NoGreeting { host: name.into(), heard: heard.question() }
 }
 
+/// Why there is no agent to talk to, from what was heard in place of its greeting and from how ssh has ended.
 fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (child, complaint): (&mut Child, &Complaint)) -> ReachError {
     let host = name.to_string();
     let (version, protocol) = match silence {
         Silence::Other { version, protocol } => (version, protocol),
-        Silence::Ended | Silence::Noise => {
+        Silence::Noise => return unheard(name, heard, child),
+        Silence::Ended => {
             let code = part(child);
             let heard = heard.words();
             let heard = if heard.is_empty() { heard } else { format!("; {heard}") };

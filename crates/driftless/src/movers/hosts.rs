@@ -488,8 +488,7 @@ fn unheard(why: &io::Error, heard: &Heard) -> String {
         io::ErrorKind::UnexpectedEof => "the connection has ended".into(),
         _ => why.to_string(),
     };
-    let words = heard.words();
-    if words.is_empty() { why } else { format!("{why}; {words}: does a start-up file of the shell there print something?") }
+    if heard.words().is_empty() { why } else { format!("{why}; {}", heard.question()) }
 }
 
 fn write_message(out: &mut impl Write, body: &[u8]) -> io::Result<()> {
