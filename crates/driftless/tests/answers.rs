@@ -6,6 +6,7 @@ mod common;
 
 use common::far::{Far, Way, Who};
 use common::lease::Lease;
+use common::mounted::Mounted;
 use common::{
     USER, check_accounts, check_equal, check_settled, driftless, on_trees, on_trees_by_user, only_local, put, sync, sync_by_user, sync_ok,
     verify, wait_until,
@@ -386,12 +387,9 @@ fn an_audit_of_one_file_system_does_not_count_what_is_mounted_in_it_as_equal() {
     put(&src.join("file"), "content");
     put(&src.join("mounted/file"), "hidden");
     let _ = sync_ok(&src, &dst, NONE);
-    let mount = |program: &str, arguments: &[&str]| {
-        assert!(Command::new(program).args(arguments).arg(src.join("mounted")).status().expect(program).success());
-    };
-    mount("mount", &["-t", "tmpfs", "driftless-mounted"]);
+    let mounted = Mounted::tmpfs(&src.join("mounted"));
     let outcome = on_trees("audit", &src, &dst).args(["--json", "-x", "--samples", "100"]).run();
-    mount("umount", &[]);
+    drop(mounted);
     let summary = outcome.clone().expect(0).summary();
     assert_eq!((summary["entries"].as_u64(), summary["same"].as_u64()), (Some(2), Some(2)), "{}", outcome.describe());
 }

@@ -5,13 +5,13 @@
 mod common;
 
 use common::far::{Far, Way, Who, kept};
+use common::flags::Immutable;
 use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
 use common::{check_accounts, check_equal, is_user, names_below, only_local, put, sync, sync_ok};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn stage(kind: FsKind) -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(kind, 64);
@@ -94,22 +94,6 @@ fn where_movers_share_the_run_the_plan_is_judged_with_what_directories_hold() {
     check_accounts(&done);
     assert_eq!(done.count("deleted"), all, "{}", done.describe());
     check_equal(&src, &dst, "replaced");
-}
-
-/// Makes a file immutable for the time of a test (chattr(1)).
-struct Immutable(PathBuf);
-
-impl Immutable {
-    fn of(path: PathBuf) -> Immutable {
-        assert!(Command::new("chattr").arg("+i").arg(&path).status().expect("chattr runs").success());
-        Immutable(path)
-    }
-}
-
-impl Drop for Immutable {
-    fn drop(&mut self) {
-        let _ = Command::new("chattr").arg("-i").arg(&self.0).status();
-    }
 }
 
 /// A directory `x` of which `held` cannot be removed is left whole, and `why` is told.

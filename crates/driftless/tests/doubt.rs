@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::mounted::Mounted;
 use common::{check_accounts, check_equal, names_below, only_local, put, stage, sync, sync_ok, verify, wait_until};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Outcome, Running, Scratch};
@@ -267,44 +268,26 @@ fn a_directory_that_the_source_loses_before_the_deletes_is_changing() {
     assert_eq!(problems(&outcome), [], "{}", outcome.describe());
 }
 
-/// A file system of a special kind, unmounted on drop.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    /// One whose listings tell no kinds.
-    fn kindless(scratch: &Scratch) -> Mounted {
-        let image = scratch.path().join("image");
-        fs::File::create(&image).expect("image").set_len(16 << 20).expect("size");
-        let status = Command::new("mkfs.ext2").args(["-q", "-F", "-O", "^filetype"]).arg(&image).status();
-        assert!(status.expect("mkfs.ext2 runs").success());
-        Mounted::mount(scratch, &["-o", "loop"], &image)
-    }
-
-    /// One with room for 40 names.
-    fn narrow(scratch: &Scratch) -> Mounted {
-        Mounted::mount(scratch, &["-t", "tmpfs", "-o", "nr_inodes=40"], Path::new("driftless-narrow"))
-    }
-
-    fn mount(scratch: &Scratch, options: &[&str], from: &Path) -> Mounted {
-        let path = scratch.dir("mounted");
-        let status = Command::new("mount").args(options).args([from, &path]).status();
-        assert!(status.expect("mount runs").success());
-        Mounted(path)
-    }
+/// A file system whose listings tell no kinds.
+fn kindless(scratch: &Scratch) -> Mounted {
+    let image = scratch.path().join("image");
+    fs::File::create(&image).expect("image").set_len(16 << 20).expect("size");
+    let status = Command::new("mkfs.ext2").args(["-q", "-F", "-O", "^filetype"]).arg(&image).status();
+    assert!(status.expect("mkfs.ext2 runs").success());
+    Mounted::with([Path::new("-o"), Path::new("loop"), &image], &scratch.path().join("mounted"))
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
+/// One with room for 40 names.
+fn narrow(scratch: &Scratch) -> Mounted {
+    Mounted::with(["-t", "tmpfs", "-o", "nr_inodes=40", "driftless-narrow"], &scratch.path().join("mounted"))
 }
 
 #[test]
 fn rules_for_directories_protect_where_listings_tell_no_kinds() {
     only_local!("makes calls of one process fail");
     let (scratch, src, _) = stage();
-    let kindless = Mounted::kindless(&scratch);
-    let dst = kindless.0.join("dst");
+    let kindless = kindless(&scratch);
+    let dst = kindless.path().join("dst");
     put(&src.join("x"), "content");
     put(&dst.join("x"), "older content");
     put(&dst.join("scratch/precious"), "keep");
@@ -358,8 +341,8 @@ fn what_is_listed_below_something_that_is_no_directory_is_told_path_by_path() {
 #[test]
 fn a_hard_link_for_which_there_was_no_room_becomes_one_after_the_deletes() {
     let (scratch, src, _) = stage();
-    let narrow = Mounted::narrow(&scratch);
-    let dst = narrow.0.join("dst");
+    let narrow = narrow(&scratch);
+    let dst = narrow.path().join("dst");
     put(&src.join("f"), "data");
     let _ = sync_ok(&src, &dst, NONE);
     fs::hard_link(src.join("f"), src.join("g")).expect("link");

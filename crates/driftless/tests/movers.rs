@@ -7,6 +7,7 @@ mod common;
 
 use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
+use common::programs::script;
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage, state_but_for_the_mark, sync, wait_until};
 use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
 use driftless_model::{Kind, Meta, Stamp};
@@ -292,9 +293,7 @@ fn a_mover_that_sees_other_trees_is_not_believed() {
     put(&src.join("file"), "content");
     // On that "host", an empty file system stands in the place of the source.
     let ssh = scratch.path().join("ssh");
-    fs::write(&ssh, format!("#!/bin/sh\nshift 2\nexec unshare --mount sh -c \"mount -t tmpfs none {}; $1\"\n", src.display()))
-        .expect("write");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("mode");
+    script(&ssh, &format!("#!/bin/sh\nshift 2\nexec unshare --mount sh -c \"mount -t tmpfs none {}; $1\"\n", src.display()));
     let outcome = sync_on_hosts("blind", &ssh.display().to_string(), &src, &dst).run();
     assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
@@ -308,11 +307,10 @@ fn a_mover_is_heard_behind_noise_without_an_end_of_line() {
     put(&src.join("file"), "content");
     let ssh = scratch.path().join("ssh");
     let noise = r"printf '\033]0;title\007driftless mover ready'";
-    fs::write(&ssh, format!("#!/bin/sh\nshift 2\n{noise}\nexec sh -c \"$1\"\n")).expect("write");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("mode");
+    script(&ssh, &format!("#!/bin/sh\nshift 2\n{noise}\nexec sh -c \"$1\"\n"));
     let _ = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst).run().expect(0);
     check_equal(&src, &dst, "by a noisy host");
-    fs::write(&ssh, format!("#!/bin/sh\n{noise}\n")).expect("write");
+    script(&ssh, &format!("#!/bin/sh\n{noise}\n"));
     let outcome = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst).run().expect(10);
     assert!(outcome.stderr_text().contains(r"\x1b]0;title\x07"), "{}", outcome.describe());
 }

@@ -5,12 +5,13 @@
 
 mod common;
 
+use common::mounted::Mounted;
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
-use common::{check_equal, driftless, put, stage, sync, wait_until};
+use common::programs::script;
+use common::{check_equal, driftless, files_below, put, stage, sync, wait_until};
 use driftless_testkit::{Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,8 +43,7 @@ impl Trees {
     }
 
     fn files(&self) -> usize {
-        let all = driftless_testkit::mutate::list_all(&self.replica).unwrap_or_default();
-        all.iter().filter(|path| path.is_file()).count()
+        files_below(&self.replica)
     }
 
     /// Waits until a mover is in the middle of it.
@@ -55,9 +55,8 @@ impl Trees {
     /// A command in the place of ssh, which takes the command to run as its last word; `wraps` what it runs.
     fn ssh(&self, wraps: &str) -> String {
         let path = self.scratch.path().join("ssh");
-        fs::write(&path, format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {}\necho $$ >shell\n{wraps}\n", self.scratch.path().display()))
-            .expect("write");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("mode");
+        let folder = self.scratch.path().display();
+        script(&path, &format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {folder}\necho $$ >shell\n{wraps}\n"));
         path.display().to_string()
     }
 
@@ -233,21 +232,13 @@ fn a_mover_of_a_host_that_slept_until_all_was_done_changes_nothing_when_it_wakes
 /// Trees that are file systems of their own, whose roots have the same inode number, and a mover in whose place others are mounted.
 fn sees_other(roots: &[&str]) -> (Outcome, PathBuf) {
     let trees = Trees::new();
-    let mounted = |name: &str| {
-        let path = trees.scratch.dir(name);
-        let _ = Driftless::new("mount").args(["-t", "tmpfs", "none"]).arg(&path).run().expect(0);
-        path
-    };
-    let [source, replica] = ["source", "replica"].map(mounted);
+    let [source, replica] = ["source", "replica"].map(|name| trees.scratch.path().join(name));
+    let _mounted = [&source, &replica].map(|root| Mounted::tmpfs(root));
     fill(&source, 3);
     let mounts: String = roots.iter().map(|root| format!("mount -t tmpfs none {}; ", trees.scratch.path().join(root).display())).collect();
     let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{mounts} exec $command\""));
     let outcome = sync_on_hosts("blind", &ssh, &source, &replica).run();
-    let copied = driftless_testkit::mutate::list_all(&replica).expect("list").iter().filter(|path| path.is_file()).count();
-    assert_eq!(copied, 0, "{}", outcome.describe());
-    for root in [&source, &replica] {
-        let _ = Driftless::new("umount").arg(root).run().expect(0);
-    }
+    assert_eq!(files_below(&replica), 0, "{}", outcome.describe());
     (outcome, trees.scratch.path().to_owned())
 }
 

@@ -4,8 +4,9 @@
 
 mod common;
 
+use common::mounted::Mounted;
 use common::movers::{Job, end_mover};
-use common::{check_accounts, check_equal_twice, count_entries, leftovers, put, stage, sync_ok, wait_until};
+use common::{check_accounts, check_equal_twice, count_entries, files_below, leftovers, put, stage, sync_ok, wait_until};
 use driftless_queue::{Broker, Control, Credentials, Job as QueueNames};
 use driftless_testkit::{Driftless, FsKind, Outcome, Rabbit, Running, Scratch};
 use rustix::process::Signal;
@@ -50,17 +51,12 @@ impl Halves {
         self.job.sync(&self.src, &self.dst).args(&self.options)
     }
 
-    fn copied(&self) -> usize {
-        let all = driftless_testkit::mutate::list_all(&self.dst).unwrap_or_default();
-        all.iter().filter(|path| path.is_file()).count()
-    }
-
     /// The first half: the coordinator ends when so many files are there. What movers did until then is settled, or waits in the queue as a
     /// result.
     fn begin(&self, files: usize) -> Outcome {
         let movers: Vec<Running> = (0..2).map(|_| self.job.mover().args(["--bwlimit=12M", "--jobs=2"]).spawn()).collect();
         let running = self.sync().spawn();
-        wait_until("some files are there", LIMIT, || self.copied() >= files);
+        wait_until("some files are there", LIMIT, || files_below(&self.dst) >= files);
         running.signal(Signal::INT);
         let outcome = running.wait().expect(130);
         movers.into_iter().for_each(end_mover);
@@ -71,7 +67,7 @@ impl Halves {
     fn begin_and_die(&self) {
         let mover = self.job.mover().args(["--bwlimit=12M", "--jobs=2"]).spawn();
         let running = self.sync().spawn();
-        wait_until("some files are there", LIMIT, || self.copied() >= 20);
+        wait_until("some files are there", LIMIT, || files_below(&self.dst) >= 20);
         running.signal(Signal::KILL);
         let _ = running.wait();
         let broker = Broker::new(self.job.url.parse().expect("a URL"), Credentials::from_value(Rabbit::PASSWORD)).expect("a broker");
@@ -151,16 +147,10 @@ fn a_replica_that_is_not_mounted_in_the_second_half_is_noticed() {
     let (scratch, src, _) = stage();
     let mount = Scratch::new(FsKind::Tmpfs, 100);
     let dst = scratch.path().join("mounted");
-    fs::create_dir(&dst).expect("make");
-    let bind = |words: &[&str], paths: &[&Path]| {
-        let done = std::process::Command::new(words[0]).args(&words[1..]).args(paths).status().expect("it starts");
-        assert!(done.success(), "{words:?}");
-    };
-    bind(&["mount", "--bind"], &[mount.path(), &dst]);
+    let mounted = Mounted::bind(mount.path(), &dst);
     let run = Halves::new(&src, &dst);
-    let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.begin(200)));
-    bind(&["umount"], &[&dst]);
-    let _ = first.expect("the first half");
+    let _ = run.begin(200);
+    drop(mounted);
     let outcome = run.end(&[]);
     check_said(&outcome, &["is not gone on with", "replica"]);
 }

@@ -5,14 +5,14 @@
 mod common;
 
 use common::far::{self, Far, Way, cut_after};
+use common::programs::{script, signal};
 use common::{check_accounts, check_equal, check_equal_twice, leftovers, put, wait_until};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Relay, Running, Scratch, Weather, build_tree, mutate, snapshot_hash};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -247,8 +247,7 @@ fn a_lock_that_a_silent_line_still_holds_is_no_obstacle() {
     let is_server = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("sshd"));
     let servers: Vec<u32> = stage.far.server.sessions().into_iter().filter(is_server).collect();
     assert!(!servers.is_empty());
-    let pid = |number: u32| Pid::from_raw(number as i32).expect("a process");
-    servers.iter().for_each(|server| kill_process(pid(*server), Signal::STOP).expect("signal"));
+    servers.iter().for_each(|server| signal(*server, Signal::STOP));
     let outcome = running.wait().expect(0);
     check_told(&outcome, Some(1));
     check_equal(&stage.src, &stage.dst, &outcome.describe());
@@ -291,7 +290,7 @@ fn a_signal_ends_a_run_that_waits_for_its_host() {
     stage.relay.stall();
     stage.relay.cut();
     wait_until("the loss is noticed", END_MAX, || children(running.pid()).is_disjoint(&first));
-    kill_process(Pid::from_raw(running.pid() as i32).expect("a process"), Signal::INT).expect("signal");
+    signal(running.pid(), Signal::INT);
     assert!(running.ends_within(Duration::from_secs(10)), "it waits on");
     let outcome = running.wait().expect(130);
     assert_eq!(outcome.summary()["end"], "stopped", "{}", outcome.describe());
@@ -302,8 +301,7 @@ fn fickle_agent(stage: &Stage, later: &str) -> PathBuf {
     let (path, flag) = (stage.scratch.path().join("agent"), stage.scratch.path().join("flag"));
     let (agent, flag) = (far::agent(), flag.display());
     let text = format!("#!/bin/sh\nif [ -e {flag} ]; then {later}; fi\n: > {flag}\nexec {agent} \"$@\"\n").replace("AGENT", agent);
-    fs::write(&path, text).expect("script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    script(&path, &text);
     path
 }
 

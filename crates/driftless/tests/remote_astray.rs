@@ -4,10 +4,10 @@
 mod common;
 
 use common::far::{self, Far, Way, cut_after};
+use common::programs::bash;
 use common::{check_accounts, check_equal, put};
 use driftless_testkit::{Driftless, FsKind, Outcome, Relay, Scratch, Weather};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,12 +36,9 @@ impl Stage {
 
     /// An agent that a shell starts; `AGENT` is the real one, and `FLAG` a file that is not there at first.
     fn agent(&self, text: &str) -> PathBuf {
-        let path = self.scratch.path().join("agent");
         let flag = self.scratch.path().join("flag");
         let text = text.replace("AGENT", far::agent()).replace("FLAG", &flag.display().to_string());
-        fs::write(&path, format!("#!/bin/bash\n{text}\n")).expect("script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
-        path
+        bash(&self.scratch, "agent", &text)
     }
 
     fn sync(&self, agent: &Path) -> Driftless {

@@ -7,6 +7,7 @@
 mod common;
 
 use common::far::{Far, Way};
+use common::programs::script;
 use common::{USER, check_equal, put};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
 use std::fs;
@@ -55,8 +56,7 @@ impl Stage {
              exec {words} -- \"$2\" \"unset XDG_CACHE_HOME; HOME='{home}'; export HOME; $3\"\n",
             log = log.display()
         );
-        fs::write(&path, text).expect("script");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        script(&path, &text);
         path
     }
 
@@ -183,8 +183,7 @@ fn a_damaged_copy_is_replaced() {
 fn an_agent_of_another_version_is_left_alone_and_another_brought_along() {
     let stage = Stage::new();
     let other = stage.scratch.path().join("other");
-    fs::write(&other, "#!/bin/sh\necho driftless-agent 999 9.9.9; exec cat >/dev/null\n").expect("script");
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("chmod");
+    script(&other, "#!/bin/sh\necho driftless-agent 999 9.9.9; exec cat >/dev/null\n");
     let agent = format!("--agent-path={}", other.display());
     stage.fail(program(), &[&agent], &["999", "--deploy"]);
     let older = stage.home.join(".cache/driftless/0.0.1-0123456789abcdef/driftless");

@@ -7,7 +7,7 @@
 mod common;
 
 use common::far::{self, Far, Way};
-use common::{check_equal, leftovers, put, wait_until};
+use common::{check_equal, leftovers, programs, put, wait_until};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{Driftless, FsKind, Outcome, Relay, Scratch, Weather, snapshot_hash};
 use std::fs;
@@ -38,8 +38,7 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
 fn script(scratch: &Scratch, text: &str) -> PathBuf {
     let path = scratch.path().join("agent");
     let text = text.replace("AGENT", far::agent()).replace("PROTOCOL", &driftless_remote::wire::PROTOCOL.to_string());
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    programs::script(&path, &format!("#!/bin/sh\n{text}\n"));
     path
 }
 
@@ -392,8 +391,7 @@ fn agents_end_with_the_run_that_started_them() {
     gone();
     let running = far.sync(Way::Push, &src, &dst).arg("--bwlimit=10M").spawn();
     wait_until("sessions run", Duration::from_secs(20), || !far.server.sessions().is_empty());
-    rustix::process::kill_process(rustix::process::Pid::from_raw(running.pid() as i32).expect("a process"), rustix::process::Signal::TERM)
-        .expect("signal");
+    programs::signal(running.pid(), rustix::process::Signal::TERM);
     assert!([128 + 15, 0].contains(&running.wait().code()));
     gone();
 }

@@ -5,13 +5,13 @@ mod common;
 
 use common::far::agent;
 use common::liar::{CRASHES, Liar, Lie, Said};
+use common::programs::script;
 use common::{check_accounts, driftless};
 use driftless_remote::wire::Reply;
 use driftless_testkit::{FsKind, Outcome, Scratch};
 use driftless_tree::WHOLE_BYTES_MAX;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What either side may take (docs/remote.md).
@@ -72,8 +72,7 @@ fn files_as_large_as_they_may_be_wait_in_a_bounded_amount_of_memory() {
 fn measuring(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (ssh, told) = (scratch.path().join("connect"), scratch.path().join("told"));
     let text = format!("#!/bin/sh\nshift 2\nexec /usr/bin/time -q -o {} -f 'resident %M' sh -c \"$1\"\n", told.display());
-    fs::write(&ssh, text).expect("script");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("chmod");
+    script(&ssh, &text);
     (ssh, told)
 }
 

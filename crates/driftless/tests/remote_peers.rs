@@ -8,7 +8,7 @@ mod common;
 
 use common::far::agent;
 use common::liar::{CRASHES, END_MAX, Liar, Lie, RESIDENT_KIB_MAX, Said, Stage, Told, about_listings, answering, with_liar};
-use common::{TEMP_PREFIX, driftless, put};
+use common::{TEMP_PREFIX, driftless, programs, put};
 use driftless_model::{Act, Keep, Kind, Meta, Side, Xattrs};
 use driftless_remote::wire::{Frame, Located, Locked, Name, Opening, Own, PROTOCOL, ROOTS_MAX, Reply, Request, Root, Survey, WireFault};
 use driftless_testkit::mutate::list_all;
@@ -18,7 +18,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -897,8 +897,7 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
     mutate(&stage.src, 6, 10);
     let scratch = tempfile::tempdir().expect("temp folder");
     let (script, record) = (scratch.path().join("connect"), scratch.path().join("record"));
-    fs::write(&script, format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent())).expect("script");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+    programs::script(&script, &format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent()));
     let outcome = driftless().args(["sync", "--streams=1", "--ssh"]).arg(&script).args(stage.ends(false)).run().expect(0);
     let bytes = fs::read(&record).expect("the record");
     let mut from = &bytes[..];

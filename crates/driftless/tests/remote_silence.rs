@@ -4,16 +4,16 @@
 mod common;
 
 use common::far::{self, Far, Way};
+use common::programs::{bash, signal};
 use common::{check_equal, leftovers, put, wait_until};
 use driftless_model::Side;
 use driftless_remote::wire::{Frame, Opening, Reply, Request, Root};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{FsKind, Relay, Running, Scratch, Weather};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,14 +24,6 @@ const RUN_MAX: Duration = Duration::from_secs(180);
 /// How soon silence is noticed on either side, on a busy machine: it takes half a minute at most.
 const NOTICED_MAX: Duration = Duration::from_secs(60);
 const BEGUN_MAX: Duration = Duration::from_secs(30);
-
-/// A program that a shell runs.
-fn script(scratch: &Scratch, name: &str, text: &str) -> PathBuf {
-    let path = scratch.path().join(name);
-    fs::write(&path, format!("#!/bin/bash\n{text}\n")).expect("script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
-    path
-}
 
 /// A tree that takes a while at a few MiB a second.
 fn plant(src: &Path) {
@@ -48,10 +40,6 @@ fn entries(root: &Path) -> usize {
 fn begun(running: Running, dst: &Path) -> Running {
     wait_until("the replica fills", BEGUN_MAX, || entries(dst) > 50);
     running
-}
-
-fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("signal");
 }
 
 // ---- an agent and a client of the test's own ----
@@ -225,7 +213,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 #[test]
 fn silence_is_noticed_whatever_the_command_that_connects_is_called() {
-    stall_and_resume(&|scratch, near| script(scratch, "wrapper", &format!("exec {} \"$@\"", near.words())).display().to_string());
+    stall_and_resume(&|scratch, near| bash(scratch, "wrapper", &format!("exec {} \"$@\"", near.words())).display().to_string());
 }
 
 #[test]

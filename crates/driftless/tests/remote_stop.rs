@@ -4,14 +4,15 @@
 mod common;
 
 use common::far::{self, Far, Way};
+use common::programs::{bash, signal};
 use common::{check_accounts, check_equal, put, wait_until};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{Driftless, FsKind, Running, Scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -19,17 +20,6 @@ const MIB: u64 = 1 << 20;
 const BEGUN_MAX: Duration = Duration::from_secs(30);
 /// How soon a run has ended after the first signal: ten seconds, and some more on a busy machine.
 const STOPPED_MAX: Duration = Duration::from_secs(15);
-
-fn script(scratch: &Scratch, name: &str, text: &str) -> PathBuf {
-    let path = scratch.path().join(name);
-    fs::write(&path, format!("#!/bin/bash\n{text}\n")).expect("script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
-    path
-}
-
-fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("signal");
-}
 
 fn is_called(pid: u32, name: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
@@ -66,7 +56,7 @@ fn a_far_side_that_does_not_answer_keeps_nobody_from_stopping() {
 fn a_connection_that_does_not_come_about_keeps_nobody_from_stopping() {
     let scratch = Scratch::new(FsKind::Tmpfs, 16);
     let (src, pid) = (scratch.dir("src"), scratch.path().join("pid"));
-    let silent = script(&scratch, "silent", &format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", pid.display()));
+    let silent = bash(&scratch, "silent", &format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", pid.display()));
     for command in ["sync", "verify"] {
         let _ = fs::remove_file(&pid);
         let running = common::driftless().args([command, "--ssh"]).arg(&silent).arg(&src).arg("far:dst").spawn();
@@ -111,7 +101,7 @@ fn a_password_can_be_typed_at_the_terminal() {
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
     let asking = format!("read -r word </dev/tty && [ \"$word\" = secret ] || exit 255\nexec {} \"$@\"", far.words());
-    let asking = script(&scratch, "asking", &asking);
+    let asking = bash(&scratch, "asking", &asking);
     let typed = far.path(&dst);
     let words = [far::agent(), "sync", "--ssh", &asking.display().to_string(), "--agent-path", far::agent()].map(str::to_owned);
     let words = words.into_iter().chain([src.display().to_string(), typed.to_string_lossy().into_owned()]);

@@ -5,6 +5,8 @@
 mod common;
 
 use common::far::{Way, Who, kept};
+use common::flags::Immutable;
+use common::mounted::Mounted;
 use common::{
     USER, check_accounts, check_equal, check_settled, is_user, names_below, on_trees, only_local, profile, put, sync, sync_by_user,
     sync_ok, verify,
@@ -22,31 +24,6 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
     put(&src.join("both"), "content");
     put(&dst.join("both"), "content");
     (scratch, src, dst)
-}
-
-/// Something mounted for the time of a test.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn tmpfs(at: &Path) -> Mounted {
-        Mounted::with(&["-t", "tmpfs", "driftless-inner"], at)
-    }
-
-    fn bind(from: &Path, at: &Path) -> Mounted {
-        Mounted::with(&["--bind", from.to_str().expect("ascii")], at)
-    }
-
-    fn with(arguments: &[&str], at: &Path) -> Mounted {
-        fs::create_dir_all(at).expect("mount point");
-        assert!(Command::new("mount").args(arguments).arg(at).status().expect("mount runs").success());
-        Mounted(at.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 /// The paths of all problems, sorted.
@@ -166,22 +143,6 @@ fn a_share_of_the_replica_means_all_of_its_entries() {
     let done = sync_ok(&src, &dst, ["--delete", "--max-delete=8%"]);
     assert_eq!((planned.count("deleted"), done.count("deleted")), (5, 5), "{}", done.describe());
     check_equal(&src, &dst, "8 % may go");
-}
-
-/// Makes a file immutable for the time of a test (chattr(1)).
-struct Immutable(PathBuf);
-
-impl Immutable {
-    fn of(path: PathBuf) -> Immutable {
-        assert!(Command::new("chattr").arg("+i").arg(&path).status().expect("chattr runs").success());
-        Immutable(path)
-    }
-}
-
-impl Drop for Immutable {
-    fn drop(&mut self) {
-        let _ = Command::new("chattr").arg("-i").arg(&self.0).status();
-    }
 }
 
 #[test]
@@ -402,7 +363,7 @@ fn a_directory_of_a_lower_layer_is_replaced() {
     put(&low.join("dst/d/a/b"), "below");
     fs::create_dir(low.join("dst/empty")).expect("dir");
     let layers = format!("lowerdir={},upperdir={},workdir={}", low.display(), up.display(), work.display());
-    let _over = Mounted::with(&["-t", "overlay", "driftless-overlay", "-o", &layers], &at);
+    let _over = Mounted::with(["-t", "overlay", "driftless-overlay", "-o", &layers], &at);
     let dst = at.join("dst");
     put(&src.join("d"), "a file");
     put(&src.join("empty"), "a file");
@@ -512,10 +473,9 @@ fn a_leftover_that_cannot_be_removed_is_told_with_the_cause_of_that() {
     let leftover = ".driftless-tmp-0123456789abcdef0123456789abcdef";
     put(&src.join("file"), "content");
     put(&dst.join(leftover), "unfinished");
-    let chattr = |flag: &str| assert!(Command::new("chattr").arg(flag).arg(dst.join(leftover)).status().expect("chattr runs").success());
-    chattr("+i");
+    let fixed = Immutable::of(dst.join(leftover));
     let outcome = sync(&src, &dst).run().expect(3);
-    chattr("-i");
+    drop(fixed);
     check_accounts(&outcome);
     let problems = outcome.events_named("problem");
     assert_eq!(problems.len(), 1, "{}", outcome.describe());

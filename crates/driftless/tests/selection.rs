@@ -3,11 +3,11 @@
 
 mod common;
 
+use common::mounted::Mounted;
 use common::{check_equal, names_below, put, stage, sync, sync_ok};
 use driftless_testkit::snapshot_hash;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 const NONE: [&str; 0] = [];
 
@@ -179,29 +179,11 @@ fn files_outside_the_size_range_are_not_deleted_from_the_replica() {
     check_equal(&src, &dst, "nothing is deleted because of its size");
 }
 
-/// A file system mounted inside another, unmounted on drop.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(path: PathBuf) -> Mounted {
-        let status = Command::new("mount").args(["-t", "tmpfs", "driftless-inner"]).arg(&path).status();
-        assert!(status.expect("mount runs").success());
-        Mounted(path)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn other_file_systems_are_left_out_when_asked_for() {
     let (scratch, src, dst) = stage();
     put(&src.join("here"), "content");
-    fs::create_dir(src.join("mounted")).expect("dir");
-    let _inner = Mounted::new(src.join("mounted"));
+    let _inner = Mounted::tmpfs(&src.join("mounted"));
     put(&src.join("mounted/there"), "content");
     let _ = sync_ok(&src, &dst, ["--one-file-system"]);
     assert!(dst.join("here").exists() && !dst.join("mounted/there").exists());

@@ -4,6 +4,7 @@
 mod common;
 
 use common::far::{Far, Way, Who};
+use common::flags::chattr;
 use common::{USER, check_accounts, count_entries, on_trees, on_trees_by_user, put, sync, sync_by_user, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
 use std::os::unix::fs::MetadataExt;
@@ -262,11 +263,6 @@ fn a_file_that_belongs_to_whom_its_directory_belongs_to_is_not_made_anew_in_ever
         let outcome = as_user(&src, &dst, &[], 0);
         assert_eq!([outcome.count("unkept_owners"), outcome.count("changed")], [2, 0], "{}", outcome.describe());
     }
-}
-
-fn chattr(flag: &str, path: &Path) {
-    let done = std::process::Command::new("chattr").arg(flag).arg(path).status();
-    assert!(done.expect("chattr starts").success(), "chattr {flag} {}", path.display());
 }
 
 /// What is told as not kept, and the line for a person.

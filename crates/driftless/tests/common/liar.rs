@@ -4,7 +4,7 @@
 //! roots, and takes a bounded amount of memory.
 
 use super::far::agent;
-use super::{driftless, put};
+use super::{driftless, programs, put};
 use driftless_remote::wire::{Frame, Hello, Listing, Reply, Request};
 use driftless_testkit::{FsKind, Outcome, Scratch, snapshot_hash};
 use std::collections::HashMap;
@@ -12,7 +12,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -69,8 +68,7 @@ impl Liar {
         let script = scratch.path().join("connect");
         let port = listener.local_addr().expect("address").port();
         // The background part ends with the connection, the foreground part with the client.
-        fs::write(&script, format!("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\ncat <&3 &\nexec cat >&3\n")).expect("script");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("chmod");
+        programs::script(&script, &format!("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\ncat <&3 &\nexec cat >&3\n"));
         std::thread::spawn(move || {
             let (near, _) = listener.accept().expect("accept");
             speak(&near, lie);

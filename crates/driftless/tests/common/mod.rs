@@ -6,12 +6,14 @@
 pub mod campaign;
 pub mod chaos;
 pub mod far;
+pub mod flags;
 pub mod lease;
 pub mod liar;
 pub mod marks;
 pub mod mounted;
 pub mod movers;
 pub mod places;
+pub mod programs;
 pub mod world;
 
 use driftless_testkit::{
@@ -184,6 +186,11 @@ pub fn leftovers(root: &Path) -> Vec<PathBuf> {
 /// How many entries a tree has, the root included.
 pub fn count_entries(root: &Path) -> u64 {
     driftless_testkit::mutate::list_all(root).expect("list").len() as u64 + 1
+}
+
+/// How many regular files there are below a root, which need not be there.
+pub fn files_below(root: &Path) -> usize {
+    driftless_testkit::mutate::list_all(root).unwrap_or_default().iter().filter(|path| path.is_file()).count()
 }
 
 /// Waits until `ready` says so; panics after `limit`.

@@ -1,5 +1,6 @@
 //! What a test mounts for its time.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +12,16 @@ impl Mounted {
     /// A directory or a file that is there at a second place.
     pub fn bind(what: &Path, at: &Path) -> Mounted {
         Mounted::by(Command::new("mount").arg("--bind").arg(what), at)
+    }
+
+    /// What mount(8) makes of these arguments.
+    pub fn with<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>, at: &Path) -> Mounted {
+        Mounted::by(Command::new("mount").args(arguments), at)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// A file system in memory.
