@@ -102,6 +102,14 @@ fn slow(run: Driftless) -> Driftless {
     run.args(["--bwlimit", SLOWLY, "--jobs", "1"])
 }
 
+/// A mover that is in the middle of copying the first source, and its coordinator.
+fn begin(job: &Job, trees: &Trees) -> (Running, Running) {
+    let mover = slow(job.mover()).spawn();
+    let running = job.sync(&trees.one, &trees.replica).spawn();
+    trees.wait_until_begun();
+    (mover, running)
+}
+
 fn kill(running: Running) {
     running.signal(Signal::KILL);
     let _ = running.wait();
@@ -151,9 +159,7 @@ fn a_coordinator_that_is_stopped_waits_until_its_movers_are_at_rest() {
     let rabbit = Rabbit::start();
     let trees = Trees::new();
     let job = Job::new(&rabbit);
-    let mover = slow(job.mover()).spawn();
-    let running = job.sync(&trees.one, &trees.replica).spawn();
-    trees.wait_until_begun();
+    let (mover, running) = begin(&job, &trees);
     running.signal(Signal::INT);
     let outcome = running.wait().expect(130);
     let before = state(&trees.replica);
@@ -177,9 +183,8 @@ fn a_run_right_after_a_coordinator_was_killed_is_not_disturbed_by_its_movers() {
     for shares in [false, true] {
         let trees = Trees::new();
         let (job, next) = (Job::new(&rabbit), Job::new(&rabbit));
-        let movers = [slow(job.mover()).spawn(), next.start_mover()];
-        let running = job.sync(&trees.one, &trees.replica).spawn();
-        trees.wait_until_begun();
+        let (mover, running) = begin(&job, &trees);
+        let movers = [mover, next.start_mover()];
         kill(running);
         let second = if shares { next.sync(&trees.other, &trees.replica) } else { sync(&trees.other, &trees.replica) };
         let outcome = second.arg("--delete").run().expect(0);
@@ -194,9 +199,7 @@ fn a_mover_that_slept_until_all_was_done_changes_nothing_when_it_wakes() {
     let rabbit = Rabbit::start();
     let trees = Trees::new();
     let job = Job::new(&rabbit);
-    let sleeper = slow(job.mover()).spawn();
-    let running = job.sync(&trees.one, &trees.replica).spawn();
-    trees.wait_until_begun();
+    let (sleeper, running) = begin(&job, &trees);
     sleeper.signal(Signal::STOP);
     rabbit.close_connections();
     let other = job.start_mover();

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::far::{self, Far, Way, cut_after};
+use common::far::{self, Way, cut_after};
 use common::programs::{script, signal};
+use common::relayed::Stage;
 use common::{check_accounts, check_equal, check_equal_twice, leftovers, put, wait_until};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{Driftless, FsKind, Outcome, Profile, Relay, Running, Scratch, Weather, build_tree, mutate, snapshot_hash};
+use driftless_testkit::{Driftless, Outcome, Profile, Relay, Running, Weather, build_tree, mutate, snapshot_hash};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -24,31 +25,7 @@ const END_MAX: Duration = Duration::from_secs(30);
 /// Nothing is lost that these tests are about.
 const UNSYNCED: &str = "--durability=none";
 
-/// A server of the test's own, a relay in front of it, and the two trees to be.
-struct Stage {
-    far: Far,
-    near: Far,
-    relay: Relay,
-    scratch: Scratch,
-    src: PathBuf,
-    dst: PathBuf,
-}
-
 impl Stage {
-    fn new(weather: Weather) -> Stage {
-        let far = Far::own();
-        let relay = Relay::with(far.server.address(), weather);
-        let near = far.via(relay.address());
-        let scratch = Scratch::new(FsKind::Tmpfs, 500);
-        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        Stage { far, near, relay, scratch, src, dst }
-    }
-
-    /// So many bytes a second.
-    fn with_rate(bytes_per_second_max: u64) -> Stage {
-        Stage::new(Weather { bytes_per_second_max: Some(bytes_per_second_max), ..Weather::default() })
-    }
-
     fn sync(&self, way: Way) -> Driftless {
         self.near.sync(way, &self.src, &self.dst).limit(RUN_MAX)
     }

@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::far::{self, Far, Way, cut_after};
+use common::far::{self, Way, cut_after};
 use common::programs::bash;
+use common::relayed::Stage;
 use common::{check_accounts, check_equal, put};
-use driftless_testkit::{Driftless, FsKind, Outcome, Relay, Scratch, Weather};
+use driftless_testkit::{Driftless, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,25 +16,7 @@ const MIB: u64 = 1 << 20;
 /// What a run may take on a busy machine, its losses included.
 const RUN_MAX: Duration = Duration::from_secs(180);
 
-struct Stage {
-    far: Far,
-    relay: Relay,
-    scratch: Scratch,
-    src: PathBuf,
-    dst: PathBuf,
-}
-
 impl Stage {
-    fn new(bytes_per_second_max: u64) -> Stage {
-        let server = Far::own();
-        let weather = Weather { bytes_per_second_max: Some(bytes_per_second_max), ..Weather::default() };
-        let relay = Relay::with(server.server.address(), weather);
-        let far = server.via(relay.address());
-        let scratch = Scratch::new(FsKind::Tmpfs, 300);
-        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        Stage { far, relay, scratch, src, dst }
-    }
-
     /// An agent that a shell starts; `AGENT` is the real one, and `FLAG` a file that is not there at first.
     fn agent(&self, text: &str) -> PathBuf {
         let flag = self.scratch.path().join("flag");
@@ -41,8 +24,8 @@ impl Stage {
         bash(&self.scratch, "agent", &text)
     }
 
-    fn sync(&self, agent: &Path) -> Driftless {
-        let run = self.far.command_with("sync", agent, self.far.ends(Way::Push, &self.src, &self.dst));
+    fn push_by(&self, agent: &Path) -> Driftless {
+        let run = self.near.command_with("sync", agent, self.near.ends(Way::Push, &self.src, &self.dst));
         run.args(["--json", "--durability=none"]).limit(RUN_MAX)
     }
 }
@@ -61,12 +44,12 @@ fn a_further_connection_that_goes_astray_is_dropped_and_said_once() {
         "case \"$*\" in *--join*) echo sorry >&2; exit 1;; *) exec AGENT \"$@\";; esac",
     ];
     for program in programs {
-        let stage = Stage::new(40 * MIB);
+        let stage = Stage::with_rate(40 * MIB);
         put(&stage.src.join("large"), vec![7; 80 * MIB as usize]);
         for index in 0..100 {
             put(&stage.src.join(format!("file-{index}")), vec![index; 50_000]);
         }
-        let outcome = stage.sync(&stage.agent(program)).arg("--streams=4").run().expect(0);
+        let outcome = stage.push_by(&stage.agent(program)).arg("--streams=4").run().expect(0);
         check_accounts(&outcome);
         check_equal(&stage.src, &stage.dst, &outcome.describe());
         assert_eq!(outcome.count("connections_lost"), 0, "{program}\n{}", outcome.describe());
@@ -78,9 +61,9 @@ fn a_further_connection_that_goes_astray_is_dropped_and_said_once() {
 
 #[test]
 fn further_connections_that_reach_the_agent_are_used() {
-    let stage = Stage::new(40 * MIB);
+    let stage = Stage::with_rate(40 * MIB);
     put(&stage.src.join("large"), vec![7; 80 * MIB as usize]);
-    let outcome = stage.sync(Path::new(far::agent())).arg("--streams=4").run().expect(0);
+    let outcome = stage.push_by(Path::new(far::agent())).arg("--streams=4").run().expect(0);
     check_equal(&stage.src, &stage.dst, &outcome.describe());
     assert_eq!((stage.relay.accepted(), notes(&outcome)), (4, Vec::new()), "{}", outcome.describe());
 }
@@ -102,13 +85,13 @@ fn lose_content(file: &Path) {
 
 #[test]
 fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
-    let stage = Stage::new(6 * MIB);
+    let stage = Stage::with_rate(6 * MIB);
     for index in 0..200u64 {
         put(&stage.src.join(format!("dir-{}/file-{index}", index % 10)), vec![index as u8 + 1; 30_000]);
     }
     put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
     let agent = stage.agent(&restarted(""));
-    let running = stage.sync(&agent).arg("--streams=1").spawn();
+    let running = stage.push_by(&agent).arg("--streams=1").spawn();
     let victims = || -> Vec<PathBuf> {
         let all = driftless_testkit::mutate::list_all(&stage.dst).unwrap_or_default();
         let is_whole = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("file-"));
@@ -127,10 +110,10 @@ fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
 
 #[test]
 fn another_machine_of_the_same_name_is_not_taken_for_the_first() {
-    let stage = Stage::new(6 * MIB);
+    let stage = Stage::with_rate(6 * MIB);
     put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
     let agent = stage.agent(&restarted("hostname elsewhere;"));
-    let running = stage.sync(&agent).args(["--streams=1", "--reconnect=3"]).spawn();
+    let running = stage.push_by(&agent).args(["--streams=1", "--reconnect=3"]).spawn();
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(1);
     let text = outcome.stderr_text();
     assert!(text.contains("\"elsewhere\" answers now") && text.contains("run again"), "{}", outcome.describe());
@@ -138,14 +121,14 @@ fn another_machine_of_the_same_name_is_not_taken_for_the_first() {
 
 #[test]
 fn the_first_machine_is_gone_on_with_when_it_answers_again() {
-    let stage = Stage::new(6 * MIB);
+    let stage = Stage::with_rate(6 * MIB);
     put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
     // The second time it is another, the third time the first.
     let agent = stage.agent(&format!(
         "if [ -e FLAG.other ]; then rm -f FLAG FLAG.other; fi\n[ -e FLAG ] && : > FLAG.other\n{}",
         restarted("hostname elsewhere;")
     ));
-    let running = stage.sync(&agent).arg("--streams=1").spawn();
+    let running = stage.push_by(&agent).arg("--streams=1").spawn();
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(0);
     assert_eq!((outcome.count("connections_lost"), outcome.events_named("connected_again").len()), (1, 1), "{}", outcome.describe());
     check_equal(&stage.src, &stage.dst, &outcome.describe());

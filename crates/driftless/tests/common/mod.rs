@@ -14,6 +14,7 @@ pub mod mounted;
 pub mod movers;
 pub mod places;
 pub mod programs;
+pub mod relayed;
 pub mod world;
 
 use driftless_testkit::{
