@@ -65,7 +65,7 @@ fn has(mask: u64, signal: i32) -> bool {
 }
 
 impl Signals {
-    /// The number of the signal that came.
+    /// The number of the signal that came; 0 if none has.
     pub fn number(&self) -> u8 {
         u8::try_from(self.number.load(Relaxed)).unwrap_or(0)
     }

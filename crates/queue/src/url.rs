@@ -36,11 +36,6 @@ impl Url {
     pub fn vhost(&self) -> &str {
         &self.vhost
     }
-
-    /// Whether it begins with `amqps`.
-    pub fn is_encrypted(&self) -> bool {
-        self.tls
-    }
 }
 
 impl FromStr for Url {

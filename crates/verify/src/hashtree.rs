@@ -4,7 +4,6 @@
 
 use crate::algorithm::Digest;
 use crate::subtree::{Merge, PIECE_BYTES_MIN, is_piece_size, pieces_of};
-use std::fmt;
 use std::ops::Range;
 
 /// Chaining value of a leaf.
@@ -14,11 +13,13 @@ pub type Leaf = [u8; 32];
 pub const LEAF_BYTES_DEFAULT: u64 = 1024 * 1024;
 
 /// Why parts do not make a hash tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTree {
     /// The leaf size is not a power of two, or below 1024.
+    #[error("a leaf size must be a power of two from {PIECE_BYTES_MIN} on, and is {0}")]
     LeafSize(u64),
     /// There are more or fewer leaves than the size of the file asks for.
+    #[error("{expected} leaves are expected, and {found} are there")]
     Count {
         /// Leaves that are there.
         found: u64,
@@ -26,20 +27,9 @@ pub enum BadTree {
         expected: u64,
     },
     /// The hash does not follow from the leaves.
+    #[error("the hash does not follow from the leaves")]
     Root,
 }
-
-impl fmt::Display for BadTree {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadTree::LeafSize(bytes) => write!(out, "a leaf size must be a power of two from {PIECE_BYTES_MIN} on, and is {bytes}"),
-            BadTree::Count { found, expected } => write!(out, "{expected} leaves are expected, and {found} are there"),
-            BadTree::Root => out.write_str("the hash does not follow from the leaves"),
-        }
-    }
-}
-
-impl std::error::Error for BadTree {}
 
 /// Size, leaves and hash of a file. An empty file has no leaf.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::lines::{push_escaped, split_mark, unescaped};
-use std::fmt;
 use std::ops::Range;
 
 /// One line of a list.
@@ -22,27 +21,18 @@ pub struct Line {
 }
 
 /// Why a line is none of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// It has another form.
+    #[error("no hash and name (\"HASH  NAME\" is expected)")]
     Form,
     /// There is an escape that does not exist.
+    #[error("an unknown escape in the name")]
     Escape,
     /// No algorithm has hashes of this length, or the stated one has not.
+    #[error("a hash of another length than the algorithm has")]
     Length,
 }
-
-impl fmt::Display for BadLine {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            BadLine::Form => "no hash and name (\"HASH  NAME\" is expected)",
-            BadLine::Escape => "an unknown escape in the name",
-            BadLine::Length => "a hash of another length than the algorithm has",
-        })
-    }
-}
-
-impl std::error::Error for BadLine {}
 
 /// What is escaped in a name so that the usual program for `algorithm` reads it: coreutils 9 all three; b3sum 1.2 does not know
 /// `\r`; xxhsum 0.8.1 knows no escapes, so it gets them only where there is no other way.

@@ -25,7 +25,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Draws `samples_max` paths, which ones depends on `seed`.
+    /// Draws at most `samples_max` paths; which ones, follows from `seed`.
     pub fn new(seed: u64, samples_max: u64) -> Self {
         let limit = AtomicU64::new(if samples_max == 0 { 0 } else { u64::MAX });
         Sampler { hash_seed: scattered(seed), samples_max, limit, drawn: Mutex::default() }

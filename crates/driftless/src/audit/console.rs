@@ -107,7 +107,7 @@ pub fn recent_words(changed: Stamp, started: Stamp) -> String {
     format!("recent: changed {} s before the audit", (started.sec - changed.sec).max(1))
 }
 
-/// `100 entries, 10 sampled: 8 equal, 1 different, 1 recent; seed 7; compared in 0.10 s`.
+/// `100 entries, 10 sampled (seed 7): 8 equal, 1 different, 1 recent; 0.10 s`.
 pub fn counts_line(audit: &Audit, seed: u64) -> String {
     let mut line = show_entries(audit.entries);
     line.push_str(&format!(", {} sampled (seed {seed})", show_count(audit.sampled)));
