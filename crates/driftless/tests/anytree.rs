@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{USER, check_accounts, check_equal, check_settled, names_below, on_trees, put, sync, sync_by_user, sync_ok, verify};
+use common::{
+    USER, check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync, sync_by_user, sync_ok, verify,
+};
 use driftless_testkit::{FsKind, Options, Scratch, attrs, compare, deep_path};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -51,6 +53,7 @@ fn three_thousand_levels_are_copied_with_64_open_files() {
 
 #[test]
 fn twenty_thousand_levels_overflow_no_stack() {
+    only_local!("goes down so many levels that an agent needs minutes");
     let (_scratch, src, dst) = stage(FsKind::Tmpfs, 400);
     deep_path(&src, 20_000, 1).expect("deep");
     let run = || on_trees("sync", &src, &dst).limit(LONG).run().expect(0);
