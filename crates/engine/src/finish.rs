@@ -5,6 +5,7 @@ use crate::entries::Intent;
 use crate::job::{DirJob, descend, lock};
 use crate::run::Run;
 use crate::share::Unfinished;
+use crate::stored::stored_otherwise;
 use crate::survey::is_absent;
 use crate::tally::{Reason, add};
 use crate::windows::windows;
@@ -12,6 +13,7 @@ use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, is_root_name, is_temp_name};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -271,6 +273,10 @@ impl Worker<'_> {
         if let Err(fault) = source.meta_again() {
             return self.run.problem(path.clone(), fault, Class::Skip);
         }
+        let stored = match stored_otherwise(self.run, path, (&source, &replica)) {
+            Ok(stored) => stored,
+            Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
+        };
         if !self.run.options.dry_run {
             replica.make_writable();
         }
@@ -279,7 +285,7 @@ impl Worker<'_> {
                 return;
             }
             self.run.pace_request();
-            self.delete_one(path, name, (&source, &replica));
+            self.delete_one((path, name), (&source, &replica), &stored);
         }
         if self.run.options.dry_run {
             return;
@@ -307,8 +313,10 @@ impl Worker<'_> {
         None
     }
 
-    fn delete_one(&mut self, path: &driftless_model::RelPath, name: &CStr, dirs: (&DirRef, &DirRef)) {
+    /// Removes an entry of the replica, unless it is one of those that are `stored` there under another name of the source.
+    fn delete_one(&mut self, (path, name): (&driftless_model::RelPath, &CStr), dirs: (&DirRef, &DirRef), stored: &HashSet<(u64, u64)>) {
         match self.still_extra(path, name, dirs) {
+            Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) => {}
             Ok(Standing::Extra(meta)) => self.remove_extra(path, name, dirs.1, &meta),
             Ok(Standing::Gone) => {}
             Ok(Standing::There) => self.report_unlisted(path.join(name.to_bytes())),
@@ -368,7 +376,7 @@ pub fn there(look: Done<Meta>) -> Done<Option<Meta>> {
 }
 
 /// What a look at the replica says, and that nothing is there only if a second look says so, too.
-fn believed_twice<T>(look: impl Fn() -> Done<T>) -> Done<T> {
+pub fn believed_twice<T>(look: impl Fn() -> Done<T>) -> Done<T> {
     match look() {
         Err(fault) if fault.is_missing() => look(),
         other => other,

@@ -22,6 +22,8 @@ pub struct Folding {
     minds_case: bool,
     /// It tells names apart that differ in Unicode form.
     minds_form: bool,
+    /// It tells names apart that differ in dots and spaces at their end.
+    minds_end: bool,
     /// What a dry run has found out by other names.
     judged: HashMap<Likeness, Option<bool>>,
 }
@@ -58,6 +60,7 @@ impl Folding {
         match likeness {
             Likeness::Case => self.minds_case,
             Likeness::Form => self.minds_form,
+            Likeness::End => self.minds_end,
             Likeness::Both => self.minds_case || self.minds_form,
         }
     }
@@ -68,6 +71,8 @@ impl Folding {
         match likeness {
             Likeness::Case => self.minds_case |= names.0.to_bytes().is_ascii() && names.1.to_bytes().is_ascii(),
             Likeness::Form => self.minds_form = true,
+            // Some strip dots and keep spaces.
+            Likeness::End => self.minds_end |= [names.0, names.1].iter().all(|name| !name.to_bytes().ends_with(b" ")),
             Likeness::Both => {}
         }
     }
@@ -82,7 +87,11 @@ fn nearest<'a>(run: &'a Run<'_>, job: &'a DirJob) -> impl Iterator<Item = &'a Di
 /// Whether a directory takes names for one that are as like as that, as the first of its names tells that has another spelling.
 fn told_by_its_names(dir: &DirRef, likeness: Likeness) -> Option<bool> {
     let names = windows(dir).ok()?.next()?.ok()?;
-    let other = |name| if likeness == Likeness::Form { in_other_form(name) } else { in_other_case(name) };
+    let other = |name| match likeness {
+        Likeness::Form => in_other_form(name),
+        Likeness::End => Some(with_other_end(name)),
+        _ => in_other_case(name),
+    };
     let names = (0..names.len()).map(|number| names.get(number).0);
     names.filter_map(|name| Some((name, other(name)?))).take(ASKED_MAX).find_map(|(name, other)| seen(dir, (name, &other)).ok().flatten())
 }
@@ -146,6 +155,11 @@ pub fn in_other_case(name: &CStr) -> Option<CString> {
 fn in_other_form(name: &CStr) -> Option<CString> {
     let other = without_form(name.to_bytes());
     (other != name.to_bytes()).then(|| CString::new(other).expect("names hold no NUL"))
+}
+
+/// A name with a dot at its end.
+fn with_other_end(name: &CStr) -> CString {
+    CString::new([name.to_bytes(), b"."].concat()).expect("names hold no NUL")
 }
 
 /// Makes a file of the first name for a moment, in a directory of its own, and looks for it by the other.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Names of large directories whose hashes are kept at a time: 18 MiB.
-const HASHES_MAX: usize = 1 << 20;
+pub const HASHES_MAX: usize = 1 << 20;
 
 /// How many hashes of names are kept.
 #[derive(Debug, Default)]

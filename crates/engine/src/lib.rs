@@ -53,6 +53,7 @@ mod sample;
 mod serve;
 mod settled;
 mod share;
+mod stored;
 mod sumfile;
 mod sums;
 mod sumwalk;

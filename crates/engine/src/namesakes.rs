@@ -1,4 +1,5 @@
-//! Names that are several to the source and one to the replica's file system, which takes no heed of case or Unicode form.
+//! Names that are several to the source and one to the replica's file system, which takes no heed of case or Unicode form, or strips
+//! dots and spaces at their end.
 //!
 //! Of names that differ in these alone the first is kept, and each later one is a problem of its path: copied, they would take each
 //! other's place in every run. What stands on the replica under another spelling than the source's is given the source's; taken
@@ -12,7 +13,7 @@ use crate::tally::add;
 use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
-use driftless_reconcile::fold;
+use driftless_reconcile::{Likeness, fold, likeness};
 use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -37,7 +38,7 @@ pub struct Namesakes {
 }
 
 impl Worker<'_> {
-    /// Fills the index with a window of the source's names, and notes which of them differ from an earlier one in case or form alone.
+    /// Fills the index with a window of the source's names, and notes which of them differ from an earlier one in case, form or end alone.
     pub fn note_names(&mut self, job: &DirJob, names: &Names) {
         let mut firsts = Firsts::default();
         for (first, later) in self.index.fill(names.len(), |number| names.bytes(number)) {
@@ -88,7 +89,7 @@ impl Worker<'_> {
     pub fn keep_misspelt(&self, job: &DirJob, names: (Option<&Names>, &Names), extras: &mut Vec<CString>) -> Done {
         let found = self.misspelt(job, names, extras)?;
         extras.retain(|extra| found.binary_search_by(|(misspelt, _)| misspelt.cmp(extra)).is_err());
-        lock(&job.namesakes.misspelt).extend(found);
+        lock(&job.namesakes.misspelt).extend(found.into_iter().filter(|(misspelt, name)| can_be_respelt(misspelt, name)));
         Ok(())
     }
 
@@ -147,11 +148,17 @@ impl Worker<'_> {
 /// source says of itself is told by it.
 fn misnamed(job: &DirJob) -> Vec<(CString, CString)> {
     let mut pairs = std::mem::take(&mut *lock(&job.namesakes.taken_for_one));
+    pairs.retain(|(later, first)| can_be_respelt(later, first));
     let Some(replica) = job.replica.as_ref().filter(|_| !pairs.is_empty()) else { return pairs };
     let wanted = pairs.iter().flat_map(|(later, first)| [&**later, &**first]).collect();
     let listed = listed(replica, &wanted).unwrap_or_default();
     pairs.retain(|(later, first)| listed.contains(later) && !listed.contains(first));
     pairs
+}
+
+/// Whether a file system that takes two names for one may keep either: an end that it does not keep it strips off again.
+fn can_be_respelt(from: &CStr, to: &CStr) -> bool {
+    likeness(from.to_bytes(), to.to_bytes()) != Likeness::End
 }
 
 /// For an index: a number that nobody knows beforehand.

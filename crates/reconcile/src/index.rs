@@ -1,7 +1,7 @@
-//! Where the names of a directory stand: found by hashes that take no heed of case and Unicode form, so that one pass over them says
+//! Where the names of a directory stand: found by hashes that take no heed of case, Unicode form and end, so that one pass over them says
 //! both which names there are and which of them some file system takes for one.
 
-use crate::fold::fold;
+use crate::fold::{fold, without_end};
 
 /// The names of one window of a listing. A thread keeps it and fills it anew for each, so that it costs no memory of its own each time.
 ///
@@ -28,7 +28,7 @@ impl NameIndex {
         NameIndex { slots: Vec::new(), seed }
     }
 
-    /// Takes `count` names in the place of what was there. Returns those that differ from an earlier one in case or form alone: the number
+    /// Takes `count` names in the place of what was there. Returns those that differ from an earlier one in case, form or end alone: the number
     /// of the first of their kind, and theirs.
     pub fn fill<'n>(&mut self, count: usize, name: impl Fn(usize) -> &'n [u8]) -> Vec<(usize, usize)> {
         self.slots.clear();
@@ -68,7 +68,7 @@ impl NameIndex {
         met.into_iter().any(|slot| slot.upper == upper(hash) && name(slot.number as usize - 1) == wanted)
     }
 
-    /// The numbers of the names that differ from `wanted` in case or form alone.
+    /// The numbers of the names that differ from `wanted` in case, form or end alone.
     pub fn alike<'n>(&self, wanted: &[u8], name: impl Fn(usize) -> &'n [u8]) -> Vec<usize> {
         let hash = self.hash(wanted);
         let met = self.tried(hash).map(|at| self.slots[at]).take_while(|slot| slot.number != 0);
@@ -84,6 +84,7 @@ impl NameIndex {
 
     /// Most names are ASCII: nothing is allocated for them.
     fn hash(&self, name: &[u8]) -> u64 {
+        let name = without_end(name);
         if name.is_ascii() { hash(self.seed, name) } else { hash(self.seed, &fold(name)) }
     }
 }

@@ -15,6 +15,8 @@ pub struct Mood {
     pub seconds: RangeInclusive<i64>,
     /// Names that differ in case alone are one name; the first spelling stays.
     pub folds: bool,
+    /// Names lose this character at their end, as dots on FAT and SMB.
+    pub strips: Option<u8>,
     /// Listings do not say of what kind an entry is (`DT_UNKNOWN`).
     pub unknown_kinds: bool,
     /// Extended attributes can be kept. Set before mounting.
@@ -38,6 +40,7 @@ impl Mood {
             grain_ns: 1,
             seconds: i64::MIN..=i64::MAX,
             folds: false,
+            strips: None,
             unknown_kinds: false,
             attributes: true,
             acls: true,

@@ -174,7 +174,12 @@ impl Tree {
 
     /// How the backing directory spells a name.
     fn spelled(&self, parent: &Node, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        if !lock(&self.orders).mood.folds || is_there(parent, name) {
+        let (folds, strips) = {
+            let mood = &lock(&self.orders).mood;
+            (mood.folds, mood.strips)
+        };
+        let name = strips.map_or(name, |end| without_end(name, end));
+        if !folds || is_there(parent, name) {
             return Ok(name.to_vec());
         }
         let known = list(parent)?.into_iter().find(|entry| fold(&entry.name) == fold(name));
@@ -441,6 +446,12 @@ fn hand_over(parent: &Node, name: &[u8], mode: Option<u32>, call: &Call<'_>) -> 
 
 fn removed(parent: &Node, name: &[u8], flags: AtFlags) -> Done {
     rustix::fs::unlinkat(&parent.fd, name, flags).map(|()| Vec::new())
+}
+
+/// A name without this character at its end; one of it alone stays.
+fn without_end(name: &[u8], end: u8) -> &[u8] {
+    let length = name.iter().rposition(|byte| *byte != end).map_or(name.len(), |last| last + 1);
+    &name[..length]
 }
 
 /// A name without case, where it is text.
