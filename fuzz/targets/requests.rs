@@ -37,7 +37,7 @@ fn framed_again(frame: &Frame) {
 fn heard(frame: Frame) {
     let Ok(request) = frame.message::<Request>() else { return };
     said_again(&request);
-    let _a_number = request.reply_bytes();
+    let _a_number = request.reply_memory();
     if let Request::Make { parcel, .. } = request {
         packed_again(*parcel, frame.data);
     }
@@ -98,7 +98,7 @@ fn requests() -> Vec<Request> {
         Request::Locate { root: 0, at: 1 },
         Request::Enter { dir: 1, name: name(), at: 2, survey: Some(survey) },
         Request::List { dir: 2, survey, restart: true },
-        Request::EntryXattrs { dir: 2, name: name(), keep },
+        Request::EntryXattrs { dir: 2, name: name(), keep, long: false },
         Request::Create { dir: 2, name: name(), mode: 0o600, at: 3 },
         Request::Read { file: 3, offset: 0, len: 1 << 20 },
         Request::Digests { file: 3, range: 0..1 << 20, piece: 65536 },

@@ -129,8 +129,9 @@ impl Meta {
 /// An extended attribute: name and value.
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
-/// Attributes of one entry at most: so many names of one byte have room in a list (`XATTR_LIST_MAX` of linux/limits.h).
-const XATTRS_MAX: usize = 32 << 10;
+/// Attributes of one entry at most: so many names have room in a list (`XATTR_LIST_MAX` of linux/limits.h), of which each is at least one
+/// letter behind the name of a namespace (xattr(7)), and ends with a zero.
+const XATTRS_MAX: usize = (64 << 10) / b"user.x\0".len();
 
 /// Extended attributes that are kept, sorted by name. POSIX ACLs are among them (`system.posix_acl_*`).
 #[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 //! off, and when nothing is under way any more, locks and open files go.
 
 use crate::alive::{BEAT, CLIENT_SILENCE_SECONDS, Ear};
-use crate::budget::Budget;
+use crate::budget::{Budget, Taken};
 use crate::confine::{can_hold, confine, confine_within};
 use crate::fence::Fence;
 use crate::gather::Gathering;
@@ -15,8 +15,8 @@ use crate::limits::Limits;
 use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::squeeze::Squeezer;
-use crate::table::{Job, Table};
-use crate::wire::{Frame, Hello, Opening, Reply, Request, Root, WireFault, bad};
+use crate::table::{JOB_BYTES, Job, Table};
+use crate::wire::{Announced, Frame, Hello, Opening, Reply, ReplyMax, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use driftless_model::Act;
 use driftless_mover::{Mover, Terms};
@@ -31,8 +31,13 @@ use std::time::{Duration, Instant};
 
 /// Requests that were read and not answered, at most; then the line waits.
 const OPEN_MAX: usize = 32 * 1024;
-/// Bytes of replies that are being made or wait to be written, at most.
-const REPLY_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of requests that were read and not carried out, at most; then all lines wait. More than a client sends ahead that keeps to its own
+/// bounds (80 MiB of small files, 24 MiB of large ones): a line that waits for room must not hold up what would make room.
+const REQUEST_BYTES_MAX: u64 = 112 << 20;
+/// Bytes of replies that are being made, of content that is open for it, and of replies that wait to be written, at most.
+const REPLY_BYTES_MAX: u64 = 64 << 20;
+/// Lines of one client at most; no client asks for more (`--streams`).
+const LINES_MAX: usize = 64;
 /// Bytes of replies that wait for others to be sent together with them, at most.
 const SAID_BYTES_MAX: u64 = 64 << 10;
 /// Requests that wait for others to be handed out together with them, at most.
@@ -73,10 +78,14 @@ struct Agent {
     over: AtomicBool,
     /// The client's run is to end.
     ceased: AtomicBool,
+    /// What requests may take of memory.
+    requests: Arc<Budget>,
     /// What replies may take of memory.
     replies: Arc<Budget>,
     /// The threads that write replies hold it.
     writing: Sender<()>,
+    /// Further lines that are there or are being handed over.
+    brought: AtomicUsize,
     /// Where further lines of the same client are handed over.
     gathering: Mutex<Option<Gathering>>,
     /// At which level of zstd content is squeezed on all lines, if the client wants it.
@@ -133,8 +142,10 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
         open: AtomicUsize::new(0),
         over: AtomicBool::new(false),
         ceased: AtomicBool::new(false),
+        requests: Arc::new(Budget::new(REQUEST_BYTES_MAX)),
         replies: Arc::new(Budget::new(REPLY_BYTES_MAX)),
         writing,
+        brought: AtomicUsize::new(0),
         gathering: Mutex::default(),
         squeeze,
     };
@@ -150,6 +161,15 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
     drop(agent);
     let _they_are_through_or_nobody_reads = written.recv_timeout(PARTING);
     read
+}
+
+/// A further line, which counts as long as this is there.
+struct Brought<'a>(&'a AtomicUsize);
+
+impl Drop for Brought<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// The end of a line at which requests arrive.
@@ -210,8 +230,12 @@ impl Agent {
             if input.buffer().is_empty() || ready.len() >= READY_MAX {
                 self.jobs.push(ready.drain(..));
             }
-            let Some(frame) = Frame::read_agreed(input, self.squeeze.is_some())? else { return Ok(()) };
-            let job = Job::of(frame, line)?;
+            let admit = |input: &mut BufReader<Ear<'_, File>>, announced: &Announced| {
+                announced.check_agreed(self.squeeze.is_some())?;
+                self.room(input.get_ref(), announced, &mut ready)
+            };
+            let Some(read) = Frame::read_admitted(input, admit)? else { return Ok(()) };
+            let job = Job::of(read, line)?;
             match job.request {
                 Request::Alive => continue,
                 Request::Cease => {
@@ -220,7 +244,7 @@ impl Agent {
                 }
                 Request::Gather { secret } => {
                     self.open.fetch_add(1, Relaxed);
-                    let frame = self.frame(job.number, (self.gather(scope, secret), Vec::new()));
+                    let frame = self.frame(job.number, (self.gather(scope, secret), Vec::new()), job.request.reply_max());
                     self.reply(&Arc::downgrade(line), frame);
                     continue;
                 }
@@ -231,6 +255,7 @@ impl Agent {
             }
             while self.open.load(Relaxed) >= OPEN_MAX {
                 self.wanted()?;
+                input.get_ref().check_open()?;
                 if self.table.parked.load(Relaxed) >= OPEN_MAX {
                     return Err(bad("all requests wait for objects that are never made"));
                 }
@@ -241,6 +266,15 @@ impl Agent {
             }
             ready.extend(self.admit(job));
         }
+    }
+
+    /// Takes room for a request, once there is any; what was read before it is carried out meanwhile.
+    fn room(&self, input: &Ear<'_, File>, announced: &Announced, ready: &mut Vec<Job>) -> io::Result<Taken> {
+        let bytes = JOB_BYTES + announced.bytes();
+        if self.requests.is_short_of(bytes) {
+            self.jobs.push(ready.drain(..));
+        }
+        self.requests.taken_while(bytes, || self.wanted().and_then(|()| input.check_open()))
     }
 
     /// Begins to take further lines of this client, which knows them by this number.
@@ -266,8 +300,13 @@ impl Agent {
                 std::thread::sleep(TICK);
                 continue;
             };
+            if self.brought.load(Relaxed) >= LINES_MAX {
+                continue;
+            }
+            self.brought.fetch_add(1, Relaxed);
             let hello = hello.clone();
             scope.spawn(move || {
+                let _brought = Brought(&self.brought);
                 let Some((input, output)) = bringer.line(|| self.over.load(Relaxed)) else { return };
                 let (input, mut output) = (heard(File::from(input)), BufWriter::with_capacity(LINE_BYTES, File::from(output)));
                 // One line that breaks ends only itself: what was asked on it fails on the client's side.
@@ -337,7 +376,7 @@ impl Agent {
 
     fn carry_out(&self, server: &mut Server<'_>, job: Job, said: &mut Said) {
         let (number, line) = (job.number, job.line.clone());
-        let expected = job.request.reply_bytes();
+        let (expected, max) = (job.request.reply_memory() + job.opened_bytes(), job.request.reply_max());
         if expected > SAID_BYTES_MAX {
             // Whoever waits for room must not hold back what makes room.
             said.send(self);
@@ -345,19 +384,22 @@ impl Agent {
         // A client that does not listen gets no more of this host's memory than that.
         self.replies.take(expected);
         let outcome = server.carry_out(job);
+        let frame = self.frame(number, outcome.replied, max);
         self.replies.give(expected);
         // What waited for this goes on before the client hears of it, and may let go of it.
         let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
         if !waiting.is_empty() {
             self.jobs.push(waiting.into_iter().filter_map(|job| self.admit(job)));
         }
-        said.add(self, line, self.frame(number, outcome.replied));
+        said.add(self, line, frame);
     }
 
     /// A reply that is to be sent; until it is, its bytes count as memory.
-    fn frame(&self, number: u64, (reply, data): Replied) -> Frame {
+    fn frame(&self, number: u64, (reply, data): Replied, max: ReplyMax) -> Frame {
         self.open.fetch_sub(1, Relaxed);
-        let frame = Frame::new(number, &reply, data).or_too_long(Act::SendReply);
+        let takes_too_much = reply.lists_memory() > max.bytes();
+        let head_bytes_max = if takes_too_much { 0 } else { max.head };
+        let frame = Frame::new(number, &reply, data).or_too_long(head_bytes_max, Act::SendReply);
         self.replies.overdraw(frame.bytes());
         frame
     }

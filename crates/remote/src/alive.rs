@@ -47,6 +47,16 @@ impl<'a, R: Read + AsFd> Ear<'a, R> {
         (self.wanted, self.ticks_max, self.first_ticks_max) = (wanted, seconds_max, first_seconds_max);
     }
 
+    /// An error says that nobody can say anything any more, whatever was said and not read yet.
+    pub fn check_open(&self) -> io::Result<()> {
+        let mut end = [PollFd::new(&self.line, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut end, Some(&now)) {
+            Ok(1..) if end[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) => Err(ErrorKind::BrokenPipe.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until there is something to read, or the end.
     fn listen(&mut self) -> io::Result<()> {
         let mut ticks = 0;

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Between two looks at whether to wait on for room.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that are taken and given back.
 pub struct Budget {
@@ -42,6 +46,33 @@ impl Budget {
         self.tell(&used, self.bytes_max);
     }
 
+    /// Takes bytes, waiting until there is room; they are given back when the result is dropped.
+    pub fn taken(self: &Arc<Self>, bytes: u64) -> Taken {
+        self.take(bytes);
+        Taken { budget: self.clone(), bytes }
+    }
+
+    /// The same, waiting no longer than `wanted` says, which is asked now and then.
+    pub fn taken_while<E>(self: &Arc<Self>, bytes: u64, mut wanted: impl FnMut() -> Result<(), E>) -> Result<Taken, E> {
+        let mut used = self.used();
+        while used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open {
+            used.waiting += 1;
+            used = self.room.wait_timeout(used, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            used.waiting -= 1;
+            wanted()?;
+        }
+        used.bytes += bytes;
+        self.tell(&used, self.bytes_max);
+        drop(used);
+        Ok(Taken { budget: self.clone(), bytes })
+    }
+
+    /// Whether somebody who takes so many bytes has to wait.
+    pub fn is_short_of(&self, bytes: u64) -> bool {
+        let used = self.used();
+        used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open
+    }
+
     /// Lets everybody through who waits, and all who come.
     pub fn open(&self) {
         self.used().is_open = true;
@@ -68,7 +99,20 @@ impl Budget {
     }
 }
 
+/// Bytes of a budget, given back when this is dropped.
+pub struct Taken {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}
+
 /// Bytes of a shared account, for which nobody waits; given back when this is dropped.
+#[derive(Default)]
 pub struct Room(Arc<AtomicU64>, u64);
 
 impl Room {
@@ -76,6 +120,20 @@ impl Room {
     pub fn take(used: &Arc<AtomicU64>, bytes: u64, bytes_max: u64) -> Option<Room> {
         let room = Room(used.clone(), bytes);
         (used.fetch_add(bytes, Relaxed) + bytes <= bytes_max).then_some(room)
+    }
+
+    /// None of an account yet.
+    pub fn none(used: &Arc<AtomicU64>) -> Room {
+        Room(used.clone(), 0)
+    }
+
+    /// Takes so many bytes more; `false` if more than `bytes_max` would be taken then.
+    pub fn grow(&mut self, bytes: u64, bytes_max: u64) -> bool {
+        let more = Room::take(&self.0, bytes, bytes_max);
+        more.is_some_and(|mut more| {
+            self.1 += std::mem::take(&mut more.1);
+            true
+        })
     }
 
     /// Gives back all but so many bytes.

@@ -11,7 +11,7 @@ pub use answers::not_set;
 
 use crate::budget::Room;
 use crate::file::RemoteFile;
-use crate::link::{Link, Promise, lock, nonsense, on};
+use crate::link::{Link, Promise, Space, lock, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault};
 use answers::{fetched, looked, made, own_set};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
@@ -115,7 +115,7 @@ impl RemoteDir {
     }
 
     fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
-        let entries = Mutex::new(Entries::with(listing));
+        let entries = Mutex::new(Entries::with(listing, &line.link.known));
         let (line, own) = (line.clone(), Mutex::new(own));
         Inner { line, side, at, first, above: None, own, is_marked: false, is_unfinished: false, files, entries, ahead: Mutex::default() }
     }
@@ -135,6 +135,13 @@ impl RemoteDir {
     fn meta_reply(&self, request: &Request) -> Done<Meta> {
         match self.call(request)? {
             (Reply::Meta(meta), _) => Ok(meta),
+            _ => self.confused(),
+        }
+    }
+
+    fn xattrs_reply(&self, request: &Request) -> Done<Xattrs> {
+        match self.call(request)? {
+            (Reply::Xattrs(xattrs), _) => Ok(xattrs),
             _ => self.confused(),
         }
     }
@@ -194,6 +201,15 @@ impl RemoteDir {
     }
 }
 
+/// Asks for attributes, of which there are mostly few, and once more with room for more of them where that did not suffice.
+pub fn long_if_need_be(ask: impl Fn(bool) -> Done<Xattrs>) -> Done<Xattrs> {
+    const E2BIG: i32 = 7;
+    match ask(false) {
+        Err(fault) if fault.act == Act::SendReply && fault.errno == E2BIG => ask(true),
+        other => other,
+    }
+}
+
 /// Whether a listing that comes with a directory has no more entries than it may.
 fn is_as_asked(listing: Option<&Listing>) -> bool {
     listing.is_none_or(|listing| listing.told.len() <= EXPECTED_ENTRIES as usize)
@@ -238,7 +254,7 @@ impl Dir for RemoteDir {
         let Some(room) = Room::take(&link.expected, request.reply_max().bytes(), AHEAD_BYTES_MAX) else { return };
         link.ahead.fetch_add(1, Relaxed);
         let room = Arc::new(Mutex::new(room));
-        let promise = link.ask_with_room(&request, &room);
+        let promise = link.ask_with(&request, Vec::new(), Space::Answer(room.clone()));
         if let Some(unused) = lock(&self.0.ahead).insert(name.into(), Expected { at, files: look, promise, _room: room }) {
             link.ahead.fetch_sub(1, Relaxed);
             link.forget(unused.at);
@@ -280,17 +296,14 @@ impl Dir for RemoteDir {
         {
             return Ok(own.clone());
         }
-        match self.call(&Request::Xattrs { at: self.0.at, keep: *keep })? {
-            (Reply::Xattrs(xattrs), _) => Ok(xattrs),
-            _ => self.confused(),
-        }
+        long_if_need_be(|long| self.xattrs_reply(&Request::Xattrs { at: self.0.at, keep: *keep, long }))
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         let mut entries = lock(&self.0.entries);
         let restart = std::mem::replace(&mut entries.listed, true);
         if restart {
-            *entries = Entries::anew();
+            *entries = Entries::anew(&self.0.line.link.known);
         }
         Ok(Box::new(RemoteNames { dir: self.0.clone(), restart }))
     }
@@ -320,10 +333,7 @@ impl Dir for RemoteDir {
         {
             return Ok(xattrs);
         }
-        match self.call(&Request::EntryXattrs { dir: self.0.at, name: name.into(), keep: *keep })? {
-            (Reply::Xattrs(xattrs), _) => Ok(xattrs),
-            _ => self.confused(),
-        }
+        long_if_need_be(|long| self.xattrs_reply(&Request::EntryXattrs { dir: self.0.at, name: name.into(), keep: *keep, long }))
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {

@@ -3,9 +3,9 @@
 //! Blocks are written without waiting for each, and read ahead where they are read one after another: a round trip costs a delay and
 //! not a factor. What goes wrong with a block is told before anything relies on it ([`WriteFile::settle`]).
 
-use crate::budget::Room;
-use crate::dir::{Line, not_set};
-use crate::link::{Promise, lock, nonsense, on};
+use crate::budget::{Room, Taken};
+use crate::dir::{Line, long_if_need_be, not_set};
+use crate::link::{Promise, Space, lock, nonsense, on};
 use crate::wire::{Handle, Reply, Request, WireFault};
 use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs};
 use driftless_reconcile::Ranges;
@@ -23,7 +23,7 @@ const ENODATA: i32 = 61;
 /// Blocks that are read ahead of a reader.
 const AHEAD_BLOCKS: u64 = 8;
 /// Bytes that are read ahead in all files of a line, at most.
-const AHEAD_BYTES_MAX: u64 = 48 << 20;
+const AHEAD_BYTES_MAX: u64 = 32 << 20;
 /// Blocks that are kept for all readers of a file, at most.
 const KEPT_BLOCKS_MAX: usize = 64;
 /// Ranges of a file that are remembered as asked for, at most.
@@ -39,6 +39,12 @@ pub struct RemoteFile {
     size: u64,
     writes: Mutex<Writes>,
     ahead: Mutex<Ahead>,
+}
+
+/// The room of a block that somebody waits for.
+struct BlockRoom {
+    _ahead: Option<Room>,
+    _asked: Option<Taken>,
 }
 
 /// What was read ahead.
@@ -130,7 +136,8 @@ impl RemoteFile {
     fn write(&self, request: &Request, data: Vec<u8>, bytes: Option<u64>) -> Done {
         self.pass_gate()?;
         self.settle_writes(WRITES_MAX - 1)?;
-        let promise = self.line.link.ask(request, data);
+        let space = if data.is_empty() { Space::Nothing } else { Space::Sent(self.line.link.awaited(data.len() as u64)) };
+        let promise = self.line.link.ask_with(request, data, space);
         lock(&self.writes).pending.push_back((promise, bytes));
         Ok(())
     }
@@ -139,14 +146,23 @@ impl RemoteFile {
         self.line.link.ask(&Request::Read { file: self.at, offset, len: len as u32 }, Vec::new())
     }
 
-    /// The block at an offset, as it was asked for ahead, or asked for now; and asks for those that follow.
-    fn block(&self, offset: u64, len: usize) -> Arc<Promise> {
-        let mut ahead = lock(&self.ahead);
-        let kept = ahead.blocks.remove(&offset);
-        let sequential = kept.is_some() || offset == 0;
-        let promise = kept.filter(|(kept, ..)| *kept == len).map_or_else(|| self.request(offset, len), |(_, promise, _)| promise);
+    /// The block at an offset, as it was asked for ahead, or asked for now, with its room; and asks for those that follow.
+    fn block(&self, offset: u64, len: usize) -> (Arc<Promise>, BlockRoom) {
         let mut next = offset + len as u64;
-        ahead.note(offset..next);
+        let kept = {
+            let mut ahead = lock(&self.ahead);
+            ahead.note(offset..next);
+            ahead.blocks.remove(&offset)
+        };
+        let sequential = kept.is_some() || offset == 0;
+        let found = match kept {
+            Some((kept, promise, room)) if kept == len => (promise, BlockRoom { _ahead: Some(room), _asked: None }),
+            _ => {
+                let room = self.line.link.awaited(len as u64);
+                (self.request(offset, len), BlockRoom { _ahead: None, _asked: Some(room) })
+            }
+        };
+        let mut ahead = lock(&self.ahead);
         if ahead.blocks.len() >= KEPT_BLOCKS_MAX {
             ahead.blocks.retain(|at, _| *at > offset);
         }
@@ -160,7 +176,7 @@ impl RemoteFile {
             }
             next += len as u64;
         }
-        promise
+        found
     }
 }
 
@@ -177,10 +193,10 @@ impl ReadFile for RemoteFile {
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
-        match self.call(&Request::Xattrs { at: self.at, keep: *keep })? {
+        long_if_need_be(|long| match self.call(&Request::Xattrs { at: self.at, keep: *keep, long })? {
             (Reply::Xattrs(xattrs), _) => Ok(xattrs),
             _ => self.confused(),
-        }
+        })
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
@@ -188,14 +204,16 @@ impl ReadFile for RemoteFile {
         let mut filled = 0;
         while filled < buffer.len() {
             let len = (buffer.len() - filled).min(BLOCK_BYTES);
-            let promise = self.block(offset + filled as u64, len);
+            let (promise, room) = self.block(offset + filled as u64, len);
             let (_, data) = on(self.side, self.line.link.wait(&promise))?;
             if data.len() > len {
                 return self.confused();
             }
             buffer[filled..filled + data.len()].copy_from_slice(&data);
             filled += data.len();
-            if data.len() < len {
+            let came = data.len();
+            drop((data, room));
+            if came < len {
                 // Less than was asked for is the end of the file, or a lie, whoever told it.
                 let end = offset + filled as u64;
                 if end < self.size && self.now()?.size > end {

@@ -23,6 +23,8 @@ pub struct Frame {
     pub data: Vec<u8>,
 }
 
+/// What a head may take besides its bytes.
+const SPARE_BYTES_MAX: usize = 64 << 10;
 pub(crate) const NUMBER_BYTES: usize = 8;
 /// Of a frame's number, the bit that says that its data are squeezed. Requests are counted from one and never get there.
 const SQUEEZED: u64 = 1 << 63;
@@ -30,8 +32,12 @@ const SQUEEZED: u64 = 1 << 63;
 impl Frame {
     /// A frame that carries a message.
     pub fn new(number: u64, message: &impl Serialize, data: Vec<u8>) -> Self {
-        let head =
+        let mut head =
             postcard::to_extend(message, number.to_le_bytes().to_vec()).expect("messages are plain values, and memory does not fail");
+        // What grew in steps has room to spare, which would count as nothing.
+        if head.len() > SPARE_BYTES_MAX {
+            head.shrink_to_fit();
+        }
         Frame { head, data }
     }
 
@@ -69,9 +75,10 @@ impl Frame {
         if rest.is_empty() { Ok(message) } else { Err(bad("bytes are left over")) }
     }
 
-    /// The same if the other side would read it, else one that says so: what is too long for a message is a problem of one entry.
-    pub fn or_too_long(self, act: Act) -> Frame {
-        let fits = self.head.len() <= HEAD_BYTES_MAX;
+    /// The same if the other side would read a head of that length, else one that says so: what is too long for a message is a problem of
+    /// one entry.
+    pub fn or_too_long(self, head_bytes_max: u64, act: Act) -> Frame {
+        let fits = self.head.len() as u64 <= head_bytes_max;
         if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, E2BIG)), Vec::new()) }
     }
 
@@ -93,16 +100,43 @@ impl Frame {
         line.write_all(&self.data)
     }
 
-    /// Reads a frame whose data may be squeezed only if that was agreed on; `None` at the end of the line.
-    pub fn read_agreed(line: &mut impl Read, squeezed: bool) -> io::Result<Option<Frame>> {
-        match Frame::read(line)? {
-            Some(frame) if frame.is_squeezed() && !squeezed => Err(bad("data are squeezed, and nobody asked for that")),
-            frame => Ok(frame),
-        }
-    }
-
     /// Reads a frame; `None` at the end of the line.
     pub fn read(line: &mut impl Read) -> io::Result<Option<Frame>> {
+        let read = Frame::read_admitted(line, |_, _| Ok(()))?;
+        Ok(read.map(|(frame, ())| frame))
+    }
+
+    /// Reads a frame if `admit` lets it in, which is asked before any memory is taken for it.
+    ///
+    /// # Errors
+    /// The line breaks, no frame may be as long, or it is not let in.
+    pub fn read_admitted<R: Read, T>(
+        line: &mut R,
+        admit: impl FnOnce(&mut R, &Announced) -> io::Result<T>,
+    ) -> io::Result<Option<(Frame, T)>> {
+        let Some(announced) = Announced::read(line)? else { return Ok(None) };
+        let admitted = admit(line, &announced)?;
+        let mut head = announced.number.to_le_bytes().to_vec();
+        read_bytes(line, announced.head, &mut head)?;
+        let mut data = Vec::new();
+        read_bytes(line, announced.data, &mut data)?;
+        Ok(Some((Frame { head, data }, admitted)))
+    }
+}
+
+/// What the beginning of a frame says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Announced {
+    number: u64,
+    /// Bytes of its head.
+    pub head: usize,
+    /// Bytes of its data, as they cross the line.
+    pub data: usize,
+}
+
+impl Announced {
+    /// Reads the beginning of a frame; `None` at the end of the line.
+    fn read(line: &mut impl Read) -> io::Result<Option<Announced>> {
         let mut lengths = [0; 8];
         match line.read_exact(&mut lengths) {
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -112,15 +146,43 @@ impl Frame {
         if !(NUMBER_BYTES..=HEAD_BYTES_MAX).contains(&head) || data > DATA_BYTES_MAX {
             return Err(bad("a frame is longer than any may be"));
         }
-        Ok(Some(Frame { head: read_bytes(line, head)?, data: read_bytes(line, data)? }))
+        let mut number = [0; NUMBER_BYTES];
+        line.read_exact(&mut number)?;
+        Ok(Some(Announced { number: u64::from_le_bytes(number), head, data }))
+    }
+
+    /// Number of the request that the frame belongs to.
+    pub fn number(&self) -> u64 {
+        self.number & !SQUEEZED
+    }
+
+    /// Whether its data are squeezed.
+    pub fn is_squeezed(&self) -> bool {
+        self.number & SQUEEZED != 0
+    }
+
+    /// An error where data are squeezed although nobody asked for that.
+    pub fn check_agreed(&self, squeezed: bool) -> io::Result<()> {
+        if self.is_squeezed() && !squeezed { Err(bad("data are squeezed, and nobody asked for that")) } else { Ok(()) }
+    }
+
+    /// What the frame takes of memory as long as its data are not opened.
+    pub fn bytes(&self) -> u64 {
+        (self.head + self.data) as u64
     }
 }
 
-/// Memory is taken as bytes arrive, not as they are announced.
-fn read_bytes(line: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(len.min(1 << 20));
-    let got = line.take(len as u64).read_to_end(&mut bytes)?;
-    if got == len { Ok(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) }
+/// Reads up to `len` bytes in all. Memory is taken as bytes arrive, not as they are announced, and for no more than these.
+fn read_bytes(line: &mut impl Read, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+    const PIECE_BYTES: usize = 1 << 20;
+    while bytes.len() < len {
+        let piece = (len - bytes.len()).min(PIECE_BYTES.max(bytes.len()));
+        bytes.reserve_exact(piece);
+        if line.by_ref().take(piece as u64).read_to_end(bytes)? < piece {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
 }
 
 /// The peer said something that cannot be.

@@ -3,7 +3,7 @@
 //! Start-up files print what they like: lines, titles of terminals, words without an end of line. So a greeting may begin anywhere in
 //! a line, and ends it. What comes before is passed over up to a bound, and its end is kept to be shown when no greeting follows.
 
-use crate::wire::{Frame, Hello, PROTOCOL};
+use crate::wire::{Announced, Frame, Hello, PROTOCOL};
 use driftless_model::escape;
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,8 @@ pub const NOISE_BYTES_MAX: u64 = 4 << 20;
 const SILENCE: Duration = Duration::from_secs(30);
 /// What is kept of a line that does not end, in bytes; a greeting is shorter.
 const LINE_BYTES_MAX: usize = 4096;
+/// What an agent says of itself has at most so many bytes: the numbers of all groups of a user (`NGROUPS_MAX` of linux/limits.h), above all.
+const HELLO_BYTES_MAX: usize = 1 << 20;
 /// What is shown of what was heard in place of a greeting, in bytes.
 const SHOWN_BYTES_MAX: usize = 200;
 /// What is shown of another agent's version, in characters.
@@ -152,7 +154,11 @@ pub fn greeted(input: &mut impl BufRead, heard: &Heard) -> Result<Hello, Silence
         let clean = |text: &str| escape(text.as_bytes()).chars().take(VERSION_CHARS_MAX).collect();
         return Err(Silence::Other { version: clean(&version), protocol: clean(&protocol) });
     }
-    let hello = Frame::read(input).ok().flatten().and_then(|frame| frame.message().ok());
+    let admit = |_: &mut _, announced: &Announced| {
+        let fits = announced.head <= HELLO_BYTES_MAX && announced.data == 0;
+        if fits { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    };
+    let hello = Frame::read_admitted(input, admit).ok().flatten().and_then(|(frame, ())| frame.message().ok());
     hello.ok_or(Silence::Ended)
 }
 

@@ -135,11 +135,16 @@ impl Handful {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
     use crate::wire::Request;
-    use std::sync::Weak;
+    use std::sync::{Arc, Weak};
 
     fn jobs(numbers: std::ops::Range<u64>) -> impl Iterator<Item = Job> {
-        numbers.map(|number| Job { number, request: Request::Meta { at: 0 }, data: Vec::new(), squeezed: false, line: Weak::new() })
+        let requests = Arc::new(Budget::new(u64::MAX));
+        numbers.map(move |number| {
+            let (request, room) = (Request::Meta { at: 0 }, requests.taken(0));
+            Job { number, request, data: Vec::new(), squeezed: false, line: Weak::new(), room }
+        })
     }
 
     fn all(handful: &mut Handful, from: &Jobs) -> Vec<u64> {

@@ -3,8 +3,8 @@
 //! Nobody holds the line while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
 //! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
 
-use crate::budget::{Budget, Room};
-use crate::wire::{Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, WireFault};
+use crate::budget::{Budget, Room, Taken};
+use crate::wire::{Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault};
 use crossbeam_channel::Sender;
 use driftless_model::{Act, Fault, LINE_LOST, Side};
 use driftless_tree::{Done, Loss};
@@ -16,8 +16,13 @@ use std::time::{Duration, Instant};
 /// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most. An order that is not answered counts as much
 /// as its answer may have.
 const POSTED_BYTES_MAX: u64 = 80 << 20;
-/// What an order costs besides its data and those of its answer, for that bound.
+/// Bytes of answers that threads wait for, and of blocks of files that were sent and not answered, at most. What says little is not counted.
+const AWAITED_BYTES_MAX: u64 = 24 << 20;
+/// What an order costs besides its data and those of its answer, for that bound; the head of its answer takes no more.
 const ORDER_BYTES: u64 = 32 << 10;
+/// How another side does not keep to the protocol.
+const UNASKED: &str = "it answers what nobody asked";
+const TOO_MUCH: &str = "it answers more than was asked for";
 /// Answers that one listener takes at once, at most.
 const ANSWERS_MAX: usize = 16;
 /// `EPROTO` of errno(3).
@@ -29,13 +34,18 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Where a reply arrives that somebody waits for, now or later.
-#[derive(Default)]
 pub struct Promise {
+    /// What its lists may take of memory.
+    memory_max: u64,
     frame: Mutex<Option<Result<Frame, ()>>>,
     arrived: Condvar,
 }
 
 impl Promise {
+    fn of(request: &Request) -> Arc<Promise> {
+        Arc::new(Promise { memory_max: request.reply_max().bytes(), frame: Mutex::default(), arrived: Condvar::new() })
+    }
+
     fn keep(&self, frame: Result<Frame, ()>) {
         *lock(&self.frame) = Some(frame);
         self.arrived.notify_all();
@@ -56,8 +66,18 @@ impl Promise {
 /// Turns the reply to a posted order into its answer.
 pub type Finish<A> = Box<dyn FnOnce(Result<(Reply, Vec<u8>), WireFault>) -> A + Send>;
 
+/// Room that is held until an answer is here.
+pub enum Space {
+    /// None.
+    Nothing,
+    /// That of the answer, which keeps what it takes.
+    Answer(Arc<Mutex<Room>>),
+    /// That of what was sent.
+    Sent(Taken),
+}
+
 enum Waiter<A> {
-    Promise(Arc<Promise>, Option<Arc<Mutex<Room>>>),
+    Promise(Arc<Promise>, Space),
     Posted { token: u64, bytes: u64, room: u64, finish: Finish<A> },
 }
 
@@ -85,6 +105,7 @@ pub struct Link<A> {
     answers: Mutex<VecDeque<Answered<A>>>,
     answered: Condvar,
     posted: Budget,
+    awaited: Arc<Budget>,
     lost: OnceLock<Loss>,
     /// The shortest time that an answer took, in nanoseconds.
     fastest: AtomicU64,
@@ -94,6 +115,8 @@ pub struct Link<A> {
     pub expected: Arc<AtomicU64>,
     /// Bytes of what listings have told and nobody has asked for.
     pub heard: Arc<AtomicU64>,
+    /// Bytes by which the names of replicas' directories are known.
+    pub known: Arc<AtomicU64>,
     /// Bytes of files that are read ahead.
     pub read_ahead: Arc<AtomicU64>,
 }
@@ -111,11 +134,13 @@ impl<A: Send> Link<A> {
             answers: Mutex::default(),
             answered: Condvar::new(),
             posted: Budget::new(POSTED_BYTES_MAX),
+            awaited: Arc::new(Budget::new(AWAITED_BYTES_MAX)),
             lost: OnceLock::new(),
             fastest: AtomicU64::new(u64::MAX),
             ahead: AtomicUsize::new(0),
             expected: Arc::default(),
             heard: Arc::default(),
+            known: Arc::default(),
             read_ahead: Arc::default(),
         }
     }
@@ -127,25 +152,31 @@ impl<A: Send> Link<A> {
 
     /// Asks without waiting; the reply is there when the promise is [kept](Link::wait).
     pub fn ask(&self, request: &Request, data: Vec<u8>) -> Arc<Promise> {
-        let promise = Arc::new(Promise::default());
-        self.send(request, data, Waiter::Promise(promise.clone(), None));
+        self.ask_with(request, data, Space::Nothing)
+    }
+
+    /// Asks without waiting. Of the room that was taken for it, what the reply does not need is given back when that is here.
+    pub fn ask_with(&self, request: &Request, data: Vec<u8>, space: Space) -> Arc<Promise> {
+        let promise = Promise::of(request);
+        self.send(request, data, Waiter::Promise(promise.clone(), space));
         promise
     }
 
-    /// Asks without waiting. The room for the largest reply was taken; what the reply does not need of it is given back when it is here.
-    pub fn ask_with_room(&self, request: &Request, room: &Arc<Mutex<Room>>) -> Arc<Promise> {
-        let promise = Arc::new(Promise::default());
-        self.send(request, Vec::new(), Waiter::Promise(promise.clone(), Some(room.clone())));
-        promise
+    /// Takes room for what a thread waits for, waiting for it. A thread that has some must not wait for more.
+    pub fn awaited(&self, bytes: u64) -> Taken {
+        self.awaited.taken(bytes)
     }
 
     /// Waits for a reply.
     pub fn wait(&self, promise: &Promise) -> Result<(Reply, Vec<u8>), WireFault> {
-        promise.take().map_err(|()| lost_fault()).and_then(open)
+        let opened = promise.take().map_err(|()| lost_fault()).and_then(open);
+        opened.and_then(|opened| within(promise.memory_max, opened))
     }
 
     /// Asks and waits.
     pub fn call(&self, request: &Request, data: Vec<u8>) -> Result<(Reply, Vec<u8>), WireFault> {
+        let max = request.reply_max().bytes();
+        let _room = (max > SMALL_BYTES).then(|| self.awaited(max));
         let asked = Instant::now();
         let answer = self.wait(&self.ask(request, data));
         self.fastest.fetch_min(asked.elapsed().as_nanos() as u64, Relaxed);
@@ -160,13 +191,14 @@ impl<A: Send> Link<A> {
 
     /// Posts an order; `finish` turns its reply into the answer. Waits while too much is posted, unless it is `urgent`.
     pub fn post(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
-        let (bytes, room) = (ORDER_BYTES + data.len() as u64, request.reply_max().data);
+        let (frame, room) = (self.frame(request, data), request.reply_max().data);
+        let bytes = ORDER_BYTES + frame.bytes();
         if urgent {
             self.posted.overdraw(bytes + room)
         } else {
             self.posted.take(bytes + room)
         }
-        self.send(request, data, Waiter::Posted { token, bytes, room, finish });
+        self.send_frame(request, frame, Waiter::Posted { token, bytes, room, finish });
     }
 
     /// Lets go of an object.
@@ -191,12 +223,19 @@ impl<A: Send> Link<A> {
         !lock(&self.waiting).is_empty()
     }
 
+    fn frame(&self, request: &Request, data: Vec<u8>) -> Frame {
+        Frame::new(self.next.fetch_add(1, Relaxed), request, data)
+    }
+
     fn send(&self, request: &Request, data: Vec<u8>, waiter: Waiter<A>) {
-        let number = self.next.fetch_add(1, Relaxed);
-        self.content_bytes.fetch_add(data.len() as u64, Relaxed);
-        let frame = Frame::new(number, request, data);
+        self.send_frame(request, self.frame(request, data), waiter);
+    }
+
+    fn send_frame(&self, request: &Request, frame: Frame, waiter: Waiter<A>) {
+        let number = frame.number();
+        self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
         if frame.head.len() > HEAD_BYTES_MAX {
-            return self.answer(waiter, Ok(frame.or_too_long(Act::SendRequest)));
+            return self.answer(waiter, Ok(frame.or_too_long(HEAD_BYTES_MAX as u64, Act::SendRequest)));
         }
         lock(&self.waiting).insert(number, Waiting(waiter, request.reply_max()));
         let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
@@ -239,16 +278,20 @@ impl<A: Send> Link<A> {
 
     fn answer(&self, waiter: Waiter<A>, frame: Result<Frame, ()>) {
         match waiter {
-            Waiter::Promise(promise, room) => {
-                let came = frame.as_ref().map_or(0, Frame::bytes);
-                room.inspect(|room| lock(room).shrink(came));
+            Waiter::Promise(promise, space) => {
+                match space {
+                    Space::Nothing => {}
+                    Space::Answer(room) => lock(&room).shrink(frame.as_ref().map_or(0, Frame::bytes)),
+                    Space::Sent(room) => drop(room),
+                }
                 promise.keep(frame);
             }
             Waiter::Posted { token, bytes, room, finish } => {
                 // What came with the answer takes memory until a listener takes it.
                 let came = frame.as_ref().map_or(0, Frame::data_bytes);
                 self.posted.give(room.saturating_sub(came));
-                let answer = finish(frame.map_err(|()| lost_fault()).and_then(open));
+                let opened = frame.map_err(|()| lost_fault()).and_then(open);
+                let answer = finish(opened.and_then(|opened| within(ORDER_BYTES, opened)));
                 self.hand_over(Answered { token, answer, bytes: bytes + came.min(room) });
             }
         }
@@ -268,6 +311,19 @@ impl<A: Send> Link<A> {
         self.hand_over(Answered { token, answer, bytes: 0 });
     }
 
+    /// Whether a frame that begins so may come.
+    ///
+    /// # Errors
+    /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the protocol.
+    pub fn admit(&self, announced: &Announced) -> Result<(), &'static str> {
+        // What answers nothing says that the other side is there, and no more.
+        let alive = ReplyMax { head: SMALL_BYTES, data: 0 };
+        let asked = || lock(&self.waiting).get(&announced.number()).map(|waiting| waiting.1);
+        let max = if announced.number() == 0 { Some(alive) } else { asked() };
+        let max = max.ok_or(UNASKED)?;
+        if announced.head as u64 > max.head || announced.data as u64 > max.data { Err(TOO_MUCH) } else { Ok(()) }
+    }
+
     /// A frame has come.
     ///
     /// # Errors
@@ -275,11 +331,11 @@ impl<A: Send> Link<A> {
     pub fn arrived(&self, frame: Frame) -> Result<(), &'static str> {
         self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
         self.come.fetch_add(1, Relaxed);
-        let Waiting(waiter, max) = self.waiter(frame.number()).ok_or("the other side answers what nobody asked")?;
+        let Waiting(waiter, max) = self.waiter(frame.number()).ok_or(UNASKED)?;
         if frame.head.len() as u64 > max.head || frame.data_bytes() > max.data {
             // Whoever waits hears of it when the line is lost for it.
             lock(&self.waiting).insert(frame.number(), Waiting(waiter, max));
-            return Err("the other side does not keep to the protocol: it answers more than was asked for");
+            return Err(TOO_MUCH);
         }
         self.answer(waiter, Ok(frame));
         Ok(())
@@ -326,6 +382,11 @@ fn open(frame: Frame) -> Result<(Reply, Vec<u8>), WireFault> {
         Ok(reply) => frame.into_data().map(|data| (reply, data)).map_err(|_| nonsense()),
         Err(_) => Err(nonsense()),
     }
+}
+
+/// The same, if its lists take no more of memory than that, of which the length of a message says little.
+fn within(memory_max: u64, opened: (Reply, Vec<u8>)) -> Result<(Reply, Vec<u8>), WireFault> {
+    if opened.0.lists_memory() <= memory_max { Ok(opened) } else { Err(nonsense()) }
 }
 
 /// The reply is none to this request.
@@ -375,12 +436,13 @@ mod tests {
         let (out, frames) = unbounded();
         let link: Link<()> = Link::new(out);
         link.post(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
-        let number = frames.recv().expect("it was posted").number();
+        let sent = frames.recv().expect("it was posted");
+        let number = sent.number();
         let squeezed = crate::squeeze::Squeezer::new(Some(1)).squeeze(whole(number, WHOLE_BYTES_MAX));
         assert!(squeezed.is_squeezed() && squeezed.data_bytes() == WHOLE_BYTES_MAX);
         assert_eq!(link.arrived(squeezed), Ok(()));
         let answered: u64 = lock(&link.answers).iter().map(|answered| answered.bytes).sum();
-        assert_eq!(answered, ORDER_BYTES + WHOLE_BYTES_MAX);
+        assert_eq!(answered, ORDER_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
     }
 
     #[test]

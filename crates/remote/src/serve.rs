@@ -3,8 +3,8 @@
 use crate::fence::Fence;
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
-    DATA_BYTES_MAX, ENTRIES_MAX, EXTENTS_MAX, FETCHED_HEAD_BYTES_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root,
-    SparingRules, Survey, Told, WireFault,
+    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, FETCHED_XATTRS_BYTES_MAX, Handle, Listing, Located, Locked, Name,
+    Own, PIECE_BYTES_MAX, Reply, Request, Root, SparingRules, Survey, Told, WireFault, xattrs_memory,
 };
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
+const ENOBUFS: i32 = 105;
 /// What a request ends with whose client is gone: nobody hears it.
 const ECANCELED: i32 = 125;
 
@@ -56,7 +57,7 @@ impl From<Reply> for Outcome {
 }
 
 fn faults(faults: Vec<Fault>) -> Reply {
-    if faults.is_empty() { Reply::Done } else { Reply::Faults(faults.into_iter().map(WireFault::from).collect()) }
+    if faults.is_empty() { Reply::Done } else { Reply::Faults(faults.into_iter().map(WireFault::from).take(FAULTS_MAX).collect()) }
 }
 
 /// `Done`, or what went wrong.
@@ -80,7 +81,7 @@ impl Server<'_> {
 
     fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
         use Request as R;
-        let Job { request, data, squeezed, .. } = job;
+        let Job { request, data, squeezed, room: _room, .. } = job;
         self.fence.limits().permit(&request, &|at| self.dir(at))?;
         let data = if squeezed { opened_data(&data)? } else { data };
         Ok(match request {
@@ -111,7 +112,7 @@ impl Server<'_> {
                 self.copy_within(&from, &to, range)?.into()
             }
             R::Meta { at } => self.meta(at)?.into(),
-            R::Xattrs { at, keep } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
+            R::Xattrs { at, keep, .. } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
             R::SetOwn { at, known, attributes } => self.set_own(at, &known, &attributes)?.into(),
             R::Write { file, offset } => done(self.file(file)?.writer()?.write_at(&data, offset)).into(),
             other => self.on_entry(other)?.into(),
@@ -124,7 +125,7 @@ impl Server<'_> {
         Ok(match request {
             R::Look { dir, name } => told(self.dir(dir)?.look(&name.0), Reply::Meta),
             R::Peek { dir, name } => told(self.dir(dir)?.peek(&name.0), Reply::Meta),
-            R::EntryXattrs { dir, name, keep } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
+            R::EntryXattrs { dir, name, keep, .. } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
             R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, EINVAL)),
@@ -267,19 +268,22 @@ impl Server<'_> {
 
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
         let dir = parent.enter(name)?;
-        let told = |survey: Survey| dir.xattrs(&survey.keep).ok().filter(|xattrs| xattr_bytes(xattrs) <= survey.listing_bytes_max());
+        let told =
+            |survey: Survey| dir.xattrs(&survey.keep).ok().filter(|xattrs| xattrs_memory(xattrs) <= survey.listing_bytes_max() as u64);
         let xattrs = survey.and_then(told);
         let (is_mount_root, is_marked, is_unfinished) = (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
         let own = Own { meta: *dir.first_meta(), is_mount_root, xattrs, is_marked, is_unfinished };
         let cursor = Mutex::new(Cursor::default());
-        let listing = survey.map(|survey| next_listing(&*dir, &cursor, survey, false));
+        let listing = survey.and_then(|survey| next_listing((&*dir, &cursor), survey, (false, self.table)));
         let object = Object::Dir(dir, Arc::new(cursor));
         Ok(Outcome { replied: (Reply::Entered(own, listing), Vec::new()), made: Some((at, Ok(object))) })
     }
 
     fn list(&self, at: Handle, survey: Survey, restart: bool) -> Result<Listing, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, cursor) => Ok(next_listing(&*dir, &cursor, survey, restart)),
+            Object::Dir(dir, cursor) => {
+                next_listing((&*dir, &cursor), survey, (restart, self.table)).ok_or_else(|| WireFault::new(Act::List, ENOBUFS))
+            }
             _ => Err(WireFault::new(Act::List, EBADF)),
         }
     }
@@ -302,7 +306,7 @@ impl Server<'_> {
         Ok(match self.mover.unpack(&*dir, parcel) {
             Ok(moved) => faults(moved.faults),
             Err(Trouble::Mismatch) => Reply::Mismatch,
-            Err(Trouble::Stuck(removed)) => Reply::Removed(removed.into()),
+            Err(Trouble::Stuck(removed)) => Reply::Removed(shortened(removed).into()),
             Err(Trouble::Failed(fault)) => Reply::Fault(fault.into()),
             Err(Trouble::Lost(fault)) => Reply::Lost(fault.into()),
             Err(
@@ -388,9 +392,6 @@ fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFau
     Ok(data)
 }
 
-/// Hashes that one reply holds at most, and bytes that one of them is made of.
-const DIGESTS_MAX: u64 = 64 * 1024;
-const PIECE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that are hashed between two looks at whether anybody wants the hashes.
 const HASHED_BYTES: u64 = 64 << 20;
 
@@ -427,7 +428,7 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
         return Err(WireFault::new(Act::Open, EINVAL));
     }
     // What does not fit the largest answer is read the long way.
-    let fits = |whole: &Whole| xattr_bytes(&whole.xattrs) <= FETCHED_HEAD_BYTES_MAX / 2 && whole.extents.len() <= EXTENTS_MAX;
+    let fits = |whole: &Whole| xattrs_memory(&whole.xattrs) <= FETCHED_XATTRS_BYTES_MAX && whole.extents.len() <= EXTENTS_MAX;
     let whole = Whole::read(&*file, &meta, keep)?.filter(fits);
     Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {
         let Whole { meta, xattrs, extents, data } = whole;
@@ -435,31 +436,59 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     }))
 }
 
-/// Tells the next entries of a directory.
-fn next_listing(dir: &dyn Dir, cursor: &Mutex<Cursor>, survey: Survey, restart: bool) -> Listing {
+/// The first of what is stuck, as much as has room in the answer to an order.
+fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
+    const PATHS_BYTES_MAX: usize = 8 << 10;
+    let mut bytes = 0;
+    let fitting = removed.stuck.iter().take_while(|(path, _)| {
+        bytes += path.as_bytes().len();
+        bytes <= PATHS_BYTES_MAX
+    });
+    let fitting = fitting.count().max(1);
+    removed.stuck.truncate(fitting);
+    removed
+}
+
+/// Tells the next entries of a directory; none if there is no room for the names that were read besides: the listing begins anew then.
+fn next_listing((dir, cursor): (&dyn Dir, &Mutex<Cursor>), survey: Survey, (restart, table): (bool, &Table)) -> Option<Listing> {
     let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
-    if restart || cursor.stream.is_none() && cursor.names.0.is_empty() {
+    if restart || !cursor.goes_on {
         match dir.list() {
-            Ok(stream) => *cursor = Cursor { stream: Some(stream), ..Cursor::default() },
-            Err(fault) => return Listing { fault: Some(fault.into()), ..Listing::default() },
+            Ok(stream) => *cursor = Cursor { stream: Some(stream), goes_on: true, ..Cursor::default() },
+            Err(fault) => return Some(Listing { fault: Some(fault.into()), ..Listing::default() }),
         }
     }
-    cursor.next(dir, survey)
+    let listing = cursor.next(dir, survey);
+    cursor.goes_on = listing.more;
+    let keeps = cursor.keep_untold(table);
+    if !keeps {
+        *cursor = Cursor::default();
+    }
+    keeps.then_some(listing)
 }
 
 impl Cursor {
+    /// Keeps no more than the names that are not told yet; `false` if there is no room for them.
+    fn keep_untold(&mut self, table: &Table) -> bool {
+        let (names, told) = std::mem::take(&mut self.names);
+        self.names.0 = names.behind(told);
+        self.room = None;
+        self.room = table.untold(self.names.0.memory() as u64);
+        self.room.is_some()
+    }
+
     fn next(&mut self, dir: &dyn Dir, survey: Survey) -> Listing {
         let max = (survey.entries_max as usize).clamp(1, ENTRIES_MAX);
         let mut listing = Listing { more: true, ..Listing::default() };
         let mut bytes = 0;
-        while listing.told.len() < max && bytes < survey.listing_bytes_max() {
+        while listing.told.len() < max && bytes < survey.listing_bytes_max() as u64 {
             if self.names.1 == self.names.0.len() && !self.refill(max, &mut listing) {
                 break;
             }
             let (name, kind) = self.names.0.get(self.names.1);
             self.names.1 += 1;
             let told = tell(dir, name, kind, &survey);
-            bytes += told_bytes(&told);
+            bytes += told.strings_memory();
             listing.told.push(told);
         }
         listing
@@ -485,17 +514,6 @@ impl Cursor {
     }
 }
 
-fn told_bytes(told: &Told) -> usize {
-    let xattrs = told.entry.as_ref().map_or(0, |entry| xattr_bytes(&entry.xattrs));
-    told.name.0.count_bytes() + told.target.as_ref().map_or(0, |target| target.count_bytes()) + xattrs
-}
-
-/// What attributes take of a message: each has two lengths besides.
-fn xattr_bytes(xattrs: &Xattrs) -> usize {
-    const LENGTHS_BYTES: usize = 6;
-    xattrs.iter().map(|(name, value)| LENGTHS_BYTES + name.len() + value.len()).sum()
-}
-
 /// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told itself.
 fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told {
     let wanted = match kind {
@@ -513,5 +531,5 @@ fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
     let xattrs = if meta.kind == Kind::Dir { Xattrs::default() } else { dir.xattrs_of(name, &survey.keep).ok()? };
     // What is too much for a listing is asked for by itself.
-    (xattr_bytes(&xattrs) <= survey.listing_bytes_max()).then_some(Entry { meta, xattrs })
+    (xattrs_memory(&xattrs) <= survey.listing_bytes_max() as u64).then_some(Entry { meta, xattrs })
 }

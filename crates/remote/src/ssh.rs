@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::lines::{Children, Further, Told};
 use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
-use crate::wire::{Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault};
+use crate::wire::{Announced, Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Act, Keep, Side, escape};
 use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
@@ -439,11 +439,16 @@ pub fn end(child: &mut Child) -> Option<i32> {
 
 fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) -> Loss {
     let (why, is_mendable) = loop {
-        match Frame::read_agreed(line, squeezed) {
-            Ok(Some(frame)) if is_alive(&frame) => {}
-            Ok(Some(frame)) => {
+        // Memory is taken only for what is an answer, and no larger than was asked for.
+        let admit = |_: &mut _, announced: &Announced| {
+            announced.check_agreed(squeezed)?;
+            link.admit(announced).map_err(bad)
+        };
+        match Frame::read_admitted(line, admit) {
+            Ok(Some((frame, ()))) if is_alive(&frame) => {}
+            Ok(Some((frame, ()))) => {
                 if let Err(why) = link.arrived(frame) {
-                    break (why.into(), false);
+                    break (bad(why).to_string(), false);
                 }
             }
             Ok(None) => break (format!("the connection has ended{}", words(complaint)), true),

@@ -4,16 +4,22 @@
 //! yet is parked with it, and goes on when it is: so a client need not wait for a directory before it fills it, and no thread
 //! ever waits for another's work.
 
-use crate::wire::{Frame, Handle, Request, WireFault};
+use crate::budget::{Room, Taken};
+use crate::wire::{DATA_BYTES_MAX, Frame, Handle, Request, WireFault};
 use crossbeam_channel::Sender;
 use driftless_model::Act;
 use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Objects at most.
-const OBJECTS_MAX: usize = 1 << 20;
+/// Objects at most; each takes some hundred bytes.
+const OBJECTS_MAX: usize = 128 << 10;
+/// Bytes of names, in all listings, that were read and not told yet, at most.
+const UNTOLD_BYTES_MAX: u64 = 40 << 20;
+
+/// What a request takes of memory besides its frame.
+pub const JOB_BYTES: u64 = 512;
 
 /// A request that was read and not carried out yet.
 pub struct Job {
@@ -27,18 +33,26 @@ pub struct Job {
     pub squeezed: bool,
     /// The line on which it came, and on which it is answered. What waits here must not keep a line that has ended.
     pub line: Weak<Sender<Frame>>,
+    /// What it takes of memory, as long as it is there.
+    pub room: Taken,
 }
 
 impl Job {
+    /// What its data take of memory besides when they are opened.
+    pub fn opened_bytes(&self) -> u64 {
+        let announced = if self.squeezed { crate::squeeze::announced(&self.data) } else { 0 };
+        announced.min(DATA_BYTES_MAX as u64)
+    }
+
     /// Whether its client gets a reply.
     pub fn is_answered(&self) -> bool {
         self.request.is_answered()
     }
 
-    /// Takes a frame apart.
-    pub fn of(frame: Frame, line: &Arc<Sender<Frame>>) -> std::io::Result<Job> {
+    /// Takes a frame apart, for which room was taken.
+    pub fn of((frame, room): (Frame, Taken), line: &Arc<Sender<Frame>>) -> std::io::Result<Job> {
         let (number, request, squeezed) = (frame.number(), frame.message()?, frame.is_squeezed());
-        Ok(Job { number, request, data: frame.data, squeezed, line: Arc::downgrade(line) })
+        Ok(Job { number, request, data: frame.data, squeezed, line: Arc::downgrade(line), room })
     }
 }
 
@@ -47,8 +61,12 @@ impl Job {
 pub struct Cursor {
     /// Where further names come from.
     pub stream: Option<Box<dyn NameStream>>,
-    /// Names that were read and not told yet, and how many of them were.
+    /// There are names that were not told, or it is not known whether there are any.
+    pub goes_on: bool,
+    /// Names that were read, and how many of them were told.
     pub names: (Names, usize),
+    /// What those that were not told take of memory.
+    pub room: Option<Room>,
 }
 
 /// An open file: one that is only read, or one that is being made.
@@ -97,6 +115,7 @@ pub struct Table {
     slots: Mutex<HashMap<Handle, Slot>>,
     /// Requests that wait for an object and have a reply to come.
     pub parked: AtomicUsize,
+    untold: Arc<AtomicU64>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -104,6 +123,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Table {
+    /// Room for names that a listing has read and not told; none if there is too little.
+    pub fn untold(&self, bytes: u64) -> Option<Room> {
+        Room::take(&self.untold, bytes, UNTOLD_BYTES_MAX)
+    }
+
     /// Takes the number of the object that a request will make. `false` if it cannot be had.
     pub fn announce(&self, job: &Job) -> bool {
         let Some(at) = makes(&job.request) else { return true };

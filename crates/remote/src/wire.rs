@@ -10,7 +10,7 @@
 //! connection: a peer is not trusted. Objects (directories, files, locks) are called by numbers that the client chooses, so that a
 //! request about a directory can follow at once the request that makes it.
 
-pub use crate::frame::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, bad};
+pub use crate::frame::{Announced, DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, bad};
 pub use crate::identity::Identity;
 pub use crate::limits::{Limits, May};
 pub use crate::sparing::{SparingRules, WireRemoved};
@@ -27,10 +27,10 @@ use std::ops::Range;
 pub const PROTOCOL: u32 = 3;
 /// Entries in one listing at most, whatever is asked for.
 pub const ENTRIES_MAX: usize = 8192;
-/// Faults of one entry at most: 64 KiB hold so many names of attributes (XATTR_LIST_MAX of linux/limits.h), and there is little else.
-const FAULTS_MAX: usize = 32 << 10;
+/// Faults of one entry that are told at most.
+pub const FAULTS_MAX: usize = 1000;
 /// Directories above one another at most.
-const LINEAGE_MAX: usize = 1 << 20;
+const LINEAGE_MAX: usize = 64 << 10;
 /// What the kernel returns as error numbers (`MAX_ERRNO` of linux/err.h).
 const ERRNOS: Range<i32> = 1..4096;
 const EPROTO: i32 = 71;
@@ -131,14 +131,14 @@ pub enum Request {
     List { dir: Handle, survey: Survey, restart: bool },
     /// Metadata of an object.
     Meta { at: Handle },
-    /// Extended attributes of an object.
-    Xattrs { at: Handle, keep: Keep },
+    /// Extended attributes of an object; those that are many or long only if asked for.
+    Xattrs { at: Handle, keep: Keep, long: bool },
     /// Metadata of an entry.
     Look { dir: Handle, name: Name },
     /// The same as the host remembers it.
     Peek { dir: Handle, name: Name },
-    /// Extended attributes of an entry.
-    EntryXattrs { dir: Handle, name: Name, keep: Keep },
+    /// Extended attributes of an entry; those that are many or long only if asked for.
+    EntryXattrs { dir: Handle, name: Name, keep: Keep, long: bool },
     /// Target of a symbolic link.
     ReadLink { dir: Handle, name: Name },
     /// Open a regular file for reading and call it `at`.
@@ -241,16 +241,16 @@ impl Request {
         !matches!(self, Request::Forget { .. } | Request::Alive | Request::Cease)
     }
 
-    /// About how many bytes the reply will have.
-    pub fn reply_bytes(&self) -> u64 {
-        /// An entry in a listing, with few attributes.
-        const ENTRY_BYTES: u64 = 256;
-        const SMALL_BYTES: u64 = 512;
+    /// What it takes of memory to make the reply, at most, in bytes.
+    pub fn reply_memory(&self) -> u64 {
+        let max = self.reply_max();
         match self {
-            Request::Read { len, .. } => u64::from(*len),
-            Request::Fetch { .. } => WHOLE_BYTES_MAX,
-            Request::List { survey, .. } | Request::Enter { survey: Some(survey), .. } => u64::from(survey.entries_max) * ENTRY_BYTES,
-            _ => SMALL_BYTES,
+            Request::Digests { piece, .. } => 2 * max.head + (*piece).min(PIECE_BYTES_MAX),
+            // As entries, and as a message.
+            Request::List { survey, .. } | Request::Enter { survey: Some(survey), .. } => {
+                2 * survey.listing_bytes_max() as u64 + 2 * TOLD_BYTES * survey.entries()
+            }
+            _ => 2 * max.head + max.data,
         }
     }
 }
@@ -273,14 +273,23 @@ impl ReplyMax {
 
 /// Bytes of the head of an answer to [`Request::Fetch`], at most: a file with more attributes is read the long way.
 pub const FETCHED_HEAD_BYTES_MAX: usize = 16 << 10;
+/// What the attributes of a file that is told whole may take of memory, in bytes.
+pub const FETCHED_XATTRS_BYTES_MAX: u64 = 16 << 10;
 /// Extents of a file that is moved whole, at most: no file system has smaller blocks than 512 bytes, and a hole lies between two extents.
 pub const EXTENTS_MAX: usize = (WHOLE_BYTES_MAX / 1024) as usize + 1;
+/// What one told entry takes besides its name, target and attributes, in bytes.
+const TOLD_BYTES: u64 = 256;
 
 impl Survey {
-    /// About how many bytes of names, targets and attributes a listing may have.
+    /// About how many bytes of names, targets and attributes a listing may have, as they take memory.
     pub fn listing_bytes_max(&self) -> usize {
         const ENTRY_BYTES: usize = 512;
         (self.entries_max as usize).saturating_mul(ENTRY_BYTES).clamp(LISTING_BYTES_MIN, LISTING_BYTES_MAX)
+    }
+
+    /// Entries that are told at most.
+    fn entries(&self) -> u64 {
+        u64::from(self.entries_max).min(ENTRIES_MAX as u64)
     }
 }
 
@@ -288,24 +297,53 @@ impl Survey {
 const LISTING_BYTES_MIN: usize = 32 << 10;
 const LISTING_BYTES_MAX: usize = 4 << 20;
 
+/// What attributes take of memory, in bytes: each is two allocations besides what it says. A peer can tell one in three bytes.
+pub fn xattrs_memory(xattrs: &Xattrs) -> u64 {
+    const EACH_BYTES: usize = 64;
+    xattrs.iter().map(|(name, value)| EACH_BYTES + name.len() + value.len()).sum::<usize>() as u64
+}
+
 impl Request {
-    /// What the reply may have at most; an agent that keeps to the protocol sends no more.
+    /// What the reply may have at most; an agent sends no more, and a client takes no more.
     pub fn reply_max(&self) -> ReplyMax {
-        const SMALL_BYTES: u64 = 4 << 10;
-        // What a told entry has besides its name, and what one entry alone may add.
-        const ENTRY_BYTES: u64 = 256;
-        match self {
-            Request::Read { len, .. } => ReplyMax { head: SMALL_BYTES, data: u64::from(*len) },
-            Request::Fetch { .. } => ReplyMax { head: FETCHED_HEAD_BYTES_MAX as u64, data: WHOLE_BYTES_MAX },
-            Request::List { survey, .. } | Request::Enter { survey: Some(survey), .. } => {
-                let entries = u64::from(survey.entries_max).min(ENTRIES_MAX as u64);
-                let head = 3 * survey.listing_bytes_max() as u64 + entries * ENTRY_BYTES + 2 * SMALL_BYTES;
-                ReplyMax { head: head.min(HEAD_BYTES_MAX as u64), data: 0 }
+        use Request as R;
+        /// Also of faults, of which [`FAULTS_MAX`] have room there.
+        const SMALL: u64 = SMALL_BYTES;
+        const TARGET: u64 = SMALL_BYTES + 4096;
+        const XATTRS: u64 = SMALL_BYTES + (16 << 10);
+        const PATHS: u64 = 64 << 10;
+        const NOTE: u64 = SMALL_BYTES + (64 << 10);
+        const MANY: u64 = 2 << 20;
+        let head = match self {
+            R::Read { len, .. } => return ReplyMax { head: SMALL, data: u64::from(*len).min(DATA_BYTES_MAX as u64) },
+            R::Fetch { .. } => return ReplyMax { head: FETCHED_HEAD_BYTES_MAX as u64, data: WHOLE_BYTES_MAX },
+            R::List { survey, .. } | R::Enter { survey: Some(survey), .. } => {
+                3 * survey.listing_bytes_max() as u64 + survey.entries() * TOLD_BYTES + 2 * SMALL
             }
-            _ => ReplyMax { head: HEAD_BYTES_MAX as u64, data: 0 },
-        }
+            R::Digests { range, piece, .. } => {
+                const DIGEST_BYTES: u64 = 32;
+                SMALL + DIGEST_BYTES * (range.end.saturating_sub(range.start) / (*piece).max(1)).saturating_add(1).min(DIGESTS_MAX + 1)
+            }
+            R::ReadLink { .. } => TARGET,
+            R::Xattrs { long: false, .. } | R::EntryXattrs { long: false, .. } => XATTRS,
+            R::Xattrs { .. } | R::EntryXattrs { .. } => HEAD_BYTES_MAX as u64,
+            R::Make { .. } => FETCHED_HEAD_BYTES_MAX as u64,
+            R::Locate { .. } | R::Lock { .. } => PATHS,
+            R::Progress { .. } => NOTE,
+            R::Lineage { .. } | R::Marks { .. } => MANY,
+            R::RemoveTree { .. } | R::RemoveLeftover { .. } | R::Displace { .. } | R::CountTree { .. } => MANY,
+            _ => SMALL,
+        };
+        ReplyMax { head, data: 0 }
     }
 }
+
+/// Bytes of the head of a reply that says little.
+pub const SMALL_BYTES: u64 = 4 << 10;
+/// Hashes that one reply holds at most.
+pub const DIGESTS_MAX: u64 = 64 * 1024;
+/// Bytes that one hash is made of at most.
+pub const PIECE_BYTES_MAX: u64 = 4 << 20;
 
 /// A parcel but for the bytes of its content.
 #[derive(Debug, Serialize, Deserialize)]
@@ -513,6 +551,36 @@ pub enum Reply {
     Note(Option<Vec<u8>>),
     /// The agent is there. Answers nothing.
     Alive,
+}
+
+impl Reply {
+    /// What the lists in it take of memory, where that may be much more than of the message, in bytes.
+    pub fn lists_memory(&self) -> u64 {
+        match self {
+            Reply::Whole(Some((entry, extents))) => xattrs_memory(&entry.xattrs) + size_of_val(&extents[..]) as u64,
+            Reply::Entered(own, listing) => {
+                own.xattrs.as_ref().map_or(0, xattrs_memory) + listing.as_ref().map_or(0, Listing::strings_memory)
+            }
+            Reply::Listing(listing) => listing.strings_memory(),
+            Reply::Xattrs(xattrs) => xattrs_memory(xattrs),
+            _ => 0,
+        }
+    }
+}
+
+impl Listing {
+    fn strings_memory(&self) -> u64 {
+        self.told.iter().map(Told::strings_memory).sum()
+    }
+}
+
+impl Told {
+    /// What its name, target and attributes take of memory, in bytes.
+    pub fn strings_memory(&self) -> u64 {
+        let xattrs = self.entry.as_ref().map_or(0, |entry| xattrs_memory(&entry.xattrs));
+        let target = self.target.as_ref().map_or(0, |target| target.count_bytes());
+        (self.name.0.count_bytes() + target) as u64 + xattrs
+    }
 }
 
 /// What each side says first, behind the greeting.

@@ -32,6 +32,19 @@ impl Names {
         self.items.push(Item { at, len, kind });
     }
 
+    /// The names from one index on, in memory of their own.
+    #[must_use]
+    pub fn behind(&self, index: usize) -> Names {
+        let mut rest = Names::default();
+        (index..self.len()).map(|at| self.get(at)).for_each(|(name, kind)| rest.push(name, kind));
+        rest
+    }
+
+    /// About what they take of memory, in bytes.
+    pub fn memory(&self) -> usize {
+        self.bytes.len() + self.items.len() * size_of::<Item>()
+    }
+
     /// How many names there are.
     pub fn len(&self) -> usize {
         self.items.len()

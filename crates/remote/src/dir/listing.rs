@@ -3,7 +3,7 @@
 use super::Inner;
 use crate::budget::Room;
 use crate::link::{lock, nonsense, on};
-use crate::wire::{Listing, Reply, Request, Survey};
+use crate::wire::{Listing, Reply, Request, Survey, xattrs_memory};
 use driftless_model::{Entry, Meta, Side, Xattrs};
 use driftless_reconcile::fold;
 use driftless_tree::{Done, NameStream, Names};
@@ -15,8 +15,10 @@ use std::sync::atomic::AtomicU64;
 
 /// What listings have told and nobody has asked for, on one line, in bytes. Beyond that, each entry is asked about by itself.
 const HEARD_BYTES_MAX: u64 = 40 << 20;
-/// Names of a replica's directory that are known by their hashes, at about 16 bytes each. Beyond, no listing says what it lacks.
-const FOLDS_MAX: usize = 3 << 20;
+/// What the hashes take, on one line, by which the names of replicas' directories are known, in bytes. Beyond, no listing says what it lacks.
+const KNOWN_BYTES_MAX: u64 = 32 << 20;
+/// What one of them takes in a table that grows by half.
+const FOLD_BYTES: u64 = 24;
 /// Entries of a further listing.
 const LISTED_ENTRIES: u32 = 4096;
 
@@ -34,11 +36,8 @@ impl Heard {
     fn bytes(&self, name: &CStr) -> u64 {
         /// The entry itself, its place in a table that grows by half, and what an allocation costs.
         const ENTRY_BYTES: usize = 512;
-        const XATTR_BYTES: usize = 64;
-        let xattrs: usize =
-            self.xattrs.iter().flat_map(|xattrs| xattrs.iter()).map(|(name, value)| XATTR_BYTES + name.len() + value.len()).sum();
         let target = self.target.as_ref().map_or(0, |target| target.count_bytes());
-        (ENTRY_BYTES + name.count_bytes() + xattrs + target) as u64
+        (ENTRY_BYTES + name.count_bytes() + target) as u64 + self.xattrs.as_ref().map_or(0, xattrs_memory)
     }
 
     fn is_empty(&self) -> bool {
@@ -55,6 +54,10 @@ pub(super) struct Entries {
     /// Hashes of what they have in common with names that some file system takes for one with them; of a replica's alone, since nobody
     /// relies on what a source lacks.
     folds: HashSet<u64>,
+    /// What they take.
+    room: Room,
+    /// There was no room for all of them.
+    knows_some: bool,
     hashes: RandomState,
     /// The listing that came with the directory.
     pub(super) first: Option<Listing>,
@@ -63,13 +66,13 @@ pub(super) struct Entries {
 
 impl Entries {
     /// With the listing that came with the directory.
-    pub(super) fn with(first: Option<Listing>) -> Entries {
-        Entries { first, ..Entries::default() }
+    pub(super) fn with(first: Option<Listing>, known: &Arc<AtomicU64>) -> Entries {
+        Entries { first, room: Room::none(known), ..Entries::default() }
     }
 
     /// Of a directory that is listed once more.
-    pub(super) fn anew() -> Entries {
-        Entries { listed: true, ..Entries::default() }
+    pub(super) fn anew(known: &Arc<AtomicU64>) -> Entries {
+        Entries { listed: true, ..Entries::with(None, known) }
     }
 
     /// Keeps what was told of an entry, as long as there is room for it on the line.
@@ -79,8 +82,13 @@ impl Entries {
     }
 
     fn know(&mut self, name: &CStr) {
-        if self.folds.len() < FOLDS_MAX {
-            self.folds.insert(self.hashes.hash_one(fold(name.to_bytes())));
+        let hash = self.hashes.hash_one(fold(name.to_bytes()));
+        if !self.folds.contains(&hash) {
+            if self.room.grow(FOLD_BYTES, KNOWN_BYTES_MAX) {
+                self.folds.insert(hash);
+            } else {
+                self.knows_some = true;
+            }
         }
     }
 
@@ -107,7 +115,7 @@ impl Entries {
 
     /// Whether nothing is there at a name that was never heard of. A listing has one spelling of each name alone.
     pub(super) fn lacks(&self, unheard: &CStr) -> bool {
-        let knows_all = self.complete && self.folds.len() < FOLDS_MAX;
+        let knows_all = self.complete && !self.knows_some;
         knows_all && !self.folds.contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
     }
 }
