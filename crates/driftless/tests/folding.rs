@@ -61,6 +61,33 @@ fn a_name_that_changed_its_case_is_respelt_and_never_deleted() {
     let _ = on_trees("verify", src, dst).run().expect(0);
 }
 
+/// Runs it with a signal at a rename of one name of a directory in place, by number.
+fn killed_at_rename(src: &Path, dst: &Path, number: usize) -> Outcome {
+    let inject = format!("inject=renameat:error=EINTR:signal=KILL:when={number}");
+    let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=renameat", "-e", &inject, "--"];
+    sync(src, dst).args(["--delete", "--exclude=*.keep", "--jobs=1"]).through(words).run()
+}
+
+#[test]
+fn what_a_killed_run_left_between_two_spellings_is_respelt_by_the_next_with_all_that_the_filters_protect() {
+    let mut met = 0;
+    for number in 1..5 {
+        let Stage { src, dst, .. } = &stage();
+        put(&src.join("data/f"), "1");
+        put(&src.join("same"), "same");
+        let _ = sync_ok(src, dst, NONE);
+        put(&dst.join("data/x.keep"), "precious");
+        fs::rename(src.join("data"), src.join("DATA")).expect("rename");
+        let killed = killed_at_rename(src, dst, number);
+        met += usize::from(names_below(dst).iter().any(|name| name.starts_with('.')));
+        let _ = sync_ok(src, dst, ["--delete", "--exclude=*.keep"]);
+        assert_eq!(names_below(dst), ["DATA", "DATA/f", "DATA/x.keep", "same"], "{number}: {}", killed.describe());
+        assert_eq!(read(&dst.join("DATA/x.keep")), "precious", "{number}");
+        check_settled(src, dst, ["--delete", "--exclude=*.keep"]);
+    }
+    assert_ne!(met, 0, "no run was killed between the two renames");
+}
+
 fn check_collisions(src: &Path, dst: &Path) {
     let outcome = sync(src, dst).arg("--delete").run().expect(3);
     check_accounts(&outcome);

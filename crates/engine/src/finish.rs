@@ -12,7 +12,7 @@ use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, is_root_name, is_temp_name};
+use driftless_tree::{Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, is_between_name, is_root_name, is_temp_name};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -70,6 +70,9 @@ impl Worker<'_> {
             }
             let (mut extras, mut kept) = (Vec::new(), Vec::new());
             for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
+                if is_between_name(name) && self.respell_on(job, name, known)? {
+                    continue;
+                }
                 match self.is_extra((job, replica), (name, kind), (known, &met)) {
                     // The lock of a replica within this one is its own business.
                     Ok(true) if name == ROOT_MARK => self.run.meet_listed_mark(job, replica)?,

@@ -6,7 +6,7 @@
 //! for something that the source lacks, it would be deleted, and with it the only copy.
 
 use crate::entries::{Intent, Verdict};
-use crate::finish::there;
+use crate::finish::{believed_twice, there};
 use crate::folding::{Firsts, Folding, listed};
 use crate::job::{DirJob, lock};
 use crate::tally::add;
@@ -14,12 +14,15 @@ use crate::windows::windows;
 use crate::worker::Worker;
 use driftless_model::{Act, Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, escape};
 use driftless_reconcile::{Likeness, fold, likeness};
-use driftless_tree::{Dir, DirRef, Done, Names, temp_name};
+use driftless_tree::{Dir, DirRef, Done, Names, between_name};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+/// `EEXIST` of errno(3).
+const EEXIST: i32 = 17;
 
 /// What is known of such names in a directory. Names are compared within one window of a listing.
 #[derive(Default)]
@@ -120,6 +123,23 @@ impl Worker<'_> {
         Ok(found)
     }
 
+    /// Gives what a killed run left between two spellings the name that it was to have, where the source has that and the replica does not.
+    /// Returns whether `between` is no more. `known` are all names of the source, if one window holds them.
+    pub fn respell_on(&self, job: &DirJob, between: &CStr, known: Option<&Names>) -> Done<bool> {
+        let (Some(replica), false) = (&job.replica, self.run.options.dry_run) else { return Ok(false) };
+        let Some(to) =
+            meant_by(job, between, known)?.filter(|to| believed_twice(|| replica.look(to)).is_err_and(|fault| fault.is_missing()))
+        else {
+            return Ok(false);
+        };
+        let meta = replica.look(between)?;
+        job.touch();
+        replica.rename(between, &to)?;
+        add(&self.run.tally.respelt, 1);
+        self.run.receipt(|| job.path_of(&to), respelling(&meta, between, &to));
+        Ok(true)
+    }
+
     /// Gives what is misspelt on the replica the source's spelling, when all else in the directory is done.
     pub fn respell(&mut self, job: &Arc<DirJob>) {
         let mut misspelt = std::mem::take(&mut *lock(&job.namesakes.misspelt));
@@ -142,6 +162,21 @@ impl Worker<'_> {
             self.run.receipt(|| job.path_of(&to), respelling(&meta, &from, &to));
         }
     }
+}
+
+/// The name of the source on the way to which an entry of the replica has the name `between`.
+fn meant_by(job: &DirJob, between: &CStr, known: Option<&Names>) -> Done<Option<CString>> {
+    let find =
+        |names: &Names| (0..names.len()).map(|number| names.get(number).0).find(|name| *between_name(name) == *between).map(CString::from);
+    if let Some(known) = known {
+        return Ok(find(known));
+    }
+    for names in windows(&job.source)? {
+        if let Some(found) = find(&names?) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// What the replica has under the later of names that it takes for one: the first was copied there, so that what another name of the
@@ -174,9 +209,13 @@ fn respelling(meta: &Meta, from: &CStr, to: &CStr) -> Intent {
     Intent { values, ..Intent::new(Action::Meta, what, meta) }
 }
 
-/// By way of another name: between two names of one inode a rename does nothing (rename(2)).
+/// By way of another name: between two names of one inode a rename does nothing (rename(2)). Whoever is killed meanwhile leaves that, and
+/// the next run goes on from there.
 fn respell(dir: &dyn Dir, from: &CStr, to: &CStr) -> Result<(), Fault> {
-    let between = temp_name();
+    let between = between_name(to);
+    if there(dir.look(&between))?.is_some() {
+        return Err(Fault { side: Side::Replica, act: Act::Rename, errno: EEXIST });
+    }
     dir.rename(from, &between)?;
     if let Err(fault) = dir.rename(&between, to) {
         let _the_first_error_counts = dir.rename(&between, from);

@@ -47,7 +47,7 @@ pub use names::{NameHashes, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, locate};
-pub use temp::{ROOT_MARK, is_root_name, is_temp_name, stable_temp_name, temp_name};
+pub use temp::{ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, Whole};
 
 use driftless_model::{CAPABILITY, Fault, Keep, Kind, Meta, Stamp, Xattrs};

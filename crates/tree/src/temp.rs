@@ -5,6 +5,7 @@
 use std::ffi::{CStr, CString};
 
 const PREFIX: &[u8] = b".driftless-tmp-";
+const BETWEEN: &[u8] = b".driftless-respelt-";
 const DIGITS: usize = 32;
 
 /// The mark of a replica, in its root, where the file system has no attributes or no room for it.
@@ -31,6 +32,18 @@ pub fn stable_temp_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes()))
 }
 
+/// The name that an entry has for a moment on its way from one spelling to that of `name`. It is none of an unfinished entry: what has it is
+/// the user's own, and nothing takes it for a leftover.
+pub fn between_name(name: &CStr) -> CString {
+    let text = format!("{}{:032x}", String::from_utf8_lossy(BETWEEN), fnv1a(name.to_bytes()));
+    CString::new(text).expect("hexadecimal digits hold no NUL")
+}
+
+/// Whether `name` has the form of those that entries have on their way to another spelling.
+pub fn is_between_name(name: &CStr) -> bool {
+    has_form(name, BETWEEN)
+}
+
 /// The FNV-1a hash of some bytes.
 pub fn fnv1a(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
@@ -55,7 +68,11 @@ fn from_number(number: u128) -> CString {
 
 /// Whether `name` has the form of an unfinished entry.
 pub fn is_temp_name(name: &CStr) -> bool {
-    let digits = name.to_bytes().strip_prefix(PREFIX);
+    has_form(name, PREFIX)
+}
+
+fn has_form(name: &CStr, prefix: &[u8]) -> bool {
+    let digits = name.to_bytes().strip_prefix(prefix);
     digits.is_some_and(|d| d.len() == DIGITS && d.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
@@ -68,6 +85,8 @@ mod tests {
         assert!(is_temp_name(&temp_name()) && is_temp_name(&stable_temp_name(c"a")));
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
+        let between = between_name(c"a");
+        assert!(is_between_name(&between) && !is_temp_name(&between) && between != between_name(c"b"));
         assert!(is_temp_name(ROOT_MARK) && is_root_name(ROOT_MARK) && is_root_name(ROOT_LOCK) && !is_root_name(&temp_name()));
         assert!(is_root_name(&sign_name(ROOT_LOCK)) && sign_name(&lock_name(c"a")) != lock_name(c"a"));
         assert!(!is_temp_name(c".driftless-tmp-") && !is_temp_name(c".driftless-tmp-0123456789abcdef0123456789abcdeg"));
