@@ -216,6 +216,21 @@ fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
 }
 
 #[test]
+fn who_is_turned_away_is_told_since_when_unless_the_lock_is_of_an_earlier_form() {
+    only_local!("puts one process into a namespace");
+    let (_scratch, src, dst) = stage();
+    let first = at_work(sync(&src, &dst).through(OTHER_HOST), &dst.join(LOCK_FILE));
+    let told = || sync(&src, &dst).run().expect(11).stderr_text();
+    let text = told();
+    assert!(text.contains("(process ") && text.contains(", since 20"), "{text}");
+    // It is the same file, which stays locked.
+    fs::write(dst.join(LOCK_FILE), "17 elsewhere\n").expect("write");
+    let text = told();
+    assert!(text.contains("(process 17 on elsewhere)"), "{text}");
+    killed(first);
+}
+
+#[test]
 fn who_only_looks_beside_a_run_is_told_of_it_and_of_no_earlier_one() {
     only_local!("goes over ssh anyway");
     let far = Far::root();

@@ -587,7 +587,9 @@ fn a_second_run_on_the_same_replica_is_turned_away_wherever_it_comes_from() {
         wait_until("the first run works", Duration::from_secs(20), || fs::read_dir(&dst).is_ok_and(|mut dir| dir.next().is_some()));
         for other in others {
             let outcome = runs(other).run().expect(11);
-            assert!(outcome.stderr_text().contains("another run is working on this replica"), "{}", outcome.describe());
+            let text = outcome.stderr_text();
+            assert!(text.contains("another run is working on this replica"), "{}", outcome.describe());
+            assert!(text.contains("(process ") && text.contains(", since 20"), "who, and since when\n{}", outcome.describe());
         }
         first.signal(Signal::KILL);
         assert_eq!(first.wait().code(), 137);

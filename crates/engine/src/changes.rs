@@ -10,7 +10,7 @@ use crate::marks::Marks;
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::roots::RunError;
-use driftless_model::{Act, Fault, RelPath, Stamp, escape};
+use driftless_model::{Act, Fault, RelPath, Stamp, escape, moment};
 use driftless_reconcile::{Ending, Mark, SOMEBODY, Scope, Unsettled};
 use driftless_state::Ledger;
 use driftless_tree::{DirRef, Done, Endpoint, Hold, Holder, Lock, MarkText, Reach, random_id};
@@ -482,5 +482,6 @@ fn left(path: &str, name: &[u8]) -> RunError {
 
 /// Who it is that works on a replica, in words.
 pub fn holder_words(holder: Option<&Holder>) -> String {
-    holder.map_or_else(String::new, |holder| format!(" (process {} on {})", holder.process, driftless_model::escape(&holder.host)))
+    let since = |holder: &Holder| holder.since.map_or_else(String::new, |since| format!(", since {}", moment(since)));
+    holder.map_or_else(String::new, |holder| format!(" (process {} on {}{})", holder.process, escape(&holder.host), since(holder)))
 }

@@ -10,7 +10,7 @@ use crate::fence::Fence;
 use crate::limits::May;
 use crate::wire::Root;
 use driftless_model::Side;
-use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_marks};
+use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_holder, prepare_marks};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, Scope,
@@ -31,6 +31,8 @@ pub fn confine(roots: &[Root], fence: &Fence, pool: &Arc<HandlePool>) -> io::Res
     let dirs = roots.iter().filter_map(|root| Some((directory(root, pool)?, root.side)));
     let dirs: Vec<(DirRef, Side)> = dirs.filter(|(dir, _)| fence.holds(dir)).collect();
     dirs.iter().filter_map(|(dir, _)| dir.as_local()).for_each(prepare_marks);
+    let replicas = dirs.iter().filter(|(_, side)| *side == Side::Replica);
+    replicas.filter_map(|(dir, _)| dir.as_local()).for_each(prepare_holder);
     let may = fence.limits().may;
     let below = dirs.iter().filter_map(|(dir, side)| Some((open(dir)?, allowed(*side, may)))).collect();
     restrict(below, false).map_err(|error| io::Error::other(format!("cannot confine itself to its roots: {error}")))

@@ -19,6 +19,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use rustix::time::{ClockId, clock_gettime};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -156,7 +157,8 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
 
 fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
     let sign = put_sign(&dir, &name);
-    let words = Holder::here(std::process::id()).encode();
+    let since = Some(clock_gettime(ClockId::Realtime).tv_sec);
+    let words = Holder { since, ..Holder::here(std::process::id()) }.encode();
     let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
     let traces = Traces { dir: dir.clone(), mtime: None, are_due: false };
     Lock::Held(Box::new(FileLock { dir, name, file, sign, traces }))

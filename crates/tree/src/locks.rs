@@ -58,23 +58,44 @@ pub struct Holder {
     pub process: u32,
     /// The name of its host.
     pub host: Vec<u8>,
+    /// Since when it has the lock, or runs: seconds since 1970. Locks of earlier forms do not tell.
+    pub since: Option<i64>,
 }
 
 impl Holder {
+    /// A process of this host.
     pub(crate) fn here(process: u32) -> Holder {
-        Holder { process, host: rustix::system::uname().nodename().to_bytes().to_vec() }
+        let host = rustix::system::uname().nodename().to_bytes().to_vec();
+        Holder { process, host, since: crate::started::started(process) }
     }
 
-    /// What is written into a lock file.
+    /// What is written into a lock file: a line with the process and its host, and one with the time, which earlier forms do not have.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        [format!("{} ", self.process).as_bytes(), &self.host, b"\n"].concat()
+        let since = self.since.map_or_else(String::new, |since| format!("{since}\n"));
+        [format!("{} ", self.process).as_bytes(), &self.host, b"\n", since.as_bytes()].concat()
     }
 
     pub(crate) fn decode(text: &[u8]) -> Option<Holder> {
-        let line = text.strip_suffix(b"\n")?;
+        let mut lines = text.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
+        let line = lines.next()?;
         let space = line.iter().position(|byte| *byte == b' ')?;
-        let process = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
-        Some(Holder { process, host: line[space + 1..].to_vec() })
+        let process = number(&line[..space])?;
+        Some(Holder { process, host: line[space + 1..].to_vec(), since: lines.next().and_then(number) })
+    }
+}
+
+fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Finds out since when the process runs that has a directory locked on this host, if one has: one that confines itself cannot later.
+pub fn prepare_holder(dir: &LocalDir) {
+    let Ok(fd) = dir.fd() else { return };
+    let above = crate::root::lineage(&fd).unwrap_or_default().into_iter().map(|above| byte_of(above.id, c""));
+    let kinds = std::iter::once(ByteLock::Exclusive).chain(std::iter::repeat(ByteLock::Shared));
+    for (at, kind) in above.zip(kinds) {
+        let holders = host_files().iter().filter_map(|file| sys::byte_holder(file.as_fd(), at, kind));
+        holders.for_each(crate::started::remember);
     }
 }
 
@@ -242,8 +263,11 @@ mod tests {
 
     #[test]
     fn a_holder_is_read_as_it_was_written() {
-        let holder = Holder { process: 17, host: b"node \xff".to_vec() };
-        assert_eq!(Holder::decode(&holder.encode()), Some(holder));
+        let holder = Holder { process: 17, host: b"node \xff".to_vec(), since: Some(1_700_000_000) };
+        assert_eq!(Holder::decode(&holder.encode()), Some(holder.clone()));
+        let of_earlier_form = Holder { since: None, ..holder };
+        assert_eq!(Holder::decode(b"17 node \xff\n"), Some(of_earlier_form.clone()));
+        assert_eq!(Holder::decode(b"17 node \xff\nsoon\n"), Some(of_earlier_form));
         for bad in [&b""[..], b"17\n", b"x node\n", b"17 node"] {
             assert_eq!(Holder::decode(bad), None);
         }
