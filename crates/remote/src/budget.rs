@@ -36,14 +36,26 @@ impl Budget {
     /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits until nothing is taken.
     pub fn take(&self, bytes: u64) {
         let mut used = self.used();
-        while used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open {
+        let mut waited = false;
+        while self.is_short(&used, bytes) {
             used.waiting += 1;
             used = self.room.wait(used).unwrap_or_else(PoisonError::into_inner);
             used.waiting -= 1;
+            waited = true;
         }
+        self.enter(&mut used, bytes, waited);
+    }
+
+    fn is_short(&self, used: &Used, bytes: u64) -> bool {
+        used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open
+    }
+
+    /// Takes what there is room for. Who was woken wakes the next while there is plenty; what is left is for those who are awake.
+    fn enter(&self, used: &mut Used, bytes: u64, waited: bool) {
         used.bytes += bytes;
-        // Who was woken wakes the next, as long as there is room.
-        self.tell(&used, self.bytes_max);
+        if waited {
+            self.tell(used);
+        }
     }
 
     /// Takes bytes, waiting until there is room; they are given back when the result is dropped.
@@ -55,22 +67,22 @@ impl Budget {
     /// The same, waiting no longer than `wanted` says, which is asked now and then.
     pub fn taken_while<E>(self: &Arc<Self>, bytes: u64, mut wanted: impl FnMut() -> Result<(), E>) -> Result<Taken, E> {
         let mut used = self.used();
-        while used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open {
+        let mut waited = false;
+        while self.is_short(&used, bytes) {
             used.waiting += 1;
             used = self.room.wait_timeout(used, TICK).unwrap_or_else(PoisonError::into_inner).0;
             used.waiting -= 1;
+            waited = true;
             wanted()?;
         }
-        used.bytes += bytes;
-        self.tell(&used, self.bytes_max);
+        self.enter(&mut used, bytes, waited);
         drop(used);
         Ok(Taken { budget: self.clone(), bytes })
     }
 
     /// Whether somebody who takes so many bytes has to wait.
     pub fn is_short_of(&self, bytes: u64) -> bool {
-        let used = self.used();
-        used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open
+        self.is_short(&self.used(), bytes)
     }
 
     /// Lets everybody through who waits, and all who come.
@@ -84,16 +96,20 @@ impl Budget {
         self.used().bytes += bytes;
     }
 
-    /// Gives bytes back. Whoever waits sleeps until there is plenty of room: to wake him for each byte costs more than it gains.
+    /// Gives bytes back.
     pub fn give(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         let mut used = self.used();
         used.bytes -= bytes;
-        self.tell(&used, self.bytes_max / 2);
+        self.tell(&used);
     }
 
-    /// Wakes one of those who wait, if less than so many bytes are taken. To wake nobody costs a system call, too.
-    fn tell(&self, used: &Used, below: u64) {
-        if used.waiting > 0 && used.bytes < below {
+    /// Wakes one of those who wait, if there is plenty of room: to wake him for each byte costs more than it gains. To wake nobody costs a
+    /// system call, too.
+    fn tell(&self, used: &Used) {
+        if used.waiting > 0 && used.bytes < self.bytes_max / 2 {
             self.room.notify_one();
         }
     }
