@@ -147,12 +147,15 @@ fn run(
         }
     };
     options.run = driftless_tree::random_id();
-    let notes = mounts::Notes::of(&options);
+    let notes = Arc::new(mounts::Notes::of(&options));
     if let Some(why) = notes.doubt().filter(|_| !guard.forget_mounts) {
         output.failed(&why, exit::REFUSED);
         return exit::REFUSED;
     }
     options.known_mounts = notes.known();
+    if !options.dry_run {
+        options.mount_notes = Some(notes.clone());
+    }
     if guard.forget_mounts {
         options.known_mounts = Arc::new(driftless_engine::not_gone(&options));
     }

@@ -1,12 +1,13 @@
 //! Notes of the file systems that runs of a pair of trees met below the source.
 //!
 //! A small file in the user's folder for state: a line that says what it is, then the paths, each with a NUL behind it, and one more
-//! NUL that says that these are all. It is written whole, durably, and only when it changes. Where there is no such folder, or no notes, a
+//! NUL that says that these are all. It is written whole, durably, and only when it changes: when something new is met,
+//! before anything on it is copied, and when a run has come to its end and found that something is gone. Where there is no such folder, or no notes, a
 //! file system that is not mounted is not missed. Notes that are there and cannot be read are doubt: nothing begins until the user says
 //! that they are not needed.
 
 use crate::{config, own};
-use driftless_engine::{End, MOUNTS_MAX, Options, Summary};
+use driftless_engine::{End, MOUNTS_MAX, MountNotes, Options, Summary};
 use driftless_model::{RelPath, Side, cause, quote};
 use driftless_tree::{Endpoint, HandlePool, Place};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the file begins with.
 const HEAD: &[u8] = b"driftless mounts 1\n";
@@ -22,12 +23,15 @@ const HEAD: &[u8] = b"driftless mounts 1\n";
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The notes of a pair of trees.
+#[derive(Debug)]
 pub struct Notes {
     /// The file's name.
     name: String,
     /// The name of a file of earlier runs, if there is one: they had the trees as they were typed.
     typed: Option<String>,
     known: BTreeSet<RelPath>,
+    /// What the files hold now.
+    noted: Mutex<BTreeSet<RelPath>>,
     /// Why what was noted is not known, if it is not.
     doubt: Option<String>,
 }
@@ -40,11 +44,12 @@ impl Notes {
             config::name_of_pair("mounts", [&source, &replica].map(|bytes| Path::new(OsStr::from_bytes(bytes))))
         };
         let (name, typed) = (name_of(&real_path), name_of(&|root, _| root.to_bytes()));
-        let mut notes = Notes { known: BTreeSet::new(), doubt: None, typed: None, name };
+        let mut notes = Notes { known: BTreeSet::new(), noted: Mutex::default(), doubt: None, typed: None, name };
         notes.add(notes.name.clone());
         if typed != notes.name && !notes.add(typed.clone()) {
             notes.typed = Some(typed);
         }
+        notes.noted = Mutex::new(notes.known.clone());
         notes
     }
 
@@ -84,12 +89,34 @@ impl Notes {
         let before = if has_ended { &options.known_mounts } else { &self.known };
         let now: BTreeSet<&RelPath> = before.iter().chain(&summary.mounts).collect();
         let now: BTreeSet<RelPath> = now.into_iter().take(MOUNTS_MAX).cloned().collect();
-        if now == self.known && self.typed.is_none() && self.doubt.is_none() {
+        let mut noted = self.noted();
+        if now == *noted && self.typed.is_none() && self.doubt.is_none() {
             return Ok(());
         }
         let forget = |typed: &String| write(typed, &BTreeSet::new());
         let kept = write(&self.name, &now).and_then(|()| self.typed.as_ref().map_or(Ok(()), forget));
+        if kept.is_ok() {
+            *noted = now;
+        }
         kept.map_err(|error| format!("what is mounted below the source cannot be noted ({}): later runs will not miss it", cause(&error)))
+    }
+
+    fn noted(&self) -> MutexGuard<'_, BTreeSet<RelPath>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MountNotes for Notes {
+    /// Notes that cannot be read stay as they are until a run has come to its end. What cannot be written is tried again then, and told.
+    fn met(&self, paths: &BTreeSet<RelPath>) {
+        let mut noted = self.noted();
+        if self.doubt.is_some() || noted.len() >= MOUNTS_MAX || paths.is_subset(&noted) {
+            return;
+        }
+        let now: BTreeSet<RelPath> = noted.union(paths).take(MOUNTS_MAX).cloned().collect();
+        if write(&self.name, &now).is_ok() {
+            *noted = now;
+        }
     }
 }
 

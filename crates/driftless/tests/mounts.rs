@@ -6,13 +6,17 @@ mod common;
 use common::far::{Far, Way};
 use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
-use common::{check_accounts, check_equal, names_below, only_local, problems, put, sync, verify};
+use common::{check_accounts, check_equal, names_below, only_local, problems, put, sync, verify, wait_until};
 use driftless_testkit::{Driftless, FsKind, Scratch, attrs, snapshot_hash};
+use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(60);
 
 fn stage() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 256);
@@ -92,6 +96,23 @@ fn a_file_system_that_was_mounted_in_an_earlier_run_and_is_not_now_is_doubt_and_
     put(&pair.src.join("data/disk/a/c"), "content");
     pair.ok(&["--delete"]);
     check_equal(&pair.src, &pair.dst, "another file system is mounted there");
+}
+
+#[test]
+fn what_a_run_that_was_killed_had_met_is_missed() {
+    only_local!("kills a run of this host");
+    let mut pair = Pair::new();
+    // One thread takes the directories in some order: others have content that takes long, too, on either side of the mounted one.
+    ["aa", "zz"].iter().for_each(|name| put(&pair.src.join(name).join("slow"), vec![7; 8 << 20]));
+    let running = pair.run(&["--jobs=1", "--bwlimit=1M"]).spawn();
+    wait_until("it has copied what is mounted", SOON, || pair.dst.join("data/disk/a/b").exists());
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().code(), 137);
+    drop(pair.disk.take());
+    let before = snapshot_hash(&pair.dst.join("data/disk"), true);
+    let outcome = pair.run(&["--delete"]).run().expect(3);
+    assert_eq!((problems(&outcome), outcome.count("deleted")), (vec!["data/disk".to_owned()], 0), "{}", outcome.describe());
+    assert_eq!(snapshot_hash(&pair.dst.join("data/disk"), true), before, "{}", outcome.describe());
 }
 
 #[test]

@@ -104,7 +104,9 @@ fn try_coordinate(
         brief.set_roots(source.first_meta(), replica.first_meta());
     }
     if single.is_none() {
-        brief.add_mounts(mounted_here(options, &roots.0));
+        let mounts = mounted_here(options, &roots.0);
+        options.note_mounts(&mounts);
+        brief.add_mounts(mounts);
     }
     brief.set_held(birth.changes.held());
     let settled_since = birth.tell_suspects(brief);
@@ -382,7 +384,7 @@ impl Coordinator<'_> {
     /// Notes a part of what came of a share, and if it is the last, all of it.
     fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
         let PartOfOutcome { id, attempt, number, last, .. } = *part;
-        let (wanted, mut total, monitor) = (self.wanted(), self.total, self.monitor);
+        let (wanted, mut total, monitor, options) = (self.wanted(), self.total, self.monitor, self.options);
         let try_key = [id.to_be_bytes(), attempt.to_be_bytes()].concat();
         let walked_before = total.walked;
         let mut lost = false;
@@ -401,6 +403,7 @@ impl Coordinator<'_> {
             for outcome in parts.iter().filter_map(|part| decoded::<Outcome>(part)).chain(part.read()) {
                 lost |= outcome.problems.iter().any(|problem| problem.class == Class::Stop);
                 total.add(&outcome.counts);
+                options.note_mounts(&outcome.mounts.iter().cloned().collect());
                 note_outcome(batch, outcome, monitor, &mut rest)?;
             }
             settle_pieces(batch, &share, &mut rest)?;

@@ -79,7 +79,7 @@ pub use driftless_mover::{Carrier, Undone};
 pub use exchange::{Alive, Exchange, PartOfOutcome, Word};
 pub use lease::{Held, Lease, LeaseClock, Moment, Over};
 pub use monitor::{Monitor, Progress};
-pub use mounts::{MOUNTS_MAX, not_gone};
+pub use mounts::{MOUNTS_MAX, MountNotes, not_gone};
 pub use options::{Durability, Jobs, Notes, Options};
 pub use overlap::{leaves_out_file, rule_for};
 pub use roots::RunError;

@@ -12,6 +12,7 @@ use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
 use driftless_tree::{DirRef, HandlePool, Place, mounts_below};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
+use std::fmt::Debug;
 use std::sync::Mutex;
 
 /// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
@@ -23,6 +24,12 @@ const HANDLES: usize = 64;
 /// Why a directory of the source is not entered, and what stands there on the replica stays.
 pub const UNMOUNTED: &str = "a file system that was mounted there in an earlier run, or is on the coordinator's host, is not there now; \
     mount it, or say of one of an earlier run that it is gone for good with --forget-mounts";
+
+/// Keeps notes of mounted file systems, so that later runs miss them.
+pub trait MountNotes: Debug + Send + Sync {
+    /// A run has met something that is mounted at these paths of the source. Nothing below a path was copied yet, unless by a mover.
+    fn met(&self, paths: &BTreeSet<RelPath>);
+}
 
 /// What a run finds out about them.
 #[derive(Debug, Default)]
@@ -52,12 +59,19 @@ impl Run<'_> {
         // A bind mount shows another part of the same file system, and a subvolume is none.
         let is = source.is_mount_root().unwrap_or(crosses);
         if is && !self.is_foreign(source) {
-            let mut met = lock(&self.mounts.met);
-            if met.len() < MOUNTS_MAX {
-                met.insert(parent.path_of(name));
-            }
+            self.meet_mount(parent.path_of(name));
         }
         was && !is
+    }
+
+    /// Notes a mounted file system before anything on it is copied: the run may be killed at any time.
+    fn meet_mount(&self, path: RelPath) {
+        let mut met = lock(&self.mounts.met);
+        let is_new = met.len() < MOUNTS_MAX && met.insert(path.clone());
+        drop(met);
+        if is_new {
+            self.options.note_mounts(&[path].into());
+        }
     }
 
     /// Whether a directory of the source lies on another file system than its root, and is not entered for that.

@@ -1,5 +1,6 @@
 //! What a user asks of a run.
 
+use crate::mounts::MountNotes;
 use driftless_model::{Filter, Keep, Level, RelPath, Selection};
 use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
@@ -68,6 +69,8 @@ pub struct Options {
     pub delete_unlike: bool,
     /// Paths below the source on which file systems were mounted in earlier runs of the same two trees.
     pub known_mounts: Arc<BTreeSet<RelPath>>,
+    /// Where those that a run meets are noted.
+    pub mount_notes: Option<Arc<dyn MountNotes>>,
     /// What must be there on both sides, or nothing is begun.
     pub required: Vec<RelPath>,
     /// How many entries may be removed.
@@ -115,6 +118,11 @@ impl Options {
     /// their devices.
     pub fn is_foreign(&self, device: u64, own: u64) -> bool {
         self.one_file_system && device != own
+    }
+
+    /// Notes that something is mounted at these paths of the source.
+    pub fn note_mounts(&self, paths: &BTreeSet<RelPath>) {
+        self.mount_notes.iter().for_each(|notes| notes.met(paths));
     }
 
     /// Why the connection to a host of the trees is lost, if one is.
