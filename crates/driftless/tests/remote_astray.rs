@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::far::{self, Way, cut_after};
+use common::far::{self, Far, Way, Who, cut_after, hand_over};
 use common::programs::bash;
 use common::relayed::Stage;
-use common::{check_accounts, check_equal, put};
+use common::{check_accounts, check_equal, put, stage};
 use driftless_testkit::{Driftless, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,4 +132,28 @@ fn the_first_machine_is_gone_on_with_when_it_answers_again() {
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(0);
     assert_eq!((outcome.count("connections_lost"), outcome.events_named("connected_again").len()), (1, 1), "{}", outcome.describe());
     check_equal(&stage.src, &stage.dst, &outcome.describe());
+}
+
+#[test]
+fn a_relative_path_does_not_begin_in_the_top_directory_when_the_home_is_missing() {
+    let far = Far::of(Who::User);
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    hand_over(scratch.path());
+    let relative = src.strip_prefix("/").expect("an absolute path");
+    let there = scratch.path().display().to_string();
+    for (home, why) in [("/missing/home", "no such file or directory"), (&*there, "not started there but in /")] {
+        let agent = bash(&scratch, "agent", &format!("cd /; HOME={home} exec {} \"$@\"", far::agent()));
+        for typed in [relative.to_owned(), Path::new("~").join(relative)] {
+            let sync = |from: &Path| far.command_with("sync", &agent, [far.path(from), dst.clone().into()]).run();
+            let outcome = sync(&typed);
+            let text = outcome.stderr_text();
+            assert_ne!(outcome.code(), 0, "{}", outcome.describe());
+            assert!(text.contains("cannot begin in the home directory: ") && text.contains(why), "{}", outcome.describe());
+            assert!(text.contains("give a path that begins with a slash") && !dst.exists(), "{}", outcome.describe());
+        }
+    }
+    let agent = bash(&scratch, "agent", &format!("cd /; HOME=/ exec {} \"$@\"", far::agent()));
+    let _ = far.command_with("sync", &agent, [far.path(relative), dst.clone().into()]).run().expect(0);
+    check_equal(&src, &dst, "the home may be the top");
 }

@@ -38,6 +38,7 @@ acts! {
     OpenDirectory => "open the directory" on,
     ReopenDirectory => "open the directory again" on,
     OpenAbove => "open the directory that shall hold the replica" on,
+    BeginAtHome => "begin in the home directory" on,
     Use => "use it as a path" on,
     LookAt => "look at it" on,
     List => "list the directory" on,

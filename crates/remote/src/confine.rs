@@ -7,19 +7,17 @@
 //! whoever started the agent has limited its clients: then it serves nobody.
 
 use crate::fence::Fence;
+use crate::home::find;
 use crate::limits::May;
 use crate::wire::Root;
 use driftless_model::Side;
-use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_holder, prepare_marks};
+use driftless_tree::{DirRef, HandlePool, Place, prepare_holder, prepare_marks};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, Scope,
 };
 use rustix::fd::OwnedFd;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// What the tests have met of Landlock: Linux 6.15.
@@ -55,7 +53,7 @@ pub fn can_hold() -> bool {
 /// where a root cannot be used; the client hears why when it asks for it.
 fn directory(root: &Root, pool: &Arc<HandlePool>) -> Option<DirRef> {
     let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }): Place =
-        locate(Path::new(OsStr::from_bytes(&root.path)), root.side, pool).ok()?;
+        find((&root.path, root.side), pool).ok()?;
     Some(dir)
 }
 

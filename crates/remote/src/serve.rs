@@ -1,6 +1,7 @@
 //! Carrying out one request on this machine's file systems.
 
 use crate::fence::Fence;
+use crate::home::find;
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
     DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, FETCHED_XATTRS_BYTES_MAX, Handle, Listing, Located, Locked, Name,
@@ -8,7 +9,7 @@ use crate::wire::{
 };
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile, locate};
+use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile};
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -243,7 +244,7 @@ impl Server<'_> {
             is_marked: false,
             is_unfinished: dir.is_unfinished(),
         };
-        let found = locate(Path::new(OsStr::from_bytes(path)), *side, self.pool).and_then(|place| self.within(path, place));
+        let found = find((path, *side), self.pool).and_then(|place| self.within(path, place));
         let (located, dir) = match found {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
             Ok(Place::Entry { parent, name, meta }) => (Located::Entry(own(&parent), Name(name), meta), parent),

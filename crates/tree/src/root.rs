@@ -60,8 +60,12 @@ impl RootError {
 
     /// What was tried and why it failed, without the path.
     pub fn reason(&self) -> String {
-        let missing = (self.act == Act::OpenAbove && self.is_missing()).then_some("make it first");
-        let hint = self.hint.as_deref().or(missing).map(|hint| format!("; {hint}")).unwrap_or_default();
+        let advice = match self.act {
+            Act::OpenAbove if self.is_missing() => Some("make it first"),
+            Act::BeginAtHome => Some("mend that, or give a path that begins with a slash"),
+            _ => None,
+        };
+        let hint = self.hint.as_deref().or(advice).map(|hint| format!("; {hint}")).unwrap_or_default();
         // To a root, symbolic links are followed.
         let cause = match self.errno {
             errno if errno == Errno::LOOP.raw_os_error() => "too many symbolic links".to_owned(),
