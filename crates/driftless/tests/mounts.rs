@@ -102,10 +102,11 @@ fn a_file_system_that_was_mounted_in_an_earlier_run_and_is_not_now_is_doubt_and_
 fn what_a_run_that_was_killed_had_met_is_missed() {
     only_local!("kills a run of this host");
     let mut pair = Pair::new();
-    // One thread takes the directories in some order: others have content that takes long, too, on either side of the mounted one.
-    ["aa", "zz"].iter().for_each(|name| put(&pair.src.join(name).join("slow"), vec![7; 8 << 20]));
+    // Whichever of them is the first, the others keep the run busy for seconds.
+    (0..8).for_each(|number| put(&pair.src.join(format!("data/disk/slow/{number}")), vec![7; 2 << 20]));
     let running = pair.run(&["--jobs=1", "--bwlimit=1M"]).spawn();
-    wait_until("it has copied what is mounted", SOON, || pair.dst.join("data/disk/a/b").exists());
+    let copied = || fs::read_dir(pair.dst.join("data/disk/slow")).is_ok_and(|list| list.count() > 0);
+    wait_until("it has begun to copy what is mounted", SOON, copied);
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), 137);
     drop(pair.disk.take());
