@@ -38,7 +38,7 @@ packages:
 # What holds for two trees on one machine holds for them over ssh. The first of these suites go all ways, the next are pushed and pulled
 # by root, and then some are pushed alone; those that take long are left to make campaign, which has all of them pushed and pulled.
 OVER_SSH_ALL_WAYS = semantics selection
-OVER_SSH = removal displaced guards verify unkept folding inplace locks mounts dead_mounts refusals doubt faults answers
+OVER_SSH = removal displaced guards verify unkept folding spelling inplace locks mounts dead_mounts refusals doubt faults answers
 OVER_SSH_PUSHED = marks unfinished
 OVER_SSH_LONG = closed grain links signals output audit misbehaving matrix nth_call anytree filesystems property kill races power
 suites = $(foreach suite,$(1),--test $(suite))
