@@ -8,10 +8,12 @@ mod common;
 use common::mounted::Mounted;
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::programs::script;
-use common::{check_equal, driftless, files_below, put, stage, sync, wait_until};
+use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_until};
+use driftless_testkit::attrs::set_owner;
 use driftless_testkit::{Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -288,6 +290,50 @@ fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {
     let ssh = blind_below(&trees, "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac");
     let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica).run().expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+/// A command in the place of ssh: on the host `plain` an ordinary user runs the mover, and the one on `rooty` starts when that one has spoken.
+fn plain_and_rooty(trees: &Trees) -> String {
+    let plain = format!("setpriv --reuid {USER} --regid {USER} --clear-groups $command | tee said");
+    let rooty = "for _ in $(seq 100); do grep -qs \"coordinator's user\" said && break; sleep 0.1; done; exec $command";
+    trees.ssh(&format!("case \"$*\" in *plain*) {plain};; *) {rooty};; esac"))
+}
+
+/// Trees that an ordinary user may read and write, with entries of several owners.
+fn open_to_all() -> Trees {
+    let trees = Trees::new();
+    for (index, dir) in fs::read_dir(&trees.one).expect("list").enumerate() {
+        let dir = dir.expect("an entry").path();
+        let files = fs::read_dir(&dir).expect("list").map(|file| file.expect("an entry").path());
+        files.chain([dir.clone()]).for_each(|path| set_owner(&path, 1000 + index as u32, 2000).expect("chown"));
+    }
+    fs::create_dir_all(&trees.replica).expect("make");
+    set_owner(&trees.replica, USER, USER).expect("chown");
+    fs::set_permissions(trees.scratch.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    trees
+}
+
+#[test]
+fn a_mover_that_cannot_give_owners_as_its_coordinator_can_gets_no_work() {
+    let trees = open_to_all();
+    let ssh = plain_and_rooty(&trees);
+    let outcome = sync_on_hosts("plain,rooty", &ssh, &trees.one, &trees.replica).run().expect(0);
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    for words in ["plain: ", &format!("runs as user {USER}"), "run movers as the coordinator's user", "goes on without it"] {
+        assert!(said.contains(words), "\"{words}\" is missing\n{}", outcome.describe());
+    }
+}
+
+#[test]
+fn movers_of_another_user_alone_make_nothing_unless_owners_are_left_out() {
+    let trees = open_to_all();
+    let ssh = plain_and_rooty(&trees);
+    let outcome = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica).run().expect(10);
+    assert!(outcome.stderr_text().contains("run movers as the coordinator's user"), "{}", outcome.describe());
+    assert_eq!(trees.files(), 0, "{}", outcome.describe());
+    let all = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica).args(["--no-owner", "--no-group"]).run().expect(0);
+    assert_eq!(trees.files(), FILES, "{}", all.describe());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::options::{Durability, Options};
 use crate::sample::Sample;
 use crate::share::Route;
 use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
-use driftless_tree::{Cache, DirRef, Endpoint};
+use driftless_tree::{Cache, DirRef, Endpoint, Rights};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -42,6 +42,8 @@ pub struct Brief {
     pub receipts: bool,
     /// Inodes of the source and of the replica, or of the directories around single files, as whoever coordinates the run sees them.
     roots: (u64, u64),
+    /// What whoever coordinates the run may do on the replica, once that is known.
+    rights: Option<Rights>,
     /// What else shows which directory the source is.
     sample: Option<Sample>,
     /// By what a mover knows that the run holds the replica; nothing where the replica takes no mark.
@@ -78,6 +80,7 @@ impl Brief {
             routes,
             receipts,
             roots: (0, 0),
+            rights: None,
             sample: None,
             held: None,
             suspect_since: None,
@@ -94,6 +97,16 @@ impl Brief {
     /// Notes which directories the trees are.
     pub fn set_roots(&mut self, source: &Meta, replica: &Meta) {
         self.roots = (source.ino, replica.ino);
+    }
+
+    /// Notes what whoever coordinates the run may do on the replica.
+    pub fn set_rights(&mut self, rights: Rights) {
+        self.rights = Some(rights);
+    }
+
+    /// Why a mover with these rights would make something else of the replica than whoever coordinates the run.
+    pub fn misfit(&self, mover: &Rights) -> Option<String> {
+        self.rights.as_ref().and_then(|coordinator| misfit(&self.keep, coordinator, mover))
     }
 
     /// Notes that file systems are mounted at these paths of the source.
@@ -200,5 +213,57 @@ impl Brief {
     pub fn class_of(&self, size: u64) -> u8 {
         let route = self.routes.iter().position(|route| size >= route.size_min);
         route.map_or(0, |index| index as u8 + 1)
+    }
+}
+
+/// Why what a mover makes is not what the coordinator would make, where owners are kept: it may do less, or gives all to another user.
+///
+/// Groups are not compared: each host has some of its own, which nothing of the source may belong to.
+fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
+    if !keep.owner && !keep.group {
+        return None;
+    }
+    let lacks = |has: bool, wanted: bool| wanted && !has;
+    let cannot = match () {
+        () if lacks(mover.any_owner, coordinator.any_owner) => "give entries to their owners",
+        () if keep.xattrs && lacks(mover.capabilities, coordinator.capabilities) => "give files their capabilities",
+        () if keep.xattrs && lacks(mover.trusted, coordinator.trusted) => "set attributes \"trusted.*\"",
+        () if !coordinator.any_owner && mover.uid != coordinator.uid => "make entries that are the coordinator's",
+        () => return None,
+    };
+    Some(format!(
+        "this mover runs as user {} and cannot {cannot}, as the coordinator, user {}, would; run movers as the coordinator's user",
+        mover.uid, coordinator.uid
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32, may: bool) -> Rights {
+        Rights { uid, gid: uid, groups: Vec::new(), any_owner: may, capabilities: may, trusted: may }
+    }
+
+    #[test]
+    fn a_mover_fits_that_makes_what_the_coordinator_would() {
+        let [all, no_owners] = [Keep::default(), Keep { owner: false, group: false, ..Keep::default() }];
+        let no_xattrs = Keep { xattrs: false, ..all };
+        let bare = Rights { capabilities: false, trusted: false, ..user(0, true) };
+        for (keep, coordinator, mover, fits) in [
+            (&all, user(0, true), user(0, true), true),
+            (&all, user(0, true), user(10, false), false),
+            (&no_owners, user(0, true), user(10, false), true),
+            (&all, user(0, true), bare.clone(), false),
+            (&no_xattrs, user(0, true), bare, true),
+            (&all, user(10, false), user(10, false), true),
+            (&all, user(10, false), user(11, false), false),
+            (&all, user(10, false), user(0, true), false),
+            (&no_owners, user(10, false), user(0, true), true),
+        ] {
+            let said = misfit(keep, &coordinator, &mover);
+            assert_eq!(said.is_none(), fits, "{coordinator:?} {mover:?}: {said:?}");
+            assert!(said.is_none_or(|said| said.contains(&format!("as user {} ", mover.uid))));
+        }
     }
 }

@@ -102,6 +102,7 @@ fn try_coordinate(
     tell_source(options, (&roots.0, single.is_some()), monitor);
     if let (source, Some(replica)) = &roots {
         brief.set_roots(source.first_meta(), replica.first_meta());
+        brief.set_rights(replica.rights());
     }
     if single.is_none() {
         let mounts = mounted_here(options, &roots.0);

@@ -48,6 +48,8 @@ pub enum Report {
         id: u64,
         /// Why.
         reason: String,
+        /// Whether this mover would fail all shares of the run.
+        is_misfit: bool,
     },
 }
 

@@ -81,6 +81,14 @@ pub enum RunError {
         /// Why.
         why: String,
     },
+    /// A mover would make something else than its coordinator, whoever asks it.
+    #[error("\"{path}\": {why}")]
+    Misfit {
+        /// Path of the replica.
+        path: String,
+        /// Why.
+        why: String,
+    },
     /// Another run has worked on the replica between the first look of this one and its first change.
     #[error(
         "\"{0}\": another run has worked on this replica since this one began to compare it; this one has changed nothing: start it again"

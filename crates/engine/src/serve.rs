@@ -22,6 +22,8 @@ pub enum Failure {
     Stale(String),
     /// This host cannot carry it out now, and why.
     Here(String),
+    /// The user of this mover cannot carry out any share of the run, and why.
+    Misfit(String),
 }
 
 /// What came of a share that was worked off, or why nothing did, where this is why it was `over` before its time.
@@ -36,6 +38,7 @@ pub fn carried(done: Result<(Outcome, End), RunError>, over: Option<Over>) -> Re
         (Ok(_), Some(Over::NotHeld(why))) => Err(Failure::Stale(why)),
         (Ok(_), Some(Over::OtherTree)) => Err(Failure::Here("the replica is not the one that the coordinator sees".into())),
         (Ok(_), Some(Over::Unknown(why))) => Err(Failure::Here(why)),
+        (Err(error @ RunError::Misfit { .. }), _) => Err(Failure::Misfit(error.to_string())),
         (Err(error @ RunError::NotHeld { .. }), _) => Err(Failure::Stale(error.to_string())),
         (Err(error), _) => Err(Failure::Here(error.to_string())),
     }
@@ -134,10 +137,10 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
             desk.acknowledge(delivery);
             Ok(())
         }
-        Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
+        Err(Failure::Here(reason) | Failure::Misfit(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
             park(delivery, &format!("{}: {reason}", crew.name()), desk).and(Err(reason))
         }
-        Err(Failure::Here(reason)) => {
+        Err(Failure::Here(reason) | Failure::Misfit(reason)) => {
             desk.try_again(delivery);
             Err(reason)
         }

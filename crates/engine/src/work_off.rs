@@ -54,6 +54,7 @@ fn try_work_off(
     let (directories, threads_max) = descriptors();
     let (roots, renamed) = open_for_share(options, directories)?;
     refuse_other(options, brief, &roots)?;
+    refuse_misfit(options, brief, roots.1.as_ref())?;
     let replica = roots.1.clone().filter(|_| ends.lease.is_some());
     if let (Some(lease), Some(replica)) = (ends.lease, &replica) {
         lease.guard(replica, brief).map_err(|over| refusal(options, over))?;
@@ -103,6 +104,12 @@ fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, O
         Some(Side::Replica) => options.replica.to_string(),
     };
     Err(RunError::Unusable { path, cause: OTHER_TREE.into() })
+}
+
+/// A mover of another user may leave what it makes to the wrong owner.
+fn refuse_misfit(options: &Options, brief: &Brief, replica: Option<&DirRef>) -> Result<(), RunError> {
+    let why = replica.and_then(|replica| brief.misfit(&replica.rights()));
+    why.map_or(Ok(()), |why| Err(RunError::Misfit { path: options.replica.to_string(), why }))
 }
 
 /// Why a mover cannot carry out a share.

@@ -229,6 +229,7 @@ impl Exchange for HostsExchange<'_> {
 
 impl Drop for HostsExchange<'_> {
     fn drop(&mut self) {
+        let _that_none_is_left_was_said_before = self.tell_gone();
         lock(&self.shared.state).over = true;
         self.shared.changed.notify_all();
         self.hosts.iter().for_each(|host| host.hang_up());
@@ -268,6 +269,10 @@ impl HostLine {
             let Some(share) = take(shared, self) else { break Ok(()) };
             match self.carry(&share, &mut input, (shared, say)) {
                 Ok(Carried::Done) => worked = true,
+                Ok(Carried::Misfit(why)) => {
+                    leave_out(shared, &self.host, (share, why));
+                    break Ok(());
+                }
                 Ok(Carried::Failed(reason)) => {
                     put_back(shared, share, &format!("{}: {reason}", self.host));
                     break Err(reason);
@@ -360,6 +365,7 @@ impl HostLine {
                         return Ok(Carried::Done);
                     }
                 }
+                Report::Failed { reason, is_misfit: true, .. } => return Ok(Carried::Misfit(reason)),
                 Report::Failed { reason, .. } => return Ok(Carried::Failed(reason)),
             }
         }
@@ -398,6 +404,8 @@ struct Unstarted {
 enum Carried {
     Done,
     Failed(String),
+    /// As would any other.
+    Misfit(String),
 }
 
 /// The next share for a host that has nothing to do; none when the run is over, or the host is dismissed.
@@ -418,6 +426,15 @@ fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
         state.busy.insert(host.index, Some(Instant::now()));
     }
     taken
+}
+
+/// Puts a share back that this host can do nothing about, and gives the host no other.
+fn leave_out(shared: &Shared, host: &str, (share, why): (Waiting, String)) {
+    let mut state = lock(&shared.state);
+    state.dismissed.insert(host.to_owned(), why);
+    state.waiting.push_front(share);
+    drop(state);
+    shared.changed.notify_all();
 }
 
 /// Puts a share back for another host, or gives it up after too many tries.
@@ -544,7 +561,8 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
         let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
             Ok(outcome) => reports((run, id), fastrand::u64(..), crew.name(), outcome),
             Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
-            Err(Failure::Here(reason) | Failure::Stale(reason)) => vec![Report::Failed { id, reason }],
+            Err(Failure::Misfit(reason)) => vec![Report::Failed { id, reason, is_misfit: true }],
+            Err(Failure::Here(reason) | Failure::Stale(reason)) => vec![Report::Failed { id, reason, is_misfit: false }],
         };
         let written = said.iter().try_for_each(|report| write_message(&mut *lock(&reports_out), &encode(report)));
         if written.is_err() {
