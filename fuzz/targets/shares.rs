@@ -2,7 +2,7 @@
 #![no_main]
 
 use driftless_engine::message::{Order, Report, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Counts, Options, Outcome, PartOfOutcome, Piece, Route, Settled, Share};
+use driftless_engine::{Alive, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route, Settled, Share};
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
 use driftless_reconcile::{Fingerprint, Ranges};
@@ -31,6 +31,7 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
 fn ordered(order: Order) {
     let Order::Share { brief, share, .. } = order else { return };
     share.pieces.iter().for_each(check_piece);
+    share.alike.iter().for_each(|(dir, namesakes)| namesakes.iter().for_each(|namesake| check_alike(dir, namesake)));
     // A rule may be none; that is said, and the share goes back.
     let (source, replica) = brief.trees();
     if let Ok(options) = brief.options(Endpoint::from(source), Endpoint::from(replica)) {
@@ -38,6 +39,11 @@ fn ordered(order: Order) {
         assert!(brief.routes.len() == again.routes.len());
     }
     let _whatever_routes_there_are = brief.class_of(1 << 30);
+}
+
+fn check_alike(dir: &RelPath, namesake: &Namesake) {
+    let names = namesake.earlier.iter().chain([&namesake.name]).cloned().collect();
+    check_piece(&Piece::Entries(dir.clone(), names));
 }
 
 fn check_piece(piece: &Piece) {
@@ -92,6 +98,9 @@ fn check_outcome(outcome: &Outcome) {
     outcome.unkept.iter().for_each(|(_, path)| check_path(path));
     outcome.unfinished.iter().for_each(|(dir, _)| check_path(dir));
     outcome.settled.iter().for_each(|settled| check_path(&settled.path));
+    outcome.alike.iter().for_each(|(dir, namesake)| check_alike(dir, namesake));
+    let misspelt = outcome.misspelt.iter().cloned();
+    misspelt.for_each(|Misspelt { dir, from, to }| check_piece(&Piece::Entries(dir, vec![from, to])));
     outcome.copied.iter().for_each(|(path, _, copied)| {
         check_path(path);
         check_ranges(copied);
@@ -104,7 +113,22 @@ fn in_parts(outcome: Outcome) {
         let mut together = Outcome::default();
         for part in outcome.clone().split(bytes_max) {
             // All of it, so that what comes new is not forgotten here.
-            let Outcome { counts, done, problems, rest, links, extras, no_room, unfinished, mounts, unkept, copied, settled } = part;
+            let Outcome {
+                counts,
+                done,
+                problems,
+                rest,
+                links,
+                extras,
+                no_room,
+                unfinished,
+                mounts,
+                unkept,
+                copied,
+                settled,
+                alike,
+                misspelt,
+            } = part;
             together.counts.add(&counts);
             together.done.extend(done);
             together.problems.extend(problems);
@@ -117,6 +141,8 @@ fn in_parts(outcome: Outcome) {
             together.unkept.extend(unkept);
             together.copied.extend(copied);
             together.settled.extend(settled);
+            together.alike.extend(alike);
+            together.misspelt.extend(misspelt);
         }
         let names = |outcome: &Outcome| {
             let of = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 1 };
@@ -152,11 +178,15 @@ fn seeds() -> Vec<Vec<u8>> {
     options.filter.rules = vec![Rule::new(true, "*.c").expect("a rule"), Rule::new(false, "/scratch/").expect("a rule")];
     let routes = [Route { size_min: 1 << 20, class: "big".into() }];
     let brief = || Box::new(Brief::of(&options, &routes, true));
-    let share = Share { pieces: pieces.clone(), class: 1, alone: false, walk: 1 << 20 };
+    let namesake = || Namesake { name: names().remove(1), earlier: names() };
+    let misspelt = Misspelt { dir: path(), from: names().remove(0), to: names().remove(1) };
+    let share = Share { pieces: pieces.clone(), class: 1, alone: false, walk: 1 << 20, alike: vec![(path(), vec![namesake()])] };
     let outcome = Outcome {
         rest: pieces.into_iter().map(|piece| (0, piece)).collect(),
         extras: vec![(path(), names())],
         no_room: vec![path()],
+        alike: vec![(path(), namesake())],
+        misspelt: vec![misspelt],
         unkept: vec![(Unkept::IMMUTABLE, path())],
         copied: vec![(path(), fingerprint(), ranges())],
         settled: vec![Settled { path: path(), made: Some((Kind::File, 1 << 30)) }],

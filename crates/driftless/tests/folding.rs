@@ -4,6 +4,7 @@
 mod common;
 
 use common::far::{Far, Way};
+use common::movers::sync_on_hosts;
 use common::{check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync, sync_ok, verify};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, snapshot_hash};
 use std::fs;
@@ -385,4 +386,74 @@ fn a_dry_run_knows_of_names_that_a_new_directory_of_the_replica_will_take_for_on
         assert_eq!(problems(&plan), ["dir/b"], "{}", plan.describe());
         next.into_iter().for_each(|next| put(&dst.join(next), ""));
     }
+}
+
+/// How many pairs of names the tests with movers have: more than there are shares.
+const PAIRS: usize = 20;
+
+/// Names in two cases, one of which the replica cannot have: the first in the order of the bytes counts.
+fn put_pairs(dir: &Path) {
+    for number in 0..PAIRS {
+        put(&dir.join(format!("NAME{number}")), "upper");
+        put(&dir.join(format!("name{number}")), "lower, and longer");
+    }
+}
+
+/// Runs it on movers of two hosts, which share the entries of each directory.
+fn on_movers(src: &Path, dst: &Path, arguments: &[&str], code: i32) -> Outcome {
+    let outcome = sync_on_hosts("far,far", &Far::root().words(), src, dst).args(arguments).run().expect(code);
+    check_accounts(&outcome);
+    outcome
+}
+
+#[test]
+fn names_that_are_one_to_the_replica_never_take_each_others_place_when_movers_share_them() {
+    only_local!("goes over ssh anyway");
+    let Stage { src, dst, .. } = &stage();
+    put_pairs(src);
+    put_pairs(&src.join("below"));
+    let list = src.parent().expect("a parent").join("list");
+    let chosen: Vec<String> = (0..PAIRS).flat_map(|number| [format!("NAME{number}\n"), format!("name{number}\n")]).collect();
+    put(&list, chosen.concat());
+    let list = list.to_str().expect("a plain path");
+    for (arguments, pairs) in [(&["--files-from", list][..], PAIRS), (&[], 2 * PAIRS), (&["--delete"], 2 * PAIRS)] {
+        let outcome = on_movers(src, dst, arguments, 3);
+        let told = problems(&outcome);
+        assert_eq!(told.len(), pairs, "{}", outcome.describe());
+        assert!(told.iter().all(|path| path.contains("name")), "{told:?}");
+        assert!((0..PAIRS).all(|number| read(&dst.join(format!("NAME{number}"))) == "upper"));
+    }
+    let again = on_movers(src, dst, &["--delete"], 3);
+    assert_eq!([again.count("respelt"), again.count("changed")], [0, 0], "{}", again.describe());
+}
+
+#[test]
+fn names_that_changed_their_case_are_respelt_when_movers_share_their_directory() {
+    only_local!("goes over ssh anyway");
+    let Stage { src, dst, .. } = &stage();
+    for number in 0..PAIRS {
+        put(&src.join(format!("name{number}")), "the only copy");
+        put(&src.join(format!("dir/name{number}")), "the only copy");
+    }
+    let _ = sync_ok(src, dst, NONE);
+    for (number, dir) in (0..PAIRS).flat_map(|number| [(number, src.clone()), (number, src.join("dir"))]) {
+        fs::rename(dir.join(format!("name{number}")), dir.join(format!("NAME{number}"))).expect("rename");
+    }
+    let outcome = on_movers(src, dst, &["--delete"], 0);
+    assert_eq!([outcome.count("respelt"), outcome.count("deleted")], [2 * PAIRS as u64, 0], "{}", outcome.describe());
+    assert_eq!(names_below(dst), names_below(src));
+    assert_eq!(on_movers(src, dst, &["--delete"], 0).count("respelt"), 0);
+}
+
+#[test]
+fn the_first_of_names_that_are_one_gives_the_replica_its_spelling_when_movers_share_them() {
+    only_local!("goes over ssh anyway");
+    let Stage { src, dst, .. } = &stage();
+    (0..PAIRS).for_each(|number| put(&src.join(format!("name{number}")), "lower, and longer"));
+    let _ = sync_ok(src, dst, NONE);
+    put_pairs(src);
+    let outcome = on_movers(src, dst, &["--delete"], 3);
+    assert_eq!([outcome.count("respelt"), outcome.count("deleted")], [PAIRS as u64, 0], "{}", outcome.describe());
+    assert!(names_below(dst).iter().all(|name| name.starts_with("NAME")), "{:?}", names_below(dst));
+    assert!((0..PAIRS).all(|number| read(&dst.join(format!("NAME{number}"))) == "upper"));
 }

@@ -10,6 +10,7 @@
 mod begin;
 mod trust;
 
+use crate::alike::{Handed, alike_in_share};
 use crate::brief::Brief;
 use crate::changes::{Changes, Locks, hold};
 use crate::clock::Clock;
@@ -20,7 +21,7 @@ use crate::marks::tell_source;
 use crate::monitor::{Monitor, Progress};
 use crate::mounts::mounted_here;
 use crate::options::Options;
-use crate::part::Part;
+use crate::part::{Left, Part};
 use crate::plan::{LINK_NAMES_MAX, Lead, leads, pack};
 use crate::roots::{Roots, RunError, open};
 use crate::run::Run;
@@ -255,7 +256,8 @@ impl Coordinator<'_> {
     }
 
     fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
-        let Some(share) = decoded::<Share>(body) else { return Ok(()) };
+        let Some(mut share) = decoded::<Share>(body) else { return Ok(()) };
+        share.alike = alike_in_share(self.record, &share)?;
         self.sample();
         self.exchange.send(self.brief, self.record.run(), id, &share).map_err(RunError::NoMovers)?;
         self.sent.insert(id, self.clock.now());
@@ -487,7 +489,8 @@ impl Coordinator<'_> {
         (run.renamed, run.started) = (renamed, self.started);
         (run.rules.suspect_since, run.changes) = (self.brief.suspect_since(), changes);
         run.tally.add(&self.total);
-        run.part = Part::End(HashMap::new());
+        let handed = Arc::new(Handed::noted(self.record)?);
+        run.part = Part::End(Left { handed: handed.clone(), ..Left::default() });
         self.link_names(&mut run, threads_max)?;
         let mut extras = self.all(fact::EXTRA);
         while let Some((_, value)) = extras.next()? {
@@ -504,7 +507,7 @@ impl Coordinator<'_> {
         }
         let end = delete(&run, threads_max);
         try_postponed(&mut run, threads_max)?;
-        self.finish_directories(&mut run, threads_max)?;
+        self.finish_directories(&mut run, handed, threads_max)?;
         run.look_again_at_root();
         let summary = end_run(&run, end);
         run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
@@ -534,7 +537,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    fn finish_directories(&self, run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
+    fn finish_directories(&self, run: &mut Run<'_>, handed: Arc<Handed>, threads_max: usize) -> Result<(), RunError> {
         let (mut left, mut dirs) = (HashMap::new(), self.all(fact::DIR));
         while let Some((key, value)) = dirs.next()? {
             left.extend(path_in(&key).zip(decoded::<Unfinished>(&value)));
@@ -544,7 +547,7 @@ impl Coordinator<'_> {
         }
         let works: Vec<Work> = left.keys().map(|path| Work { path: path.clone(), scope: Scope::Entry }).collect();
         let has_root = left.contains_key(&RelPath::root());
-        run.part = Part::End(left);
+        run.part = Part::End(Left { dirs: left, handed });
         run.tally.seen.fetch_add(u64::from(has_root), Relaxed);
         let job = begin_root(run, Selection::of(&works), 0)?;
         walk(run, job, threads_max)

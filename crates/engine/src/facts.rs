@@ -1,5 +1,6 @@
 //! What is noted of a run that movers share, in a [`Record`] that outlives the coordinator.
 
+use crate::alike::{note_alike, note_misspelt};
 use crate::monitor::Monitor;
 use crate::part::joined;
 use crate::share::{Outcome, Piece, Share};
@@ -35,6 +36,10 @@ pub mod fact {
     pub const MOUNT: u8 = 8;
     /// The life of the run in which the rest was noted.
     pub const LIFE: u8 = 9;
+    /// Names that the replica may take for one with others.
+    pub const ALIKE: u8 = 10;
+    /// What is to be respelt.
+    pub const MISSPELT: u8 = 11;
 }
 
 /// How far the run has come, as facts whose order is that of their keys: the first shares were made, those of the links, and what is
@@ -131,6 +136,8 @@ pub fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, 
     for path in outcome.mounts {
         batch.put(fact::MOUNT, &keyed(&path), b"")?;
     }
+    note_alike(batch, &outcome.alike)?;
+    note_misspelt(batch, &outcome.misspelt)?;
     for (path, left) in outcome.unfinished {
         let held = batch.get(fact::DIR, &keyed(&path))?.and_then(|held| decoded(&held));
         batch.put(fact::DIR, &keyed(&path), &encoded(&held.map_or(left, |held| joined(held, left))))?;

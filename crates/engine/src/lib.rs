@@ -5,6 +5,7 @@
 //! ([`DirJob`](job)) is finished, its times set last, when everything below it is done. What is to be deleted is collected
 //! and carried out at the end, behind the guard.
 
+mod alike;
 mod audit;
 mod brief;
 mod changes;
@@ -70,6 +71,7 @@ mod windows;
 mod work_off;
 mod worker;
 
+pub use alike::{Misspelt, Namesake};
 pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Sampled, Standing, audit};
 pub use brief::Brief;
 pub use clock::{Clock, MachineClock};

@@ -5,9 +5,10 @@
 //! other's place in every run. What stands on the replica under another spelling than the source's is given the source's; taken
 //! for something that the source lacks, it would be deleted, and with it the only copy.
 
+use crate::alike::alike_of;
 use crate::entries::{Intent, Verdict};
 use crate::finish::{believed_twice, there};
-use crate::folding::{Firsts, Folding, listed};
+use crate::folding::{Folding, listed};
 use crate::job::{DirJob, lock};
 use crate::tally::add;
 use crate::windows::windows;
@@ -40,13 +41,38 @@ pub struct Namesakes {
     taken_for_one: Mutex<Vec<(CString, CString)>>,
 }
 
+impl Namesakes {
+    /// Each later name, with those before it that it may be one with.
+    pub fn alike(&self) -> Vec<(CString, Vec<CString>)> {
+        lock(&self.later).iter().map(|(later, earlier)| (later.clone(), earlier.clone())).collect()
+    }
+
+    /// What stands on the replica under another spelling: that, and the source's.
+    pub fn misspelt(&self) -> Vec<(CString, CString)> {
+        lock(&self.misspelt).clone()
+    }
+
+    fn add(&self, later: CString, earlier: CString) {
+        let (mut all, mut any) = (lock(&self.later), false);
+        let known = all.entry(later).or_default();
+        if !known.contains(&earlier) {
+            known.push(earlier);
+            any = true;
+        }
+        self.any.fetch_or(any, Relaxed);
+    }
+}
+
 impl Worker<'_> {
-    /// Fills the index with a window of the source's names, and notes which of them differ from an earlier one in case, form or end alone.
+    /// Fills the index with a window of the source's names, and notes which of them differ from an earlier one in case, form or end alone. Of
+    /// a directory that somebody else has listed, names that are no work of this run count, too.
     pub fn note_names(&mut self, job: &DirJob, names: &Names) {
-        let mut firsts = Firsts::default();
-        for (first, later) in self.index.fill(names.len(), |number| names.bytes(number)) {
-            for earlier in firsts.of((first, names.bytes(first)), (later, names.bytes(later))) {
-                self.note_pair(job, names.get(earlier), names.get(later));
+        for (later, earlier) in alike_of(&mut self.index, names.len(), |number| names.bytes(number)) {
+            earlier.into_iter().for_each(|earlier| self.note_pair(job, names.get(earlier), names.get(later)));
+        }
+        if !job.selection.whole {
+            for alike in self.run.part.alike_in(job) {
+                alike.earlier.iter().for_each(|earlier| job.namesakes.add((&alike.name).into(), earlier.into()));
             }
         }
     }
@@ -54,8 +80,7 @@ impl Worker<'_> {
     fn note_pair(&self, job: &DirJob, (first, kind): (&CStr, Option<Kind>), (later, other_kind): (&CStr, Option<Kind>)) {
         let takes = |name, kind| self.run.takes(job, name, kind == Some(Kind::Dir));
         if takes(first, kind) && takes(later, other_kind) {
-            lock(&job.namesakes.later).entry(later.into()).or_default().push(first.into());
-            job.namesakes.any.store(true, Relaxed);
+            job.namesakes.add(later.into(), first.into());
         }
     }
 
@@ -143,6 +168,9 @@ impl Worker<'_> {
     /// Gives what is misspelt on the replica the source's spelling, when all else in the directory is done.
     pub fn respell(&mut self, job: &Arc<DirJob>) {
         let mut misspelt = std::mem::take(&mut *lock(&job.namesakes.misspelt));
+        if job.left.is_some() {
+            self.take_over_names(job, &mut misspelt);
+        }
         misspelt.retain(|(from, _)| there(job.source.look(from)).is_ok_and(|meta| meta.is_none()));
         misspelt.extend(misnamed(job));
         // Each look at the directory finds them.
@@ -161,6 +189,14 @@ impl Worker<'_> {
             add(&self.run.tally.respelt, 1);
             self.run.receipt(|| job.path_of(&to), respelling(&meta, &from, &to));
         }
+    }
+
+    /// Adds what whoever has listed a directory found in another spelling, and has those looked at that may be one: they were met elsewhere.
+    fn take_over_names(&self, job: &DirJob, misspelt: &mut Vec<(CString, CString)>) {
+        let part = &self.run.part;
+        misspelt.extend(part.misspelt_in(job).iter().map(|misspelt| ((&misspelt.from).into(), (&misspelt.to).into())));
+        let pairs = part.alike_in(job).iter().flat_map(|alike| alike.earlier.iter().map(|first| ((&alike.name).into(), first.into())));
+        lock(&job.namesakes.taken_for_one).extend(pairs);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which part of a run this is: all of it, a share of it, or what is left when all shares are done; and what a share leaves to others.
 
+use crate::alike::{Handed, Misspelt, Namesake};
 use crate::brief::Brief;
 use crate::entries::{Met, Verdict};
 use crate::job::{Begin, DirJob, LargeJob, descend, lock};
@@ -33,8 +34,17 @@ pub enum Part<'r> {
     Whole,
     /// A share.
     Share(Sharing<'r>),
-    /// What is left when all shares are done: these directories, and the names of files that have several.
-    End(HashMap<RelPath, Unfinished>),
+    /// What is left when all shares are done.
+    End(Left),
+}
+
+/// What is left when all shares are done: the names of files that have several, and directories.
+#[derive(Default)]
+pub struct Left {
+    /// These directories, when it is their turn.
+    pub dirs: HashMap<RelPath, Unfinished>,
+    /// What is known of names.
+    pub handed: Arc<Handed>,
 }
 
 /// A share in the course of being carried out.
@@ -44,6 +54,7 @@ pub struct Sharing<'r> {
     yields: &'r AtomicBool,
     gathered: &'r Gathered<'r>,
     copied: HashMap<RelPath, (Fingerprint, Ranges)>,
+    handed: Handed,
 }
 
 /// What a share leads to, while it does.
@@ -105,13 +116,33 @@ impl<'r> Sharing<'r> {
             Piece::Rest(path, source, done) => Some((path.clone(), (source.clone(), done.clone()))),
             _ => None,
         });
-        Sharing { brief, share, yields, gathered, copied: copied.collect() }
+        Sharing { brief, share, yields, gathered, copied: copied.collect(), handed: Handed::with(share) }
     }
 }
 
 impl Part<'_> {
     fn share(&self) -> Option<&Sharing<'_>> {
         if let Part::Share(sharing) = self { Some(sharing) } else { None }
+    }
+
+    /// What others have seen of the names of directories, if any of it is known.
+    fn handed(&self) -> Option<&Handed> {
+        let handed = match self {
+            Part::Whole => return None,
+            Part::Share(sharing) => &sharing.handed,
+            Part::End(left) => &*left.handed,
+        };
+        Some(handed).filter(|handed| !handed.is_empty())
+    }
+
+    /// The names of a directory that are like others of it, as whoever has listed it says.
+    pub fn alike_in(&self, job: &DirJob) -> &[Namesake] {
+        self.handed().map_or(&[], |handed| handed.alike_in(&job.path()))
+    }
+
+    /// What whoever has listed a directory found in another spelling on the replica.
+    pub fn misspelt_in(&self, job: &DirJob) -> &[Misspelt] {
+        self.handed().map_or(&[], |handed| handed.misspelt_in(&job.path()))
     }
 
     /// Whether it is a share.
@@ -150,7 +181,7 @@ impl Part<'_> {
     pub fn assign(&self, job: &mut DirJob) {
         match self {
             Part::Share(_) => job.borrowed = !job.selection.whole,
-            Part::End(left) if !job.selection.whole => match left.get(&job.path()) {
+            Part::End(left) if !job.selection.whole => match left.dirs.get(&job.path()) {
                 Some(left) => job.take_over(*left),
                 None => job.borrowed = true,
             },
@@ -178,7 +209,7 @@ impl Part<'_> {
     /// Whether shares have passed through this directory, and said so if it was not there.
     pub fn was_passed(&self, job: &DirJob, name: &CStr) -> bool {
         let Part::End(left) = self else { return false };
-        left.get(&job.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
+        left.dirs.get(&job.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
     }
 
     /// How many of `count` names that are handed out are counted as seen: directories that are only passed through are not.
@@ -190,7 +221,7 @@ impl Part<'_> {
     }
 
     fn counts(&self, job: &DirJob, name: &[u8], below: &Selection) -> bool {
-        below.whole || matches!(self, Part::End(left) if left.contains_key(&job.path().join(name)))
+        below.whole || matches!(self, Part::End(left) if left.dirs.contains_key(&job.path().join(name)))
     }
 
     /// Whether a directory is only passed through, and not counted.
@@ -359,6 +390,7 @@ impl Worker<'_> {
                 // Whoever finishes it counts it.
                 self.run.tally.seen.fetch_sub(1, Relaxed);
                 job.parent.iter().for_each(|parent| parent.mark_unfinished());
+                hand_on_names(sharing, job);
             }
         }
         open || job.borrowed
@@ -386,6 +418,19 @@ impl Worker<'_> {
         let mut job = DirJob::begin(begin);
         (job.borrowed, job.renamed) = (true, renamed);
         Some((Arc::new(job), name))
+    }
+}
+
+/// Hands on what is known of the names of a directory that was listed here.
+fn hand_on_names(sharing: &Sharing<'_>, job: &DirJob) {
+    let dir = job.path();
+    for (later, earlier) in job.namesakes.alike() {
+        let namesake = Namesake { name: (&*later).into(), earlier: earlier.iter().map(|name| (&**name).into()).collect() };
+        sharing.gathered.add(&dir, |outcome| outcome.alike.push((dir.clone(), namesake)));
+    }
+    for (from, to) in job.namesakes.misspelt() {
+        let misspelt = Misspelt { dir: dir.clone(), from: (&*from).into(), to: (&*to).into() };
+        sharing.gathered.add(&dir, |outcome| outcome.misspelt.push(misspelt));
     }
 }
 

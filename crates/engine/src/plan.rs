@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Names in a share at most: a message has a bound, and an error concerns no more than these.
 const NAMES_MAX: usize = 5_000;
-/// Bytes of names in a share at most, far below the bound on a message.
-const NAME_BYTES_MAX: usize = 200 << 10;
+/// Bytes of names in a share at most, far below the bound on a message: each may come with four others that it is like.
+const NAME_BYTES_MAX: usize = 128 << 10;
 /// Names of files with several that are linked at a time.
 pub const LINK_NAMES_MAX: usize = 50_000;
 

@@ -4,6 +4,7 @@
 //! links, directories whose entries are divided among several movers. These go back to whoever coordinates the run, as does
 //! what the mover does not get to when it is asked to leave some for others.
 
+use crate::alike::{Misspelt, Namesake};
 use crate::settled::Settled;
 use crate::tally::Counts;
 use driftless_model::{Action, EntryName, Kind, Meta, Problem, Receipt, RelPath, Unkept, What};
@@ -35,6 +36,8 @@ pub struct Share {
     pub alone: bool,
     /// How much of the whole walk it is, in the unit of [`Counts::walked`].
     pub walk: u64,
+    /// Which of its names the replica may take for one with others, by directory: known when it is handed out.
+    pub alike: Vec<(RelPath, Vec<Namesake>)>,
 }
 
 /// Files of at least so many bytes are work of a class of its own.
@@ -125,6 +128,10 @@ pub struct Outcome {
     pub no_room: Vec<RelPath>,
     /// Directories that are to be finished.
     pub unfinished: Vec<(RelPath, Unfinished)>,
+    /// Names of directories that are to be finished, which the replica may take for one with others.
+    pub alike: Vec<(RelPath, Namesake)>,
+    /// What is to be respelt in such directories.
+    pub misspelt: Vec<Misspelt>,
     /// Paths below the source on which file systems are mounted.
     pub mounts: Vec<RelPath>,
     /// What entries have that their copies do not get: each kind with the first that was met.
@@ -160,6 +167,14 @@ impl Outcome {
         self.mounts.into_iter().for_each(|path| parts.room(bytes_of(&path)).mounts.push(path));
         self.unkept.into_iter().for_each(|first| parts.room(bytes_of(&first.1)).unkept.push(first));
         self.unfinished.into_iter().for_each(|dir| parts.room(bytes_of(&dir.0) + 2 * BYTES_EACH).unfinished.push(dir));
+        for (dir, alike) in self.alike {
+            let names = alike.earlier.iter().chain([&alike.name]).map(|name| name.as_bytes().len() + 2).sum::<usize>();
+            parts.room(bytes_of(&dir) + names).alike.push((dir, alike));
+        }
+        for misspelt in self.misspelt {
+            let names = misspelt.from.as_bytes().len() + misspelt.to.as_bytes().len();
+            parts.room(bytes_of(&misspelt.dir) + names).misspelt.push(misspelt);
+        }
         for file in self.copied {
             parts.room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1)).copied.push(file);
         }

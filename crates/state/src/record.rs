@@ -132,6 +132,19 @@ impl Record {
         let facts = find.query_map(params![kind, after, max as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
         facts.collect()
     }
+
+    /// Looks a fact up.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn fact(&self, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        fact(&self.file, kind, key)
+    }
+}
+
+fn fact(file: &Connection, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut find = file.prepare_cached("SELECT value FROM facts WHERE kind = ? AND key = ?")?;
+    find.query_row(params![kind, key], |row| row.get(0)).optional()
 }
 
 /// Drops everything, for a new run about `about`; returns its number.
@@ -184,8 +197,7 @@ impl Batch<'_> {
     /// # Errors
     /// The record cannot be read.
     pub fn get(&self, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut find = self.0.prepare_cached("SELECT value FROM facts WHERE kind = ? AND key = ?")?;
-        find.query_row(params![kind, key], |row| row.get(0)).optional()
+        fact(&self.0, kind, key)
     }
 
     /// Takes away all facts.

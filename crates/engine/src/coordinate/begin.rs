@@ -1,6 +1,7 @@
 //! How a coordinator begins: anew, or with what an earlier life of its run has left.
 
 use super::{Coordinator, Pair, SHARES, Single, WAIT};
+use crate::alike::{alike_chosen, note_alike};
 use crate::brief::Brief;
 use crate::changes::{Changes, Locks};
 use crate::clock::Clock;
@@ -122,12 +123,14 @@ impl Coordinator<'_> {
         let (pieces, passed) = self.first_pieces();
         let shares = pack(pieces, self.wanted(), &Share { walk: WHOLE_WALK, ..Share::default() });
         let (life, total) = (encoded(&self.life), encoded(&self.total));
+        let alike = self.options.selection.as_ref().map_or_else(Vec::new, |chosen| alike_chosen(chosen, &self.options.filter));
         self.record.batch(|batch| {
             batch.forget_facts()?;
             batch.put(fact::STAGE, BEGUN, b"")?;
             batch.put(fact::LIFE, LIFE, &life)?;
             batch.put(fact::TOTAL, TOTAL, &total)?;
             add_shares(batch, &shares)?;
+            note_alike(batch, &alike)?;
             passed.iter().try_for_each(|(dir, left)| batch.put(fact::DIR, &keyed(dir), &encoded(left)))
         })?;
         match &shares[..] {
