@@ -531,3 +531,41 @@ fn a_password_comes_from_a_closed_file_only() {
     let broker = Broker::new(url, Credentials::from_file(&file).expect("closed")).expect("a thread");
     Publisher::open(&broker, &job("file")).expect("logged in");
 }
+
+/// The words of a command in the documentation that begins with these.
+fn documented(command: &str) -> Vec<String> {
+    let line = include_str!("../../../docs/movers.md").lines().find(|line| line.starts_with(command)).expect("it is documented");
+    let words = line.split_whitespace().skip(1).take_while(|word| !word.starts_with('#'));
+    words.map(|word| word.trim_matches('\'').to_owned()).collect()
+}
+
+/// Another user of the broker, with the password of all tests and the rights of the documentation, in a vhost; the vhost as that user.
+fn user_of(rabbit: &Rabbit, vhost: &str, user: &str) -> Broker {
+    let mut permissions = documented("rabbitmqctl set_permissions");
+    assert_eq!(permissions[..4], ["set_permissions", "-p", "driftless", "driftless"], "as it is documented");
+    (permissions[2], permissions[3]) = (vhost.to_owned(), user.to_owned());
+    rabbit.control(&["add_vhost", vhost]);
+    rabbit.control(&["add_user", user, Rabbit::PASSWORD]);
+    rabbit.control(&permissions.iter().map(String::as_str).collect::<Vec<_>>());
+    broker_as(rabbit, user, vhost).with_patience(LIMIT)
+}
+
+fn broker_as(rabbit: &Rabbit, user: &str, vhost: &str) -> Broker {
+    let url = rabbit.url().replacen(Rabbit::USER, user, 1);
+    connect_to(url.strip_suffix(Rabbit::VHOST).map(|url| format!("{url}{vhost}")).as_deref().expect("the vhost is last"), Rabbit::PASSWORD)
+}
+
+#[test]
+fn a_user_with_the_documented_rights_does_a_jobs_work_and_reaches_no_other_vhost() {
+    let rabbit = calm();
+    let (one, job) = (user_of(&rabbit, "vhost-one", "one"), job("documented"));
+    let _two = user_of(&rabbit, "vhost-two", "two");
+    let _seat = Seat::take(&one, &job, "the coordinator").expect("nobody has it");
+    let mut consumer = consume(&one, &job);
+    let _publisher = publish(&one, &job, &[b"work"]);
+    next(&mut consumer).ack().expect("acknowledged");
+    for vhost in ["vhost-two", Rabbit::VHOST] {
+        let refused = Publisher::open(&broker_as(&rabbit, "one", vhost).with_patience(Duration::from_secs(5)), &job).err();
+        assert!(matches!(refused, Some(Error::Refused { .. })), "{vhost}: {refused:?}");
+    }
+}
