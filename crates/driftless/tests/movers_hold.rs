@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const FILES: usize = 60;
+const SMALL_FILES: usize = 4000;
 const FILE_BYTES: usize = 200_000;
 /// So many bytes a second of a mover: the files take it some seconds.
 const SLOWLY: &str = "4M";
@@ -84,6 +85,8 @@ impl Trees {
 
 /// What `ssh` runs when its line can fall silent: nothing says so to either side.
 const SILENT_LINE: &str = "{ echo $BASHPID >line; exec setsid cat; } | { echo $BASHPID >mover; exec $command; }";
+/// What it runs when the agent can be stopped, and what is on its way to it waits.
+const BUFFERED_LINE: &str = "setsid cat | { echo $BASHPID >agent; exec $command; }";
 /// What it runs when the mover can be stopped.
 const SLEEPER: &str = "echo $$ >mover-$$; ln -sf mover-$$ mover; exec $command";
 
@@ -232,6 +235,48 @@ fn a_mover_of_a_host_that_slept_until_all_was_done_changes_nothing_when_it_wakes
     assert_eq!(outcome.code(), 0, "{}", outcome.describe());
     check_equal(&trees.one, &trees.replica, &outcome.describe());
     assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
+}
+
+/// Small files of the same names in each tree, but with other content; the replica is what the other one is.
+fn fill_small(trees: &Trees) {
+    for (root, version) in [(&trees.one, "one"), (&trees.other, "another"), (&trees.replica, "another")] {
+        (0..SMALL_FILES).for_each(|file| put(&root.join(format!("dir-{}/file-{file}", file % 6)), format!("{version} {file}")));
+    }
+}
+
+/// What was posted before is still there to be carried out: in the agent, and on its way to it.
+#[test]
+fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
+    let rabbit = Rabbit::start();
+    let trees = Trees::new();
+    [&trees.one, &trees.other].into_iter().for_each(|root| fs::remove_dir_all(root).expect("remove"));
+    fill_small(&trees);
+    let line = trees.scratch.path().join("line.sh");
+    fs::write(&line, "eval exec \"${@: -1}\"\n").expect("write");
+    let (there, slowly) = (format!("far:{}", trees.replica.display()), trees.ssh(BUFFERED_LINE));
+    let job = Job::new(&rabbit);
+    let with = |run: Driftless, ssh: &str| run.args(["--ssh", ssh, "--agent-path", common::far::agent(), "--streams", "1"]);
+    let mover = with(job.mover(), &slowly).args(["--jobs", "1", "--iops-limit", "400"]).spawn();
+    let running = with(job.sync(&trees.one, Path::new(&there)), &format!("bash {}", line.display())).spawn();
+    let arrived = || (0..SMALL_FILES).filter(|file| is_of_one(&trees.replica.join(format!("dir-{}/file-{file}", file % 6)))).count();
+    wait_until("the mover is at work", LIMIT, || arrived() >= 3);
+    let agent = trees.pid("agent");
+    signal(agent, Signal::STOP);
+    let before = arrived();
+    assert!(before < SMALL_FILES, "the mover was too fast for this test");
+    std::thread::sleep(Duration::from_secs(2));
+    kill(running);
+    let again = || sync(&trees.other, &trees.replica).arg("--delete").run();
+    wait_until("the replica is free", LIMIT, || again().code() == 0);
+    trees.check_other("while the agent sleeps");
+    signal(agent, Signal::CONT);
+    end_mover(mover);
+    wait_for_end(agent);
+    trees.check_other(&format!("after the agent has woken, with {before} files of the first source at first"));
+}
+
+fn is_of_one(file: &Path) -> bool {
+    fs::read(file).is_ok_and(|content| content.starts_with(b"one "))
 }
 
 /// Trees that are file systems of their own, whose roots have the same inode number, and a mover in whose place others are mounted.

@@ -221,6 +221,9 @@ impl Lease {
         *lock(&self.mark) = Some((replica.clone(), held));
         self.learn(|known| known.unmarked = held.is_none());
         replica.guard(Some(self.clone()));
+        if let Some(held) = held {
+            replica.hold(held.identity, held.movers).map_err(|fault| Over::Unknown(fault.to_string()))?;
+        }
         self.look();
         self.over().map_or(Ok(()), Err)
     }

@@ -551,6 +551,10 @@ impl Dir for RemoteDir {
         self.0.line.gate.guard(sentry);
     }
 
+    fn hold(&self, identity: u128, movers: u128) -> Done {
+        self.done(&Request::Hold { dir: self.0.at, identity, movers })
+    }
+
     fn confirm(&self) -> Done {
         if self.0.side == Side::Replica { self.0.line.gate.confirm() } else { Ok(()) }
     }

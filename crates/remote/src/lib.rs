@@ -20,6 +20,7 @@ mod file;
 mod frame;
 mod gather;
 mod greeting;
+mod hold;
 mod home;
 mod identity;
 mod jobs;

@@ -139,7 +139,7 @@ fn deed(request: &Request) -> Deed<'_> {
         R::EntryXattrs { .. } | R::ReadLink { .. } | R::Open { .. } | R::Read { .. } | R::Digests { .. } => Deed::Reads,
         R::NextData { .. } | R::DropCached { .. } | R::CountTree { .. } | R::Marks { .. } | R::Lineage { .. } => Deed::Reads,
         R::Fetch { .. } | R::Peek { .. } | R::IsKept { .. } | R::Lock { reach: Reach::Seen, .. } => Deed::Reads,
-        R::Gather { .. } | R::Forget { .. } | R::Alive | R::Cease => Deed::Reads,
+        R::Gather { .. } | R::Hold { .. } | R::Forget { .. } | R::Alive | R::Cease => Deed::Reads,
         R::MakeDir { .. } | R::Create { .. } | R::Symlink { .. } | R::Node { .. } | R::Link { .. } | R::Nest { .. } => Deed::Makes,
         R::CopyRange { .. } | R::Write { .. } | R::SetLen { .. } | R::Allocate { .. } | R::SaveProgress { .. } => Deed::Makes,
         R::SyncFile { .. } | R::FlushFile { .. } | R::Progress { .. } | R::SyncAll { .. } | R::SetUnfinished { .. } => Deed::Makes,

@@ -1,6 +1,7 @@
 //! Carrying out one request on this machine's file systems.
 
 use crate::fence::Fence;
+use crate::hold::Hold;
 use crate::home::find;
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
@@ -157,6 +158,10 @@ impl Server<'_> {
             R::IsKept { at } => self.is_kept(at)?,
             R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
             R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
+            R::Hold { dir, identity, movers } => {
+                Hold::guard(&self.dir(dir)?, identity, movers);
+                Reply::Done
+            }
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
             other => self.on_file(other)?,
         })

@@ -221,6 +221,9 @@ pub enum Request {
     SetMark { dir: Handle, text: Vec<u8>, durable: bool },
     /// What lies above a directory.
     Lineage { dir: Handle },
+    /// From now on the tree of this replica's root is changed only while its mark is that of the replica `identity` and names the run of
+    /// `movers`.
+    Hold { dir: Handle, identity: u128, movers: u128 },
     /// Make an entry; the frame's data is its content.
     Make { dir: Handle, parcel: Box<ParcelHead> },
     /// Read a small file whole.

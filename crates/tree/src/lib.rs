@@ -217,6 +217,11 @@ pub trait Dir: Send + Sync {
     fn before_change(&self, act: Option<BeforeChange>);
     /// From now on `sentry` is asked before each change in the tree that this directory belongs to; `None` sends it away.
     fn guard(&self, sentry: Option<Arc<dyn Sentry>>);
+    /// Where the tree is changed by an agent on another host: has that look by itself, before each change, whether the mark of this directory
+    /// is that of the replica `identity` and names the run of `movers`. Here the sentry does.
+    fn hold(&self, _identity: u128, _movers: u128) -> Done {
+        Ok(())
+    }
     /// Has the sentry, if there is one, look whether the tree may still be changed: before something large is published.
     fn confirm(&self) -> Done;
     /// This directory and all above it, up to the root of the name space.
