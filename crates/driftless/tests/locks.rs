@@ -253,6 +253,19 @@ fn who_only_looks_beside_a_run_is_told_of_it_and_of_no_earlier_one() {
 }
 
 #[test]
+fn who_is_turned_away_makes_no_replica_in_that_of_the_other() {
+    let (_scratch, src, dst) = stage();
+    let below = src.join("sub");
+    put(&below.join("file"), "content");
+    let first = at_work(sync(&src, &dst).arg("--jobs=1"), &dst.join(LOCK_FILE));
+    // A name that the first run does not make: it may come to its own at any time.
+    let inner = dst.join("inner");
+    let outcome = sync(&below, &inner).run().expect(11);
+    assert!(!inner.exists(), "{}", outcome.describe());
+    killed(first);
+}
+
+#[test]
 fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
     only_local!("holds up calls of one process");
     let (scratch, src, _) = stage();
@@ -263,14 +276,13 @@ fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
         let trace = scratch.path().join("trace");
         let words = ["strace", "-f", "-qq", "-o", trace.to_str().expect("text"), "-e", "trace=mkdirat", "-e"];
         let run = way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
-        // The call that makes the replica is held up until somebody else has made it.
-        let late = run.through(words.into_iter().chain(["inject=mkdirat:delay_enter=4000000:when=1+", "--"])).spawn();
+        // The call that makes the replica is held up until somebody else has tried to.
+        let first = run.through(words.into_iter().chain(["inject=mkdirat:delay_enter=4000000:when=1+", "--"])).spawn();
         let is_about_to = || fs::read_to_string(&trace).is_ok_and(|text| text.contains("\"new\""));
         wait_until("it is about to make it", SOON, is_about_to);
-        let winner = sync(&src, &dst).arg("--bwlimit=20M").spawn();
-        let outcome = late.wait().expect(11);
-        assert!(outcome.stderr_text().contains("another run"), "{}", outcome.describe());
-        check_accounts(&winner.wait().expect(0));
+        let outcome = sync(&src, &dst).run().expect(11);
+        assert!(outcome.stderr_text().contains("another run") && !dst.exists(), "{}", outcome.describe());
+        check_accounts(&first.wait().expect(0));
         check_equal(&src, &dst, "of the one that was first");
         fs::remove_dir_all(&dst).expect("remove");
         fs::remove_file(&trace).expect("remove");
@@ -385,7 +397,16 @@ fn who_cannot_take_the_lock_between_hosts_says_so() {
 
 #[test]
 fn a_lock_whose_file_goes_late_leaves_no_trace_in_the_time_of_the_root() {
-    let (fuse, source) = (Fuse::mount(Mood { hides: true, ..Mood::healthy() }), Scratch::new(FsKind::Tmpfs, 50));
+    check_time_of_root(Mood { hides: true, ..Mood::healthy() });
+}
+
+#[test]
+fn a_lock_whose_file_goes_late_and_is_not_counted_leaves_no_trace_in_the_time_of_the_root() {
+    check_time_of_root(Mood { hides: true, hides_count: true, ..Mood::healthy() });
+}
+
+fn check_time_of_root(mood: Mood) {
+    let (fuse, source) = (Fuse::mount(mood), Scratch::new(FsKind::Tmpfs, 50));
     let (src, dst) = (source.dir("src"), fuse.path().join("dst"));
     for content in ["content", "other content"] {
         put(&src.join("file"), content);

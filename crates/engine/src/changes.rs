@@ -451,6 +451,15 @@ pub struct Locks {
     is_everywhere: bool,
 }
 
+impl Locks {
+    /// These, and those of the name that the root was made at. Bytes that both have locked belong to the process, so dropping either gives
+    /// them up; and a lock of a name keeps no run of another host from the root, so only these say whether it is kept out.
+    pub fn beside(mut self, of_name: Locks) -> Locks {
+        self.holds.extend(of_name.holds);
+        self
+    }
+}
+
 /// Keeps other runs of this host from a replica, or from its entry `name`, and those of other hosts that are at work already.
 ///
 /// # Errors

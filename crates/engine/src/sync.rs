@@ -165,15 +165,17 @@ fn sync_trees(
 /// Locks the replica, refuses it on doubt, makes it if it is missing; tells whether it was made.
 pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool, Locks), RunError> {
     let mut locks = match &replica {
-        Replica::There(dir) if !options.dry_run => hold(options, dir, None)?,
-        _ => Locks::default(),
+        _ if options.dry_run || options.report_only && matches!(replica, Replica::Missing(..)) => Locks::default(),
+        Replica::There(dir) => hold(options, dir, None)?,
+        // Who works on a tree that it would lie in is found before it is made.
+        Replica::Missing(parent, name) => hold(options, parent, Some(name))?,
     };
     if let (true, Replica::There(replica)) = (options.delete && !options.report_only, &replica) {
         refuse_doubt(options, source, replica)?;
     }
     let (replica, made) = open_replica(options, source, replica)?;
     if let Some(new) = replica.as_ref().filter(|_| made) {
-        locks = hold(options, new, None)?;
+        locks = hold(options, new, None)?.beside(locks);
     }
     Ok((replica, made, locks))
 }

@@ -57,10 +57,17 @@ impl Drop for FileLock {
             if fs::fstat(file).and_then(|st| is_still(&self.dir, &name, &st)).unwrap_or(true) {
                 // This is the last call of a run, and nobody is there to be told, so it is made once more.
                 let _the_next_run_takes_it_up = remove(&self.dir, &name) || remove(&self.dir, &name);
-                self.traces.are_due |= meta_again(file).is_ok_and(|left| left.nlink > 0);
+                self.traces.are_due |= hides_names(file) || meta_again(file).is_ok_and(|left| left.nlink > 0);
             }
         }
     }
+}
+
+/// Whether a file lies where what is removed while it is open may keep a hidden name that is not counted: FUSE and NFS (linux/magic.h).
+/// libfuse 2 takes one from the number of names that it tells of such a file.
+fn hides_names(file: &OwnedFd) -> bool {
+    const HIDERS: [u64; 2] = [0x6573_5546, 0x6969];
+    fs::fstatfs(file).is_ok_and(|st| HIDERS.contains(&(st.f_type as u64)))
 }
 
 /// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name, which goes some time after it was closed,

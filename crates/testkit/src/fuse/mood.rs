@@ -29,6 +29,8 @@ pub struct Mood {
     pub change_times: bool,
     /// What is removed while it is open gets a hidden name, and goes when it is closed (libfuse without `hard_remove`, as sshfs).
     pub hides: bool,
+    /// The hidden name is not counted among those of its file (libfuse 2).
+    pub hides_count: bool,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
 }
@@ -47,6 +49,7 @@ impl Mood {
             read_only: false,
             change_times: true,
             hides: false,
+            hides_count: false,
             remembers: Duration::ZERO,
         }
     }

@@ -218,8 +218,10 @@ impl Tree {
     }
 
     fn shown(&self, stat: &Stat) -> (Attr, Duration) {
+        let is_hidden = lock(&self.hidden).iter().any(|hidden| hidden.id == (stat.st_dev, stat.st_ino));
         let mood = &lock(&self.orders).mood;
         let mut attr = attr(stat);
+        attr.nlink -= u32::from(mood.hides_count && is_hidden).min(attr.nlink);
         attr.times = attr.times.map(|time| mood.cut(time));
         if !mood.change_times {
             attr.times[2] = attr.times[1];
