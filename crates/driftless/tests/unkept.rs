@@ -5,7 +5,7 @@ mod common;
 
 use common::far::{Far, Way, Who};
 use common::flags::chattr;
-use common::{USER, check_accounts, count_entries, on_trees, on_trees_by_user, put, sync, sync_by_user, sync_ok};
+use common::{USER, check_accounts, count_entries, leftovers, on_trees, on_trees_by_user, put, sync, sync_by_user, sync_ok};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -514,4 +514,42 @@ fn extended_attributes_are_removed_from_the_users_own_read_only_file() {
         assert_eq!(std::fs::metadata(dst.join(name)).expect("look").mode() & 0o7777, mode, "{name}");
     }
     assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
+}
+
+/// Without owners and modes, a second run has nothing to do; with them, each mode that cannot be set is a problem.
+fn check_fixed_modes(rights: u32, user: Option<u32>) {
+    let source = Scratch::new(FsKind::Tmpfs, 16);
+    let replica = Fuse::mount(Mood { fixed_mode: Some(rights), attributes: false, acls: false, ..Mood::healthy() });
+    let (src, place) = (source.dir("src"), replica.path().join("place"));
+    ["a", "dir/b", "dir/deep/c", "gone/d"].into_iter().for_each(|name| put(&src.join(name), name));
+    std::fs::create_dir(&place).expect("mkdir");
+    let uid = user.unwrap_or(0);
+    attrs::set_owner(&place, uid, uid).expect("chown");
+    let dst = place.join("dst");
+    let plain = |command: &str| {
+        let run = on_trees(command, &src, &dst).args(["--no-mode", "--no-owner", "--no-group", "--no-xattrs", "--no-acls"]);
+        if user.is_some() { run.as_user(uid, uid) } else { run }
+    };
+    let _ = plain("sync").run().expect(0);
+    std::fs::remove_dir_all(src.join("gone")).expect("remove");
+    put(&src.join("dir/b"), "newer content");
+    let changed = plain("sync").args(["--delete", "--json"]).run().expect(0);
+    assert_eq!(changed.count("deleted"), 2, "{}", changed.describe());
+    let settled = plain("sync").args(["--delete", "--json"]).run().expect(0);
+    assert_eq!([settled.count("changed"), settled.count("deleted")], [0, 0], "{}", settled.describe());
+    let _ = plain("verify").arg("--level=content").run().expect(0);
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+
+    put(&src.join("new/file"), "content");
+    let told = if user.is_some() { sync_by_user(&src, &dst) } else { sync(&src, &dst) }.run();
+    // What the source's entries have is what some file systems show of all.
+    assert_eq!(told.code(), if rights == 0o644 { 0 } else { 3 }, "{}", told.describe());
+    assert!(told.events_named("problem").iter().all(|p| p["act"] == "set its mode"), "{}", told.describe());
+    assert_eq!(std::fs::read(dst.join("new/file")).expect("it is there"), b"content");
+}
+
+#[test]
+fn a_file_system_with_fixed_modes_takes_content_and_names() {
+    [0o666, 0o644, 0o600].into_iter().for_each(|rights| check_fixed_modes(rights, None));
+    [0o666, 0o644].into_iter().for_each(|rights| check_fixed_modes(rights, Some(USER)));
 }

@@ -247,7 +247,7 @@ impl Worker<'_> {
         let terms = self.mover.terms;
         let mut attributes = Attributes::of(&source.meta, source.xattrs, &terms.rules.keep);
         let known = if job.is_made() {
-            attributes.mode.get_or_insert(OPENED);
+            attributes = attributes.or_mode(OPENED);
             Known { owner: job.birth, mode: Some(0o700), clean: true, ..Known::default() }
         } else {
             if let (None, Some((before, _))) = (attributes.mode, &job.before) {

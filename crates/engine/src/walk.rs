@@ -91,8 +91,7 @@ impl Worker<'_> {
         self.run.tally.skip(Reason::OtherFileSystem);
         let parent = job.parent.as_ref().expect("the root is on its own file system");
         if let (true, Some(replica)) = (job.is_made(), &job.replica) {
-            let mut attributes = Attributes::of(job.source.first_meta(), Xattrs::default(), &self.run.options.keep);
-            attributes.mode.get_or_insert(OPENED);
+            let attributes = Attributes::of(job.source.first_meta(), Xattrs::default(), &self.run.options.keep).or_mode(OPENED);
             replica.set_own(&Known::default(), &attributes);
             let _its_mode_says_the_same = self.run.unmark_closed(&job);
             parent.touch();

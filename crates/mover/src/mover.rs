@@ -349,9 +349,7 @@ fn default_mode(kind: Kind) -> u32 {
 
 /// What a new entry shall have: what is kept, and a plain mode where modes are not.
 pub(crate) fn new_attributes(meta: &Meta, xattrs: Xattrs, terms: &Terms) -> Attributes {
-    let mut attributes = Attributes::of(meta, xattrs, &terms.rules.keep);
-    attributes.mode.get_or_insert(default_mode(meta.kind));
-    attributes
+    Attributes::of(meta, xattrs, &terms.rules.keep).or_mode(default_mode(meta.kind))
 }
 
 /// EEXIST, EISDIR and ENOTEMPTY say that a directory stands where a file shall go (rename(2)).

@@ -32,6 +32,8 @@ pub struct Attributes {
     /// Permission bits, 07777.
     #[serde(deserialize_with = "bounds::maybe_mode")]
     pub mode: Option<u32>,
+    /// Nobody asked for that mode: where the file system has modes of its own, it is none to be missed.
+    pub mode_is_plain: bool,
     /// Whose rights the set-id bits among them stand for: the user and the group that the entry must belong to, where that matters. `None`
     /// if there are no such bits.
     pub lends: Option<Lends>,
@@ -44,12 +46,18 @@ pub struct Attributes {
 }
 
 impl Attributes {
+    /// These, and a mode where none is to be kept.
+    pub fn or_mode(self, plain: u32) -> Self {
+        Attributes { mode_is_plain: self.mode.is_none(), mode: self.mode.or(Some(plain)), ..self }
+    }
+
     /// Everything that `keep` names, as the source has it.
     pub fn of(meta: &Meta, xattrs: Xattrs, keep: &Keep) -> Self {
         Attributes {
             uid: keep.owner.then_some(meta.uid),
             gid: keep.group.then_some(meta.gid),
             mode: keep.mode.then_some(meta.mode),
+            mode_is_plain: false,
             lends: Lends::of(meta, keep),
             mtime: keep.times.then_some(meta.mtime),
             atime: keep.atimes.then_some(meta.atime),
@@ -272,7 +280,7 @@ impl<'a> Setter<'a> {
         let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
         if !right || self.mode_lent {
             let done = self.chmod(mode).and_then(|()| self.check_setid(mode));
-            self.note(Act::SetMode, done);
+            self.note(Act::SetMode, if attributes.mode_is_plain { done.or_else(unless_fixed) } else { done });
         }
     }
 
@@ -346,6 +354,11 @@ impl<'a> Setter<'a> {
         };
         if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX { Err(Errno::RANGE) } else { Ok(()) }
     }
+}
+
+/// Where a file system has modes of its own, others cannot be set (vfat refuses with EPERM, others with EOPNOTSUPP; mount(8), ntfs-3g(8)).
+fn unless_fixed(errno: Errno) -> Result<(), Errno> {
+    if matches!(errno, Errno::PERM | Errno::OPNOTSUPP) { Ok(()) } else { Err(errno) }
 }
 
 /// Sets the mode of an entry that is no symbolic link. fchmodat(2) follows a link that somebody has put in its place.

@@ -22,10 +22,18 @@ pub struct HandlePool {
     open_max: usize,
     open: AtomicUsize,
     order: Mutex<VecDeque<Weak<Node>>>,
-    /// The owner that new entries get on a device, where it is not this process's user.
-    foreign_owner: Mutex<HashMap<u64, u32>>,
+    /// What new entries look like on a device, where a look was needed.
+    births: Mutex<HashMap<u64, Birth>>,
     /// What the replica's first change waits for.
     gate: Arc<Gate>,
+}
+
+/// What an entry looks like that this process has just made for itself alone. Some file systems have owners or modes of their own.
+#[derive(Debug, Clone, Copy)]
+pub struct Birth {
+    pub uid: u32,
+    /// Others have rights, although none were given to them.
+    pub is_open: bool,
 }
 
 impl HandlePool {
@@ -35,7 +43,7 @@ impl HandlePool {
             open_max: open_max.max(4),
             open: AtomicUsize::new(0),
             order: Mutex::default(),
-            foreign_owner: Mutex::default(),
+            births: Mutex::default(),
             gate: Arc::default(),
         })
     }
@@ -130,15 +138,15 @@ impl Node {
         if self.side == Side::Replica { self.pool.gate.pass() } else { Ok(()) }
     }
 
-    /// The owner that new entries get on this directory's device, found by `probe` once where it is not this process's user.
-    pub fn foreign_owner(&self, probe: impl FnOnce() -> Option<u32>) -> Option<u32> {
-        let mut owners = lock(&self.pool.foreign_owner);
-        if let Some(owner) = owners.get(&self.id.0) {
-            return Some(*owner);
+    /// What new entries look like on this directory's device, found by `probe` once.
+    pub fn birth(&self, probe: impl FnOnce() -> Option<Birth>) -> Option<Birth> {
+        let mut births = lock(&self.pool.births);
+        if let Some(birth) = births.get(&self.id.0) {
+            return Some(*birth);
         }
-        let owner = probe()?;
-        owners.insert(self.id.0, owner);
-        Some(owner)
+        let birth = probe()?;
+        births.insert(self.id.0, birth);
+        Some(birth)
     }
 
     /// The open descriptor; opens it again if it was taken away.

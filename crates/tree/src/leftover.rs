@@ -78,8 +78,7 @@ fn is_ours_alone(dir: &LocalDir, meta: &Meta, below: &LocalDir) -> bool {
 
 fn is_marked(dir: &LocalDir) -> bool {
     let (meta, Ok(fd)) = (dir.first_meta(), dir.fd()) else { return false };
-    let private = meta.mode & 0o077 == 0 && dir.is_birth_owner(meta.uid);
-    private && has_mark(fd.as_fd())
+    has_mark(fd.as_fd()) && dir.is_birth_of_own(meta.uid, meta.mode)
 }
 
 fn has_mark(fd: BorrowedFd<'_>) -> bool {

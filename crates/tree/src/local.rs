@@ -3,7 +3,7 @@
 use crate::attributes::{Attributes, Known, Setter};
 use crate::file::LocalFile;
 use crate::gate::{BeforeChange, Sentry};
-use crate::handles::{HandlePool, Node, open_dir};
+use crate::handles::{Birth, HandlePool, Node, open_dir};
 use crate::leftover::remove_leftover;
 use crate::locks::{Lock, Reach};
 use crate::mark::MarkText;
@@ -128,6 +128,9 @@ fn meta_of_statx(st: &Statx) -> Meta {
     }
 }
 
+/// The rights of group and others.
+const OTHERS: u32 = 0o077;
+
 fn is_own(uid: u32) -> bool {
     uid == rustix::process::geteuid().as_raw()
 }
@@ -212,10 +215,12 @@ impl LocalDir {
         let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
         let made = Meta { unkept: self.first.unkept.inherited(), ..meta_of(&st) };
         let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (made, Some(false)));
-        if dir.first.mode != 0o700 {
+        let is_closed = dir.first.mode & OTHERS == 0;
+        // Set-group-id is taken over from above (inode(7)); what shows rights of others has a mode that cannot be set.
+        if is_closed && dir.first.mode != 0o700 {
             self.fail(Act::SetMode, fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
-        dir.state.private.store(is_own(dir.first.uid), Relaxed);
+        dir.state.private.store(is_own(dir.first.uid) && is_closed, Relaxed);
         if crate::is_temp_name(name) {
             crate::leftover::mark(&dir)?;
         }
@@ -228,8 +233,7 @@ impl LocalDir {
         self.fail(Act::MakeDirectory, fs::mkdirat(&*here, name, Mode::RWXU))?;
         let fd = self.fail(Act::OpenDirectory, open_dir(&here, name))?;
         let st = self.fail(Act::LookAt, fs::fstat(&fd))?;
-        let private = is_own(st.st_uid) && st.st_mode & 0o077 == 0;
-        let ours = private || !is_own(st.st_uid) && self.is_birth_owner(st.st_uid);
+        let ours = if is_own(st.st_uid) { self.is_birth_of_own(st.st_uid, st.st_mode) } else { self.is_birth_owner(st.st_uid) };
         if ours { Ok((fd, st)) } else { self.fail(Act::HoldDirectory, Err(Errno::STALE)) }
     }
 
@@ -254,22 +258,33 @@ impl LocalDir {
     }
 
     /// Whether what was just made here would belong to `uid`: to this process's user, or to whom a file system without
-    /// owners of its own (a mapped network mount, say) gives it. A file made for the purpose shows that: nobody can put another in the
-    /// place of what was opened when it was made.
+    /// owners of its own (a mapped network mount, say) gives it.
     pub(crate) fn is_birth_owner(&self, uid: u32) -> bool {
-        is_own(uid) || self.node.foreign_owner(|| self.probe_owner()) == Some(uid)
+        is_own(uid) || self.birth().is_some_and(|birth| birth.uid == uid)
     }
 
-    fn probe_owner(&self) -> Option<u32> {
+    /// Whether what was just made here for this process alone would have this owner and mode: no rights for others, unless the file system
+    /// has modes of its own (vfat, exfat, ntfs-3g, SMB).
+    pub(crate) fn is_birth_of_own(&self, uid: u32, mode: u32) -> bool {
+        let is_open = mode & OTHERS != 0;
+        self.is_birth_owner(uid) && (!is_open || self.birth().is_some_and(|birth| birth.is_open))
+    }
+
+    /// A file made for the purpose shows that: nobody can put another in the place of what was opened when it was made.
+    fn birth(&self) -> Option<Birth> {
+        self.node.birth(|| self.probe_birth())
+    }
+
+    fn probe_birth(&self) -> Option<Birth> {
         // It may be asked before anything else is changed, so it leaves no trace.
         let (name, fd) = (crate::temp_name(), self.fd().ok()?);
-        let owner = crate::locks::keep_times(&fd, || {
+        let birth = crate::locks::keep_times(&fd, || {
             let probe = self.create(&fd, &name, 0o600).map_err(|_| Errno::IO)?;
-            let owner = probe.meta().map(|meta| meta.uid).map_err(|_| Errno::IO);
+            let birth = probe.meta().map(|meta| Birth { uid: meta.uid, is_open: meta.mode & OTHERS != 0 }).map_err(|_| Errno::IO);
             let _the_next_run_removes_it = fs::unlinkat(&*fd, &*name, AtFlags::empty());
-            owner
+            birth
         });
-        owner.ok()
+        birth.ok()
     }
 
     /// What stands at a name, and whether something is mounted there, if the kernel tells.

@@ -278,7 +278,7 @@ fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
         }
         Err(_) => return None,
     };
-    fs::fstat(&file).ok().filter(|st| is_closed(st) && st.st_uid == geteuid().as_raw())?;
+    fs::fstat(&file).ok().filter(|st| is_single_file(st) && st.st_mode & 0o077 == 0 && st.st_uid == geteuid().as_raw())?;
     let is_held = fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
     is_held.then(|| read_holder(&file))
 }
@@ -287,13 +287,13 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
-/// A file that nobody else can have opened: this user's, with one name and no rights for others.
+/// A file that nobody else can have opened: this user's, with one name and no rights for others, as far as the file system has such.
 fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
-    is_closed(st) && dir.is_birth_owner(st.st_uid)
+    is_single_file(st) && dir.is_birth_of_own(st.st_uid, st.st_mode)
 }
 
-fn is_closed(st: &Stat) -> bool {
-    FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && st.st_mode & 0o077 == 0
+fn is_single_file(st: &Stat) -> bool {
+    FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1
 }
 
 /// Whether the name is still that of the file.

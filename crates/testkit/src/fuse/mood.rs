@@ -1,6 +1,7 @@
 //! How a file system behaves as a whole (a [`Mood`]), and what goes wrong with single requests (a [`Rule`]).
 
 use super::wire::Op;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -31,6 +32,8 @@ pub struct Mood {
     pub hides: bool,
     /// The hidden name is not counted among those of its file (libfuse 2).
     pub hides_count: bool,
+    /// All files show these rights, and directories may be searched besides by whoever may read (vfat, exfat, ntfs-3g without permissions).
+    pub fixed_mode: Option<u32>,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
 }
@@ -50,6 +53,7 @@ impl Mood {
             change_times: true,
             hides: false,
             hides_count: false,
+            fixed_mode: None,
             remembers: Duration::ZERO,
         }
     }
@@ -72,6 +76,14 @@ impl Mood {
     /// Listings without kinds, as ext2 without `filetype` or NFS in large directories.
     pub fn untyped() -> Mood {
         Mood { unknown_kinds: true, ..Mood::healthy() }
+    }
+
+    /// The mode that an entry shows.
+    pub(super) fn shown(&self, mode: u32) -> u32 {
+        const SEARCH: u32 = 0o111;
+        let is_dir = FileType::from_raw_mode(mode).is_dir();
+        let fixed = |rights: u32| mode & !super::tree::MODE_BITS | rights | if is_dir { rights >> 2 & SEARCH } else { 0 };
+        self.fixed_mode.map_or(mode, fixed)
     }
 
     /// A time stamp as it can be kept.

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const MODE_BITS: u32 = 0o7777;
+pub(super) const MODE_BITS: u32 = 0o7777;
 const XATTR_BYTES_MAX: usize = 65536;
 /// Bits of `fuse_setattr_in.valid`.
 const SET_MODE: u32 = 1;
@@ -222,6 +222,7 @@ impl Tree {
         let mood = &lock(&self.orders).mood;
         let mut attr = attr(stat);
         attr.nlink -= u32::from(mood.hides_count && is_hidden).min(attr.nlink);
+        attr.mode = mood.shown(attr.mode);
         attr.times = attr.times.map(|time| mood.cut(time));
         if !mood.change_times {
             attr.times[2] = attr.times[1];
@@ -242,6 +243,10 @@ impl Tree {
             rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if valid & SET_MODE != 0 {
+            let shown = lock(&self.orders).mood.shown(node.stat()?.st_mode) & MODE_BITS;
+            if lock(&self.orders).mood.fixed_mode.is_some() && mode & MODE_BITS != shown {
+                return Err(Errno::PERM);
+            }
             rustix::fs::chmod(node.path(), Mode::from_raw_mode(mode & MODE_BITS))?;
         }
         if valid & SET_SIZE != 0 {
