@@ -282,6 +282,32 @@ fn a_path_that_is_no_directory_is_told_before_anybody_is_served() {
     }
 }
 
+/// A run opens several lines, and each starts an agent.
+#[test]
+fn agents_that_start_together_all_take_the_path_that_one_of_them_makes() {
+    const ROUNDS: usize = 20;
+    const AGENTS: usize = 8;
+    // In the first round, all of them find it missing before one makes it.
+    const LATE: &str = "strace -f -o /dev/null -e trace=mkdirat -e inject=mkdirat:delay_enter=1000000";
+    let stage = Stage::new("");
+    for round in 0..ROUNDS {
+        let only = stage.only.with_file_name(format!("only-{round}"));
+        let words: Vec<&str> = if round == 0 { LATE.split(' ').chain([far::agent()]).collect() } else { vec![far::agent()] };
+        let start = |_| {
+            let mut agent = Command::new(words[0]);
+            agent.args(&words[1..]).args(["agent", "--only"]).arg(&only).env_remove("SSH_ORIGINAL_COMMAND");
+            agent.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent")
+        };
+        for agent in (0..AGENTS).map(start).collect::<Vec<_>>() {
+            // That its client has gone ends it, and is no failure.
+            let ended = agent.wait_with_output().expect("wait");
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success() && !ended.stdout.is_empty(), "round {round}: {said}");
+        }
+        assert!(only.is_dir());
+    }
+}
+
 // ---- clients that keep to nothing ----
 
 struct Client {

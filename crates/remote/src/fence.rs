@@ -9,6 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+const EEXIST: i32 = 17;
+/// "Stale file handle" of errno(3): of a directory that stands where there was none a moment ago, too.
+const ESTALE: i32 = 116;
+/// How often a directory is looked for that appears meanwhile: one that is made and removed without end is given up.
+const LOOKS_MAX: u32 = 8;
+
 /// What clients are held to.
 pub struct Fence {
     limits: Limits,
@@ -26,14 +32,7 @@ impl Fence {
     }
 
     fn directory(path: &Path, may: May, pool: &Arc<HandlePool>) -> io::Result<DirRef> {
-        let unusable = |why: String| io::Error::other(format!("--only {}: {why}", quote(path)));
-        let place = locate(path, Side::Source, pool).map_err(|error| unusable(error.reason()))?;
-        let dir = match place {
-            Place::Dir(dir) => dir,
-            Place::Missing { parent, name } if may != May::Read => parent.make_dir(&name).map_err(|fault| unusable(fault.to_string()))?,
-            Place::Missing { .. } => return Err(unusable("there is no such directory".into())),
-            Place::Entry { .. } => return Err(unusable("it is not a directory".into())),
-        };
+        let dir = found_or_made(path, may, pool).map_err(|why| io::Error::other(format!("--only {}: {why}", quote(path))))?;
         dir.as_local().into_iter().for_each(prepare_marks);
         Ok(dir)
     }
@@ -54,5 +53,26 @@ impl Fence {
         let is_within =
             || dir.lineage().is_ok_and(|above| above.iter().any(|above| self.dirs.iter().any(|dir| dir.first_meta().id() == above.id)));
         self.limits.only.is_empty() || is_within()
+    }
+}
+
+/// The directory at a path. The agents of one run start together, and may all find it missing: one makes it, the others look again.
+fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef, String> {
+    let mut looks_left = LOOKS_MAX;
+    loop {
+        looks_left -= 1;
+        let has_appeared = |errno| (errno == EEXIST || errno == ESTALE) && looks_left > 0;
+        let (parent, name) = match locate(path, Side::Replica, pool) {
+            Ok(Place::Dir(dir)) => return Ok(dir),
+            Ok(Place::Missing { parent, name }) if may != May::Read => (parent, name),
+            Ok(Place::Missing { .. }) => return Err("there is no such directory".into()),
+            Ok(Place::Entry { .. }) => return Err("it is not a directory".into()),
+            Err(error) if has_appeared(error.parts().1) => continue,
+            Err(error) => return Err(error.reason()),
+        };
+        match parent.make_dir(&name) {
+            Err(fault) if has_appeared(fault.errno) => {}
+            made => return made.map_err(|fault| format!("cannot {}: {}", fault.act.words(), fault.cause())),
+        }
     }
 }
