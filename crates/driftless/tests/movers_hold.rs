@@ -9,11 +9,14 @@ use common::mounted::Mounted;
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::programs::script;
 use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_until};
+use driftless_engine::Sample;
+use driftless_model::Side;
 use driftless_testkit::attrs::set_owner;
 use driftless_testkit::{Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched};
+use driftless_tree::{DirRef, HandlePool, Place, locate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -402,4 +405,35 @@ fn two_hosts_do_not_coordinate_one_job() {
     let _ = running.wait().expect(0);
     check_equal(&first.one, &first.replica, "undisturbed");
     end_mover(mover);
+}
+
+fn open(path: &Path) -> DirRef {
+    let Ok(Place::Dir(dir)) = locate(path, Side::Source, &HandlePool::new(8)) else { panic!("it is a directory") };
+    dir
+}
+
+#[test]
+fn a_source_is_known_again_when_everything_at_its_top_has_changed() {
+    let (_scratch, src, _) = stage();
+    put(&src.join("incoming/file"), "1");
+    put(&src.join("status"), "1");
+    let sample = Sample::of(&open(&src)).expect("it can be looked at");
+    let changed = |path: &Path| fs::metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).expect("stat");
+    let touch = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    // The clock of a file system may go on in steps.
+    for path in [&src, &src.join("incoming")] {
+        let before = changed(path);
+        wait_until("the clock goes on", LIMIT, || {
+            touch(path);
+            changed(path) != before
+        });
+    }
+    put(&src.join("new"), "2");
+    fs::rename(src.join("new"), src.join("status")).expect("rename");
+    assert!(sample.is_of(&open(&src)), "the same directory");
+    // One in its place, with entries of the same names.
+    fs::rename(&src, src.with_file_name("away")).expect("rename");
+    put(&src.join("incoming/file"), "1");
+    put(&src.join("status"), "2");
+    assert!(!sample.is_of(&open(&src)), "another one");
 }

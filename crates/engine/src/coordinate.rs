@@ -62,7 +62,7 @@ const NOTE: Duration = Duration::from_secs(60);
 /// For so long movers that are called back may take to come to rest.
 const REST_MAX: Duration = Duration::from_secs(10);
 /// A sample of the source is used for so long.
-const SAMPLE: Duration = Duration::from_secs(10);
+const SAMPLE: Duration = Duration::from_secs(2);
 /// Open shares that are read at a time.
 const SHARES: usize = 1000;
 
@@ -234,6 +234,7 @@ impl Coordinator<'_> {
         if self.sampled.is_none_or(|at| self.since(at) >= SAMPLE) {
             // What cannot be looked at here is a problem that movers meet, too.
             self.brief.set_sample(Sample::of(&self.roots.0).ok());
+            self.exchange.renew(self.brief);
             self.sampled = Some(self.clock.now());
         }
     }
@@ -293,6 +294,7 @@ impl Coordinator<'_> {
                 self.hear(word)?;
             }
             self.look_at_held()?;
+            self.sample();
             self.tell();
             self.look_after_locks()?;
             if self.since(self.last_look) >= LOOK {

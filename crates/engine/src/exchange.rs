@@ -14,6 +14,8 @@ pub trait Exchange {
     /// # Errors
     /// The movers cannot be reached for longer than they may be away.
     fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String>;
+    /// Has movers that take a share from now on know the run by this brief, where a share is not on its way before one takes it.
+    fn renew(&mut self, _brief: &Brief) {}
     /// The next word of a mover; none if there is none within `limit`.
     ///
     /// # Errors

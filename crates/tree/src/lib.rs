@@ -235,6 +235,11 @@ pub trait Dir: Send + Sync {
         None
     }
 
+    /// When the entry `name`, itself and not what it links to, was made, where the file system of this machine tells.
+    fn made_at_of(&self, _name: &CStr) -> Option<Stamp> {
+        None
+    }
+
     /// Owner and group that entries made here get, if this directory, which was just made, shows it without being asked.
     fn birth(&self) -> Option<(u32, u32)> {
         // New entries belong to the user and group of the process unless the file system or the set-group-id bit says otherwise;

@@ -84,9 +84,9 @@ fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<
     }
 }
 
-/// When what is open was made, if the file system tells.
-fn made_at(fd: impl AsFd) -> Option<Stamp> {
-    birth_of(&fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?)
+/// When an entry was made, or with no name what is open, if the file system tells.
+fn made_at(fd: impl AsFd, name: &CStr) -> Option<Stamp> {
+    birth_of(&fs::statx(fd, name, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME).ok()?)
 }
 
 fn birth_of(st: &Statx) -> Option<Stamp> {
@@ -647,7 +647,11 @@ impl Dir for LocalDir {
     }
 
     fn made_at(&self) -> Option<Stamp> {
-        made_at(&*self.fd().ok()?)
+        made_at(&*self.fd().ok()?, c"")
+    }
+
+    fn made_at_of(&self, name: &CStr) -> Option<Stamp> {
+        made_at(&*self.fd().ok()?, name)
     }
 
     fn as_local(&self) -> Option<&LocalDir> {

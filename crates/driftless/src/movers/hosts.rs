@@ -42,13 +42,16 @@ const NO_TICKET: u64 = 0;
 
 /// A share on its way to a mover.
 struct Waiting {
+    run: u64,
     id: u64,
-    body: Vec<u8>,
+    share: Share,
     attempts: u32,
 }
 
 #[derive(Default)]
 struct State {
+    /// What a mover that takes a share is told of the run; it says what the source is like now.
+    brief: Option<Brief>,
     waiting: VecDeque<Waiting>,
     /// Hosts that have nothing to do.
     idle: usize,
@@ -174,10 +177,16 @@ impl<'a> HostsExchange<'a> {
 
 impl Exchange for HostsExchange<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
-        let body = encode(&Order::Share { brief: Box::new(brief.clone()), run, id, share: share.clone() });
-        lock(&self.shared.state).waiting.push_back(Waiting { id, body, attempts: 0 });
+        let mut state = lock(&self.shared.state);
+        state.brief = Some(brief.clone());
+        state.waiting.push_back(Waiting { run, id, share: share.clone(), attempts: 0 });
+        drop(state);
         self.shared.changed.notify_one();
         Ok(())
+    }
+
+    fn renew(&mut self, brief: &Brief) {
+        lock(&self.shared.state).brief = Some(brief.clone());
     }
 
     fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
@@ -347,7 +356,8 @@ impl HostLine {
 
     /// Has a share carried out, and passes on what is said of it.
     fn carry(&self, share: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
-        self.order(&share.body)?;
+        let brief = lock(&shared.state).brief.clone().expect("it came with the share");
+        self.order(&encode(&Order::Share { brief: Box::new(brief), run: share.run, id: share.id, share: share.share.clone() }))?;
         loop {
             let message = read_message(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
