@@ -44,11 +44,17 @@ impl Rule {
         if line.trim().is_empty() || line.starts_with('#') {
             return Ok(None);
         }
-        match line.split_at_checked(2) {
-            Some(("+ ", pattern)) => Rule::new(true, pattern).map(Some),
-            Some(("- ", pattern)) => Rule::new(false, pattern).map(Some),
-            _ => Err(FilterError { text: escape(line.as_bytes()), why: "a line starts with \"+ \", \"- \" or \"#\"".into() }),
+        let fail = |why: &str| FilterError { text: escape(line.as_bytes()), why: why.into() };
+        let (include, pattern) = match line.split_at_checked(2) {
+            Some(("+ ", pattern)) => (true, pattern),
+            Some(("- ", pattern)) => (false, pattern),
+            _ => return Err(fail("a line starts with \"+ \", \"- \" or \"#\"")),
+        };
+        // Taken for part of the pattern, it would match nothing, and nobody would notice.
+        if [" #", "\t#"].iter().any(|comment| pattern.contains(comment)) {
+            return Err(fail("comments stand on a line of their own (write \"\\#\" where the name has this character)"));
         }
+        Rule::new(include, pattern).map(Some)
     }
 
     /// Whether it takes what it matches.
@@ -131,6 +137,17 @@ mod tests {
     fn a_rule_that_cannot_be_read_is_refused() {
         for bad in ["* x", "+ ", "- [", "-x"] {
             assert!(Rule::from_line(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_comment_behind_a_pattern_is_refused_and_not_made_part_of_it() {
+        for bad in ["- *.tmp  # scratch", "+ a #b", "- /x/\t# y"] {
+            let error = Rule::from_line(bad).unwrap_err().to_string();
+            assert!(error.contains("a line of their own"), "{bad}: {error}");
+        }
+        for (line, name) in [("- a \\#b", "a #b"), ("- a#b", "a#b"), ("- #a", "#a"), ("- a [#]b", "a #b")] {
+            assert!(!filter(line).takes(name.as_bytes(), false), "{line}");
         }
     }
 }
