@@ -327,8 +327,13 @@ fn unfinished() -> Name {
 
 impl Client {
     fn new(limits: &[&str], only: &Path, roots: &[&Path]) -> Client {
-        let mut command = Command::new(far::agent());
-        command.arg("agent").args(limits).arg("--only").arg(only).env_remove("SSH_ORIGINAL_COMMAND");
+        Client::start(&[far::agent()], limits, only, roots)
+    }
+
+    /// Of an agent that is started with other words.
+    fn start(words: &[&str], limits: &[&str], only: &Path, roots: &[&Path]) -> Client {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg("agent").args(limits).arg("--only").arg(only).env_remove("SSH_ORIGINAL_COMMAND");
         let mut agent = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("an agent");
         let mut from = BufReader::new(agent.stdout.take().expect("piped"));
         let _greeting = from.read_until(b'\n', &mut Vec::new()).expect("a greeting");
@@ -342,10 +347,30 @@ impl Client {
     }
 
     fn ask(&mut self, request: &Request) -> Reply {
+        self.post(request);
+        self.hear()
+    }
+
+    /// Asks without waiting.
+    fn post(&mut self, request: &Request) {
         self.next += 1;
-        Frame::new(self.next, request, Vec::new()).write(&mut self.to).and_then(|()| self.to.flush()).expect("it listens");
-        let frame = Frame::read(&mut self.from).expect("a frame").expect("the agent lives");
-        frame.message().expect("it speaks properly")
+        Frame::new(self.next, request, Vec::new()).write(&mut self.to).expect("it listens");
+        self.to.flush().expect("it listens");
+    }
+
+    fn hear(&mut self) -> Reply {
+        self.hear_any().1
+    }
+
+    /// The next answer, with the number of what is answered. That the agent is there is none.
+    fn hear_any(&mut self) -> (u64, Reply) {
+        loop {
+            let frame = Frame::read(&mut self.from).expect("a frame").expect("the agent lives");
+            match (frame.number(), frame.message().expect("it speaks properly")) {
+                (_, Reply::Alive) => {}
+                answer => return answer,
+            }
+        }
     }
 
     fn locate(&mut self, root: u32, at: u64) -> Reply {
@@ -489,6 +514,49 @@ fn a_client_of_an_agent_that_removes_nothing_loses_nothing() {
     client.is_done(&R::Create { dir: 1, name: newer.clone(), mode: 0o600, at: 14 });
     client.is_done(&R::Rename { dir: 1, from: newer, to: name("old") });
     assert_eq!(fs::metadata(stage.only.join("old")).expect("it is there").len(), 0);
+}
+
+/// What stands at a name when a request is judged is what the request is carried out with.
+#[test]
+fn a_client_of_an_agent_that_removes_nothing_wins_no_race_against_it() {
+    use Request as R;
+    // Between the look at an entry and its new name.
+    const LATE: &str = "strace -f -o /dev/null -e trace=renameat,renameat2 -e inject=renameat,renameat2:delay_enter=1000000";
+    let stage = Stage::new("");
+    plant(&stage);
+    let late: Vec<&str> = LATE.split(' ').chain([far::agent()]).collect();
+    let mut client = Client::start(&late, &["--no-delete"], &stage.only, &[&stage.only]);
+    assert!(matches!(client.locate(0, 1), Reply::Located(Located::Dir(_))));
+    let fresh = unfinished();
+    client.is_done(&R::Create { dir: 1, name: fresh.clone(), mode: 0o600, at: 2 });
+    client.post(&R::Rename { dir: 1, from: fresh.clone(), to: name("old") });
+    std::thread::sleep(Duration::from_millis(300));
+    client.post(&R::Remove { dir: 1, name: fresh.clone() });
+    std::thread::sleep(Duration::from_millis(100));
+    client.post(&R::Symlink { dir: 1, name: fresh, target: CString::new("/etc/passwd").expect("no NUL") });
+    let _whatever_they_say = [client.hear(), client.hear(), client.hear()];
+    assert!(stage.only.join("old").symlink_metadata().is_ok_and(|meta| meta.is_file()), "a file stays one");
+}
+
+/// That requests are kept apart does not hold up those that take long.
+#[test]
+fn an_agent_that_removes_nothing_gives_names_while_it_writes() {
+    use Request as R;
+    const LATE: &str = "strace -f -o /dev/null -e trace=fsync,fdatasync -e inject=fsync,fdatasync:delay_enter=20000000";
+    let stage = Stage::new("");
+    plant(&stage);
+    let late: Vec<&str> = LATE.split(' ').chain([far::agent()]).collect();
+    let mut client = Client::start(&late, &["--no-delete"], &stage.only, &[&stage.only]);
+    assert!(matches!(client.locate(0, 1), Reply::Located(Located::Dir(_))));
+    let (one, two) = (unfinished(), unfinished());
+    client.is_done(&R::Create { dir: 1, name: one, mode: 0o600, at: 2 });
+    client.is_done(&R::Create { dir: 1, name: two.clone(), mode: 0o600, at: 3 });
+    client.post(&R::SyncFile { file: 2 });
+    let slow = client.next;
+    std::thread::sleep(Duration::from_millis(100));
+    client.post(&R::Rename { dir: 1, from: two, to: name("old") });
+    let first = client.hear_any().0;
+    assert_ne!(first, slow, "what takes long is not waited for");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The directories that an agent's clients are held to: found when it starts, by whoever starts it, and held open.
 
-use crate::limits::{Limits, May};
+use crate::limits::{Apart, Limits, May};
+use crate::wire::{Handle, Request, WireFault};
 use driftless_model::{Side, quote};
 use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_marks};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const EEXIST: i32 = 17;
 /// "Stale file handle" of errno(3): of a directory that stands where there was none a moment ago, too.
@@ -19,6 +20,14 @@ const LOOKS_MAX: u32 = 8;
 pub struct Fence {
     limits: Limits,
     dirs: Vec<DirRef>,
+    names: RwLock<()>,
+}
+
+/// That a request may be carried out, as long as this is there.
+#[derive(Default)]
+pub struct Permit<'f> {
+    _makes: Option<RwLockReadGuard<'f, ()>>,
+    _renames: Option<RwLockWriteGuard<'f, ()>>,
 }
 
 impl Fence {
@@ -28,7 +37,7 @@ impl Fence {
     /// One of them cannot be used.
     pub fn open(limits: Limits, pool: &Arc<HandlePool>) -> io::Result<Fence> {
         let dirs = limits.only.iter().map(|path| Fence::directory(Path::new(OsStr::from_bytes(path)), limits.may, pool));
-        Ok(Fence { dirs: dirs.collect::<io::Result<_>>()?, limits })
+        Ok(Fence { dirs: dirs.collect::<io::Result<_>>()?, limits, names: RwLock::default() })
     }
 
     fn directory(path: &Path, may: May, pool: &Arc<HandlePool>) -> io::Result<DirRef> {
@@ -40,6 +49,21 @@ impl Fence {
     /// What the client may do.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Whether a request may be carried out. `dir` finds a directory that it is about.
+    ///
+    /// # Errors
+    /// It is refused, or it cannot be told whether it may be.
+    pub fn permit(&self, request: &Request, dir: &dyn Fn(Handle) -> Result<DirRef, WireFault>) -> Result<Permit<'_>, WireFault> {
+        let mut permit = Permit::default();
+        match self.limits.apart(request) {
+            Apart::Nothing => {}
+            Apart::Renaming => permit._makes = Some(self.names.read().unwrap_or_else(PoisonError::into_inner)),
+            Apart::Naming => permit._renames = Some(self.names.write().unwrap_or_else(PoisonError::into_inner)),
+        }
+        self.limits.permit(request, dir)?;
+        Ok(permit)
     }
 
     /// The directories.

@@ -58,7 +58,7 @@ impl Limits {
     /// It is refused, or it cannot be told whether it may be.
     pub fn permit(&self, request: &Request, dir: &dyn Fn(Handle) -> Result<DirRef, WireFault>) -> Result<(), WireFault> {
         match (self.may, deed(request)) {
-            (May::Everything, _) | (_, Deed::Reads) | (May::Keep, Deed::Makes) => Ok(()),
+            (May::Everything, _) | (_, Deed::Reads) | (May::Keep, Deed::Changes | Deed::Makes) => Ok(()),
             (May::Read, deed) => Err(WireFault::new(deed.act(), EROFS)),
             (May::Keep, Deed::Publishes { at, name, kind }) => replaces_its_kind(&dir(at)?, name, || Ok(kind)),
             (May::Keep, Deed::Names { from, name, to, new }) => {
@@ -72,6 +72,29 @@ impl Limits {
                 refuse_unless(permitted, Act::Remove)
             }
             (May::Keep, Deed::Destroys) => refuse_unless(false, Act::Remove),
+        }
+    }
+}
+
+/// What must not be done at the same time as a request, from when it is judged until it is carried out: where nothing may be lost, it is
+/// judged by what stands at its names, and done to that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Apart {
+    /// Whatever is.
+    Nothing,
+    /// What takes a name from an entry or gives it one.
+    Renaming,
+    /// Whatever changes a name.
+    Naming,
+}
+
+impl Limits {
+    /// What a request has to be kept apart from. What takes long, such as copying into an open file, is from nothing.
+    pub fn apart(&self, request: &Request) -> Apart {
+        match (self.may, deed(request)) {
+            (May::Everything | May::Read, _) | (_, Deed::Reads | Deed::Changes | Deed::Destroys) => Apart::Nothing,
+            (May::Keep, Deed::Makes | Deed::Publishes { .. } | Deed::Opens(_)) => Apart::Renaming,
+            (May::Keep, Deed::Names { .. } | Deed::Removes { .. }) => Apart::Naming,
         }
     }
 }
@@ -91,8 +114,7 @@ fn is_within_unfinished(dir: &DirRef) -> Result<bool, WireFault> {
     Ok(name.is_some_and(|name| CString::new(name.as_bytes()).is_ok_and(|name| is_temp_name(&name))))
 }
 
-/// What stands at the name stays what it is, or nothing does. While all requests are held to that, another one at the same time cannot
-/// change the kind of what was there before.
+/// What stands at the name stays what it is, or nothing does.
 fn replaces_its_kind(dir: &DirRef, name: &CStr, kind: impl Fn() -> Result<Kind, WireFault>) -> Result<(), WireFault> {
     // A lock or a mark that is replaced is gone.
     refuse_unless(!is_root_name(name), Act::Replace)?;
@@ -107,7 +129,9 @@ fn replaces_its_kind(dir: &DirRef, name: &CStr, kind: impl Fn() -> Result<Kind, 
 enum Deed<'r> {
     /// Nothing.
     Reads,
-    /// It makes what was not there, or changes what this client made or the attributes of an entry.
+    /// It changes what this client made, or the attributes of an entry, and no name.
+    Changes,
+    /// It makes what was not there.
     Makes,
     /// It makes an entry of a kind and gives it its name.
     Publishes { at: Handle, name: &'r CStr, kind: Kind },
@@ -127,7 +151,7 @@ impl Deed<'_> {
             Deed::Removes { .. } | Deed::Destroys => Act::Remove,
             Deed::Names { .. } => Act::Rename,
             Deed::Publishes { .. } => Act::MakeEntry,
-            Deed::Reads | Deed::Makes | Deed::Opens(_) => Act::Change,
+            Deed::Reads | Deed::Changes | Deed::Makes | Deed::Opens(_) => Act::Change,
         }
     }
 }
@@ -141,9 +165,9 @@ fn deed(request: &Request) -> Deed<'_> {
         R::Fetch { .. } | R::Peek { .. } | R::IsKept { .. } | R::Lock { reach: Reach::Seen, .. } => Deed::Reads,
         R::Gather { .. } | R::Hold { .. } | R::Forget { .. } | R::Alive | R::Cease => Deed::Reads,
         R::MakeDir { .. } | R::Create { .. } | R::Symlink { .. } | R::Node { .. } | R::Link { .. } | R::Nest { .. } => Deed::Makes,
-        R::CopyRange { .. } | R::Write { .. } | R::SetLen { .. } | R::Allocate { .. } | R::SaveProgress { .. } => Deed::Makes,
-        R::SyncFile { .. } | R::FlushFile { .. } | R::Progress { .. } | R::SyncAll { .. } | R::SetUnfinished { .. } => Deed::Makes,
-        R::SetOwn { .. } | R::SetEntry { .. } | R::MakeWritable { .. } | R::SetMark { .. } | R::Lock { .. } => Deed::Makes,
+        R::CopyRange { .. } | R::Write { .. } | R::SetLen { .. } | R::Allocate { .. } | R::SaveProgress { .. } => Deed::Changes,
+        R::SyncFile { .. } | R::FlushFile { .. } | R::Progress { .. } | R::SyncAll { .. } | R::SetUnfinished { .. } => Deed::Changes,
+        R::SetOwn { .. } | R::SetEntry { .. } | R::MakeWritable { .. } | R::SetMark { .. } | R::Lock { .. } => Deed::Changes,
         R::Make { dir, parcel } => {
             let (name, kind) = parcel.place();
             Deed::Publishes { at: *dir, name, kind }

@@ -84,7 +84,7 @@ impl Server<'_> {
     fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
         use Request as R;
         let Job { request, data, squeezed, room: _room, .. } = job;
-        self.fence.limits().permit(&request, &|at| self.dir(at))?;
+        let _permit = self.fence.permit(&request, &|at| self.dir(at))?;
         let data = if squeezed { opened_data(&data)? } else { data };
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
