@@ -9,7 +9,7 @@ use common::lease::Lease;
 use common::mounted::Mounted;
 use common::{
     USER, check_accounts, check_equal, check_settled, driftless, on_trees, on_trees_by_user, only_local, put, sync, sync_by_user, sync_ok,
-    verify, wait_until,
+    verify, wait_until, while_disturbed,
 };
 use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, attrs};
@@ -192,6 +192,28 @@ fn bytes_that_a_source_does_not_give_do_not_become_zeros() {
     fuse.order(Rule::end_at(4000));
     let outcome = far.sync(Way::Pull, &src, &scratch.path().join("pulled")).run().expect(3);
     SIZES[1..].iter().for_each(|(name, _)| assert_eq!(acts_on(&outcome, name), ["read all of it"], "{}", outcome.describe()));
+}
+
+#[test]
+fn a_file_that_becomes_shorter_and_longer_again_is_said_to_change_and_not_to_end_early() {
+    let (scratch, fuse) = (Scratch::new(FsKind::Tmpfs, 300), Fuse::mount(Mood::healthy()));
+    let (src, dst) = (fuse.dir("src"), scratch.path().join("dst"));
+    SIZES[1..].iter().for_each(|(name, size)| put(&src.join(name), vec![1; *size]));
+    let far = Far::of(Who::Root);
+    let pulled = far.sync(Way::Pull, &src, &scratch.path().join("pulled"));
+    // Slow enough that it changes between being opened and being read.
+    fuse.order(Rule::slow(Op::Read, Duration::from_millis(50)));
+    fuse.order(Rule::end_at(4000));
+    for run in near_and_far(&far, &src, &dst).into_iter().chain([pulled]) {
+        let touch = |name: &str, step: u64| attrs::set_mtime(&fuse.backing().join("src").join(name), step as i64, 0).expect("touch");
+        let outcome = while_disturbed(|step| SIZES[1..].iter().for_each(|(name, _)| touch(name, step)), || run.run().expect(5));
+        check_accounts(&outcome);
+        let told = SIZES[1..].iter().map(|(name, _)| acts_on(&outcome, name));
+        assert!(told.flatten().all(|act| act != "read all of it"), "{}", outcome.describe());
+    }
+    fuse.forgive();
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "at rest");
 }
 
 #[test]

@@ -5,12 +5,12 @@ mod common;
 
 use common::{
     USER, check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync, sync_by_user, sync_ok, verify,
+    while_disturbed,
 };
 use driftless_testkit::{FsKind, Options, Scratch, attrs, compare, deep_path};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const NONE: [&str; 0] = [];
@@ -169,25 +169,6 @@ fn a_source_name_that_looks_like_an_unfinished_file_is_never_lost_in_silence() {
             assert!(!outcome.events_named("problem").is_empty(), "{}", outcome.describe());
         }
     }
-}
-
-/// Runs `disturb` over and over in a thread of its own while `work` runs, then stops it.
-fn while_disturbed<T>(disturb: impl FnMut(u64) + Send, work: impl FnOnce() -> T) -> T {
-    /// Ends the thread even when `work` panics.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let mut disturb = disturb;
-        let flag = &stop;
-        scope.spawn(move || (0..).take_while(|_| !flag.load(Ordering::Relaxed)).for_each(&mut disturb));
-        let _stop = Stop(&stop);
-        work()
-    })
 }
 
 const VERSION_BYTES: usize = 3 << 20;

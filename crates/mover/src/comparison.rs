@@ -102,7 +102,7 @@ impl Comparison {
 
     /// Looks again at the source and says where the files differ.
     pub fn finish(&self) -> Result<Compared, Trouble> {
-        let differs = self.with(|outcome| outcome.clone())?;
+        let differs = self.with(|outcome| outcome.clone()).map_err(|trouble| self.source.cause_of(trouble))?;
         if !self.source.meta.unchanged(&self.source.file.meta_again()?) {
             return Err(Trouble::Changing);
         }

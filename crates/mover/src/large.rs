@@ -351,7 +351,7 @@ impl Large {
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
         if let Some(trouble) = lock(&self.trouble).clone() {
-            return Err(trouble);
+            return Err(self.opened.cause_of(trouble));
         }
         if (mover.stopped)() && !self.missing().is_empty() {
             return Err(self.suspend(mover, spot));

@@ -105,7 +105,7 @@ impl Mover<'_> {
         let (mut opened, mut mismatches) = (first, 0);
         let mut trouble = Trouble::Changing;
         for pause in SETTLE_PAUSES.iter().map(Some).chain([None]) {
-            match self.copy_once(spot, &opened) {
+            match self.copy_once(spot, &opened).map_err(|trouble| opened.cause_of(trouble)) {
                 Err(again @ (Trouble::Changing | Trouble::Mismatch)) => trouble = again,
                 done => return done.map(|moved| Moved { mismatches, young: opened.young, ..moved }),
             }

@@ -1,6 +1,6 @@
 //! The place where an entry is made equal, and what can come of it.
 
-use driftless_model::{Fault, Keep, Kind, Meta, Side, Unkept};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Unkept};
 use driftless_reconcile::held_back;
 use driftless_tree::{Dir, Halt, Known, ReadFile, Removed};
 use std::ffi::CStr;
@@ -77,6 +77,13 @@ impl Opened {
     pub fn wanted(&self, keep: &Keep) -> Meta {
         let mtime = if self.young { held_back(self.meta.mtime, keep.modify_window) } else { self.meta.mtime };
         Meta { mtime, ..self.meta }
+    }
+
+    /// Why reading it did not succeed. One that becomes shorter and longer again while it is read seems to end early.
+    pub(crate) fn cause_of(&self, trouble: Trouble) -> Trouble {
+        let ends_early = matches!(trouble, Trouble::Failed(Fault { act: Act::ReadAll, .. }));
+        let has_changed = || self.file.meta_again().is_ok_and(|now| !self.meta.unchanged(&now));
+        if ends_early && has_changed() { Trouble::Changing } else { trouble }
     }
 }
 

@@ -24,6 +24,7 @@ use far::Who;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The ordinary user that tests run as when they do not run as root.
@@ -227,4 +228,23 @@ pub fn state_but_for_the_mark(root: &Path) -> Snapshot {
     let mut all = snapshot(root, true);
     all.get_mut(&b"."[..]).expect("the root").retain(|(kind, _)| *kind != "ctime");
     all
+}
+
+/// Runs `disturb` over and over in a thread of its own while `work` runs, then stops it.
+pub fn while_disturbed<T>(disturb: impl FnMut(u64) + Send, work: impl FnOnce() -> T) -> T {
+    /// Ends the thread even when `work` panics.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut disturb = disturb;
+        let flag = &stop;
+        scope.spawn(move || (0..).take_while(|_| !flag.load(Ordering::Relaxed)).for_each(&mut disturb));
+        let _stop = Stop(&stop);
+        work()
+    })
 }
