@@ -414,3 +414,25 @@ fn a_second_look_is_not_answered_from_a_cache() {
     assert_eq!(fs::read(dst.join("d/f")).expect("read"), b"another content", "{}", outcome.describe());
     assert_eq!(names_below(&dst), ["d", "d/f", "d/new"]);
 }
+
+#[test]
+fn a_source_that_is_moved_away_or_replaced_during_a_run_is_told() {
+    only_local!("uses --copy-with, which is for trees on one machine");
+    for takes_its_place in [true, false] {
+        let (scratch, src, dst) = stage();
+        put(&src.join("file"), "gate\ncontent");
+        put(&src.join("z/file"), "content");
+        let (away, other) = (scratch.path().join("away"), scratch.path().join("other"));
+        put(&other.join("other"), "content");
+        let gated = Gated::start(&scratch, &src, &dst, &[]).at("gate", || {
+            fs::rename(&src, &away).expect("rename");
+            if takes_its_place {
+                fs::rename(&other, &src).expect("rename");
+            }
+        });
+        let outcome = gated.end().expect(5);
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), problem(".", "changing"), "{}", outcome.describe());
+        check_equal(&away, &dst, "what the run had opened");
+    }
+}

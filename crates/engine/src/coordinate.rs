@@ -510,7 +510,7 @@ impl Coordinator<'_> {
         let end = delete(&run, threads_max);
         try_postponed(&mut run, threads_max)?;
         self.finish_directories(&mut run, handed, threads_max)?;
-        run.look_again_at_root();
+        run.look_again_at_roots();
         let summary = end_run(&run, end);
         run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
         Ok(summary)

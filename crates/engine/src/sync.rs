@@ -155,7 +155,7 @@ fn sync_trees(
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);
     run.report_split_groups();
-    run.look_again_at_root();
+    run.look_again_at_roots();
     let summary = end_run(&run, end);
     run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
     // What was done before the line was lost is not forgotten.

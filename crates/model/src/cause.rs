@@ -69,7 +69,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::Understand | A::Obey, EPROTO) => "it does not keep to the protocol",
         (A::Obey, _) => "the agent does not take it",
         (A::SendRequest | A::SendReply, E2BIG) => "it is too long for a message",
-        (A::FindAgain, ESTALE) => "it was moved away or replaced during the run, and what was made equal is elsewhere",
+        (A::FindAgain, ESTALE) => "it was moved away or replaced during the run, which went on with what is elsewhere now",
         (A::BeginAtHome, EINVAL) => "the agent was not started there but in /",
         (A::SetMounted, EBUSY) => "it belongs to another tree",
         (A::ReadAll | A::CopyOld, ENODATA) => "it ends earlier than its size says",
