@@ -2,6 +2,7 @@
 
 use crate::audit::AuditArgs;
 use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
+use crate::outputs::rules_for_state;
 use crate::own;
 use crate::program::Program;
 use clap::ArgMatches;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 /// What `sync` asks of the engine. An error says which file or argument is wrong and why.
 pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
+    make_place_for_notes();
     Ok(Options {
         source: args.source.clone().into(),
         replica: args.replica.clone().into(),
@@ -39,12 +41,13 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
             ReadBackArg::Content => Level::Content,
             ReadBackArg::Media => Level::Media,
         }),
-        ..common(&args.choose, &args.running, matches)?
+        ..common(&args.choose, &args.running, ([&args.source, &args.replica], matches))?
     })
 }
 
 /// What `verify` asks of the engine.
 pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String> {
+    make_place_for_notes();
     let level = level(args.level);
     Ok(Options {
         source: args.source.clone().into(),
@@ -57,8 +60,14 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
         delete_unlike: args.delete_unlike,
         required: required(&args.guard)?,
         ledger: if level == Level::Meta { None } else { ledger(args) }.map(|path| Notes { path, age_max: args.resume_within }),
-        ..common(&args.choose, &args.running, matches)?
+        ..common(&args.choose, &args.running, ([&args.source, &args.replica], matches))?
     })
+}
+
+/// A run that notes something makes the folder for it. It is there before the rules leave it out and before anything is compared: new in it,
+/// the directory above has another time.
+fn make_place_for_notes() {
+    let _who_needs_it_says_why_it_is_missing = own::state_folder();
 }
 
 fn level(level: LevelArg) -> Level {
@@ -76,18 +85,18 @@ pub fn audit(args: &AuditArgs, matches: &ArgMatches) -> Result<Options, String> 
         replica: args.replica.clone().into(),
         keep: keep(&args.keep),
         level: level(args.level),
-        ..common(&args.choose(), &args.running, matches)?
+        ..common(&args.choose(), &args.running, ([&args.source, &args.replica], matches))?
     })
 }
 
 /// What all have in common: which entries are looked at, and how hard it is worked.
-fn common(choose: &ChooseArgs, running: &RunArgs, matches: &ArgMatches) -> Result<Options, String> {
+fn common(choose: &ChooseArgs, running: &RunArgs, (roots, matches): ([&Path; 2], &ArgMatches)) -> Result<Options, String> {
     let from_stdin = choose.filter_from.iter().chain(&choose.files_from).filter(|path| *path == Path::new("-"));
     if from_stdin.count() > 1 {
         return Err("standard input (\"-\") can be read only once".into());
     }
     Ok(Options {
-        filter: filter(choose, matches)?,
+        filter: filter(choose, rules_for_state(roots), matches)?,
         selection: choose.files_from.as_deref().map(|path| selection(path, choose.from0)).transpose()?,
         one_file_system: choose.one_file_system,
         cache: match running.cache {
@@ -142,8 +151,8 @@ fn keep(args: &KeepArgs) -> Keep {
     }
 }
 
-/// Rules in the order in which they were given, whichever argument gave them.
-fn filter(args: &ChooseArgs, matches: &ArgMatches) -> Result<Filter, String> {
+/// Rules in the order in which they were given, whichever argument gave them, behind those of our `own`.
+fn filter(args: &ChooseArgs, own: Vec<Rule>, matches: &ArgMatches) -> Result<Filter, String> {
     let mut sources: Vec<(usize, Result<Vec<Rule>, String>)> = Vec::new();
     for (name, patterns, include) in [("include", &args.include, true), ("exclude", &args.exclude, false)] {
         let rule = |pattern: &String| Rule::new(include, pattern).map(|rule| vec![rule]).map_err(|error| error.to_string());
@@ -152,7 +161,7 @@ fn filter(args: &ChooseArgs, matches: &ArgMatches) -> Result<Filter, String> {
     sources.extend(places(matches, "filter_from").zip(args.filter_from.iter().map(|path| rules_of(path))));
     sources.sort_by_key(|(place, _)| *place);
     let rules: Result<Vec<Vec<Rule>>, String> = sources.into_iter().map(|(_, rules)| rules).collect();
-    Ok(Filter { rules: rules?.concat(), size_min: args.min_size, size_max: args.max_size })
+    Ok(Filter { rules: [own, rules?.concat()].concat(), size_min: args.min_size, size_max: args.max_size })
 }
 
 fn places(matches: &ArgMatches, name: &str) -> impl Iterator<Item = usize> {

@@ -1,11 +1,13 @@
 //! Files that a run writes for the user besides its replica, such as a log: never within the trees that it works on.
 //!
 //! On the replica such a file is one that the source lacks, or something of the source takes its place; on the source it changes while it
-//! is copied, and is never equal. So it is refused before it is made, unless the run leaves it out.
+//! is copied, and is never equal. So it is refused before it is made, unless the run leaves it out. The folder in which all runs keep what
+//! they know may lie in a tree, as in a home: every run leaves it out.
 
+use crate::own;
 use crate::product::id_at;
-use driftless_engine::{Options, leaves_out_file, rule_for};
-use driftless_model::{RelPath, Side, quote};
+use driftless_engine::{Options, leaves_out_file, rule_for, rule_for_dir};
+use driftless_model::{RelPath, Rule, Side, quote};
 use driftless_remote::Target;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -24,6 +26,20 @@ pub fn refuse_within_trees(outputs: &[(&str, Option<&Path>)], options: &Options)
         }
     }
     Ok(())
+}
+
+/// Rules that leave out our own folders for state, where they lie below a root: what runs note there is never the same on both sides.
+pub fn rules_for_state(roots: [&Path; 2]) -> Vec<Rule> {
+    let places: Vec<PathBuf> = own::state_places().iter().filter_map(|place| real_path(place)).collect();
+    let here = |root: &&Path| Target::parse(root.as_os_str()).is_ok_and(|target| target.host.is_none());
+    let paths = roots.into_iter().filter(here).flat_map(|root| places.iter().filter_map(|place| below(root, place)));
+    let rules = paths.filter(|path| !path.is_root()).filter_map(|path| rule_for_dir(&path));
+    rules.filter_map(|rule| Rule::new(false, &rule).ok()).collect()
+}
+
+#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+fn real_path(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok()
 }
 
 fn why((side, root): (Side, &Path), below: &RelPath) -> String {

@@ -37,12 +37,18 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
 /// home that is not there is none: that of `nobody` is `/nonexistent`, and shall stay so.
 #[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
 pub fn state_folder() -> Result<PathBuf, String> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || folder("HOME").filter(|home| std::fs::metadata(home).is_ok_and(|meta| meta.is_dir()));
-    let base = folder("XDG_STATE_HOME").or_else(|| home().map(|home| home.join(".local/state")));
-    let path = base.ok_or("XDG_STATE_HOME names no folder, and HOME none that is there")?.join("driftless");
+    let path = state_places().into_iter().next().ok_or("XDG_STATE_HOME names no folder, and HOME none that is there")?;
     make_own(&path).map_err(|why| format!("{}: {why}", quote(&path)))?;
     Ok(path)
+}
+
+/// Where that folder is: the first of these. Locks of an ordinary user are kept in all of them.
+#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+pub fn state_places() -> Vec<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = folder("HOME").filter(|home| std::fs::metadata(home).is_ok_and(|meta| meta.is_dir()));
+    let bases = folder("XDG_STATE_HOME").into_iter().chain(home.map(|home| home.join(".local/state")));
+    bases.map(|base| base.join("driftless")).collect()
 }
 
 /// A file of this name in the folder for state. What somebody else put there is none of ours and goes.

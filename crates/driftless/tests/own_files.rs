@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::mounted::Mounted;
 use common::{USER, put, wait_until};
 use driftless_testkit::{Driftless, FsKind, Scratch, attrs};
 use rustix::process::Signal;
@@ -130,4 +131,26 @@ fn no_file_that_a_run_writes_for_its_user_lies_in_its_trees() {
         assert!(outcome.stderr_text().contains("name another file"), "{}", outcome.describe());
     }
     assert!(!copy.exists());
+}
+
+#[test]
+fn what_runs_note_in_a_tree_is_no_difference_of_it() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let [home, copy] = ["the [home]'s", "copy"].map(|name| scratch.path().join(name));
+    put(&home.join("file"), "content");
+    fs::create_dir(home.join("disk")).expect("folder");
+    let _disk = Mounted::tmpfs(&home.join("disk"));
+    put(&home.join("disk/file"), "content");
+    let run = |words: &[&str], trees: [&Path; 2]| driftless().env("HOME", &home).env("XDG_STATE_HOME", "").args(words).args(trees).run();
+    let _ = run(&["sync"], [&home, &copy]).expect(0);
+    let notes = || fs::read_dir(home.join(".local/state/driftless")).expect("list").count();
+    assert_eq!(notes(), 1, "what is mounted");
+    let _ = run(&["verify"], [&home, &copy]).expect(0);
+    let again = run(&["sync", "--json", "--delete"], [&home, &copy]).expect(0);
+    assert_eq!((again.count("changed"), again.count("deleted")), (0, 0), "{}", again.describe());
+    assert!(copy.join(".local/state").exists() && !copy.join(".local/state/driftless").exists());
+    // Nor do the notes go from a home that is made equal to its copy.
+    put(&home.join("new"), "content");
+    let back = run(&["sync", "--json", "--delete"], [&copy, &home]).expect(0);
+    assert_eq!((back.count("deleted"), notes()), (1, 1), "{}", back.describe());
 }

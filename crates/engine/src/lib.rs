@@ -83,7 +83,7 @@ pub use lease::{Held, Lease, LeaseClock, Moment, Over};
 pub use monitor::{Monitor, Progress};
 pub use mounts::{MOUNTS_MAX, MountNotes, not_gone};
 pub use options::{Durability, Jobs, Notes, Options};
-pub use overlap::{leaves_out_file, rule_for};
+pub use overlap::{leaves_out_file, rule_for, rule_for_dir};
 pub use roots::RunError;
 pub use run::now;
 pub use sample::Sample;

@@ -86,8 +86,13 @@ pub fn leaves_out_file(options: &Options, path: &RelPath) -> bool {
 
 /// A rule that leaves out the regular file at a path and nothing else, as it can be typed within quotes; none if it cannot.
 pub fn rule_for(path: &RelPath) -> Option<String> {
-    let rule = pattern(&path.names().collect::<Vec<_>>())?;
+    let rule = typed_pattern(&path.names().collect::<Vec<_>>())?;
     rule.strip_suffix('/').map(str::to_owned)
+}
+
+/// A rule that leaves out the directory at a path with all below it, and nothing else; none where a name is not UTF-8.
+pub fn rule_for_dir(path: &RelPath) -> Option<String> {
+    pattern(&path.names().collect::<Vec<_>>())
 }
 
 /// Whether what is chosen includes the entry at the end of these names, or something below it.
@@ -105,21 +110,23 @@ fn reaches(selection: &Selection, names: &[&[u8]]) -> bool {
 
 fn replica_inside(options: &Options, source_device: u64, way: &[Step]) -> RunError {
     let names: Option<Vec<&[u8]>> = way.iter().map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();
-    let exclude = names.and_then(|names| pattern(&names)).map(|pattern| format!("--exclude '{pattern}'"));
+    let exclude = names.and_then(|names| typed_pattern(&names)).map(|pattern| format!("--exclude '{pattern}'"));
     let foreign = way.iter().any(|step| step.device != source_device).then(|| "--one-file-system".to_owned());
     let ways: Vec<String> = exclude.into_iter().chain(foreign).collect();
     let hint = if ways.is_empty() { String::new() } else { format!("; leave it out with {}", ways.join(" or ")) };
     RunError::Inside { inner: "replica", outer: "source", path: options.replica.to_string(), hint }
 }
 
-/// A rule that matches the directory with these names and nothing else, as it can be typed within quotes; none if it cannot.
+/// The same as it can be typed within quotes; none if it cannot.
+fn typed_pattern(names: &[&[u8]]) -> Option<String> {
+    pattern(names).filter(|pattern| !pattern.chars().any(|c| c == '\'' || c.is_control()))
+}
+
+/// A rule that matches the directory with these names and nothing else; none where a name is not UTF-8.
 fn pattern(names: &[&[u8]]) -> Option<String> {
     let mut pattern = String::new();
     for name in names {
         let name = std::str::from_utf8(name).ok()?;
-        if name.chars().any(|c| c == '\'' || c.is_control()) {
-            return None;
-        }
         pattern.push('/');
         for c in name.chars() {
             if "*?[]{}\\".contains(c) {
