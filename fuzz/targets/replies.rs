@@ -108,6 +108,7 @@ fn replies() -> Vec<Reply> {
             driftless_tree::Ancestor { id: (1, 3), name: None },
         ]),
         Reply::Note(Some(b"note".to_vec())),
+        Reply::Gathers { place: b"0001f".to_vec(), secret: 7 },
     ]
 }
 

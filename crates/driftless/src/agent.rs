@@ -21,7 +21,7 @@ pub fn run(args: &AgentArgs) -> u8 {
     let served = asked(args, std::env::var_os(WANTED).as_deref()).and_then(|asked| match &asked.join {
         Some(place) => {
             let cause = |error: io::Error| driftless_model::cause(&error);
-            driftless_remote::join(place).map_err(|error| format!("cannot join the agent: {}", cause(error)))
+            driftless_remote::join(place, &limits(args)).map_err(|error| format!("cannot join the agent: {}", cause(error)))
         }
         None => serve(args, &asked).map_err(|error| error.to_string()),
     });

@@ -224,10 +224,10 @@ fn further_lines_without_end_are_held_in_bounded_memory() {
     const LINES: usize = 120;
     let (_scratch, root) = stage();
     let mut flooded = Flooded::new(&root, &[]);
-    let Reply::Note(Some(place)) = flooded.ask(&Request::Gather { secret: 7 }) else { panic!("no place for further lines") };
+    let Reply::Gathers { place, secret } = flooded.ask(&Request::Gather { secret: 7 }) else { panic!("no place for further lines") };
     let place = String::from_utf8(place).expect("text");
     // Each says most of the longest request. Those that are too many are not taken.
-    let (mut longest, note) = (Vec::new(), vec![1; 15 << 20]);
+    let (mut longest, note) = (secret.to_le_bytes().to_vec(), vec![1; 15 << 20]);
     Frame::new(1, &Request::SaveProgress { file: 5, note: Some(note) }, Vec::new()).write(&mut longest).expect("memory");
     longest.pop();
     let longest = std::sync::Arc::new(longest);

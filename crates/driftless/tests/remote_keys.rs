@@ -11,11 +11,13 @@ use driftless_remote::wire::{Frame, Located, Name, Opening, Reply, Request, Root
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{FsKind, Outcome, Profile, Relay, Scratch, Weather, build_tree, mutate, snapshot_hash};
 use driftless_tree::Reach;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -521,7 +523,7 @@ fn a_client_of_an_agent_that_removes_nothing_loses_nothing() {
 fn a_client_of_an_agent_that_removes_nothing_wins_no_race_against_it() {
     use Request as R;
     // Between the look at an entry and its new name.
-    const LATE: &str = "strace -f -o /dev/null -e trace=renameat,renameat2 -e inject=renameat,renameat2:delay_enter=1000000";
+    const LATE: &str = "strace -D -f -o /dev/null -e trace=renameat,renameat2 -e inject=renameat,renameat2:delay_enter=1000000";
     let stage = Stage::new("");
     plant(&stage);
     let late: Vec<&str> = LATE.split(' ').chain([far::agent()]).collect();
@@ -542,7 +544,7 @@ fn a_client_of_an_agent_that_removes_nothing_wins_no_race_against_it() {
 #[test]
 fn an_agent_that_removes_nothing_gives_names_while_it_writes() {
     use Request as R;
-    const LATE: &str = "strace -f -o /dev/null -e trace=fsync,fdatasync -e inject=fsync,fdatasync:delay_enter=20000000";
+    const LATE: &str = "strace -D -f -o /dev/null -e trace=fsync,fdatasync -e inject=fsync,fdatasync:delay_enter=5000000";
     let stage = Stage::new("");
     plant(&stage);
     let late: Vec<&str> = LATE.split(' ').chain([far::agent()]).collect();
@@ -557,6 +559,67 @@ fn an_agent_that_removes_nothing_gives_names_while_it_writes() {
     client.post(&R::Rename { dir: 1, from: two, to: name("old") });
     let first = client.hear_any().0;
     assert_ne!(first, slow, "what takes long is not waited for");
+}
+
+/// What comes of a process that a key starts to be one more line to an agent, whose client gives it these bytes and goes.
+fn joined(limits: &[&OsStr], place: &str, said: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+    let mut command = Command::new(far::agent());
+    command.arg("agent").args(limits).env("SSH_ORIGINAL_COMMAND", format!("driftless agent --join {place}"));
+    let mut line = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a line");
+    line.stdin.take().expect("piped").write_all(said).expect("room in the pipe");
+    let ended = line.wait_with_output().expect("wait");
+    (ended.status.code(), ended.stdout, String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
+#[test]
+fn a_restricted_key_gets_nothing_of_the_agent_of_another() {
+    let stage = Stage::new("");
+    plant(&stage);
+    let only: Vec<&OsStr> = vec!["--only".as_ref(), stage.only.as_os_str()];
+    let read: Vec<&OsStr> = [&only[..], &["--read-only".as_ref()]].concat();
+    let mut wide = Client::new(&[], &stage.only, &[&stage.only]);
+    let Reply::Gathers { place, secret } = wide.ask(&Request::Gather { secret: 7 }) else { panic!("no place for further lines") };
+    let address = SocketAddr::from_abstract_name(&place).expect("a name");
+    let place = String::from_utf8(place).expect("text");
+    // It knows the place, by guessing.
+    for (said, why) in [
+        (Vec::new(), "end of file"),
+        (vec![0; 16], "another client"),
+        (7_u128.to_le_bytes().to_vec(), "another client"),
+        ((secret ^ 1).to_le_bytes().to_vec(), "another client"),
+        ([&0_u128.to_le_bytes()[..], &secret.to_le_bytes()[..]].concat(), "another client"),
+    ] {
+        for limits in [&read, &only] {
+            let (code, stdout, words) = joined(limits, &place, &said);
+            assert_eq!((code, stdout.len()), (Some(1), 0), "{said:?}: {words}");
+            assert!(words.contains("cannot join the agent") && words.contains(why), "{said:?}: {words}");
+        }
+    }
+    // It knows the secret as well: what its own key lets it do is less.
+    let (code, stdout, words) = joined(&read, &place, &secret.to_le_bytes());
+    assert_eq!((code, stdout.len()), (Some(1), 0), "{words}");
+    assert!(words.contains("other limits"), "{words}");
+    // Nor does anybody keep those out who may come.
+    let nobodies: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect_addr(&address).expect("connect")).collect();
+    for mut nobody in nobodies.iter().take(20) {
+        nobody.write_all(&[0; 48]).expect("it listens");
+    }
+    let (code, stdout, words) = joined(&only, &place, &secret.to_le_bytes());
+    assert_eq!((code, words.as_str()), (Some(0), ""));
+    assert!(stdout.starts_with(b"driftless-agent "), "the agent greets");
+    assert!(matches!(wide.locate(0, 1), Reply::Located(Located::Dir(_))), "and goes on");
+}
+
+#[test]
+fn several_lines_reach_the_agent_of_a_restricted_key() {
+    let stage = Stage::new("--only ONLY --no-delete");
+    put(&stage.src.join("large"), vec![7; 40 * MIB]);
+    let slow = Weather { bytes_per_second_max: Some(20 * MIB as u64), ..Weather::default() };
+    let relay = Relay::with(stage.far.server.address(), slow);
+    let near = stage.far.via(relay.address());
+    let outcome = near.sync_ok(Way::Push, &stage.src, &stage.only, ["--json", "--streams=4"]);
+    check_equal(&stage.src, &stage.only, "over several connections");
+    assert_eq!((relay.accepted(), outcome.events_named("note").len()), (4, 0), "{}", outcome.describe());
 }
 
 #[test]

@@ -704,11 +704,14 @@ fn devices_are_not_opened_through_nodes_in_a_root() {
 fn further_lines_are_not_given_to_an_agent_of_another_user() {
     let stage = Stage::new();
     let mut victim = Victim::of(&stage.dst);
-    let Reply::Note(Some(place)) = victim.ask(&Request::Gather { secret: 7 }) else { panic!("no place for further lines") };
+    let Reply::Gathers { place, secret } = victim.ask(&Request::Gather { secret: 7 }) else { panic!("no place for further lines") };
     let place = String::from_utf8(place).expect("text");
     let mut other = Command::new("setpriv");
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups", agent(), "agent", "--join", &place]);
-    let refused = other.stdin(Stdio::null()).output().expect("setpriv");
+    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setpriv");
+    // Whoever has given it to him.
+    other.stdin.take().expect("piped").write_all(&secret.to_le_bytes()).expect("room in the pipe");
+    let refused = other.wait_with_output().expect("wait");
     let words = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(1) && words.contains("cannot join the agent"), "{:?}: {words}", refused.status);
     assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)), "it still works");
@@ -719,7 +722,7 @@ fn further_lines_are_not_given_to_an_agent_of_another_user() {
 fn a_process_that_connects_and_brings_no_line_keeps_no_agent() {
     let stage = Stage::new();
     let mut victim = Victim::of(&stage.dst);
-    let Reply::Note(Some(place)) = victim.ask(&Request::Gather { secret: 1 }) else { panic!("no place for further lines") };
+    let Reply::Gathers { place, .. } = victim.ask(&Request::Gather { secret: 1 }) else { panic!("no place for further lines") };
     let place = SocketAddr::from_abstract_name(&place).expect("a name");
     let silent = UnixStream::connect_addr(&place).expect("connect");
     // The agent takes it while it has nothing else to do.

@@ -279,10 +279,11 @@ impl Agent {
 
     /// Begins to take further lines of this client, which knows them by this number.
     fn gather<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, secret: u128) -> Reply {
+        let told = |(place, secret)| Reply::Gathers { place, secret };
         if let Some(gathering) = &*lock(&self.gathering) {
-            return Reply::Note(Some(gathering.place()));
+            return told(gathering.place());
         }
-        let gathering = match Gathering::open() {
+        let gathering = match Gathering::open(self.fence.limits()) {
             Ok(gathering) => gathering,
             Err(errno) => return Reply::Fault(WireFault::new(Act::AddLines, errno.raw_os_error())),
         };
@@ -290,7 +291,7 @@ impl Agent {
         let hello = Hello { joined: secret, ..self.hello.clone() };
         scope.spawn(move || self.take_lines(scope, &hello));
         *lock(&self.gathering) = Some(gathering);
-        Reply::Note(Some(place))
+        told(place)
     }
 
     fn take_lines<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, hello: &Hello) {

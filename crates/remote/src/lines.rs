@@ -75,6 +75,17 @@ pub struct Further {
     told: Arc<Told>,
 }
 
+/// How a further line comes to the agent.
+#[derive(Clone)]
+struct Join {
+    /// What it is started with there.
+    arguments: String,
+    /// By what the agent knows it, and takes it from nobody else.
+    secret: u128,
+    /// By what this side knows the agent.
+    own: u128,
+}
+
 impl Further {
     /// Lines besides `line`.
     pub fn new(name: &str, reach: &Reach, (line, children): (&Arc<Line>, &Children), told: &Arc<Told>) -> Further {
@@ -90,14 +101,14 @@ impl Further {
 
     fn add_all(self) {
         let Some(more) = self.wanted().checked_sub(1).filter(|more| *more > 0) else { return };
-        let secret = random_id();
-        let Ok((Reply::Note(Some(place)), _)) = self.line.link.call(&Request::Gather { secret }, Vec::new()) else { return };
+        let own = random_id();
+        let Ok((Reply::Gathers { place, secret }, _)) = self.line.link.call(&Request::Gather { secret: own }, Vec::new()) else { return };
         let Ok(place) = String::from_utf8(place) else { return };
-        let arguments = format!("agent --join {}", shell_words::quote(&place));
+        let join = Join { arguments: format!("agent --join {}", shell_words::quote(&place)), secret, own };
         for number in 0..more {
-            let (further, arguments) = (self.clone(), arguments.clone());
+            let (further, join) = (self.clone(), join.clone());
             let patience = if self.reach.streams.is_some() { 0 } else { LINE_EACH_BYTES << number.saturating_sub(LINES_AT_ONCE) };
-            crate::ssh::start("lines", (), move |()| further.add(&arguments, secret, patience));
+            crate::ssh::start("lines", (), move |()| further.add(&join, patience));
         }
     }
 
@@ -116,15 +127,16 @@ impl Further {
     }
 
     /// Opens one line more when so many bytes of content have crossed.
-    fn add(self, arguments: &str, secret: u128, patience: u64) {
+    fn add(self, join: &Join, patience: u64) {
         while self.line.link.content_bytes() < patience && !self.is_over() {
             std::thread::sleep(TICK);
         }
         if self.is_over() {
             return;
         }
-        match Opened::open(&self.name, &self.reach, arguments, &|| self.is_over()) {
-            Ok(opened) if opened.hello.joined == secret => self.take(opened),
+        let started = (&*join.arguments, &join.secret.to_le_bytes()[..]);
+        match Opened::open_with(&self.name, &self.reach, started, &|| self.is_over()) {
+            Ok(opened) if opened.hello.joined == join.own => self.take(opened),
             Ok(opened) => {
                 opened.give_up();
                 self.told.give_up(

@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use driftless_model::{Act, Keep, Side, escape};
 use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{self, BufReader, BufWriter, ErrorKind, Read};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -286,7 +286,19 @@ pub struct Opened {
 impl Opened {
     /// Connects and starts the agent with these arguments, unless `give_up` says that it takes too long.
     pub fn open(name: &str, reach: &Reach, arguments: &str, give_up: &dyn Fn() -> bool) -> Result<Opened, ReachError> {
+        Opened::open_with(name, reach, (arguments, &[]), give_up)
+    }
+
+    /// Connects, and says these few bytes before anything else.
+    pub fn open_with(
+        name: &str,
+        reach: &Reach,
+        (arguments, said): (&str, &[u8]),
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Opened, ReachError> {
         let mut child = spawn(name, reach, arguments)?;
+        // Nobody listens where ssh has ended, which is told by what it leaves behind. So few bytes wait for nobody (pipe(7)).
+        let _it_is_told_below = child.stdin.as_mut().expect("it is piped").write_all(said);
         let complaint = Complaint::default();
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
         let input = BufReader::with_capacity(LINE_BYTES, Ear::new(child.stdout.take().expect("it is piped")));

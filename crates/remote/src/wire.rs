@@ -228,7 +228,7 @@ pub enum Request {
     Make { dir: Handle, parcel: Box<ParcelHead> },
     /// Read a small file whole.
     Fetch { dir: Handle, name: Name, keep: Keep },
-    /// Take further lines of this client, and greet on each with this number; the place where they are handed over is noted in the reply.
+    /// Take further lines of this client, and greet on each with this number.
     Gather { secret: u128 },
     /// Let go of an object. Has no reply.
     Forget { at: Handle },
@@ -552,6 +552,13 @@ pub enum Reply {
     Marks(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<MarkText>),
     /// A note of progress, or the target of a link.
     Note(Option<Vec<u8>>),
+    /// Where further lines are handed over, and what has to be said there.
+    Gathers {
+        /// What `--join` is given.
+        place: Vec<u8>,
+        /// What is sent first on each, ahead of all frames: 16 bytes, little endian.
+        secret: u128,
+    },
     /// The agent is there. Answers nothing.
     Alive,
 }
