@@ -186,6 +186,27 @@ fn answers_that_nobody_reads_are_held_in_bounded_memory() {
 }
 
 #[test]
+fn files_with_many_megabytes_of_attributes_are_read_in_bounded_memory() {
+    let (_scratch, root) = stage();
+    let marked = root.join("d/marked");
+    put(&marked, "");
+    for number in 0..200 {
+        attrs::set_xattr(&marked, format!("user.{number}").as_bytes(), &[7; 60_000]).expect("an attribute");
+    }
+    fs::hard_link(&marked, root.join("marked")).expect("a link");
+    type Asked = (&'static str, fn(u64) -> Request);
+    let asked: [Asked; 3] = [
+        ("whole files", |_| Request::Fetch { dir: 1, name: name("marked"), keep: Keep::default() }),
+        ("short answers", |_| Request::EntryXattrs { dir: 1, name: name("marked"), keep: Keep::default(), long: false }),
+        ("listings", |round| Request::Enter { dir: 1, name: name("d"), at: 10 + round, survey: Some(survey(1)) }),
+    ];
+    for (what, request) in asked {
+        let flooded = Flooded::new(&root, &[]);
+        flooded.flood(what, true, move |round| (request(round), Vec::new()));
+    }
+}
+
+#[test]
 fn content_that_grows_when_it_is_opened_is_held_in_bounded_memory() {
     let (_scratch, root) = stage();
     let mut flooded = Flooded::new(&root, &["--compress=1"]);

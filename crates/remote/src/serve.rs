@@ -1,12 +1,13 @@
 //! Carrying out one request on this machine's file systems.
 
 use crate::fence::Fence;
+use crate::frame::HEAD_BYTES_MAX;
 use crate::hold::Hold;
 use crate::home::find;
 use crate::table::{Cursor, Job, Object, OpenFile, Table};
 use crate::wire::{
-    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, FETCHED_XATTRS_BYTES_MAX, Handle, Listing, Located, Locked, Name,
-    Own, PIECE_BYTES_MAX, Reply, Request, Root, SparingRules, Survey, Told, WireFault, xattrs_memory,
+    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, PIECE_BYTES_MAX, Reply,
+    Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, Told, WireFault,
 };
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
 use driftless_mover::{Mover, Trouble};
@@ -114,7 +115,7 @@ impl Server<'_> {
                 self.copy_within(&from, &to, range)?.into()
             }
             R::Meta { at } => self.meta(at)?.into(),
-            R::Xattrs { at, keep, .. } => told(self.xattrs(at, &keep)?, Reply::Xattrs).into(),
+            R::Xattrs { at, keep, long } => told(self.xattrs(at, &keep, xattrs_max(long))?, or_too_long).into(),
             R::SetOwn { at, known, attributes } => self.set_own(at, &known, &attributes)?.into(),
             R::Write { file, offset } => done(self.file(file)?.writer()?.write_at(&data, offset)).into(),
             other => self.on_entry(other)?.into(),
@@ -127,7 +128,9 @@ impl Server<'_> {
         Ok(match request {
             R::Look { dir, name } => told(self.dir(dir)?.look(&name.0), Reply::Meta),
             R::Peek { dir, name } => told(self.dir(dir)?.peek(&name.0), Reply::Meta),
-            R::EntryXattrs { dir, name, keep, .. } => told(self.dir(dir)?.xattrs_of(&name.0, &keep), Reply::Xattrs),
+            R::EntryXattrs { dir, name, keep, long } => {
+                told(self.dir(dir)?.xattrs_of_within(&name.0, &keep, xattrs_max(long)), or_too_long)
+            }
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
             R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, EINVAL)),
@@ -217,10 +220,10 @@ impl Server<'_> {
         }
     }
 
-    fn xattrs(&self, at: Handle, keep: &driftless_model::Keep) -> Result<Done<driftless_model::Xattrs>, WireFault> {
+    fn xattrs(&self, at: Handle, keep: &driftless_model::Keep, bytes_max: u64) -> Result<Done<Option<Xattrs>>, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, _) => Ok(dir.xattrs(keep)),
-            Object::File(file) => Ok(file.reader().xattrs(keep)),
+            Object::Dir(dir, _) => Ok(dir.xattrs_within(keep, bytes_max)),
+            Object::File(file) => Ok(file.reader().xattrs_within(keep, bytes_max)),
             Object::Lock(_) => Err(WireFault::new(Act::LookAt, EBADF)),
         }
     }
@@ -274,8 +277,7 @@ impl Server<'_> {
 
     fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
         let dir = parent.enter(name)?;
-        let told =
-            |survey: Survey| dir.xattrs(&survey.keep).ok().filter(|xattrs| xattrs_memory(xattrs) <= survey.listing_bytes_max() as u64);
+        let told = |survey: Survey| dir.xattrs_within(&survey.keep, survey.listing_bytes_max() as u64).ok().flatten();
         let xattrs = survey.and_then(told);
         let (is_mount_root, is_marked, is_unfinished) = (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
         let own = Own { meta: *dir.first_meta(), is_mount_root, xattrs, is_marked, is_unfinished };
@@ -326,6 +328,16 @@ impl Server<'_> {
             ) => Reply::Fault(WireFault::new(Act::Obey, EINVAL)),
         })
     }
+}
+
+/// What attributes may take of memory: no more is read, so that a file of many megabytes of them takes that much only where room was made.
+fn xattrs_max(long: bool) -> u64 {
+    if long { HEAD_BYTES_MAX as u64 } else { SHORT_XATTRS_BYTES_MAX }
+}
+
+fn or_too_long(xattrs: Option<Xattrs>) -> Reply {
+    const E2BIG: i32 = 7;
+    xattrs.map_or_else(|| Reply::Fault(WireFault::new(Act::SendReply, E2BIG)), Reply::Xattrs)
 }
 
 type Sparing = Option<(Filter, RelPath)>;
@@ -434,7 +446,7 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
         return Err(WireFault::new(Act::Open, EINVAL));
     }
     // What does not fit the largest answer is read the long way.
-    let fits = |whole: &Whole| xattrs_memory(&whole.xattrs) <= FETCHED_XATTRS_BYTES_MAX && whole.extents.len() <= EXTENTS_MAX;
+    let fits = |whole: &Whole| whole.extents.len() <= EXTENTS_MAX;
     let whole = Whole::read(&*file, &meta, keep)?.filter(fits);
     Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {
         let Whole { meta, xattrs, extents, data } = whole;
@@ -535,7 +547,8 @@ fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told
 
 fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
-    let xattrs = if meta.kind == Kind::Dir { Xattrs::default() } else { dir.xattrs_of(name, &survey.keep).ok()? };
     // What is too much for a listing is asked for by itself.
-    (xattrs_memory(&xattrs) <= survey.listing_bytes_max() as u64).then_some(Entry { meta, xattrs })
+    let read = || dir.xattrs_of_within(name, &survey.keep, survey.listing_bytes_max() as u64).ok().flatten();
+    let xattrs = if meta.kind == Kind::Dir { Xattrs::default() } else { read()? };
+    Some(Entry { meta, xattrs })
 }

@@ -276,8 +276,8 @@ impl ReplyMax {
 
 /// Bytes of the head of an answer to [`Request::Fetch`], at most: a file with more attributes is read the long way.
 pub const FETCHED_HEAD_BYTES_MAX: usize = 16 << 10;
-/// What the attributes of a file that is told whole may take of memory, in bytes.
-pub const FETCHED_XATTRS_BYTES_MAX: u64 = 16 << 10;
+/// What the attributes of an entry may take of memory that are asked for by themselves, in bytes, unless all of them are.
+pub const SHORT_XATTRS_BYTES_MAX: u64 = 16 << 10;
 /// Extents of a file that is moved whole, at most: no file system has smaller blocks than 512 bytes, and a hole lies between two extents.
 pub const EXTENTS_MAX: usize = (WHOLE_BYTES_MAX / 1024) as usize + 1;
 /// What one told entry takes besides its name, target and attributes, in bytes.
@@ -300,10 +300,9 @@ impl Survey {
 const LISTING_BYTES_MIN: usize = 32 << 10;
 const LISTING_BYTES_MAX: usize = 4 << 20;
 
-/// What attributes take of memory, in bytes: each is two allocations besides what it says. A peer can tell one in three bytes.
+/// What attributes take of memory, in bytes. A peer can tell one in three bytes.
 pub fn xattrs_memory(xattrs: &Xattrs) -> u64 {
-    const EACH_BYTES: usize = 64;
-    xattrs.iter().map(|(name, value)| EACH_BYTES + name.len() + value.len()).sum::<usize>() as u64
+    xattrs.iter().map(|(name, value)| Xattrs::memory_of_one(name, value)).sum()
 }
 
 impl Request {

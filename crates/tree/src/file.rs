@@ -138,6 +138,10 @@ impl ReadFile for LocalFile {
         self.fail(Act::ReadXattrs, Target::Open(self.fd.as_fd()).read(keep))
     }
 
+    fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
+        self.fail(Act::ReadXattrs, Target::Open(self.fd.as_fd()).read_within(keep, bytes_max))
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
         self.fail(Act::Read, read_full(&self.fd, buffer, offset))
     }

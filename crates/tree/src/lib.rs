@@ -49,7 +49,7 @@ pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, locate};
 pub use temp::{ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name, temp_name};
-pub use whole::{WHOLE_BYTES_MAX, Whole};
+pub use whole::{WHOLE_BYTES_MAX, WHOLE_XATTRS_BYTES_MAX, Whole};
 
 use driftless_model::{CAPABILITY, Fault, Keep, Kind, Meta, Stamp, Xattrs};
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,11 @@ pub trait Dir: Send + Sync {
     fn meta_again(&self) -> Done<Meta>;
     /// Extended attributes of the directory itself.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
+    /// The same, if they take no more than `bytes_max` of memory.
+    fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
+        let _what_is_far_away_is_bounded_there = bytes_max;
+        self.xattrs(keep).map(Some)
+    }
     /// Starts to list the names. One listing at a time.
     fn list(&self) -> Done<Box<dyn NameStream>>;
     /// Metadata of an entry, now.
@@ -147,6 +152,11 @@ pub trait Dir: Send + Sync {
     }
     /// Extended attributes of an entry.
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs>;
+    /// The same, if they take no more than `bytes_max` of memory.
+    fn xattrs_of_within(&self, name: &CStr, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
+        let _what_is_far_away_is_bounded_there = bytes_max;
+        self.xattrs_of(name, keep).map(Some)
+    }
     /// Target of a symbolic link.
     fn read_link(&self, name: &CStr) -> Done<CString>;
     /// Opens a regular file for reading; anything else is an error. Does not block and does not touch the access time.
@@ -277,6 +287,11 @@ pub trait ReadFile: Send + Sync {
     }
     /// Extended attributes.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
+    /// The same, if they take no more than `bytes_max` of memory.
+    fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
+        let _what_is_far_away_is_bounded_there = bytes_max;
+        self.xattrs(keep).map(Some)
+    }
     /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize>;
     /// Writes out what is cached of this file and lets go of it, so that the next read comes from the medium.

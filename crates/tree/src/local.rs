@@ -419,13 +419,17 @@ impl Dir for LocalDir {
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
+        self.xattrs_within(keep, u64::MAX).map(Option::unwrap_or_default)
+    }
+
+    fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         // A mark within a replica must be seen, whatever is kept.
         if self.side() == Side::Source && !keep.any_xattr() {
-            return Ok(Xattrs::default());
+            return Ok(Some(Xattrs::default()));
         }
         let meets = |name: &CStr| self.state.marked.store(self.is_marked() || crate::mark::is_mark(name), Relaxed);
-        let read = self.fail(Act::ReadXattrs, Target::Open(self.fd()?.as_fd()).read_meeting(keep, meets))?;
-        Ok(if keep.any_xattr() { read } else { Xattrs::default() })
+        let read = self.fail(Act::ReadXattrs, Target::Open(self.fd()?.as_fd()).read_meeting((keep, bytes_max), meets))?;
+        Ok(if keep.any_xattr() { read } else { Some(Xattrs::default()) })
     }
 
     fn is_marked(&self) -> bool {
@@ -451,6 +455,10 @@ impl Dir for LocalDir {
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
         self.fail(Act::ReadXattrs, Target::Name(self.fd()?.as_fd(), name).read(keep))
+    }
+
+    fn xattrs_of_within(&self, name: &CStr, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
+        self.fail(Act::ReadXattrs, Target::Name(self.fd()?.as_fd(), name).read_within(keep, bytes_max))
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {

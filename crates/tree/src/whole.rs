@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// Files up to this many bytes are moved whole.
 pub const WHOLE_BYTES_MAX: u64 = 256 * 1024;
+/// What the attributes of such a file may take of memory, in bytes: their names and values fit the head of a message then.
+pub const WHOLE_XATTRS_BYTES_MAX: u64 = 16 << 10;
 /// Block in which zeros may mean a hole; smaller blocks no file system has.
 const BLOCK_BYTES: usize = 512;
 
@@ -23,12 +25,13 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Reads an open file that was like `meta` a moment ago. `None` if it is larger than [`WHOLE_BYTES_MAX`] or changes meanwhile.
+    /// Reads an open file that was like `meta` a moment ago. `None` if it is larger than [`WHOLE_BYTES_MAX`], has attributes that take more
+    /// than [`WHOLE_XATTRS_BYTES_MAX`], or changes meanwhile.
     pub fn read(file: &dyn ReadFile, meta: &Meta, keep: &Keep) -> Done<Option<Whole>> {
         if meta.size > WHOLE_BYTES_MAX {
             return Ok(None);
         }
-        let xattrs = file.xattrs(keep)?;
+        let Some(xattrs) = file.xattrs_within(keep, WHOLE_XATTRS_BYTES_MAX)? else { return Ok(None) };
         let mut data = vec![0; meta.size as usize];
         let got = if data.is_empty() { 0 } else { file.read_at(&mut data, 0)? };
         let extents = extents(file, &data, keep)?;

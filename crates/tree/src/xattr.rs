@@ -103,30 +103,35 @@ impl Target<'_> {
 
     /// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
     pub fn read(self, keep: &Keep) -> Result<Xattrs, Errno> {
+        self.read_within(keep, u64::MAX).map(Option::unwrap_or_default)
+    }
+
+    /// The same, if they take no more than `bytes_max` of memory. No more than that is read.
+    pub fn read_within(self, keep: &Keep, bytes_max: u64) -> Result<Option<Xattrs>, Errno> {
         if !keep.any_xattr() {
-            return Ok(Xattrs::default());
+            return Ok(Some(Xattrs::default()));
         }
-        self.read_meeting(keep, |_| {})
+        self.read_meeting((keep, bytes_max), |_| {})
     }
 
     /// The same, and tells the names of all attributes that are there, also of those that are not kept.
-    pub fn read_meeting(self, keep: &Keep, meets: impl FnMut(&CStr)) -> Result<Xattrs, Errno> {
+    pub fn read_meeting(self, (keep, bytes_max): (&Keep, u64), meets: impl FnMut(&CStr)) -> Result<Option<Xattrs>, Errno> {
         BUFFER.with_borrow_mut(|buffer| {
             let length = match offer(buffer, |list| self.list(list)) {
                 Err(Errno::OPNOTSUPP) => 0,
                 other => other?,
             };
             if length == 0 {
-                return Ok(Xattrs::default());
+                return Ok(Some(Xattrs::default()));
             }
             let list = buffer[..length].to_vec();
             list.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()).for_each(meets);
-            self.read_listed(&list, keep, buffer)
+            self.read_listed(&list, (keep, bytes_max), buffer)
         })
     }
 
-    fn read_listed(self, list: &[u8], keep: &Keep, buffer: &mut [u8]) -> Result<Xattrs, Errno> {
-        let (mut found, mut unkept) = (Vec::new(), Unkept::NONE);
+    fn read_listed(self, list: &[u8], (keep, bytes_max): (&Keep, u64), buffer: &mut [u8]) -> Result<Option<Xattrs>, Errno> {
+        let (mut found, mut unkept, mut bytes) = (Vec::new(), Unkept::NONE, 0);
         for name in list.split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
             if !keep.wants_xattr(name.to_bytes()) {
@@ -134,12 +139,18 @@ impl Target<'_> {
                 continue;
             }
             match offer(buffer, |value| self.get(name, value)) {
-                Ok(size) => found.push((name.to_bytes().into(), buffer[..size].into())),
+                Ok(size) => {
+                    bytes += Xattrs::memory_of_one(name.to_bytes(), &buffer[..size]);
+                    if bytes > bytes_max {
+                        return Ok(None);
+                    }
+                    found.push((name.to_bytes().into(), buffer[..size].into()));
+                }
                 Err(Errno::NODATA) => {}
                 Err(e) => return Err(e),
             }
         }
-        Ok(Xattrs::new(found, unkept))
+        Ok(Some(Xattrs::new(found, unkept)))
     }
 
     /// Reads one attribute that is our own, if it is there.
