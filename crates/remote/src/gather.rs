@@ -11,6 +11,7 @@
 //! that it was started with itself, which must be those of the agent.
 
 use crate::limits::Limits;
+use driftless_tree::random_id;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::Timespec;
@@ -20,7 +21,6 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen, recvmsg, sendmsg, socket_with,
 };
-use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -91,10 +91,7 @@ fn is_ours(socket: &OwnedFd) -> bool {
 impl Gathering {
     /// Opens the place, and draws the secret. The kernel chooses a name that is free (unix(7), "Autobind feature").
     pub fn open(limits: &Limits) -> Result<Gathering, Errno> {
-        let mut secret = [0; SECRET_BYTES];
-        // So few bytes come whole (getrandom(2)).
-        getrandom(&mut secret[..], GetRandomFlags::empty())?;
-        let claim = Claim::new(u128::from_le_bytes(secret), limits);
+        let claim = Claim::new(random_id(), limits);
         let socket = new_socket(SocketFlags::NONBLOCK)?;
         bind(&socket, &SocketAddrUnix::new_unnamed())?;
         listen(&socket, BACKLOG)?;

@@ -3,6 +3,7 @@
 use crate::{Answer, HandlePool, Place, RootError, locate};
 use driftless_model::{Side, escape};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf, absolute};
@@ -101,11 +102,15 @@ pub fn this_machine() -> Vec<u8> {
     id[..read.unwrap_or(0)].trim_ascii().to_vec()
 }
 
-/// A number that nobody else has drawn (random(4)).
+/// A number that nobody else has drawn, and nobody can guess. So few bytes come whole and at once, also to a process that has confined itself
+/// (getrandom(2)).
+///
+/// # Panics
+/// The kernel gives no random numbers.
 pub fn random_id() -> u128 {
     let mut id = [0; 16];
-    let read = open(c"/dev/urandom", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(|file| rustix::io::read(&file, &mut id));
-    if read == Ok(id.len()) { u128::from_ne_bytes(id) } else { fastrand::u128(..) }
+    getrandom(&mut id[..], GetRandomFlags::empty()).expect("the kernel gives random numbers");
+    u128::from_ne_bytes(id)
 }
 
 impl fmt::Display for Endpoint {
