@@ -306,6 +306,40 @@ fn a_mover_in_whose_place_other_file_systems_are_mounted_is_not_believed() {
     }
 }
 
+/// The roots are those that the coordinator sees; on the mover's host another file system is mounted on a directory of the source, and a file
+/// that is mounted on a file here is not there.
+#[test]
+fn a_mover_that_has_something_else_mounted_below_the_source_touches_nothing_there() {
+    let trees = Trees::new();
+    let (one, scratch) = (&trees.one, &trees.scratch);
+    let (disk, config) = (one.join("dir-0/disk"), one.join("dir-0/config"));
+    let _disk = Mounted::tmpfs(&disk);
+    put(&disk.join("1"), "right");
+    put(&config, "beneath");
+    put(&scratch.path().join("real"), "what is mounted here");
+    let _config = Mounted::bind(&scratch.path().join("real"), &config);
+    let other = scratch.dir("elsewhere");
+    put(&other.join("1"), "wrong");
+    put(&other.join("2"), "wrong");
+    let mounts = format!("umount {}; umount {}; mount --bind {} {}", config.display(), disk.display(), other.display(), disk.display());
+    let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{mounts}; exec $command\""));
+    for _ in 0..2 {
+        let outcome = sync_on_hosts("blind", &ssh, one, &trees.replica).arg("--delete").run().expect(3);
+        let mut told: Vec<String> =
+            outcome.events_named("problem").iter().map(|p| p["path"].as_str().expect("a path").to_owned()).collect();
+        told.sort();
+        assert_eq!(told, ["dir-0/config", "dir-0/disk"], "{}", outcome.describe());
+        let wrong =
+            |path: &str, content: &str| fs::read(trees.replica.join("dir-0").join(path)).is_ok_and(|found| found == content.as_bytes());
+        assert!(![("disk/1", "wrong"), ("disk/2", "wrong"), ("config", "beneath")].iter().any(|(path, content)| wrong(path, content)));
+        // The second time, the replica has all that there is.
+        let _ = sync(one, &trees.replica).run().expect(0);
+        check_equal(one, &trees.replica, "by a run that sees all of it");
+    }
+    let outcome = sync_on_hosts("near", &trees.ssh("exec $command"), one, &trees.replica).run().expect(0);
+    check_equal(one, &trees.replica, &outcome.describe());
+}
+
 /// A command in the place of ssh for a mover on whose host something else is mounted in one of the replica's directories. It lies in memory, and
 /// is the same however often the mover is started.
 fn blind_below(trees: &Trees, wraps: &str) -> String {

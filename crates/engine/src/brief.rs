@@ -9,6 +9,7 @@ use crate::share::Route;
 use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
 use driftless_tree::{Cache, DirRef, Endpoint, Rights};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct Brief {
     size_max: Option<u64>,
     one_file_system: bool,
     known_mounts: Vec<RelPath>,
+    /// What those show that are on the coordinator's host.
+    mounted: Vec<(RelPath, Sample)>,
     chosen: bool,
     cache: Cache,
     durability: Durability,
@@ -74,6 +77,7 @@ impl Brief {
             size_max: options.filter.size_max,
             one_file_system: options.one_file_system,
             known_mounts: options.known_mounts.iter().cloned().collect(),
+            mounted: Vec::new(),
             chosen: options.selection.is_some(),
             cache: options.cache,
             durability: options.durability,
@@ -109,11 +113,12 @@ impl Brief {
         self.rights.as_ref().and_then(|coordinator| misfit(&self.keep, coordinator, mover))
     }
 
-    /// Notes that file systems are mounted at these paths of the source.
-    pub fn add_mounts(&mut self, paths: impl IntoIterator<Item = RelPath>) {
-        self.known_mounts.extend(paths);
+    /// Notes what is mounted at these paths of the source, and what it shows.
+    pub fn add_mounts(&mut self, mounts: BTreeMap<RelPath, Option<Sample>>) {
+        self.known_mounts.extend(mounts.keys().cloned());
         self.known_mounts.sort();
         self.known_mounts.dedup();
+        self.mounted = mounts.into_iter().filter_map(|(path, shown)| Some((path, shown?))).collect();
     }
 
     /// Notes what shows which directory the source is.
@@ -193,6 +198,7 @@ impl Brief {
             filter: Filter { rules: rules?, size_min: self.size_min, size_max: self.size_max },
             one_file_system: self.one_file_system,
             known_mounts: Arc::new(self.known_mounts.iter().cloned().collect()),
+            mounted: Arc::new(self.mounted.iter().cloned().collect()),
             cache: self.cache,
             durability: self.durability,
             ..Options::default()

@@ -107,7 +107,7 @@ fn try_coordinate(
     }
     if single.is_none() {
         let mounts = mounted_here(options, &roots.0);
-        options.note_mounts(&mounts);
+        options.note_mounts(&mounts.keys().cloned().collect());
         brief.add_mounts(mounts);
     }
     brief.set_held(birth.changes.held());

@@ -5,6 +5,7 @@ use crate::grouped::store_trouble;
 use crate::job::DirJob;
 use crate::links::Whole;
 use crate::listed::has_listed;
+use crate::mounts::UNMOUNTED;
 use crate::run::Run;
 use crate::tally::{Reason, add};
 use crate::worker::Worker;
@@ -172,6 +173,7 @@ impl Worker<'_> {
         }
         match hint {
             Some(Kind::Dir) => return self.subdirectory(job, name, weight),
+            Some(_) if self.run.is_other_file(job, name) => return Err(Trouble::Barred(Side::Source, UNMOUNTED)),
             Some(Kind::File) if job.is_fresh() && !self.run.options.dry_run && !has_listed(job, name) => {
                 return self.new_file(job, name, weight);
             }
@@ -187,6 +189,9 @@ impl Worker<'_> {
         }
         if meta.kind == Kind::Dir {
             return self.subdirectory(job, name, weight);
+        }
+        if hint.is_none() && self.run.is_other_file(job, name) {
+            return Err(Trouble::Barred(Side::Source, UNMOUNTED));
         }
         if self.blocks_listed(job, name) {
             return Ok(Verdict::Reported);

@@ -8,15 +8,20 @@ use crate::job::{DirJob, descend, lock};
 use crate::options::Options;
 use crate::overlap::leaves_out;
 use crate::run::Run;
+use crate::sample::Sample;
 use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
-use driftless_tree::{DirRef, HandlePool, Place, mounts_below};
-use std::collections::BTreeSet;
+use driftless_tree::{DirRef, HandlePool, MountPoint, Place, mounts_below};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::fmt::Debug;
 use std::sync::Mutex;
 
 /// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
 pub const MOUNTS_MAX: usize = 1000;
+
+/// Of so many it is told what they show, and so many entries of each, with every share.
+const SHOWN_MAX: usize = 100;
+const SHOWN_ENTRIES: usize = 4;
 
 /// Directories that are held open while it is found out which are there.
 const HANDLES: usize = 64;
@@ -51,7 +56,8 @@ impl Mounts {
 }
 
 impl Run<'_> {
-    /// Whether something was mounted on a directory of the source in an earlier run, and is not now. If something is, that is noted.
+    /// Whether something was mounted on a directory of the source in an earlier run, and is not now, or is another one than on the
+    /// coordinator's host. If something is, that is noted.
     pub fn is_unmounted(&self, parent: &DirJob, name: &CStr, source: &DirRef) -> bool {
         let known = &self.options.known_mounts;
         let was = !known.is_empty() && known.contains(&parent.path_of(name));
@@ -61,7 +67,14 @@ impl Run<'_> {
         if is && !self.is_foreign(source) {
             self.meet_mount(parent.path_of(name));
         }
-        was && !is
+        let is_other = self.options.mounted.get(&parent.path_of(name)).is_some_and(|shown| !shown.is_dir(source));
+        was && !is || is_other
+    }
+
+    /// Whether a file of the source that is no directory is another one than what is mounted at its name on the coordinator's host.
+    pub fn is_other_file(&self, job: &DirJob, name: &CStr) -> bool {
+        let mounted = &self.options.mounted;
+        !mounted.is_empty() && mounted.get(&job.path_of(name)).is_some_and(|shown| !shown.is_file(&job.source, name))
     }
 
     /// Notes a mounted file system before anything on it is copied: the run may be killed at any time.
@@ -106,19 +119,42 @@ impl Run<'_> {
     }
 }
 
-/// Those below the source on this host that a run comes to: who looks at the same source on another host must have them, too.
-pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeSet<RelPath> {
+/// Those below the source on this host that a run comes to, with what they show: who looks at the same source on another host must have
+/// them, too.
+pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeMap<RelPath, Option<Sample>> {
     if options.source.host.is_some() {
-        return BTreeSet::new();
+        return BTreeMap::new();
     }
-    let is_met = |path: &RelPath| !leaves_out(options, &path.names().collect::<Vec<_>>()) && is_mounted(options, source, path);
-    mounts_below(&options.source.plain_path()).into_iter().filter(is_met).take(MOUNTS_MAX).collect()
+    let is_met = |at: &MountPoint| !leaves_out(options, &at.path.names().collect::<Vec<_>>()) && is_mounted(options, source, &at.path);
+    let met = mounts_below(&options.source.plain_path()).into_iter().filter(is_met).take(MOUNTS_MAX).enumerate();
+    met.map(|(number, at)| {
+        let shown = if number < SHOWN_MAX && !at.is_autofs { shown(source, &at.path) } else { None };
+        (at.path, shown)
+    })
+    .collect()
 }
 
 /// Whether a run finds something mounted at a path of the source.
 fn is_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
     let is_foreign = |at: &DirRef| options.is_foreign(at.first_meta().dev, source.first_meta().dev);
-    descend(source, path).is_ok_and(|at| at.is_mount_root() == Some(true) && !is_foreign(&at))
+    match descend(source, path) {
+        Ok(at) => at.is_mount_root() == Some(true) && !is_foreign(&at),
+        Err(_) => around(source, path).is_some_and(|(dir, name)| dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir)),
+    }
+}
+
+/// What a path of the source shows now.
+fn shown(source: &DirRef, path: &RelPath) -> Option<Sample> {
+    let file = || around(source, path).and_then(|(dir, name)| Sample::of_file(&dir, &name).ok());
+    descend(source, path).map_or_else(|_| file(), |at| Sample::of_dir(&at, SHOWN_ENTRIES).ok())
+}
+
+/// The directory that holds what lies at a path of the source, and the name there.
+fn around(source: &DirRef, path: &RelPath) -> Option<(DirRef, CString)> {
+    let names: Vec<&[u8]> = path.names().collect();
+    let (name, above) = names.split_last()?;
+    let dir = descend(source, &RelPath::from_names(above.iter().copied())).ok()?;
+    Some((dir, CString::new(*name).expect("names hold no NUL")))
 }
 
 /// Which of the known ones a run that forgets what is gone still has to know: those that it does not look at, those that are there, and

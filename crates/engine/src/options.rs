@@ -1,12 +1,13 @@
 //! What a user asks of a run.
 
 use crate::mounts::MountNotes;
+use crate::sample::Sample;
 use driftless_model::{Filter, Keep, Level, RelPath, Selection};
 use driftless_mover::Carrier;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint, Loss};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +70,8 @@ pub struct Options {
     pub delete_unlike: bool,
     /// Paths below the source on which file systems were mounted in earlier runs of the same two trees.
     pub known_mounts: Arc<BTreeSet<RelPath>>,
+    /// What is mounted below the source on the coordinator's host shows there.
+    pub mounted: Arc<BTreeMap<RelPath, Sample>>,
     /// Where those that a run meets are noted.
     pub mount_notes: Option<Arc<dyn MountNotes>>,
     /// What must be there on both sides, or nothing is begun.

@@ -8,13 +8,13 @@
 use driftless_model::{EntryName, Kind, Meta, Stamp};
 use driftless_tree::{DirRef, Done, Names};
 use serde::{Deserialize, Serialize};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 /// Entries that are looked at, and of these, those that are named.
 const LOOKED_AT: usize = 64;
 const NAMED: usize = 16;
 
-/// A few entries of a directory, and the directory itself.
+/// A directory and a few entries of it, or a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     ino: u64,
@@ -41,8 +41,13 @@ impl Times {
 }
 
 impl Sample {
-    /// Takes one of a directory as it is now.
+    /// Takes one of a root as it is now.
     pub fn of(dir: &DirRef) -> Done<Sample> {
+        Sample::of_dir(dir, NAMED)
+    }
+
+    /// Takes one of a directory as it is now, with so many entries.
+    pub fn of_dir(dir: &DirRef, named: usize) -> Done<Sample> {
         let meta = dir.meta()?;
         let (mut listing, mut names) = (dir.list()?, Names::default());
         listing.fill(&mut names, LOOKED_AT)?;
@@ -50,20 +55,37 @@ impl Sample {
         let mut entries: Vec<_> = names.filter_map(|name: CString| dir.look(&name).ok().map(|meta| (name, meta))).collect();
         entries.sort_by_key(|(_, meta)| meta.ctime);
         let times = |name: &CString, meta: &Meta| Times::of(meta.ctime, dir.made_at_of(name));
-        let entries = entries.iter().take(NAMED).map(|(name, meta)| ((&**name).into(), meta.kind, times(name, meta))).collect();
+        let entries = entries.iter().take(named).map(|(name, meta)| ((&**name).into(), meta.kind, times(name, meta))).collect();
         Ok(Sample { ino: meta.ino, times: Times::of(meta.ctime, dir.made_at()), entries })
     }
 
-    /// Whether a directory is the one that it was taken of.
+    /// Takes one of a file as it is now.
+    pub fn of_file(dir: &DirRef, name: &CStr) -> Done<Sample> {
+        let meta = dir.look(name)?;
+        Ok(Sample { ino: meta.ino, times: Times::of(meta.ctime, dir.made_at_of(name)), entries: Vec::new() })
+    }
+
+    /// Whether a root is the one that it was taken of. Of one that was empty the number has to do.
     pub fn is_of(&self, dir: &DirRef) -> bool {
-        let meta = dir.first_meta();
+        dir.first_meta().ino == self.ino && (self.entries.is_empty() || self.is_dir(dir))
+    }
+
+    /// Whether it was taken of this directory.
+    pub fn is_dir(&self, dir: &DirRef) -> bool {
         let agrees = |(name, kind, times): &(EntryName, Kind, Times)| {
             let name = CString::from(name);
             let found = dir.look(&name).ok().filter(|meta| meta.kind == *kind);
             found.is_some_and(|meta| times.agree(&Times::of(meta.ctime, dir.made_at_of(&name))))
         };
-        let is_root = || self.times.agree(&Times::of(meta.ctime, dir.made_at()));
-        meta.ino == self.ino && (is_root() || self.entries.is_empty() || self.entries.iter().any(agrees))
+        let meta = dir.first_meta();
+        let is_itself = || self.times.agree(&Times::of(meta.ctime, dir.made_at()));
+        meta.ino == self.ino && (is_itself() || self.entries.iter().any(agrees))
+    }
+
+    /// Whether it was taken of the file of this name.
+    pub fn is_file(&self, dir: &DirRef, name: &CStr) -> bool {
+        let is_same = |meta: Meta| meta.ino == self.ino && self.times.agree(&Times::of(meta.ctime, dir.made_at_of(name)));
+        dir.look(name).is_ok_and(is_same)
     }
 }
 

@@ -43,7 +43,7 @@ pub use lend::Lent;
 pub use local::LocalDir;
 pub use locks::{Holder, Lock, Reach, prepare_holder, prepare_locks};
 pub use mark::{MarkText, prepare_marks};
-pub use mounts::{mounts_below, shown_twice, shows_changes_at_once};
+pub use mounts::{MountPoint, mounts_below, shown_twice, shows_changes_at_once};
 pub use names::{NameHashes, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};

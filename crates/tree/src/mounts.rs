@@ -59,8 +59,17 @@ pub fn is_mount_root(found: &Statx) -> Option<bool> {
     known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// The paths below `root` on which something is mounted, as far as `/proc/self/mountinfo` (proc_pid_mountinfo(5)) can be read.
-pub fn mounts_below(root: &Path) -> Vec<RelPath> {
+/// A place on which something is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountPoint {
+    /// Where it is, below a root.
+    pub path: RelPath,
+    /// It shows what is mounted when somebody looks for it (autofs(5)), so it is another one on each host.
+    pub is_autofs: bool,
+}
+
+/// The places below `root` on which something is mounted, as far as `/proc/self/mountinfo` (proc_pid_mountinfo(5)) can be read.
+pub fn mounts_below(root: &Path) -> Vec<MountPoint> {
     let listed = || Some((real_path(root)?, mount_list()?));
     listed().map_or_else(Vec::new, |(root, list)| list.split(|byte| *byte == b'\n').filter_map(|line| mount_point(line, &root)).collect())
 }
@@ -137,12 +146,14 @@ fn mount_list() -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// The fifth field of a line, relative to `root`; none where it is not below that.
-fn mount_point(line: &[u8], root: &Path) -> Option<RelPath> {
-    let field = line.split(|byte| *byte == b' ').nth(4)?;
-    let path = OsString::from_vec(unescaped(field));
+/// The fifth field of a line, relative to `root`, and the kind of file system behind the hyphen; none where it is not below that.
+fn mount_point(line: &[u8], root: &Path) -> Option<MountPoint> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(4);
+    let path = OsString::from_vec(unescaped(fields.next()?));
+    let is_autofs = fields.skip_while(|field| *field != b"-").nth(1) == Some(&b"autofs"[..]);
     let below = Path::new(&path).strip_prefix(root).ok()?;
-    RelPath::parse(below.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())
+    let path = RelPath::parse(below.as_os_str().as_bytes()).ok().filter(|path| !path.is_root())?;
+    Some(MountPoint { path, is_autofs })
 }
 
 /// Space, tab, line feed and backslash stand there as a backslash and three octal digits.
@@ -176,11 +187,15 @@ mod tests {
     #[test]
     fn a_mount_point_is_read_from_its_line() {
         let line = br"36 35 98:0 /mnt1 /a/b\040c\134d rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
-        let at = |root: &str| mount_point(line, Path::new(root)).map(|path| path.as_bytes().to_vec());
+        let at = |root: &str| mount_point(line, Path::new(root)).map(|found| found.path.as_bytes().to_vec());
         assert_eq!(at("/a").as_deref(), Some(&br"b c\d"[..]));
         assert_eq!(at("/"), Some(br"a/b c\d".to_vec()));
         assert_eq!((at("/other"), at(r"/a/b c\d")), (None, None));
         assert_eq!(mount_point(b"36 35", Path::new("/")), None);
+        let is_autofs = |kind: &str| {
+            mount_point(format!("36 35 0:50 / /home rw shared:2 - {kind} x rw").as_bytes(), Path::new("/")).map(|found| found.is_autofs)
+        };
+        assert_eq!([is_autofs("autofs"), is_autofs("nfs4")], [Some(true), Some(false)]);
     }
 
     #[test]
