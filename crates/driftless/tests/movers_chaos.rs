@@ -9,8 +9,8 @@ use common::chaos::{Case, run_cases};
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// What a broker needs to miss the heartbeats of a mover (twice ten seconds), and some.
-const MISSED: Duration = Duration::from_secs(45);
+/// What a broker needs to miss the heartbeats of a mover (three times five seconds), and some.
+const MISSED: Duration = Duration::from_secs(22);
 
 fn stop_and_continue(case: &mut Case<'_>, milliseconds: std::ops::Range<u64>) {
     let mover = case.any_mover();

@@ -9,8 +9,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// Between two signs of life, in seconds: a dead peer is noticed within two of them.
-const HEARTBEAT_SECONDS: u16 = 10;
+/// In seconds: RabbitMQ takes a peer for dead that says nothing for two to three times as long (`rabbit_heartbeat`), the client a broker that
+/// says nothing for twice as long. Each side says something twice in this time. Less than 5 s is said to take living peers for dead
+/// (<https://www.rabbitmq.com/docs/heartbeats>).
+const HEARTBEAT_SECONDS: u16 = 5;
 /// The longest that one try to connect and log in may take.
 const CONNECT_SECONDS_MAX: u64 = 10;
 /// How long a broker may be out of reach, unless the caller says otherwise; longer than its restart takes.

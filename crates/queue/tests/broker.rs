@@ -4,9 +4,9 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_queue::{Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Seat, Url};
-use driftless_testkit::Rabbit;
+use driftless_testkit::{Rabbit, Relay};
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -279,11 +279,20 @@ const AHEAD: u32 = 200;
 fn publish_numbers(publisher: &Publisher, job: &Job, arrived: &Receiver<()>) {
     for number in 0..NUMBERS {
         if number >= AHEAD {
-            arrived.recv_timeout(LIMIT).expect("the consumer goes on");
+            wait_for_arrival(publisher, arrived);
         }
         publisher.publish(&small(job), &number.to_be_bytes(), LIMIT).expect("accepted");
     }
     publisher.flush(LIMIT).expect("confirmed");
+}
+
+/// What was lost with a connection is sent again by a call that waits for it, and by no other.
+fn wait_for_arrival(publisher: &Publisher, arrived: &Receiver<()>) {
+    let end = Instant::now() + LIMIT;
+    while let Err(none) = arrived.recv_timeout(NOTHING) {
+        assert!(none == RecvTimeoutError::Timeout && Instant::now() < end, "the consumer goes on");
+        let _it_waits_again = publisher.flush(NOTHING);
+    }
 }
 
 /// Takes numbers until all have arrived, sends a word for each new one to `pace`, and after each third to `disturb`.
@@ -469,6 +478,28 @@ fn a_seat_whose_connection_is_lost_is_taken_again() {
         }
         assert!(Instant::now() < deadline, "it is never taken again");
     }
+}
+
+#[test]
+fn a_seat_whose_host_is_cut_off_is_free_after_three_short_intervals() {
+    let (rabbit, job) = (calm(), job("cut-off-seat"));
+    let address = rabbit.url().rsplit(['@', '/']).nth(1).expect("an authority").parse().expect("an address");
+    let relay = Relay::start(address);
+    let cut_off = connect_to(&rabbit.url().replace(&address.to_string(), &relay.address().to_string()), Rabbit::PASSWORD);
+    let seat = Seat::take(&cut_off, &job, "who is cut off").expect("nobody has it");
+    // The broker looks once each interval, and gives up after two looks that found nothing new.
+    let intervals = rabbit.control(&["list_connections", "user", "timeout"]);
+    let interval = |line: &str| line.split_whitespace().nth(1).and_then(|seconds| seconds.parse::<u32>().ok());
+    assert!(intervals.lines().filter_map(interval).all(|seconds| seconds == 5), "{intervals}");
+    relay.stall();
+    let (broker, begin) = (broker(&rabbit), Instant::now());
+    while let Err(error) = Seat::take(&broker, &job, "the next") {
+        assert!(matches!(error, Error::Taken { .. }) && begin.elapsed() < LIMIT, "{error}");
+    }
+    eprintln!("free after {:?}", begin.elapsed());
+    // Else leaving it waits for the broker.
+    relay.cut();
+    drop(seat);
 }
 
 #[test]
