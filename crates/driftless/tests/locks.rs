@@ -4,7 +4,7 @@
 mod common;
 
 use common::far::{Far, Way};
-use common::marks::{is_unsettled, lose, must_run, says_so};
+use common::marks::{is_unsettled, lose, mark, must_run, says_so};
 use common::mounted::Mounted;
 use common::{
     LOCK_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local, problems, put, sync, sync_by_user, sync_ok, wait_until,
@@ -339,7 +339,10 @@ fn what_another_run_left_unfinished_before_the_first_change_stays_known() {
 /// Has a run leave something unsaid on a replica that is equal.
 fn left_unsettled(src: &Path, dst: &Path) {
     put(&src.join("slow"), vec![1u8; 60 * MIB]);
-    killed(at_work(sync(src, dst).arg("--exclude=/b"), &dst.join(LOCK_FILE)));
+    let running = at_work(sync(src, dst).arg("--exclude=/b"), &dst.join(LOCK_FILE));
+    // The lock is there first.
+    wait_until("it has begun to change something", SOON, || mark(dst).is_some() && is_unsettled(dst));
+    killed(running);
     fs::remove_file(src.join("slow")).expect("remove");
     leftovers(dst).iter().for_each(|path| fs::remove_file(path).expect("remove"));
     must_run(&["touch", "-r"], &[src, dst]);

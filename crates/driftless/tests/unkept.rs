@@ -527,8 +527,8 @@ fn check_fixed_modes(rights: u32, user: Option<u32>) {
     attrs::set_owner(&place, uid, uid).expect("chown");
     let dst = place.join("dst");
     let plain = |command: &str| {
-        let run = on_trees(command, &src, &dst).args(["--no-mode", "--no-owner", "--no-group", "--no-xattrs", "--no-acls"]);
-        if user.is_some() { run.as_user(uid, uid) } else { run }
+        let run = if user.is_some() { on_trees_by_user(command, &src, &dst) } else { on_trees(command, &src, &dst) };
+        run.args(["--no-mode", "--no-owner", "--no-group", "--no-xattrs", "--no-acls"])
     };
     let _ = plain("sync").run().expect(0);
     std::fs::remove_dir_all(src.join("gone")).expect("remove");

@@ -57,17 +57,21 @@ impl Drop for FileLock {
             if fs::fstat(file).and_then(|st| is_still(&self.dir, &name, &st)).unwrap_or(true) {
                 // This is the last call of a run, and nobody is there to be told, so it is made once more.
                 let _the_next_run_takes_it_up = remove(&self.dir, &name) || remove(&self.dir, &name);
-                self.traces.are_due |= hides_names(file) || meta_again(file).is_ok_and(|left| left.nlink > 0);
+                self.traces.wait = self.traces.wait.max(hidden_for(file));
             }
         }
     }
 }
 
-/// Whether a file lies where what is removed while it is open may keep a hidden name that is not counted: FUSE and NFS (linux/magic.h).
-/// libfuse 2 takes one from the number of names that it tells of such a file.
-fn hides_names(file: &OwnedFd) -> bool {
-    const HIDERS: [u64; 2] = [0x6573_5546, 0x6969];
-    fs::fstatfs(file).is_ok_and(|st| HIDERS.contains(&(st.f_type as u64)))
+/// How long a file that was removed while it is open may keep a hidden name. libfuse 2 does not count that, so nobody knows whether there is
+/// one where the file system is a FUSE (linux/magic.h).
+fn hidden_for(file: &OwnedFd) -> Duration {
+    const FUSE: u64 = 0x6573_5546;
+    match () {
+        () if meta_again(file).is_ok_and(|left| left.nlink > 0) => Traces::WAIT,
+        () if fs::fstatfs(file).is_ok_and(|st| st.f_type as u64 == FUSE) => Traces::WAIT_IN_DOUBT,
+        () => Duration::ZERO,
+    }
 }
 
 /// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name, which goes some time after it was closed,
@@ -76,19 +80,20 @@ struct Traces {
     dir: Arc<OwnedFd>,
     /// The time that the directory had, if that is known.
     mtime: Option<Stamp>,
-    /// A file has a name although it was removed.
-    are_due: bool,
+    /// How long a file may have a name although it was removed.
+    wait: Duration,
 }
 
 impl Traces {
     /// How long the hidden names are waited for, how often is looked, and how long nothing more may happen.
     const WAIT: Duration = Duration::from_secs(1);
+    const WAIT_IN_DOUBT: Duration = Duration::from_millis(200);
     const LOOK: Duration = Duration::from_millis(10);
     const STILL: Duration = Duration::from_millis(100);
 
     fn wipe(&self, mtime: Stamp) {
         let (began, mut last) = (Instant::now(), None::<Instant>);
-        while began.elapsed() < Self::WAIT && last.is_none_or(|last| last.elapsed() < Self::STILL) {
+        while began.elapsed() < self.wait && last.is_none_or(|last| last.elapsed() < Self::STILL) {
             if meta_again(&*self.dir).is_ok_and(|now| now.mtime != mtime) {
                 if set_mtime(&self.dir, mtime).is_err() {
                     return;
@@ -102,7 +107,7 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        self.mtime.filter(|_| self.are_due).into_iter().for_each(|mtime| self.wipe(mtime));
+        self.mtime.filter(|_| !self.wait.is_zero()).into_iter().for_each(|mtime| self.wipe(mtime));
     }
 }
 
@@ -167,7 +172,7 @@ fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
     let since = Some(clock_gettime(ClockId::Realtime).tv_sec);
     let words = Holder { since, ..Holder::here(std::process::id()) }.encode();
     let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
-    let traces = Traces { dir: dir.clone(), mtime: None, are_due: false };
+    let traces = Traces { dir: dir.clone(), mtime: None, wait: Duration::ZERO };
     Lock::Held(Box::new(FileLock { dir, name, file, sign, traces }))
 }
 

@@ -1,6 +1,6 @@
 //! Replicas that a run has left unfinished, and what their marks say.
 
-use super::{MARK_FILE, put, sync, wait_until};
+use super::{MARK_FILE, far, put, sync, wait_until};
 use driftless_testkit::{Driftless, Outcome, attrs};
 use rustix::process::Signal;
 use std::fs;
@@ -50,6 +50,18 @@ pub fn kill(run: Driftless, dst: &Path) {
     wait_until("something is copied", Duration::from_secs(30), is_at_work);
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), 137);
+    // Over ssh, an agent has the lock until it has noticed.
+    if far::over().is_some() {
+        wait_until("the agent has let go of the replica", Duration::from_secs(30), || !is_open(dst));
+    }
+}
+
+/// Whether a process has something of a tree open.
+fn is_open(root: &Path) -> bool {
+    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let processes = entries(Path::new("/proc")).filter(|path| path.join("fd").exists());
+    let mut open = processes.flat_map(|process| entries(&process.join("fd")));
+    open.any(|link| fs::read_link(link).is_ok_and(|to| to.starts_with(root)))
 }
 
 pub fn many_files(src: &Path) {
