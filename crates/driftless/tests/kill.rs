@@ -6,12 +6,14 @@
 
 mod common;
 
+use common::marks::must_run;
 use common::{check_equal, leftovers, only_local, put, sync, sync_ok, wait_until};
 use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const NONE: [&str; 0] = [];
@@ -276,5 +278,96 @@ fn an_interrupted_run_says_how_to_go_on_and_leaves_nothing_torn() {
         let _ = sync_ok(&src, &dst, ["--delete"]);
         check_equal(&src, &dst, "gone on");
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    }
+}
+
+/// Whether a user that is a member of group 1234 can read the file.
+fn is_read_by_the_group(path: &Path, user: u32) -> bool {
+    let ids = [format!("--reuid={user}"), "--regid=1234".to_owned(), "--clear-groups".to_owned()];
+    Command::new("setpriv").args(ids).arg("cat").arg(path).output().expect("setpriv starts").status.success()
+}
+
+/// A run that is killed at each call in turn that sets owner, mode or attributes.
+fn killed_at_each(src: &Path, dst: &Path, check: impl Fn(&str)) {
+    const CALLS: [&str; 8] = [
+        "fchmod",
+        "fchmodat",
+        "fchmodat2",
+        "fchown",
+        "fchownat",
+        "fsetxattr",
+        "fremovexattr",
+        "lsetxattr,setxattr,removexattr,lremovexattr",
+    ];
+    for call in CALLS {
+        for number in 1..4 {
+            let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={number}"));
+            let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, "--"];
+            let _killed_or_not = sync(src, dst).through(words).run();
+            check(&inject);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_group_or_acl_lets_in_nobody_for_a_moment() {
+    only_local!("makes calls of one process fail");
+    let acl = |path: &Path| {
+        attrs::set_owner(path, 5, 1234).expect("chown");
+        attrs::set_mode(path, 0o640).expect("chmod");
+        must_run(&["setfacl", "-m", "u:7:r,g::---"], &[path]);
+    };
+    let group = |path: &Path| {
+        attrs::set_owner(path, 5, 6).expect("chown");
+        attrs::set_mode(path, 0o640).expect("chmod");
+    };
+    for before in [&acl as &dyn Fn(&Path), &group] {
+        let scratch = Scratch::new(FsKind::Ext4, 64);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        [scratch.path(), &src].into_iter().for_each(|dir| attrs::set_mode(dir, 0o755).expect("chmod"));
+        let (file, copy) = (src.join("file"), dst.join("file"));
+        let fresh = || {
+            put(&file, "secret");
+            before(&file);
+            let _ = sync_ok(&src, &dst, NONE);
+            assert!(!is_read_by_the_group(&copy, 77), "before");
+            must_run(&["setfacl", "-b"], &[&file]);
+            attrs::set_owner(&file, 5, 1234).expect("chown");
+            attrs::set_mode(&file, 0o600).expect("chmod");
+        };
+        fresh();
+        killed_at_each(&src, &dst, |call| {
+            assert!(!is_read_by_the_group(&copy, 77), "{call}");
+            let _ = sync_ok(&src, &dst, NONE);
+            check_equal(&src, &dst, call);
+            fresh();
+        });
+    }
+}
+
+#[test]
+fn what_a_killed_first_copy_leaves_lets_in_nobody_whom_the_source_keeps_out() {
+    for is_listed in [true, false] {
+        let scratch = Scratch::new(FsKind::Ext4, 64);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        [scratch.path(), &src].into_iter().for_each(|dir| attrs::set_mode(dir, 0o755).expect("chmod"));
+        let (file, copy) = (src.join("sub/file"), dst.join("sub/file"));
+        put(&file, vec![7; 8 * MIB]);
+        attrs::set_owner(&file, 5, 6).expect("chown");
+        attrs::set_mode(&file, if is_listed { 0o644 } else { 0o640 }).expect("chmod");
+        if is_listed {
+            must_run(&["setfacl", "-m", "u:1234:---"], &[&file]);
+        }
+        let running = sync(&src, &dst).args(["--bwlimit=2M", "--jobs=1"]).spawn();
+        wait_until("some of it is copied", Duration::from_secs(30), || fs::metadata(&copy).is_ok_and(|meta| meta.len() > 0));
+        running.signal(Signal::KILL);
+        assert_eq!(running.wait().code(), 137);
+        fs::rename(&file, src.join("sub/renamed")).expect("rename");
+        wait_until("nobody is at work any more", Duration::from_secs(30), || sync(&src, &dst).run().code() == 0);
+        let mode = fs::metadata(&copy).expect("it is kept").mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        assert!(!is_listed || !is_read_by_the_group(&copy, 1234));
+        let _ = sync_ok(&src, &dst, ["--delete"]);
+        check_equal(&src, &dst, "afterwards");
     }
 }

@@ -5,7 +5,7 @@ use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
-use driftless_tree::{Attributes, Copier, Dir, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
+use driftless_tree::{ACL_ACCESS, Attributes, Copier, Dir, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
 use std::ffi::CStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -161,7 +161,7 @@ impl Mover<'_> {
     fn copy_to(&mut self, spot: &Spot, opened: &Opened, xattrs: Xattrs) -> Made {
         let temp = if spot.private { None } else { Some(temp_name()) };
         let name = temp.as_deref().unwrap_or(spot.name);
-        let mode = if spot.private { self.birth_mode(&opened.meta) } else { 0o600 };
+        let mode = if spot.private { self.birth_mode(spot, &opened.meta, &xattrs) } else { 0o600 };
         let file = spot.replica.create_file(name, mode)?;
         let moved = match self.fill(spot, (opened, xattrs), &*file, mode) {
             Ok(moved) => moved,
@@ -177,9 +177,17 @@ impl Mover<'_> {
         done.map(|()| moved)
     }
 
-    /// The mode with which a file in a private directory is created: its own, but for the set-id bits, which wait for the owner.
-    fn birth_mode(&self, meta: &Meta) -> u32 {
-        if self.terms.rules.keep.mode { meta.mode & 0o777 } else { default_mode(Kind::File) }
+    /// The mode with which a file in a private directory is created: its own, so that it need not be set, but for what waits for the owner, the
+    /// group or the ACL. A run that is killed leaves it as it is then, and a later one may open the directory.
+    fn birth_mode(&self, spot: &Spot, meta: &Meta, xattrs: &Xattrs) -> u32 {
+        let keep = &self.terms.rules.keep;
+        let mode = if keep.mode { meta.mode & 0o777 } else { default_mode(Kind::File) };
+        let is_group = !keep.group || spot.birth.is_some_and(|(_, gid)| gid == meta.gid);
+        match () {
+            () if xattrs.iter().any(|(name, _)| **name == *ACL_ACCESS) => mode & 0o700,
+            () if !is_group => mode & !0o070 | mode & (mode & 0o007) << 3,
+            () => mode,
+        }
     }
 
     fn fill(&mut self, spot: &Spot, (opened, xattrs): (&Opened, Xattrs), file: &dyn WriteFile, mode: u32) -> Made {

@@ -496,7 +496,6 @@ fn a_seat_whose_host_is_cut_off_is_free_after_three_short_intervals() {
     while let Err(error) = Seat::take(&broker, &job, "the next") {
         assert!(matches!(error, Error::Taken { .. }) && begin.elapsed() < LIMIT, "{error}");
     }
-    eprintln!("free after {:?}", begin.elapsed());
     // Else leaving it waits for the broker.
     relay.cut();
     drop(seat);

@@ -11,7 +11,7 @@
 //! that it was started with itself, which must be those of the agent.
 
 use crate::limits::Limits;
-use driftless_tree::random_id;
+use driftless_tree::random_secret;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::Timespec;
@@ -91,7 +91,7 @@ fn is_ours(socket: &OwnedFd) -> bool {
 impl Gathering {
     /// Opens the place, and draws the secret. The kernel chooses a name that is free (unix(7), "Autobind feature").
     pub fn open(limits: &Limits) -> Result<Gathering, Errno> {
-        let claim = Claim::new(random_id(), limits);
+        let claim = Claim::new(random_secret()?, limits);
         let socket = new_socket(SocketFlags::NONBLOCK)?;
         bind(&socket, &SocketAddrUnix::new_unnamed())?;
         listen(&socket, BACKLOG)?;

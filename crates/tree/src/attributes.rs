@@ -18,7 +18,8 @@ const SETID_BITS: u32 = SETUID | SETGID;
 const GROUP_BITS: u32 = 0o070;
 /// The bits of a mode that an ACL has, too.
 const ACL_BITS: u32 = 0o777;
-const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// The attribute that holds the ACL of an entry (acl(5), xattr(7)).
+pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
 /// What an entry shall have; `None` leaves a property as it is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -153,14 +154,18 @@ pub struct Setter<'a> {
     mode_touched: bool,
     /// The mode was changed for a moment and must be set in any case.
     mode_lent: bool,
+    /// The mode that lets in nobody new while owner, group or ACL change, if the present one may.
+    narrower: Option<u32>,
+    narrowed: bool,
 }
 
 impl<'a> Setter<'a> {
     /// Sets `attributes` on `target` and returns what could not be set.
     pub fn apply(target: Target<'a>, side: Side, known: &Known, attributes: &Attributes) -> Vec<Fault> {
         let faults = Vec::new();
-        let (owner_failed, acl_failed, mode_touched, mode_lent) = (false, false, false, false);
-        let mut setter = Setter { target, side, faults, owner_failed, acl_failed, mode_touched, mode_lent };
+        let (owner_failed, acl_failed, mode_touched, mode_lent, narrowed) = (false, false, false, false, false);
+        let narrower = known.mode.zip(attributes.mode).and_then(|(now, wanted)| narrower(now, wanted)).filter(|_| !known.symlink);
+        let mut setter = Setter { target, side, faults, owner_failed, acl_failed, mode_touched, mode_lent, narrower, narrowed };
         setter.own(known, attributes);
         if let Some((xattrs, keep)) = &attributes.xattrs {
             setter.xattrs(known, xattrs, keep);
@@ -189,6 +194,7 @@ impl<'a> Setter<'a> {
         if uid.is_none() && gid.is_none() {
             return;
         }
+        self.narrow();
         let done = self.chown(uid, gid);
         let is_refused = done == Err(Errno::PERM);
         let gives_group = is_refused && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok();
@@ -196,6 +202,15 @@ impl<'a> Setter<'a> {
         self.mode_touched = !is_refused || gives_group;
         let act = if uid.is_some() { Act::SetOwner } else { Act::SetGroup };
         self.owner_failed = !self.note(act, done);
+    }
+
+    /// Before owner, group or ACL are others and the mode is not yet, and after an end between the two, nobody shall have rights who had none
+    /// and gets none: those of the group wait. With an ACL they are its mask, so nobody in it has any (acl(5)).
+    fn narrow(&mut self) {
+        if let Some(mode) = self.narrower.take() {
+            // Who may not set it changes nothing else either, or is told of it then.
+            self.narrowed = self.chmod(mode).is_ok();
+        }
     }
 
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
@@ -224,6 +239,9 @@ impl<'a> Setter<'a> {
             }
         };
         for (name, value) in wanted.iter().filter(|pair| !left.contains(pair)) {
+            if **name == *ACL_ACCESS {
+                self.narrow();
+            }
             // Whoever read them may be another host: what is not kept is not set either.
             let set = |name: CString| self.with_right(known, |target| target.set(&name, value));
             let done = if keep.wants_xattr(name) { c_name(name).and_then(set) } else { Err(Errno::INVAL) };
@@ -242,6 +260,9 @@ impl<'a> Setter<'a> {
     fn remove_others(&mut self, known: &Known, now: Xattrs, wanted: &Xattrs, keep: &Keep) -> Result<Xattrs, Errno> {
         let mut removed = false;
         for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
+            if **name == *ACL_ACCESS {
+                self.narrow();
+            }
             let done = c_name(name).and_then(|name| self.with_right(known, |target| target.unset(&name)));
             self.xattr_done(Act::RemoveXattr, name, done);
             removed = true;
@@ -278,7 +299,7 @@ impl<'a> Setter<'a> {
             mode &= !GROUP_BITS;
         }
         let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
-        if !right || self.mode_lent {
+        if !right || self.mode_lent || self.narrowed {
             let done = self.chmod(mode).and_then(|()| self.check_setid(mode));
             self.note(Act::SetMode, if attributes.mode_is_plain { done.or_else(unless_fixed) } else { done });
         }
@@ -354,6 +375,13 @@ impl<'a> Setter<'a> {
         };
         if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX { Err(Errno::RANGE) } else { Ok(()) }
     }
+}
+
+/// A mode with the rights of others that both modes give, and of the group's those that all others have too; none if the present mode is that.
+fn narrower(now: u32, wanted: u32) -> Option<u32> {
+    let both = now & wanted;
+    let mode = now & 0o700 | both & (both & 0o007) << 3 | both & 0o007;
+    (now & 0o077 != mode & 0o077).then_some(mode)
 }
 
 /// Where a file system has modes of its own, others cannot be set (vfat refuses with EPERM, others with EOPNOTSUPP; mount(8), ntfs-3g(8)).

@@ -3,6 +3,7 @@
 use crate::{Answer, HandlePool, Place, RootError, locate};
 use driftless_model::{Side, escape};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -102,15 +103,19 @@ pub fn this_machine() -> Vec<u8> {
     id[..read.unwrap_or(0)].trim_ascii().to_vec()
 }
 
-/// A number that nobody else has drawn, and nobody can guess. So few bytes come whole and at once, also to a process that has confined itself
-/// (getrandom(2)).
-///
-/// # Panics
-/// The kernel gives no random numbers.
+/// A number that nobody else has drawn, also by a process that has confined itself.
 pub fn random_id() -> u128 {
-    let mut id = [0; 16];
-    getrandom(&mut id[..], GetRandomFlags::empty()).expect("the kernel gives random numbers");
-    u128::from_ne_bytes(id)
+    random_secret().unwrap_or_else(|_| fastrand::u128(..))
+}
+
+/// A number that nobody can guess. So few bytes come whole and at once (getrandom(2)).
+///
+/// # Errors
+/// The kernel gives no random numbers.
+pub fn random_secret() -> Result<u128, Errno> {
+    let mut secret = [0; 16];
+    getrandom(&mut secret[..], GetRandomFlags::empty())?;
+    Ok(u128::from_ne_bytes(secret))
 }
 
 impl fmt::Display for Endpoint {

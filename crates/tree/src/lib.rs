@@ -33,9 +33,9 @@ mod temp;
 mod whole;
 mod xattr;
 
-pub use attributes::{Attributes, Known, Lends};
+pub use attributes::{ACL_ACCESS, Attributes, Known, Lends};
 pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
-pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, this_machine};
+pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, random_secret, this_machine};
 pub use file::LocalFile;
 pub use gate::{BeforeChange, Gate, Sentry};
 pub use handles::HandlePool;
