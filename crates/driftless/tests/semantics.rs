@@ -344,6 +344,14 @@ fn unchanged_files_are_links_into_the_reference_which_never_changes() {
 }
 
 #[test]
+fn a_link_dest_that_is_not_there_leaves_no_empty_replica() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    put(&src.join("file"), "content");
+    let outcome = sync(&src, &dst).arg("--link-dest=/nowhere").run().expect(1);
+    assert!(outcome.stderr_text().contains("--link-dest names no directory") && !dst.exists(), "{}", outcome.describe());
+}
+
+#[test]
 fn dry_run_says_what_the_real_run_does_and_changes_nothing() {
     if is_user() {
         // Changes at random take the right to read files from their owner, too.

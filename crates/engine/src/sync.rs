@@ -125,8 +125,8 @@ fn sync_trees(
         Replica::Missing(above, _) if options.dry_run => Some(above.clone()),
         _ => None,
     };
-    let (replica, made, locks) = prepare_replica(options, &source, replica)?;
     let basis = open_basis(options)?;
+    let (replica, made, locks) = prepare_replica(options, &source, replica)?;
     let changes = replica.as_ref().map(|root| Changes::of(options, root, None, &locks)).transpose()?;
     let takes_over = match &changes {
         Some(changes) if !options.dry_run => changes.take_over(clock)?,
