@@ -197,7 +197,7 @@ fn seeds() -> Vec<Vec<u8>> {
         encode(&Order::Share { brief: brief(), run: 1, id: 2, share }),
         encode(&Order::Yield),
         encode(&Report::Alive(alive)),
-        encode(&Report::Failed { id: 7, reason: "why".into(), is_misfit: true }),
+        encode(&Report::Failed { id: 7, mover: "m".into(), reason: "why".into(), is_misfit: true }),
     ];
     for report in reports((1, 2), 3, "host:1", outcome) {
         all.push(encode(&report));

@@ -15,6 +15,7 @@ use driftless_testkit::attrs::set_owner;
 use driftless_testkit::{Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched};
 use driftless_tree::{DirRef, HandlePool, Place, locate};
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -416,6 +417,42 @@ fn movers_of_another_user_alone_make_nothing_unless_owners_are_left_out() {
     assert_eq!(trees.files(), 0, "{}", outcome.describe());
     let all = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica).args(["--no-owner", "--no-group"]).run().expect(0);
     assert_eq!(trees.files(), FILES, "{}", all.describe());
+}
+
+/// A mover of an ordinary user, and what it has said when that holds `words`.
+fn misfit(job: &Job, log: &Path, words: &str) -> Running {
+    let user = format!("exec setpriv --reuid {USER} --regid {USER} --clear-groups \"$@\" 2>\"$0\"");
+    let mover = job.mover().through([OsStr::new("sh"), OsStr::new("-c"), OsStr::new(&user), log.as_os_str()]).spawn();
+    wait_until("it has said so", LIMIT, || fs::read_to_string(log).is_ok_and(|said| said.contains(words)));
+    mover
+}
+
+#[test]
+fn a_share_is_not_given_up_because_movers_that_do_not_fit_its_run_take_it() {
+    /// More than a share is tried.
+    const MISFITS: usize = 9;
+    let rabbit = Rabbit::start();
+    let (trees, job) = (open_to_all(), Job::new(&rabbit));
+    let running = job.sync(&trees.one, &trees.replica).spawn();
+    let log = |index: usize| trees.scratch.path().join(format!("log-{index}"));
+    let misfits: Vec<Running> = (0..MISFITS).map(|index| misfit(&job, &log(index), "takes no part in this run")).collect();
+    let good = job.start_mover();
+    let outcome = running.wait().expect(0);
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+    let told = |index: usize| fs::read_to_string(log(index)).expect("a log").matches("takes no part").count();
+    assert!((0..MISFITS).all(|index| told(index) == 1), "each takes one share at most");
+    let notes = outcome.events_named("note");
+    let of_misfits =
+        notes.iter().filter(|note| note["message"].as_str().is_some_and(|said| said.contains("run movers as the coordinator's user")));
+    assert_eq!(of_misfits.count(), MISFITS, "{}", outcome.describe());
+    end_mover(good);
+    // The next run may be one that they fit.
+    fs::remove_dir_all(&trees.replica).expect("remove");
+    fs::create_dir(&trees.replica).expect("make");
+    set_owner(&trees.replica, USER, USER).expect("chown");
+    let next = job.sync(&trees.one, &trees.replica).args(["--no-owner", "--no-group"]).run().expect(0);
+    assert_eq!(trees.files(), FILES, "{}", next.describe());
+    misfits.into_iter().for_each(end_mover);
 }
 
 #[test]

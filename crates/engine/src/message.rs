@@ -46,6 +46,8 @@ pub enum Report {
     Failed {
         /// The number of the share.
         id: u64,
+        /// Who.
+        mover: String,
         /// Why.
         reason: String,
         /// Whether this mover would fail all shares of the run.

@@ -4,7 +4,7 @@
 
 use crate::brief::Brief;
 use crate::lease::Over;
-use crate::message::{Order, Unclear, decode, encode, reports};
+use crate::message::{Order, Report, Unclear, decode, encode, reports};
 use crate::roots::RunError;
 use crate::share::{Outcome, Share};
 use crate::sync::End;
@@ -64,6 +64,8 @@ pub trait Desk {
     fn acknowledge(&mut self, delivery: Self::Delivery);
     /// Somebody else shall take it, as if it had not been delivered.
     fn give_back(&mut self, delivery: Self::Delivery);
+    /// Somebody else shall take it, and this was no try; this mover takes nothing more as long as the same coordinator is there.
+    fn sit_out(&mut self, delivery: Self::Delivery);
     /// Somebody shall try it again.
     fn try_again(&mut self, delivery: Self::Delivery);
     /// Nobody shall try it again.
@@ -137,10 +139,17 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
             desk.acknowledge(delivery);
             Ok(())
         }
-        Err(Failure::Here(reason) | Failure::Misfit(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
+        Err(Failure::Misfit(reason)) => {
+            desk.note(&format!("{reason}; it takes no part in this run"));
+            // Who coordinates hears of it, or looks for movers in vain.
+            let said = desk.report(&encode(&Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: true }));
+            desk.sit_out(delivery);
+            said
+        }
+        Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
             park(delivery, &format!("{}: {reason}", crew.name()), desk).and(Err(reason))
         }
-        Err(Failure::Here(reason) | Failure::Misfit(reason)) => {
+        Err(Failure::Here(reason)) => {
             desk.try_again(delivery);
             Err(reason)
         }

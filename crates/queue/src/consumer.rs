@@ -43,6 +43,19 @@ impl Consumer {
         })
     }
 
+    /// Ends the subscription, so that nothing comes in the place of what is settled. [`Consumer::next`] would make another.
+    ///
+    /// # Errors
+    /// The broker does not answer within `limit`.
+    pub fn end(&mut self, limit: Duration) -> Result<(), Error> {
+        let (runtime, broker) = (self.link.broker().runtime.clone(), self.link.broker().clone());
+        let Some(session) = self.link.standing() else { return Ok(()) };
+        runtime.block_on(async {
+            let ended = tokio::time::timeout(limit, session.unsubscribe()).await;
+            ended.map_err(|late| broker.lost(late))?.map_err(|why| broker.lost(why))
+        })
+    }
+
     /// The next message; none if there is none within `limit`. A connection that is lost is made anew meanwhile.
     ///
     /// # Errors

@@ -168,6 +168,15 @@ impl Control {
         })
     }
 
+    /// What whoever coordinates the job, or did so last, says of itself; none while somebody else reads it.
+    ///
+    /// # Errors
+    /// The queue is not there; or the broker does not answer.
+    pub fn coordinator(&mut self) -> Result<Option<String>, Error> {
+        let queue = self.link.job().coordinator();
+        self.on_session(async |session| Ok(said(session, &queue).await.map_err(|why| why.at(&queue))?))
+    }
+
     /// Does something to each queue, on a channel of its own: an error of the broker closes the channel.
     fn each_queue<T>(&mut self, call: impl AsyncFn(&Channel, String) -> Result<T, Why>) -> Result<Vec<T>, Error> {
         let queues = self.link.job().queues();
@@ -222,6 +231,13 @@ pub(crate) async fn list(channel: &Channel, queue: &str, max: usize) -> Result<V
     }
     let _ = answer(channel.close(200, "done".into())).await;
     Ok(found)
+}
+
+/// What stands in a queue that holds one message for everybody to read.
+pub(crate) async fn said(session: &Session, queue: &str) -> Result<Option<String>, Why> {
+    let channel = answer(session.connection.create_channel()).await?;
+    let said = list(&channel, queue, 1).await?.pop();
+    Ok(said.map(|said| String::from_utf8_lossy(&said.body).escape_debug().to_string()))
 }
 
 fn parked(message: &BasicGetMessage) -> Parked {

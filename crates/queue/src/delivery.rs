@@ -84,6 +84,17 @@ impl Delivery {
         self.pass_on(publisher, Message { queue, body: Vec::new(), headers }, limit)
     }
 
+    /// The message goes to the end of its queue, and no attempt is counted. Waits as [`Delivery::try_again`] does. (What is given back counts
+    /// with brokers before RabbitMQ 4.3.)
+    ///
+    /// # Errors
+    /// As with [`Delivery::try_again`].
+    pub fn hand_on(self, publisher: &Publisher, limit: Duration) -> Result<(), Error> {
+        let headers = Headers { attempts: self.attempts, ..Headers::default() };
+        let queue = self.queue.clone();
+        self.pass_on(publisher, Message { queue, body: Vec::new(), headers }, limit)
+    }
+
     /// The message goes to the parked queue, with the reason and the attempts, this one counted. Waits up to `limit` for
     /// room, and again until that is confirmed. Reasons are cut after 1024 bytes.
     ///

@@ -3,7 +3,7 @@
 //! It is an exclusive queue (AMQP 0.9.1, 1.7.2.1 "exclusive"): nobody else can declare it as long as the connection stands, and it is gone
 //! with that. Who sits there says so in another queue, which all can read.
 
-use crate::control::list;
+use crate::control::said;
 use crate::session::{Failure, Role, Session, Why, answer};
 use crate::{Broker, Error, Job};
 use lapin::options::{BasicPublishOptions, QueueDeclareOptions, QueuePurgeOptions};
@@ -94,8 +94,8 @@ impl Seat {
         }
         answer(session.channel.queue_purge(sign.as_str().into(), QueuePurgeOptions::default())).await.map_err(|why| why.at(&sign))?;
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-        let said = session.channel.basic_publish("".into(), sign.as_str().into(), options, self.who.as_bytes(), properties);
-        answer(said).await.map_err(|why| why.at(&sign))?;
+        let publishing = session.channel.basic_publish("".into(), sign.as_str().into(), options, self.who.as_bytes(), properties);
+        answer(publishing).await.map_err(|why| why.at(&sign))?;
         Ok(session)
     }
 }
@@ -116,9 +116,5 @@ fn is_taken(why: &Why) -> bool {
 
 /// Who has it, as far as that can be told. The refusal has closed the channel, so this takes another.
 async fn who(session: &Session, sign: &str) -> String {
-    let said = async {
-        let channel = answer(session.connection.create_channel()).await.ok()?;
-        list(&channel, sign, 1).await.ok()?.pop().map(|said| said.body)
-    };
-    said.await.map_or_else(|| "somebody".into(), |body| String::from_utf8_lossy(&body).escape_debug().to_string())
+    said(session, sign).await.ok().flatten().unwrap_or_else(|| "somebody".into())
 }

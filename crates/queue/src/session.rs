@@ -4,7 +4,7 @@
 
 use crate::{Broker, Error, Job};
 use futures_lite::StreamExt;
-use lapin::options::{BasicConsumeOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer, ErrorKind};
@@ -113,6 +113,12 @@ impl Session {
     /// The next delivery; none if the subscription has ended.
     pub(crate) async fn next(&mut self) -> Option<lapin::message::Delivery> {
         self.deliveries.as_mut()?.next().await?.ok()
+    }
+
+    /// Ends the subscription: nothing more is handed out. What was handed out can be settled still.
+    pub(crate) async fn unsubscribe(&self) -> Result<(), Why> {
+        let Some(deliveries) = &self.deliveries else { return Ok(()) };
+        answer(self.channel.basic_cancel(deliveries.tag(), BasicCancelOptions::default())).await
     }
 
     /// Ends the connection in order, so that what was sent on it is read by the broker first.

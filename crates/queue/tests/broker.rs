@@ -173,6 +173,21 @@ fn a_message_that_is_tried_again_counts_its_attempts() {
 }
 
 #[test]
+fn a_message_that_is_handed_on_counts_no_attempt() {
+    let (rabbit, job) = (calm(), job("hand-on"));
+    let broker = broker(&rabbit);
+    let publisher = publish(&broker, &job, &[b"one"]);
+    let mut first = consume(&broker, &job);
+    let delivery = next(&mut first);
+    // Else it comes to the same consumer, whose end counts.
+    first.end(LIMIT).expect("it ends");
+    delivery.hand_on(&publisher, LIMIT).expect("accepted");
+    drop(first);
+    let again = next(&mut consume(&broker, &job));
+    assert_eq!((again.body(), again.attempts()), (&b"one"[..], 0));
+}
+
+#[test]
 fn parked_messages_keep_body_reason_and_attempts_however_often_they_are_listed() {
     let (rabbit, job) = (calm(), job("parked"));
     let broker = broker(&rabbit);

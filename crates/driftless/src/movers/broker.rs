@@ -9,7 +9,7 @@ use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, decode, encode};
 use driftless_engine::{Brief, Carrying, Delivered, Desk, Exchange, Failure, Lease, Line, Moment, Outcome, Share, Word};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Error, Job, Publisher, Seat, Url};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -34,6 +34,10 @@ const FAILURES_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// A mover that got nothing for so long waits for work, and says so; between two shares of a full queue passes less.
 const WAITS: Duration = Duration::from_millis(20);
+/// So many movers that take no part in a run are named.
+const MISFITS_MAX: usize = 64;
+/// Between two looks at whether another coordinator is there than the one whose run this mover does not fit.
+const LOOK_FOR_OTHER: Duration = Duration::from_secs(2);
 /// Between two looks at whether anybody takes the work.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -65,6 +69,8 @@ pub struct BrokerExchange<'a> {
     control: Control,
     job: Job,
     classes: Vec<String>,
+    /// Movers that take no part in the run.
+    misfits: BTreeSet<String>,
     tickets: HashMap<u64, driftless_queue::Delivery>,
     next_ticket: u64,
     looked: Instant,
@@ -92,6 +98,7 @@ impl<'a> BrokerExchange<'a> {
             control: Control::open(broker, &job)?.with_limit(QUESTION),
             job,
             classes,
+            misfits: BTreeSet::new(),
             tickets: HashMap::new(),
             next_ticket: 0,
             looked: Instant::now(),
@@ -140,7 +147,14 @@ impl<'a> BrokerExchange<'a> {
                 self.tickets.insert(ticket, delivery);
                 Some(Word::Part(part, ticket))
             }
-            Ok(Report::Failed { .. }) => delivery.ack().ok().and(None),
+            Ok(Report::Failed { mover, reason, .. }) => {
+                let _it_is_said_twice = delivery.ack();
+                if self.misfits.len() < MISFITS_MAX && self.misfits.insert(mover.clone()) {
+                    let said = format!("{mover}: {reason}; it takes no part in this run");
+                    self.output.note(&driftless_model::escape(said.as_bytes()));
+                }
+                None
+            }
             Err(unclear) => {
                 self.output.note(&format!("{}: {unclear}", self.job.results()));
                 let _it_comes_again = delivery.park(&unclear.to_string(), &self.publisher, CALL);
@@ -283,8 +297,10 @@ struct Lines {
     /// The queue of those who have nothing to do.
     idle: String,
     publisher: Publisher,
-    /// None while nobody coordinates the job: shares wait in their queue then.
+    /// None while nobody coordinates the job: shares wait in their queue then. Or this mover sits out.
     consumer: Option<Consumer>,
+    /// Whose run this mover does not fit, in that coordinator's words, and when it looked last whether somebody else is there.
+    sits_out: Option<(String, Instant)>,
     control: Control,
     broker: Broker,
 }
@@ -327,6 +343,7 @@ impl Server<'_> {
         Ok(Lines {
             publisher: Publisher::open(broker, &job)?,
             consumer: Some(Consumer::open(broker, &job, &queue, 1)?),
+            sits_out: None,
             control: Control::open(broker, &job)?.with_limit(QUESTION_AT_WORK),
             broker: broker.clone(),
             job,
@@ -397,6 +414,15 @@ impl Desk for Lines {
         let _it_comes_again = delivery.0.give_back();
     }
 
+    fn sit_out(&mut self, delivery: Delivery) {
+        // Else the next one comes when this one is gone.
+        let _it_is_closed_below = self.consumer.as_mut().map(|consumer| consumer.end(CALL));
+        let _it_comes_again = delivery.0.hand_on(&self.publisher, CALL);
+        self.consumer = None;
+        let who = self.control.coordinator().ok().flatten().unwrap_or_default();
+        self.sits_out = Some((who, Instant::now()));
+    }
+
     fn try_again(&mut self, delivery: Delivery) {
         let _it_comes_again = delivery.0.try_again(&self.publisher, CALL);
     }
@@ -423,10 +449,29 @@ impl Lines {
     /// Takes shares again when somebody coordinates the job.
     fn look_for_coordinator(&mut self) -> Result<Option<Delivery>, Error> {
         std::thread::sleep(CALL / 5);
+        if self.sits_out() {
+            return Ok(None);
+        }
         if self.control.count(&self.job.results()).is_ok_and(|results| results.consumers > 0) {
             self.consumer = Some(Consumer::open(&self.broker, &self.job, &self.queue, 1)?);
         }
         Ok(None)
+    }
+
+    /// Whether the coordinator whose run this mover does not fit is still the last that there was.
+    fn sits_out(&mut self) -> bool {
+        let Some((whose, looked)) = &mut self.sits_out else { return false };
+        if looked.elapsed() < LOOK_FOR_OTHER {
+            return true;
+        }
+        *looked = Instant::now();
+        match self.control.coordinator() {
+            // It could not be told at first.
+            Ok(Some(who)) if whose.is_empty() => *whose = who,
+            Ok(Some(who)) if who != *whose => self.sits_out = None,
+            _ => {}
+        }
+        self.sits_out.is_some()
     }
 
     /// The next share; while there is none, others can see that one is waited for.

@@ -571,8 +571,10 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
         let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
             Ok(outcome) => reports((run, id), fastrand::u64(..), crew.name(), outcome),
             Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
-            Err(Failure::Misfit(reason)) => vec![Report::Failed { id, reason, is_misfit: true }],
-            Err(Failure::Here(reason) | Failure::Stale(reason)) => vec![Report::Failed { id, reason, is_misfit: false }],
+            Err(Failure::Misfit(reason)) => vec![Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: true }],
+            Err(Failure::Here(reason) | Failure::Stale(reason)) => {
+                vec![Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: false }]
+            }
         };
         let written = said.iter().try_for_each(|report| write_message(&mut *lock(&reports_out), &encode(report)));
         if written.is_err() {

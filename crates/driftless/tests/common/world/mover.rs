@@ -100,6 +100,11 @@ impl Desk for Place {
         lock(&self.state).hand_back(self.index, delivery.number, 0);
     }
 
+    fn sit_out(&mut self, delivery: Delivery) {
+        self.give_back(delivery);
+        self.wait_for_coordinator();
+    }
+
     fn try_again(&mut self, delivery: Delivery) {
         let mut state = lock(&self.state);
         let again = Message { attempts: delivery.message.attempts + 1, ..delivery.message.clone() };
