@@ -192,12 +192,12 @@ impl Control {
     }
 
     fn on_session<T>(&mut self, call: impl AsyncFnOnce(&mut Session) -> Result<T, Failure>) -> Result<T, Error> {
-        let (runtime, limit) = (self.link.broker().runtime.clone(), self.limit.unwrap_or(Duration::MAX));
-        runtime.block_on(async {
+        let (broker, limit) = (self.link.broker().clone(), self.limit.unwrap_or(Duration::MAX));
+        broker.runtime.block_on(async {
             let link = &mut self.link;
             let answered = timeout(limit, async {
                 let outcome = call(link.session().await?).await;
-                outcome.map_err(|failure| failure.error)
+                outcome.map_err(|failure| if failure.is_lost { broker.lost(failure.error) } else { failure.error })
             });
             match answered.await {
                 Ok(outcome) => outcome,

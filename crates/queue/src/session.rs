@@ -34,15 +34,17 @@ pub(crate) enum Role {
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) for_good: bool,
+    /// It is the connection that failed, and not what was asked for.
+    pub(crate) is_lost: bool,
 }
 
 impl Failure {
     pub(crate) fn for_good(error: Error) -> Failure {
-        Failure { error, for_good: true }
+        Failure { error, for_good: true, is_lost: false }
     }
 
     pub(crate) fn passing(error: Error) -> Failure {
-        Failure { error, for_good: false }
+        Failure { error, for_good: false, is_lost: false }
     }
 
     /// Whether the broker says no, rather than not now: wrong user, password, vhost, rights, or other arguments of a queue;
@@ -158,7 +160,16 @@ impl Why {
         let error = Error::Queue { queue: queue.to_owned(), why: self.to_string() };
         match self {
             Why::Said(said) if Failure::is_refusal(said) => Failure::for_good(error),
-            _ => Failure::passing(error),
+            _ => Failure { is_lost: self.is_lost(), ..Failure::passing(error) },
+        }
+    }
+
+    /// Whether there was no answer because the connection has ended, or is half dead.
+    fn is_lost(&self) -> bool {
+        let Why::Said(error) = self else { return true };
+        match error.kind() {
+            ErrorKind::ProtocolError(error) => matches!(error.kind(), AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED)),
+            _ => true,
         }
     }
 }

@@ -38,6 +38,14 @@ fn connect_to(url: &str, password: &str) -> Broker {
     Broker::new(url.parse().expect("a URL"), Credentials::from_value(password)).expect("a thread")
 }
 
+/// The broker, by a way that can be cut.
+fn through_relay(rabbit: &Rabbit) -> (Relay, Broker) {
+    let address = rabbit.url().rsplit(['@', '/']).nth(1).expect("an authority").parse().expect("an address");
+    let relay = Relay::start(address);
+    let broker = connect_to(&rabbit.url().replace(&address.to_string(), &relay.address().to_string()), Rabbit::PASSWORD);
+    (relay, broker.with_patience(LIMIT))
+}
+
 /// A job of this test's own, with one class of work, `small`.
 fn job(name: &str) -> Job {
     Job::new(name, &["small"]).expect("a job")
@@ -398,6 +406,26 @@ fn queues_are_counted_emptied_and_deleted() {
 }
 
 #[test]
+fn a_connection_that_is_lost_while_a_queue_is_emptied_is_no_fault_of_the_queue() {
+    let (rabbit, job) = (calm(), job("lost-call"));
+    let (relay, broker) = through_relay(&rabbit);
+    let mut control = Control::open(&broker, &job).expect("it lets us in");
+    control.declare().expect("declared");
+    relay.stall();
+    let emptied = std::thread::scope(|scope| {
+        let emptying = scope.spawn(|| control.purge_queue(&small(&job)));
+        // If it takes longer to begin, there is another connection by then.
+        std::thread::sleep(NOTHING);
+        relay.cut();
+        relay.resume();
+        emptying.join().expect("it ends")
+    });
+    assert!(matches!(emptied, Ok(0) | Err(Error::Lost { .. })), "{emptied:?}");
+    assert_eq!(control.purge_queue(&small(&job)).expect("it is there"), 0);
+    assert!(matches!(control.purge_queue("driftless.lost-call.none"), Err(Error::Queue { .. })));
+}
+
+#[test]
 fn who_waits_for_work_is_counted_while_he_waits() {
     let (rabbit, job) = (calm(), job("idle"));
     let (broker, idle) = (broker(&rabbit), job.idle("small").expect("a class"));
@@ -498,9 +526,7 @@ fn a_seat_whose_connection_is_lost_is_taken_again() {
 #[test]
 fn a_seat_whose_host_is_cut_off_is_free_after_three_short_intervals() {
     let (rabbit, job) = (calm(), job("cut-off-seat"));
-    let address = rabbit.url().rsplit(['@', '/']).nth(1).expect("an authority").parse().expect("an address");
-    let relay = Relay::start(address);
-    let cut_off = connect_to(&rabbit.url().replace(&address.to_string(), &relay.address().to_string()), Rabbit::PASSWORD);
+    let (relay, cut_off) = through_relay(&rabbit);
     let seat = Seat::take(&cut_off, &job, "who is cut off").expect("nobody has it");
     // The broker looks once each interval, and gives up after two looks that found nothing new.
     let intervals = rabbit.control(&["list_connections", "user", "timeout"]);
