@@ -302,6 +302,18 @@ fn a_mover_that_sees_other_trees_is_not_believed() {
 }
 
 #[test]
+fn what_a_mover_says_when_it_ends_is_told() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let ssh = scratch.path().join("ssh");
+    script(&ssh, "#!/bin/sh\necho driftless mover ready, protocol 1\nhead -c 4 >/dev/null\necho 'no luck today' >&2\n");
+    let outcome = sync_on_hosts("brief", &ssh.display().to_string(), &src, &dst).run();
+    assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(said.contains("brief: the mover has ended, or the connection to it: no luck today"), "{}", outcome.describe());
+}
+
+#[test]
 fn a_mover_is_heard_behind_noise_without_an_end_of_line() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");

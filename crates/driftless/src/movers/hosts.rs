@@ -284,17 +284,19 @@ impl HostLine {
                 }
                 Ok(Carried::Failed(reason)) => {
                     put_back(shared, share, &format!("{}: {reason}", self.host));
-                    break Err(reason);
+                    break Err(complained(&complaint, reason));
                 }
                 Err(why) => {
+                    // What it said last is all that is known of a mover that ends.
+                    let why = complained(&complaint, why.to_string());
                     put_back(shared, share, &format!("{}: {why}", self.host));
-                    break Err(why.to_string());
+                    break Err(why);
                 }
             }
         };
         lock(&shared.state).busy.remove(&self.index);
         self.hang_up();
-        ended.map_err(|why| Failed { connected: true, worked, why: complained(&complaint, why) })
+        ended.map_err(|why| Failed { connected: true, worked, why })
     }
 
     /// Starts a mover there, and before that brings the program along if it is wanted and there is none.
@@ -359,7 +361,7 @@ impl HostLine {
         let brief = lock(&shared.state).brief.clone().expect("it came with the share");
         self.order(&encode(&Order::Share { brief: Box::new(brief), run: share.run, id: share.id, share: share.share.clone() }))?;
         loop {
-            let message = read_message(input)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let message = read_message(input)?.ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
                 Report::Alive(sign) => {
                     let _the_end_of_the_line_is_met_where_it_is_read = self.order(&encode(&Order::Heard));
