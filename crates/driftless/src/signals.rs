@@ -1,13 +1,23 @@
 //! Ctrl-C and the like: the first asks the run to stop cleanly, the second ends the process at once.
 //!
+//! One press may be heard twice: timeout(1) sends its signal to the command and then to the command's process group, and whoever
+//! passes a terminal's signal on does so beside the terminal.
+//!
 //! A signal that was ignored when the program began stays ignored: whoever started it so (nohup(1), a shell for what runs in the
 //! background) wants it to outlive the terminal.
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::flag;
+use signal_hook::iterator::Signals as Arriving;
+use signal_hook::{flag, low_level};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// Signals that follow the first within this time are the same press: longer than a program needs to send one twice, shorter than a
+/// person takes to ask again.
+const SAME_PRESS: Duration = Duration::from_millis(300);
 
 /// What a signal has said so far.
 #[derive(Clone)]
@@ -21,14 +31,12 @@ pub struct Signals {
 pub fn watch() -> Signals {
     let signals = Signals { stop: Arc::default(), number: Arc::default() };
     let ignored = ignored();
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !has(ignored, *signal)) {
-        // Registered in this order, the second signal finds the flag set and ends the process.
-        let ends = flag::register_conditional_shutdown(signal, 128 + signal, signals.stop.clone());
-        let notes = flag::register_usize(signal, signals.number.clone(), signal as usize);
-        let stops = flag::register(signal, signals.stop.clone());
-        if ends.and(notes).and(stops).is_err() {
-            eprintln!("driftless: signal {signal} cannot be caught: it will end the run at once");
-        }
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !has(ignored, *signal));
+    let heeding = signals.clone();
+    let watching = Arriving::new(heeded)
+        .and_then(|mut arriving| Builder::new().name("signals".into()).spawn(move || heeding.heed(arriving.forever())));
+    if let Err(error) = watching {
+        eprintln!("driftless: signals cannot be caught: {error}");
     }
     signals
 }
@@ -65,6 +73,22 @@ fn has(mask: u64, signal: i32) -> bool {
 }
 
 impl Signals {
+    /// Has the first of these signals stop the run, and the next press end the process.
+    fn heed(&self, arriving: impl Iterator<Item = i32>) {
+        let mut stopped: Option<Instant> = None;
+        for signal in arriving {
+            match stopped {
+                None => {
+                    self.number.store(signal as usize, Relaxed);
+                    self.stop.store(true, Relaxed);
+                    stopped = Some(Instant::now());
+                }
+                Some(when) if when.elapsed() < SAME_PRESS => {}
+                Some(_) => low_level::exit(128 + signal),
+            }
+        }
+    }
+
     /// The number of the signal that came; 0 if none has.
     pub fn number(&self) -> u8 {
         u8::try_from(self.number.load(Relaxed)).unwrap_or(0)

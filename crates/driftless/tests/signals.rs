@@ -62,6 +62,40 @@ fn a_stopped_run_does_not_finish_its_files_at_full_speed() {
 }
 
 #[test]
+fn a_press_that_is_heard_twice_stops_the_run_cleanly() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), vec![1; 20 * MIB]);
+    let running = sync(&src, &dst).arg("--bwlimit=2M").spawn();
+    wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(30));
+    running.signal(Signal::INT);
+    let outcome = running.wait().expect(130);
+    check_accounts(&outcome);
+    assert!(outcome.stderr_text().contains("stopped; what was finished is kept"), "{}", outcome.describe());
+}
+
+#[test]
+fn a_second_press_ends_a_run_that_does_not_come_to_its_end() {
+    only_local!("holds up calls of one process");
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    // Traced by a process of its own, so that the signals reach the run (-D).
+    let calls = "linkat,renameat,renameat2";
+    let (traced, late) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=40000000"));
+    let running = sync(&src, &dst).through(["strace", "-D", "-f", "-o", "/dev/null", "-e", &traced, "-e", &late]).spawn();
+    wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!running.ends_within(Duration::from_millis(100)), "the first press waits for what is under way");
+    running.signal(Signal::INT);
+    assert!(running.ends_within(Duration::from_secs(10)), "the second ends it");
+    assert_eq!(running.wait().code(), Some(130));
+}
+
+#[test]
 fn a_file_beyond_the_limit_on_file_sizes_is_one_problem() {
     only_local!("sets a limit for one process");
     let scratch = Scratch::new(FsKind::Tmpfs, 200);
