@@ -52,6 +52,9 @@ const THREADS_PER_CORE: usize = 2;
 const PARTING: Duration = Duration::from_secs(2);
 /// Between two looks at whether more threads would help.
 const TICK: Duration = Duration::from_millis(10);
+/// How long small messages that follow each other wait for those behind them: each that goes out alone costs both hosts several system
+/// calls, and their ssh a packet.
+const GATHERING: Duration = Duration::from_micros(100);
 /// Above this share of the processors' time more threads do not help.
 const BUSY_SHARE: f64 = 0.7;
 
@@ -378,12 +381,12 @@ impl Agent {
     fn carry_out(&self, server: &mut Server<'_>, job: Job, said: &mut Said) {
         let (number, line) = (job.number, job.line.clone());
         let (expected, max) = (job.request.reply_memory() + job.opened_bytes(), job.request.reply_max());
-        if expected > SAID_BYTES_MAX {
+        // A client that does not listen gets no more of this host's memory than that.
+        if !self.replies.try_take(expected) {
             // Whoever waits for room must not hold back what makes room.
             said.send(self);
+            self.replies.take(expected);
         }
-        // A client that does not listen gets no more of this host's memory than that.
-        self.replies.take(expected);
         let outcome = server.carry_out(job);
         let frame = self.frame(number, outcome.replied, max);
         self.replies.give(expected);
@@ -441,27 +444,31 @@ fn cpu_seconds() -> f64 {
 }
 
 /// Writes frames, and tells the bytes of each that is through, as many as it had before it was squeezed; what stands in the buffer goes out
-/// when no more wait. Where there is nothing to say for a while, a `beat` says that this side is there. Reads on when the line is gone, so
-/// that nobody waits for it.
+/// when no more wait, and, where many follow each other, not more often than once in [`GATHERING`]. Where there is nothing to say for a
+/// while, a `beat` says that this side is there. Reads on when the line is gone, so that nobody waits for it.
 pub fn write_all(
     line: &mut impl Write,
     (frames, mut squeezer): (&Receiver<Frame>, Squeezer),
     beat: impl Fn() -> Frame,
     through: impl Fn(u64),
 ) {
-    let mut whole = Ok(());
+    let (mut whole, mut holds, mut went) = (Ok(()), false, Instant::now());
     loop {
-        match frames.recv_timeout(BEAT) {
+        let wait = if holds { GATHERING.saturating_sub(went.elapsed()) } else { BEAT };
+        match frames.recv_timeout(wait) {
             Ok(frame) => {
                 let bytes = frame.bytes();
                 whole = whole.and_then(|()| squeezer.squeeze(frame).write(line));
                 through(bytes);
             }
+            Err(RecvTimeoutError::Timeout) if holds => {}
             Err(RecvTimeoutError::Timeout) => whole = whole.and_then(|()| beat().write(line)),
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if whole.is_ok() && frames.is_empty() {
-            whole = line.flush();
+        holds = went.elapsed() < GATHERING;
+        if !holds && frames.is_empty() {
+            whole = whole.and_then(|()| line.flush());
+            went = Instant::now();
         }
     }
     let _it_was_written_or_the_line_is_gone = line.flush();

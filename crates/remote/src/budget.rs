@@ -46,6 +46,14 @@ impl Budget {
         self.enter(&mut used, bytes, waited);
     }
 
+    /// Takes bytes if there is room for them.
+    pub fn try_take(&self, bytes: u64) -> bool {
+        let mut used = self.used();
+        let fits = !self.is_short(&used, bytes);
+        used.bytes += if fits { bytes } else { 0 };
+        fits
+    }
+
     fn is_short(&self, used: &Used, bytes: u64) -> bool {
         used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open
     }

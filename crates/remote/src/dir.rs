@@ -25,8 +25,9 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Entries that come with a directory that was expected.
-const EXPECTED_ENTRIES: u32 = 128;
+/// Entries that come with a directory that was expected. Most directories have fewer; room is taken for as many, and what there is room for
+/// bounds how many directories are expected at the same time.
+const EXPECTED_ENTRIES: u32 = 64;
 /// Directories that are expected at once, at most.
 const AHEAD_MAX: usize = 4096;
 /// What their replies may take, in bytes: as much as may come while they are under way, then what came.
@@ -305,7 +306,7 @@ impl Dir for RemoteDir {
         if restart {
             *entries = Entries::anew(&self.0.line.link.known);
         }
-        Ok(Box::new(RemoteNames { dir: self.0.clone(), restart }))
+        Ok(Box::new(RemoteNames::new(self.0.clone(), restart)))
     }
 
     fn look(&self, name: &CStr) -> Done<Meta> {

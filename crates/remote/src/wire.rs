@@ -286,7 +286,7 @@ const TOLD_BYTES: u64 = 256;
 impl Survey {
     /// About how many bytes of names, targets and attributes a listing may have, as they take memory.
     pub fn listing_bytes_max(&self) -> usize {
-        const ENTRY_BYTES: usize = 512;
+        const ENTRY_BYTES: usize = 128;
         (self.entries_max as usize).saturating_mul(ENTRY_BYTES).clamp(LISTING_BYTES_MIN, LISTING_BYTES_MAX)
     }
 
@@ -297,7 +297,7 @@ impl Survey {
 }
 
 /// Bytes that names, link targets and attributes of entries may add to a listing before it is cut, at least and at most.
-const LISTING_BYTES_MIN: usize = 32 << 10;
+const LISTING_BYTES_MIN: usize = 4 << 10;
 const LISTING_BYTES_MAX: usize = 4 << 20;
 
 /// What attributes take of memory, in bytes. A peer can tell one in three bytes.

@@ -19,8 +19,10 @@ const HEARD_BYTES_MAX: u64 = 40 << 20;
 const KNOWN_BYTES_MAX: u64 = 32 << 20;
 /// What one of them takes in a table that grows by half.
 const FOLD_BYTES: u64 = 24;
-/// Entries of a further listing.
-const LISTED_ENTRIES: u32 = 4096;
+/// Entries of the first listing that is asked for by itself; each further one of the directory has twice as many, up to the most. Room is
+/// taken for what may come, so that many directories that are a little larger are listed at the same time, on a slow line, too.
+const LISTED_ENTRIES: u32 = 512;
+const LISTED_ENTRIES_MAX: u32 = 4096;
 
 /// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was touched; ask.
 #[derive(Default)]
@@ -121,8 +123,10 @@ impl Entries {
 }
 
 pub(super) struct RemoteNames {
-    pub(super) dir: Arc<Inner>,
-    pub(super) restart: bool,
+    dir: Arc<Inner>,
+    restart: bool,
+    /// How many entries are asked for next.
+    entries_max: u32,
 }
 
 impl NameStream for RemoteNames {
@@ -137,15 +141,21 @@ impl NameStream for RemoteNames {
 }
 
 impl RemoteNames {
+    /// From the beginning, or from where the listing that came with the directory ends.
+    pub(super) fn new(dir: Arc<Inner>, restart: bool) -> RemoteNames {
+        RemoteNames { dir, restart, entries_max: LISTED_ENTRIES }
+    }
+
     fn next(&mut self) -> Done<Listing> {
         let first = lock(&self.dir.entries).first.take();
         if let Some(first) = first {
             return Ok(first);
         }
-        let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: LISTED_ENTRIES };
+        let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: self.entries_max };
+        self.entries_max = (self.entries_max * 2).min(LISTED_ENTRIES_MAX);
         let restart = std::mem::take(&mut self.restart);
         match on(self.dir.side, self.dir.line.link.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
-            (Reply::Listing(listing), _) if listing.told.len() <= LISTED_ENTRIES as usize => Ok(listing),
+            (Reply::Listing(listing), _) if listing.told.len() <= survey.entries_max as usize => Ok(listing),
             _ => Err(nonsense().on(self.dir.side)),
         }
     }
