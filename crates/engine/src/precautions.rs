@@ -53,8 +53,7 @@ fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
 /// such as `/tmp`, or one on which a file system is mounted.
 pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirRef) {
     let before = replica.first_meta();
-    let above = replica.lineage().unwrap_or_default();
-    let is_mounted = above.len() == 1 || above.first().zip(above.get(1)).is_some_and(|(own, parent)| own.id.0 != parent.id.0);
+    let is_mounted = replica.is_mount_root() == Some(true);
     let place = match before.mode & STICKY != 0 {
         true => "in which everybody may make files",
         false if is_mounted => "on which a file system is mounted",

@@ -64,11 +64,29 @@ struct Inner {
     /// In which it is being made, and which must not be let go of before it is.
     above: Option<Arc<Inner>>,
     own: Mutex<Option<Xattrs>>,
+    foretold: Mutex<Foretold>,
     is_marked: bool,
     is_unfinished: bool,
     files: bool,
     entries: Mutex<Entries>,
     ahead: Mutex<HashMap<CString, Expected>>,
+}
+
+/// What is asked of each root first, and was asked for together with it. Each answers one question, and that one alone: what is asked
+/// again is meant to be looked at again.
+#[derive(Default)]
+pub struct Foretold {
+    lineage: Option<Arc<Promise>>,
+    xattrs: Option<Arc<Promise>>,
+}
+
+impl Foretold {
+    /// Asks for it, about a directory whose number the other side has been told.
+    pub fn ask(line: &Line, at: Handle) -> Foretold {
+        let ask = |request| Some(line.link.ask(&request, Vec::new()));
+        let xattrs = Request::Xattrs { at, keep: line.keep, long: false };
+        Foretold { lineage: ask(Request::Lineage { dir: at }), xattrs: ask(xattrs) }
+    }
 }
 
 /// A directory that was asked for before it is entered.
@@ -102,23 +120,44 @@ impl Inner {
     /// Its attributes are what they were only if it is.
     fn looked(&self, now: &Meta) {
         if !matches!(&self.first, First::Known(first, _) if first.unchanged(now)) {
-            lock(&self.own).take();
+            self.forget_own();
         }
+    }
+
+    /// What was heard of its attributes does not hold any more.
+    fn forget_own(&self) {
+        lock(&self.own).take();
+        lock(&self.foretold).xattrs.take();
     }
 }
 
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
-    pub fn found(line: &Arc<Line>, side: Side, at: Handle, own: Own) -> DirRef {
+    pub fn found(line: &Arc<Line>, side: Side, at: Handle, (own, foretold): (Own, Foretold)) -> DirRef {
         let mut found = Self::of(line, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None));
         found.is_unfinished = own.is_unfinished;
+        found.foretold = Mutex::new(foretold);
         found.open()
     }
 
     fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
         let entries = Mutex::new(Entries::with(listing, &line.link.known));
         let (line, own) = (line.clone(), Mutex::new(own));
-        Inner { line, side, at, first, above: None, own, is_marked: false, is_unfinished: false, files, entries, ahead: Mutex::default() }
+        let foretold = Mutex::default();
+        Inner {
+            line,
+            side,
+            at,
+            first,
+            above: None,
+            own,
+            foretold,
+            is_marked: false,
+            is_unfinished: false,
+            files,
+            entries,
+            ahead: Mutex::default(),
+        }
     }
 
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
@@ -297,6 +336,10 @@ impl Dir for RemoteDir {
         {
             return Ok(own.clone());
         }
+        let foretold = if *keep == self.0.line.keep { lock(&self.0.foretold).xattrs.take() } else { None };
+        if let Some(Ok((Reply::Xattrs(xattrs), _))) = foretold.map(|promise| self.0.line.link.wait(&promise)) {
+            return Ok(xattrs);
+        }
         long_if_need_be(|long| self.xattrs_reply(&Request::Xattrs { at: self.0.at, keep: *keep, long }))
     }
 
@@ -409,7 +452,7 @@ impl Dir for RemoteDir {
         if let Err(fault) = self.pass_gate() {
             return vec![fault];
         }
-        lock(&self.0.own).take();
+        self.0.forget_own();
         let request = Request::SetOwn { at: self.0.at, known: *known, attributes: attributes.clone() };
         self.faults_reply(&request).unwrap_or_else(|fault| vec![fault])
     }
@@ -561,7 +604,9 @@ impl Dir for RemoteDir {
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
-        match self.call(&Request::Lineage { dir: self.0.at })? {
+        let link = &self.0.line.link;
+        let foretold = lock(&self.0.foretold).lineage.take().map(|promise| on(self.0.side, link.wait(&promise)));
+        match foretold.unwrap_or_else(|| self.call(&Request::Lineage { dir: self.0.at }))? {
             (Reply::Lineage(above), _) if !above.is_empty() => Ok(above),
             _ => self.confused(),
         }
@@ -603,7 +648,7 @@ impl Dir for RemoteDir {
                 if let Err(fault) = self.pass_gate() {
                     return link.refuse(token, Answer::OwnSet(vec![fault]));
                 }
-                lock(&self.0.own).take();
+                self.0.forget_own();
                 let request = Request::SetOwn { at, known, attributes: *attributes };
                 link.post(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
             }
@@ -637,12 +682,17 @@ impl Drop for FarLock {
 }
 
 /// What stands at a path, as the agent says.
-pub fn place(line: &Arc<Line>, side: Side, at: Handle, located: Located) -> Result<driftless_tree::Place, (Vec<u8>, WireFault)> {
+pub fn place(
+    line: &Arc<Line>,
+    (side, at): (Side, Handle),
+    located: Located,
+    foretold: Foretold,
+) -> Result<driftless_tree::Place, (Vec<u8>, WireFault)> {
     use driftless_tree::Place;
     Ok(match located {
-        Located::Dir(own) => Place::Dir(RemoteDir::found(line, side, at, own)),
-        Located::Entry(own, name, meta) => Place::Entry { parent: RemoteDir::found(line, side, at, own), name: name.0, meta },
-        Located::Missing(own, name) => Place::Missing { parent: RemoteDir::found(line, side, at, own), name: name.0 },
+        Located::Dir(own) => Place::Dir(RemoteDir::found(line, side, at, (own, foretold))),
+        Located::Entry(own, name, meta) => Place::Entry { parent: RemoteDir::found(line, side, at, (own, foretold)), name: name.0, meta },
+        Located::Missing(own, name) => Place::Missing { parent: RemoteDir::found(line, side, at, (own, foretold)), name: name.0 },
         Located::Refused(path, fault) => return Err((path, fault)),
     })
 }

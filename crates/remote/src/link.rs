@@ -175,10 +175,17 @@ impl<A: Send> Link<A> {
 
     /// Asks and waits.
     pub fn call(&self, request: &Request, data: Vec<u8>) -> Result<(Reply, Vec<u8>), WireFault> {
+        self.call_and(request, data, || ())
+    }
+
+    /// Asks, does `more` while the request is under way, and waits.
+    pub fn call_and(&self, request: &Request, data: Vec<u8>, more: impl FnOnce()) -> Result<(Reply, Vec<u8>), WireFault> {
         let max = request.reply_max().bytes();
         let _room = (max > SMALL_BYTES).then(|| self.awaited(max));
         let asked = Instant::now();
-        let answer = self.wait(&self.ask(request, data));
+        let promise = self.ask(request, data);
+        more();
+        let answer = self.wait(&promise);
         self.fastest.fetch_min(asked.elapsed().as_nanos() as u64, Relaxed);
         answer
     }

@@ -4,7 +4,7 @@ use crate::agent::write_all;
 use crate::alive::{AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS, Ear};
 use crate::carrier::{silent, spawn_there, tuned};
 use crate::deploy::{Deploy, bring};
-use crate::dir::{Line, place};
+use crate::dir::{Foretold, Line, place};
 use crate::ending::Ending;
 use crate::greeting::{Heard, Silence, greeted};
 use crate::identity::{Identity, Met};
@@ -505,8 +505,9 @@ impl Host for SshHost {
         let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, EACCES), side)) };
         let at = self.line.link.handle();
         let request = Request::Locate { root: root as u32, at };
-        let located = match self.line.link.call(&request, Vec::new()) {
-            Ok((Reply::Located(located), _)) => place(&self.line, side, at, located),
+        let mut foretold = Foretold::default();
+        let located = match self.line.link.call_and(&request, Vec::new(), || foretold = Foretold::ask(&self.line, at)) {
+            Ok((Reply::Located(located), _)) => place(&self.line, (side, at), located, foretold),
             Ok(_) => Err((request_path(path), nonsense())),
             Err(fault) => Err((request_path(path), fault)),
         };

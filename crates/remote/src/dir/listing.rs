@@ -19,7 +19,7 @@ const HEARD_BYTES_MAX: u64 = 40 << 20;
 const KNOWN_BYTES_MAX: u64 = 32 << 20;
 /// What one of them takes in a table that grows by half.
 const FOLD_BYTES: u64 = 24;
-/// Entries of the first listing that is asked for by itself; each further one of the directory has twice as many, up to the most. Room is
+/// Entries of the first listing that is asked for by itself; further ones of the directory have up to the most. Room is
 /// taken for what may come, so that many directories that are a little larger are listed at the same time, on a slow line, too.
 const LISTED_ENTRIES: u32 = 512;
 const LISTED_ENTRIES_MAX: u32 = 4096;
@@ -152,7 +152,7 @@ impl RemoteNames {
             return Ok(first);
         }
         let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: self.entries_max };
-        self.entries_max = (self.entries_max * 2).min(LISTED_ENTRIES_MAX);
+        self.entries_max = (self.entries_max * 8).min(LISTED_ENTRIES_MAX);
         let restart = std::mem::take(&mut self.restart);
         match on(self.dir.side, self.dir.line.link.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
             (Reply::Listing(listing), _) if listing.told.len() <= survey.entries_max as usize => Ok(listing),
