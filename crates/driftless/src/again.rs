@@ -7,7 +7,8 @@
 use crate::output::Output;
 use crate::reach::Lines;
 use crate::signals::Signals;
-use driftless_engine::{Audit, AuditMonitor, AuditOptions, Counts, End, Monitor, Options, Progress, RunError, Summary};
+use driftless_audit::{Audit, AuditMonitor, AuditOptions};
+use driftless_engine::{Counts, End, Monitor, Options, Progress, RunError, Summary};
 use driftless_model::{Problem, Receipt, RelPath, Unkept};
 use driftless_remote::ReachError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -213,7 +214,7 @@ pub fn audit(
     let (mut trouble, mut entries) = (Trouble::new(lines), 0);
     output.remember();
     loop {
-        let mut audit = driftless_engine::audit(options, monitor, &signals.stop)?;
+        let mut audit = driftless_audit::audit(options, monitor, &signals.stop)?;
         lines.tell(|note| output.note(note));
         audit.elapsed = trouble.began.elapsed();
         if audit.cut_off.is_none() {

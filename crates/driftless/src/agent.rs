@@ -4,7 +4,8 @@
 //! stands in the environment. What it asked the agent for is taken from there; its limits are no client's to choose.
 
 use crate::cli::{AgentArgs, AskedArgs};
-use crate::{exit, own};
+use crate::exit::Exit;
+use crate::own;
 use clap::Parser;
 use driftless_remote::{Limits, May, Service};
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 const WANTED: &str = "SSH_ORIGINAL_COMMAND";
 
 /// Serves another host until it hangs up, or is one more line to an agent that does.
-pub fn run(args: &AgentArgs) -> u8 {
+pub fn run(args: &AgentArgs) -> Exit {
     let served = asked(args, std::env::var_os(WANTED).as_deref()).and_then(|asked| match &asked.join {
         Some(place) => {
             let cause = |error: io::Error| driftless_model::cause(&error);
@@ -26,10 +27,10 @@ pub fn run(args: &AgentArgs) -> u8 {
         None => serve(args, &asked).map_err(|error| error.to_string()),
     });
     match served {
-        Ok(()) => exit::EQUAL,
+        Ok(()) => Exit::Equal,
         Err(error) => {
             eprintln!("driftless agent: {error}");
-            exit::COULD_NOT_RUN
+            Exit::CouldNotRun
         }
     }
 }
@@ -38,7 +39,7 @@ fn serve(args: &AgentArgs, asked: &AskedArgs) -> io::Result<()> {
     // In place of the agents that were started for the same run.
     asked.again.iter().for_each(|token| driftless_remote::end_earlier(token));
     own::give_up_umask();
-    let (directories_max, _) = driftless_engine::descriptors();
+    let (directories_max, _) = driftless_pool::descriptors();
     let service = Service { directories_max, squeeze: asked.compress, limits: limits(args), without_kernel: args.without_landlock };
     // As files: the standard streams of the library look for lines, and there are none.
     let (input, output) = (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?);

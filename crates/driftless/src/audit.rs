@@ -5,13 +5,15 @@ mod plots;
 mod report;
 
 use crate::cli::{ChooseArgs, KeepArgs, LevelArg, ReachArgs, RunArgs};
+use crate::exit::Exit;
 use crate::outputs::refuse_within_trees;
 use crate::product::Product;
 use crate::standing::When;
-use crate::{again, config, exit, reach, signals};
+use crate::{again, config, reach, signals};
 use clap::{ArgGroup, ArgMatches, Args};
 use console::Console;
-use driftless_engine::{Audit, AuditOptions, Options, now};
+use driftless_audit::{Audit, AuditOptions};
+use driftless_engine::{Options, now};
 use driftless_verify::{samples_needed, upper_bound};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -113,12 +115,12 @@ impl AuditArgs {
 }
 
 /// Runs an audit; returns the exit code.
-pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
+pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
     let outputs = [("--log", args.log.as_deref()), ("--report", args.report.as_deref())];
     let checked = args.options(matches).and_then(|options| refuse_within_trees(&outputs, &options.run).map(|()| options));
     let mut options = match checked {
         Ok(options) => options,
-        Err(error) => return refuse(&error, exit::USAGE),
+        Err(error) => return refuse(&error, Exit::Usage),
     };
     let signals = signals::watch();
     let reached = reach::connect(&mut options.run, &args.reach, &signals);
@@ -128,7 +130,7 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
     });
     let (console, report_file) = match opened {
         Ok(opened) => opened,
-        Err(error) => return refuse(&error, exit::COULD_NOT_RUN),
+        Err(error) => return refuse(&error, Exit::CouldNotRun),
     };
     let mut lines = match reached {
         Ok(lines) => lines,
@@ -137,31 +139,31 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> u8 {
     console.start();
     let audit = match again::audit(&mut options.clone(), &mut lines, &console, (console.output(), &signals)) {
         Ok(audit) => audit,
-        Err(error) => return console.failed(&error.to_string(), exit::COULD_NOT_RUN),
+        Err(error) => return console.failed(&error.to_string(), Exit::CouldNotRun),
     };
     let proof = Proof::of(&audit, args.confidence);
     let mut code = exit_code(&audit, signals.number());
     if let Some(file) = report_file.filter(|_| audit.complete)
         && let Err(error) = report::write(file, &report::page(args, &options, &audit, &proof))
     {
-        code = refuse(&error, exit::COULD_NOT_RUN);
+        code = refuse(&error, Exit::CouldNotRun);
     }
     console.end(&audit, &proof, code)
 }
 
-fn refuse(error: &str, code: u8) -> u8 {
+fn refuse(error: &str, code: Exit) -> Exit {
     eprintln!("driftless: {error}");
     code
 }
 
 /// Differences come before problems: what was found is certain.
-fn exit_code(audit: &Audit, signal: u8) -> u8 {
+fn exit_code(audit: &Audit, signal: u8) -> Exit {
     match audit {
-        Audit { cut_off: Some(_), .. } => exit::COULD_NOT_RUN,
-        Audit { complete: false, .. } => 128 + signal,
-        Audit { drift: 1.., .. } => exit::DIFFERENT,
-        Audit { problems: 1.., .. } => exit::PROBLEMS,
-        _ => exit::EQUAL,
+        Audit { cut_off: Some(_), .. } => Exit::CouldNotRun,
+        Audit { complete: false, .. } => Exit::Signal(signal),
+        Audit { drift: 1.., .. } => Exit::Different,
+        Audit { problems: 1.., .. } => Exit::Problems,
+        _ => Exit::Equal,
     }
 }
 
@@ -265,6 +267,6 @@ mod tests {
         let both = Audit { drift: 1, ..problems.clone() };
         let recent = Audit { recent: 1, ..clean.clone() };
         let stopped = Audit { complete: false, ..both.clone() };
-        assert_eq!([clean, problems, both, recent, stopped].map(|audit| exit_code(&audit, 2)), [0, 3, 4, 0, 130]);
+        assert_eq!([clean, problems, both, recent, stopped].map(|audit| exit_code(&audit, 2).code()), [0, 3, 4, 0, 130]);
     }
 }

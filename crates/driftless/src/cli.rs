@@ -1,6 +1,7 @@
 //! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
 
 use crate::audit::AuditArgs;
+use crate::exit::Exit;
 use crate::program::Template;
 use crate::standing::When;
 use crate::sum::SumArgs;
@@ -17,23 +18,8 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What the exit codes mean. Any other code means failure.
-pub const EXIT_CODES: [(&str, &str); 11] = [
-    ("0", "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal"),
-    ("1", "could not run, or had to end"),
-    ("2", "wrong usage"),
-    ("3", "finished, but some paths have problems"),
-    ("4", "differences were found"),
-    ("5", "finished, but some paths kept changing or vanished"),
-    ("10", "the movers, or the queue between them, cannot be reached"),
-    ("11", "another run is working on the replica, or on the job"),
-    ("13", "a guard refused to begin, or to delete"),
-    ("70", "a bug"),
-    ("128+N", "ended by signal N, after a clean stop"),
-];
-
 fn exit_codes() -> String {
-    let lines = EXIT_CODES.map(|(code, meaning)| format!("  {code:<6} {meaning}"));
+    let lines: Vec<String> = Exit::table().map(|(code, meaning)| format!("  {code:<6} {meaning}")).collect();
     format!("Exit codes:\n{}", lines.join("\n"))
 }
 
@@ -292,7 +278,7 @@ pub struct RunArgs {
 pub struct ThrottleArgs {
     /// Requests in flight: "auto" finds out while it runs
     #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, allow_negative_numbers = true, help_heading = "Running")]
-    pub jobs: driftless_engine::Jobs,
+    pub jobs: driftless_pool::Concurrency,
     /// Read (and write) at most RATE bytes a second (such as 100M)
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
     pub bwlimit: Option<u64>,

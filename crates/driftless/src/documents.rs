@@ -1,21 +1,22 @@
 //! Manual pages, completions and the command-line reference, all from the one definition of the arguments.
 
-use crate::cli::{Cli, Document, EXIT_CODES};
+use crate::cli::{Cli, Document};
+use crate::exit::Exit;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use std::io::{self, Write};
 
 /// Prints a document; returns the exit code.
-pub fn print(what: Document) -> u8 {
+pub fn print(what: Document) -> Exit {
     let mut text = Vec::new();
     let done = write(what, &mut text).and_then(|()| io::stdout().lock().write_all(&text));
     match done {
-        Ok(()) => crate::exit::EQUAL,
+        Ok(()) => Exit::Equal,
         // Whoever reads has had enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => crate::exit::EQUAL,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Equal,
         Err(error) => {
             eprintln!("driftless: cannot print: {error}");
-            crate::exit::COULD_NOT_RUN
+            Exit::CouldNotRun
         }
     }
 }
@@ -52,7 +53,7 @@ fn manual_of(cli: &Command, name: &str, out: &mut impl Write) -> io::Result<()> 
 fn manual(command: Command, out: &mut impl Write) -> io::Result<()> {
     clap_mangen::Man::new(command.after_long_help("").after_help("")).render(out)?;
     writeln!(out, ".SH \"EXIT STATUS\"")?;
-    EXIT_CODES.iter().try_for_each(|(code, meaning)| writeln!(out, ".TP\n{code}\n{meaning}"))
+    Exit::table().try_for_each(|(code, meaning)| writeln!(out, ".TP\n{code}\n{meaning}"))
 }
 
 fn reference(cli: &Command, out: &mut impl Write) -> io::Result<()> {
@@ -60,7 +61,7 @@ fn reference(cli: &Command, out: &mut impl Write) -> io::Result<()> {
     let visible = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
     cli.get_subcommands().filter(visible).try_for_each(|command| options(command, out))?;
     writeln!(out, "\n## Exit codes\n\n| code | meaning |\n| --- | --- |")?;
-    EXIT_CODES.iter().try_for_each(|(code, meaning)| writeln!(out, "| {code} | {meaning} |"))
+    Exit::table().try_for_each(|(code, meaning)| writeln!(out, "| {code} | {meaning} |"))
 }
 
 fn options(command: &Command, out: &mut impl Write) -> io::Result<()> {

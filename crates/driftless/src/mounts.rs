@@ -10,12 +10,13 @@ use crate::{config, own};
 use driftless_engine::{End, MOUNTS_MAX, MountNotes, Options, Summary};
 use driftless_model::{RelPath, Side, cause, quote};
 use driftless_tree::{Endpoint, HandlePool, Place};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What the file begins with.
 const HEAD: &[u8] = b"driftless mounts 1\n";
@@ -102,7 +103,7 @@ impl Notes {
     }
 
     fn noted(&self) -> MutexGuard<'_, BTreeSet<RelPath>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 }
 

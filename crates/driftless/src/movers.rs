@@ -6,10 +6,11 @@ mod hosts;
 
 use crate::again::{self, Passed};
 use crate::cli::{MoverArgs, MoversArgs, SyncArgs};
+use crate::exit::Exit;
 use crate::output::Output;
 use crate::reach::Lines;
 use crate::signals::{self, Signals};
-use crate::{Ended, exit, own};
+use crate::{Ended, own};
 use broker::BrokerExchange;
 use crew::Crew;
 use driftless_engine::{Brief, By, End, Exchange, MachineClock, Options, Summary, coordinate};
@@ -63,7 +64,7 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     let broker = broker::broker(&args.movers.queue).map_err(|error| broker::queue_error(&error))?;
     let classes: Vec<String> = brief.routes.iter().map(|route| route.class.clone()).collect();
     let mut exchange = BrokerExchange::open(&broker, name, &classes, output, &signals.stop).map_err(|error| broker::queue_error(&error))?;
-    let path = own::state_file(&format!("job-{name}")).map_err(|why| (exit::COULD_NOT_RUN, format!("{NO_STATE}: {why}")))?;
+    let path = own::state_file(&format!("job-{name}")).map_err(|why| (Exit::CouldNotRun, format!("{NO_STATE}: {why}")))?;
     let _lock = lock(&path, name)?;
     // Whether receipts are wanted makes no other run of it.
     let about = format!("{} {:?} {:?} {:?}", env!("CARGO_PKG_VERSION"), brief.without_receipts(), options.delete_limit, options.selection);
@@ -96,26 +97,26 @@ fn tell_dropped(record: &mut Record, (fresh, name): (bool, &str), output: &Outpu
 
 const NO_STATE: &str = "there is no folder for the record of the run";
 
-fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (u8, String) {
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (Exit, String) {
     let path = driftless_model::escape(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()));
-    (exit::COULD_NOT_RUN, format!("\"{path}\": cannot keep the record of the run: {error}"))
+    (Exit::CouldNotRun, format!("\"{path}\": cannot keep the record of the run: {error}"))
 }
 
 /// Two coordinators of one job would take each other's shares away.
-fn lock(path: &Path, name: &str) -> Result<File, (u8, String)> {
+fn lock(path: &Path, name: &str) -> Result<File, (Exit, String)> {
     let mut name_of_lock = path.as_os_str().to_owned();
     name_of_lock.push(".lock");
     let path = PathBuf::from(name_of_lock);
     let file = own::lock_file(&path).map_err(|error| unusable(&path, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(_) => Err((exit::LOCKED, format!("another run coordinates the job \"{name}\"; wait for it to end, or name another job"))),
+        Err(_) => Err((Exit::Locked, format!("another run coordinates the job \"{name}\"; wait for it to end, or name another job"))),
     }
 }
 
 fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
     let starting = Starting::of(args, shared.options, signals)?;
-    let folder = tempfile::tempdir().map_err(|error| (exit::COULD_NOT_RUN, format!("cannot make a temporary folder: {error}")))?;
+    let folder = tempfile::tempdir().map_err(|error| (Exit::CouldNotRun, format!("cannot make a temporary folder: {error}")))?;
     let path = folder.path().join("record");
     let mut record = Record::open(&path, b"").map_err(|error| unusable(&path, &error))?;
     let mut exchange = HostsExchange::start(&args.movers.hosts, starting, output);
@@ -134,14 +135,14 @@ impl Shared<'_> {
         match again::repeat((self.options, self.lines), &(output, signals), false, pass) {
             Ok((passed, earlier)) => Ok((Summary { end: passed.end, elapsed: began.elapsed(), ..passed.result }, earlier)),
             // What was waited for when the signal came no longer matters.
-            Err(_) if signals.number() > 0 => Err((128 + signals.number(), "stopped; run it again to go on".into())),
+            Err(_) if signals.number() > 0 => Err((Exit::Signal(signals.number()), "stopped; run it again to go on".into())),
             Err(error) => Err(crate::refusal(&error, self.options)),
         }
     }
 }
 
 /// The command `mover`.
-pub fn serve(args: &MoverArgs) -> u8 {
+pub fn serve(args: &MoverArgs) -> Exit {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     own::give_up_umask();
     let signals = signals::watch();
@@ -152,7 +153,7 @@ pub fn serve(args: &MoverArgs) -> u8 {
         (false, Some(_)) => broker::serve(args, crew, &signals),
         (false, None) => {
             eprintln!("driftless mover: name the broker with --queue and the job with --job");
-            exit::USAGE
+            Exit::Usage
         }
     }
 }

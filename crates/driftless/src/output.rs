@@ -4,13 +4,15 @@
 
 use crate::again::{self, Earlier};
 use crate::cli::OutputArgs;
+use crate::exit::Exit;
+use crate::own;
 use crate::standing::{Standing, parts};
 use crate::units::{log_time, show_bytes, show_count, show_counted, show_entries, show_time};
 use crate::unkept::Firsts;
-use crate::{exit, own};
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary};
 use driftless_model::{Action, Class, Problem, Receipt, RelPath, Unkept, What, cause, escape, escape_json, escape_text, quote};
 use driftless_tree::Endpoint;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +21,6 @@ use std::hash::BuildHasher;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Problems that are listed at the end; a log has all of them.
@@ -110,11 +111,6 @@ impl Told {
             }
         }
     }
-}
-
-/// Locks, also after a panic elsewhere.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a run ended, for a program.
@@ -212,20 +208,20 @@ impl Output {
     /// The run itself goes on: what could not be written is told at its end.
     fn keep_failure(&self, which: usize, done: io::Result<()>, place: &str) {
         if let Err(error) = done {
-            lock(&self.unwritten)[which].get_or_insert_with(|| format!("cannot write to {place}: {}", cause(&error)));
+            self.unwritten.lock()[which].get_or_insert_with(|| format!("cannot write to {place}: {}", cause(&error)));
         }
     }
 
     /// Tells what could not be written, and the exit code that follows: a log, and what a dry run, a comparison or a program asked for
     /// by --json is told, are no less than what was asked for.
-    pub fn final_code(&self, code: u8) -> u8 {
-        let [printed, logged] = std::mem::take(&mut *lock(&self.unwritten));
+    pub fn final_code(&self, code: Exit) -> Exit {
+        let [printed, logged] = std::mem::take(&mut *self.unwritten.lock());
         let matters = self.json || self.task != Task::Sync;
         let fails = logged.is_some() || printed.is_some() && matters;
         for failure in printed.into_iter().chain(logged) {
             eprintln!("driftless: {failure}");
         }
-        if fails && code == exit::EQUAL { exit::COULD_NOT_RUN } else { code }
+        if fails && code == Exit::Equal { Exit::CouldNotRun } else { code }
     }
 
     /// Prints an object.
@@ -236,7 +232,7 @@ impl Output {
     /// Writes a line into the log, if there is one.
     pub fn write_log(&self, line: &str) {
         if let Some(log) = &self.log {
-            let done = writeln!(lock(log), "{} {}", log_time(), escape_text(line));
+            let done = writeln!(log.lock(), "{} {}", log_time(), escape_text(line));
             self.keep_failure(1, done, "the log");
         }
     }
@@ -261,10 +257,10 @@ impl Output {
     }
 
     /// The run did not begin.
-    pub fn failed(&self, error: &str, code: u8) {
+    pub fn failed(&self, error: &str, code: Exit) {
         self.clear_bar();
         if self.json {
-            self.print_json(json!({ "event": "error", "message": error, "exit_code": code }));
+            self.print_json(json!({ "event": "error", "message": error, "exit_code": code.code() }));
         }
         self.write_log(&format!("error {error}"));
         eprintln!("driftless: {error}");
@@ -272,11 +268,11 @@ impl Output {
 
     /// From now on it is kept in mind what was told, so that it is not told again after a connection was lost.
     pub fn remember(&self) {
-        *lock(&self.told) = Some(Told::default());
+        *self.told.lock() = Some(Told::default());
     }
 
     fn was_told(&self, line: &str) -> bool {
-        lock(&self.told).as_mut().is_some_and(|told| told.knows(line))
+        self.told.lock().as_mut().is_some_and(|told| told.knows(line))
     }
 
     /// A message for a person, and for the log.
@@ -307,24 +303,24 @@ impl Output {
 
     /// The trees are gone through once more: problems hold if they are found again.
     pub fn begin_again(&self) {
-        *lock(&self.listed) = Default::default();
-        if let Some(told) = lock(&self.told).as_mut() {
+        *self.listed.lock() = Default::default();
+        if let Some(told) = self.told.lock().as_mut() {
             told.pass += 1;
         }
     }
 
     /// The run is over. Returns the exit code.
-    pub fn end(&self, summary: &Summary, earlier: &Earlier, code: u8) -> u8 {
+    pub fn end(&self, summary: &Summary, earlier: &Earlier, code: Exit) -> Exit {
         self.clear_bar();
         let line = self.summary_line(summary, earlier);
-        self.write_log(&format!("end      exit code {code}; {line}"));
+        self.write_log(&format!("end      exit code {}; {line}", code.code()));
         self.flush_log();
         if self.json {
             let fields = counts_fields(&summary.counts);
             let seconds = summary.elapsed.as_secs_f64();
             let (end, reason) = end_words(&summary.end);
             let object = json!({
-                "event": "summary", "exit_code": code, "seconds": seconds, "end": end, "reason": reason,
+                "event": "summary", "exit_code": code.code(), "seconds": seconds, "end": end, "reason": reason,
                 "connections_lost": earlier.lost, "changed_before": earlier.changed + summary.counts.changed_before,
             });
             self.print_json(joined(object, fields));
@@ -340,7 +336,7 @@ impl Output {
     /// Writes the log out.
     pub fn flush_log(&self) {
         if let Some(log) = &self.log {
-            let done = lock(log).flush();
+            let done = log.lock().flush();
             self.keep_failure(1, done, "the log");
         }
     }
@@ -388,7 +384,7 @@ impl Output {
 
     /// What is not kept, and counts as no problem.
     fn print_unkept(&self, c: &Counts) {
-        for line in lock(&self.firsts).lines(c) {
+        for line in self.firsts.lock().lines(c) {
             eprintln!("driftless: not kept here: {line}");
         }
     }
@@ -400,7 +396,7 @@ impl Output {
 
     /// Lists the problems of the run for a person.
     pub fn list_problems(&self) {
-        let listed = lock(&self.listed);
+        let listed = self.listed.lock();
         if listed.total == 0 {
             return;
         }
@@ -572,7 +568,7 @@ impl Monitor for Output {
     }
 
     fn unkept(&self, what: Unkept, path: &RelPath) {
-        lock(&self.firsts).add(what, path);
+        self.firsts.lock().add(what, path);
         if self.json && !self.was_told(&format!("unkept {path} {what:?}")) {
             self.print_json(joined(json!({ "event": "unkept", "what": what.words() }), path_fields(path)));
         }
@@ -591,7 +587,7 @@ impl Monitor for Output {
             });
             self.print_json(joined(object, path_fields(&problem.path)));
         }
-        lock(&self.listed).add(problem, line);
+        self.listed.lock().add(problem, line);
     }
 
     fn look_again(&self) {
@@ -606,7 +602,7 @@ impl Monitor for Output {
         let (share, left) = (progress.counts.walked_share(), self.standing.seconds_left(progress));
         self.show_progress(Some(share), &parts(progress, left, self.moved(&progress.counts)));
         if self.json {
-            let mut reported = lock(&self.reported);
+            let mut reported = self.reported.lock();
             if reported.elapsed() >= JSON_PROGRESS {
                 *reported = Instant::now();
                 let seconds = progress.elapsed.as_secs_f64();

@@ -1,7 +1,7 @@
 //! From what the user typed for a tree to where it is: here, or on another host that is connected to, and connected to again.
 
 use crate::cli::ReachArgs;
-use crate::exit;
+use crate::exit::Exit;
 use crate::signals::Signals;
 use driftless_engine::Options;
 use driftless_model::{Keep, Side};
@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Why a tree cannot be reached: the exit code, and what to say.
-pub type Unreached = (u8, String);
+pub type Unreached = (Exit, String);
 
 /// The lines to the hosts of a run's trees: the source's and the replica's.
 pub struct Lines {
@@ -35,7 +35,7 @@ pub fn connect(options: &mut Options, args: &ReachArgs, signals: &Signals) -> Re
     let (dry_run, delete) = (options.dry_run, options.delete);
     let sides = [(&mut options.source, Side::Source, None), (&mut options.replica, Side::Replica, link_dest.as_deref())];
     for ((endpoint, side, more), line) in sides.into_iter().zip(&mut lines.hosts) {
-        let target = Target::parse(endpoint.path.as_os_str()).map_err(|error| (exit::USAGE, error.to_string()))?;
+        let target = Target::parse(endpoint.path.as_os_str()).map_err(|error| (Exit::Usage, error.to_string()))?;
         if let Some(name) = target.host {
             let root = |path: &Path| Root { path: path.as_os_str().as_bytes().to_vec(), side };
             let roots = std::iter::once(&*target.path).chain(more).map(root).collect();
@@ -53,16 +53,16 @@ pub fn connect(options: &mut Options, args: &ReachArgs, signals: &Signals) -> Re
 /// Nobody asks why a host was not reached who has asked not to wait for it.
 fn unreached(error: &ReachError, signals: &Signals) -> Unreached {
     match signals.number() {
-        0 => (exit::COULD_NOT_RUN, error.to_string()),
-        signal => (128 + signal, "stopped before anything was done".into()),
+        0 => (Exit::CouldNotRun, error.to_string()),
+        signal => (Exit::Signal(signal), "stopped before anything was done".into()),
     }
 }
 
 /// A command with its arguments, cut into words as a shell does.
 fn words_of(option: &str, typed: &str) -> Result<Vec<String>, Unreached> {
-    let words = shell_words::split(typed).map_err(|error| (exit::USAGE, format!("{option} \"{typed}\": {error}")))?;
+    let words = shell_words::split(typed).map_err(|error| (Exit::Usage, format!("{option} \"{typed}\": {error}")))?;
     if words.is_empty() {
-        return Err((exit::USAGE, format!("{option} names no command")));
+        return Err((Exit::Usage, format!("{option} names no command")));
     }
     Ok(words)
 }
@@ -72,7 +72,7 @@ fn refuse_host_in(link_dest: Option<&Path>) -> Result<(), Unreached> {
     let Some(typed) = link_dest else { return Ok(()) };
     let Ok(Target { host: Some(_), path }) = Target::parse(typed.as_os_str()) else { return Ok(()) };
     let (typed, path) = (driftless_model::quote(typed), driftless_model::quote(&path));
-    Err((exit::USAGE, format!("--link-dest {typed}: DIR is a path on the replica's host, without the host: {path}")))
+    Err((Exit::Usage, format!("--link-dest {typed}: DIR is a path on the replica's host, without the host: {path}")))
 }
 
 /// What the agent on the replica's host will not do, whoever asks.
@@ -82,7 +82,7 @@ fn refuse_limited(host: &SshHost, delete: bool) -> Result<(), Unreached> {
         May::Keep if delete => "removes nothing (driftless agent --no-delete): leave --delete out",
         May::Keep | May::Everything => return Ok(()),
     };
-    Err((exit::REFUSED, format!("{}: the agent there {why}", host.name())))
+    Err((Exit::Refused, format!("{}: the agent there {why}", host.name())))
 }
 
 /// A program on this host cannot be given a path of another.
@@ -90,7 +90,7 @@ fn refuse_host(typed: &Endpoint) -> Result<(), Unreached> {
     let host = Target::parse(typed.path.as_os_str()).ok().and_then(|target| target.host);
     let refusal =
         |host| format!("--copy-with needs both trees as paths of this host, and one is on {host}: mount it here, or leave --copy-with out");
-    host.map_or(Ok(()), |host| Err((exit::USAGE, refusal(host))))
+    host.map_or(Ok(()), |host| Err((Exit::Usage, refusal(host))))
 }
 
 /// How hosts are reached.

@@ -1,14 +1,13 @@
 //! Where a run stands, for a person: a bar at a terminal, a line now and then elsewhere, and whenever SIGUSR1 asks.
 
 use crate::estimate::{Estimator, Sample};
-use crate::output::lock;
 use crate::signals;
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
 use driftless_engine::Progress;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use parking_lot::Mutex;
 use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Columns of the bar itself.
@@ -83,7 +82,7 @@ impl Standing {
     /// Takes a look at the run in account, and returns the seconds that it will still take, as far as they are known.
     pub fn seconds_left(&self, progress: &Progress) -> Option<f64> {
         let sample = Sample::of(progress);
-        let mut estimator = lock(&self.estimator);
+        let mut estimator = self.estimator.lock();
         estimator.add(sample);
         estimator.seconds_left(&sample)
     }
@@ -94,9 +93,9 @@ impl Standing {
             bar.set_position((share.unwrap_or(0.0) * 1000.0) as u64);
             bar.set_message(fitting(parts, columns().saturating_sub(BAR_COLUMNS + 2)));
         }
-        let is_due = self.pause.is_some_and(|pause| lock(&self.told).elapsed() >= pause);
+        let is_due = self.pause.is_some_and(|pause| self.told.lock().elapsed() >= pause);
         if is_due || signals::was_asked() {
-            *lock(&self.told) = Instant::now();
+            *self.told.lock() = Instant::now();
             let share = share.map(|share| format!("{:.0} % of the walk, ", share * 100.0)).unwrap_or_default();
             self.aside(|| eprintln!("driftless: {share}{}", parts.join(", ")));
         }

@@ -4,10 +4,11 @@ mod dialect;
 mod report;
 mod sources;
 
-use crate::{exit, signals};
+use crate::exit::Exit;
+use crate::signals;
 use clap::{Args, ValueEnum};
-use driftless_engine::{Jobs, SumOptions};
-use driftless_verify::{Algorithm, LEAF_BYTES_DEFAULT, is_piece_size};
+use driftless_pool::Concurrency;
+use driftless_verify::{Algorithm, LEAF_BYTES_DEFAULT, SumOptions, is_piece_size};
 use report::{Report, Tally, Task};
 use sources::Source;
 use std::ops::Range;
@@ -50,7 +51,7 @@ pub struct SumArgs {
 
     /// Requests in flight: "auto" finds out while it runs
     #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
-    pub jobs: Jobs,
+    pub jobs: Concurrency,
     /// Print one JSON object a line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -125,10 +126,10 @@ impl SumArgs {
 }
 
 /// Hashes or verifies; returns the exit code.
-pub fn run(args: &SumArgs) -> u8 {
+pub fn run(args: &SumArgs) -> Exit {
     if let Err(message) = args.refuse_nonsense() {
         eprintln!("driftless: {message}");
-        return exit::USAGE;
+        return Exit::Usage;
     }
     let signals = signals::watch();
     let begun = Source::open(args).and_then(|source| Ok((source, Report::new(args, &signals.stop)?)));
@@ -136,26 +137,26 @@ pub fn run(args: &SumArgs) -> u8 {
         Ok(begun) => begun,
         Err(message) => {
             eprintln!("driftless: {message}");
-            return exit::COULD_NOT_RUN;
+            return Exit::CouldNotRun;
         }
     };
     let options = SumOptions { jobs: args.jobs, manifest: args.manifest, left_out: report.own_files() };
-    driftless_engine::sum(&options, source.targets(args), &report, &signals.stop);
+    driftless_verify::sum(&options, source.targets(args), &report, &signals.stop);
     let is_stopped = signals.number() > 0;
     let complete = !is_stopped && !source.is_broken();
     report.end(complete, |tally| exit_code(tally, args.task(), complete, signals.number()))
 }
 
-fn exit_code(tally: &Tally, task: Task, complete: bool, signal: u8) -> u8 {
+fn exit_code(tally: &Tally, task: Task, complete: bool, signal: u8) -> Exit {
     match tally {
-        _ if signal > 0 => 128 + signal,
-        Tally { failed: Some(_), .. } => exit::COULD_NOT_RUN,
-        _ if !complete => exit::COULD_NOT_RUN,
-        _ if tally.different + tally.missing > 0 => exit::DIFFERENT,
-        _ if tally.problems > 0 => exit::PROBLEMS,
+        _ if signal > 0 => Exit::Signal(signal),
+        Tally { failed: Some(_), .. } => Exit::CouldNotRun,
+        _ if !complete => Exit::CouldNotRun,
+        _ if tally.different + tally.missing > 0 => Exit::Different,
+        _ if tally.problems > 0 => Exit::Problems,
         // A list that says nothing proves nothing.
-        _ if task == Task::Check && tally.files == 0 => exit::COULD_NOT_RUN,
-        _ => exit::EQUAL,
+        _ if task == Task::Check && tally.files == 0 => Exit::CouldNotRun,
+        _ => Exit::Equal,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Numbers with units as a user writes them.
 
 use crate::cli::Streams;
-use driftless_engine::{Jobs, Route, now};
+use driftless_engine::{Route, now};
+use driftless_pool::Concurrency;
 use driftless_reconcile::DeleteLimit;
 use driftless_verify::is_share;
 use std::str::FromStr;
@@ -95,13 +96,13 @@ pub fn above_zero(text: &str) -> Result<u64, String> {
 }
 
 /// `auto` or a number of threads.
-pub fn jobs(text: &str) -> Result<Jobs, String> {
+pub fn jobs(text: &str) -> Result<Concurrency, String> {
     const THREADS_MAX: usize = 1024;
     if text == "auto" {
-        return Ok(Jobs::Auto);
+        return Ok(Concurrency::Auto);
     }
     match text.parse() {
-        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(Jobs::Fixed(threads)),
+        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(Concurrency::Fixed(threads)),
         _ => Err(format!("\"auto\" or a number from 1 to {THREADS_MAX} is expected")),
     }
 }
@@ -190,7 +191,7 @@ mod tests {
         }
         assert_eq!((time("90m"), time("1d")), (Ok(Duration::from_secs(5400)), Ok(Duration::from_secs(86_400))));
         assert!(["", "1", "m", "-1s", "1w", "1é", "99999999999999999999s", "999999999999999999d"].iter().all(|bad| time(bad).is_err()));
-        assert!(rate("0").is_err() && jobs("0").is_err() && jobs("2000").is_err() && jobs("8") == Ok(Jobs::Fixed(8)));
+        assert!(rate("0").is_err() && jobs("0").is_err() && jobs("2000").is_err() && jobs("8") == Ok(Concurrency::Fixed(8)));
         assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
         assert!(delete_limit("101%").is_err() && delete_limit("x").is_err());
     }

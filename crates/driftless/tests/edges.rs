@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 11] = [
+const EDGES: [(&str, &[&str], &[&str]); 13] = [
     ("model", &[], &[]),
     ("tree", &["model"], &[]),
     ("reconcile", &["model"], &[]),
     ("state", &["model"], &[]),
     ("mover", &["model", "tree", "reconcile"], &[]),
     ("remote", &["model", "tree", "reconcile", "mover"], &[]),
-    ("verify", &["model", "tree"], &[]),
-    ("engine", &["model", "tree", "reconcile", "state", "mover", "verify"], &[]),
-    ("driftless", &["model", "tree", "reconcile", "remote", "verify", "state", "queue", "engine"], &["testkit"]),
+    ("pool", &[], &[]),
+    ("verify", &["model", "tree", "pool"], &[]),
+    ("engine", &["model", "tree", "reconcile", "state", "mover", "pool"], &[]),
+    ("audit", &["model", "tree", "reconcile", "pool", "verify", "engine"], &[]),
+    ("driftless", &["model", "tree", "reconcile", "remote", "verify", "state", "queue", "pool", "engine", "audit"], &["testkit"]),
     ("queue", &[], &["testkit"]),
     ("testkit", &[], &[]),
 ];

@@ -12,8 +12,9 @@ mod common;
 use common::campaign::{Campaign, count_of};
 use common::world::{Crash, JOBS, Life, NOT_HELD, World, WorldClock};
 use common::{check_equal, count_entries, leftovers, put};
-use driftless_engine::{Brief, By, End, Jobs, Monitor, Options, Piece, Progress, Route, RunError, Share, Summary, coordinate, sync_by};
+use driftless_engine::{Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Share, Summary, coordinate, sync_by};
 use driftless_model::{Problem, Receipt};
+use driftless_pool::Concurrency;
 use driftless_state::Record;
 use driftless_testkit::{Profile, build_tree, mutate};
 use fastrand::Rng;
@@ -83,7 +84,7 @@ impl Job {
             replica: dst.into(),
             delete: true,
             delete_unlike: true,
-            jobs: Jobs::Fixed(1),
+            jobs: Concurrency::Fixed(1),
             ..Options::default()
         };
         Job { src, record: folder.join(format!("record-{name}")), options, heard: Heard::default() }

@@ -1,9 +1,10 @@
 //! What a user asks of a run.
 
-use crate::mounts::MountNotes;
-use crate::sample::Sample;
+use crate::shared::sample::Sample;
+use crate::trees::mounts::MountNotes;
 use driftless_model::{Filter, Keep, Level, RelPath, Selection};
 use driftless_mover::Carrier;
+use driftless_pool::Concurrency;
 use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint, Loss};
 use serde::{Deserialize, Serialize};
@@ -22,16 +23,6 @@ pub enum Durability {
     File,
     /// Left to the kernel: success then does not mean durable.
     None,
-}
-
-/// How many requests are in flight.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Jobs {
-    /// Found while running.
-    #[default]
-    Auto,
-    /// This many threads.
-    Fixed(usize),
 }
 
 /// Where a run notes what it has compared.
@@ -89,7 +80,7 @@ pub struct Options {
     /// What becomes of the page cache.
     pub cache: Cache,
     /// How many requests are in flight.
-    pub jobs: Jobs,
+    pub jobs: Concurrency,
     /// Bytes of content a second, read or written, whichever is more.
     pub bytes_per_second_max: Option<u64>,
     /// Entries and blocks a second.

@@ -1,23 +1,52 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
-use crate::changes::{Changes, Locks, Watch, hold};
+pub mod alike;
+pub mod closed;
+pub mod comparisons;
+pub mod deletes;
+pub mod entered;
+pub mod entries;
+pub mod entry;
+pub mod files;
+pub mod finish;
+pub mod folding;
+pub mod frozen;
+pub mod grouped;
+pub mod kept;
+pub mod links;
+pub mod listed;
+pub mod namesakes;
+pub mod posted;
+pub mod protected;
+pub mod room;
+pub mod run;
+pub mod stored;
+pub mod task;
+pub mod twice;
+pub mod underway;
+pub mod unkept;
+pub mod visit;
+pub mod walk;
+pub mod worker;
+
 use crate::clock::{Clock, MachineClock};
-use crate::closed::mark_closed;
-use crate::deletes::PlanError;
-use crate::job::{Begin, DirJob, Task};
-use crate::marks::{doubt_of_basis, tell_source};
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
-use crate::pool::{THREADS_MAX, drive};
-use crate::precautions::{refuse_doubt, tell_root};
-use crate::roots::{Replica, Roots, RunError, open};
-use crate::run::Run;
+use crate::sync::closed::mark_closed;
+use crate::sync::deletes::PlanError;
+use crate::sync::run::Run;
+use crate::sync::task::Task;
+use crate::sync::visit::{Begin, Visit};
+use crate::sync::walk::forget_inherited;
 use crate::tally::{Counts, WHOLE_WALK, add};
-use crate::walk::forget_inherited;
-use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs};
+use crate::trees::changes::{Changes, Locks, Watch, hold};
+use crate::trees::marks::{doubt_of_basis, tell_source};
+use crate::trees::precautions::{refuse_doubt, tell_root};
+use crate::trees::roots::{Replica, Roots, RunError, open_roots};
+use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs, errno};
+use driftless_pool::{descriptors, drive};
 use driftless_reconcile::{Ending, lacks_change_time};
 use driftless_tree::{DirRef, HandlePool, Place};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -61,25 +90,6 @@ impl Summary {
     }
 }
 
-/// Descriptors a thread holds at most besides directories: two files, each with a second descriptor for direct I/O.
-const THREAD_DESCRIPTORS: u64 = 4;
-/// Descriptors for everything else: standard streams, logs, roots, temporary files.
-const OTHER_DESCRIPTORS: u64 = 16;
-/// Something is there already (errno(3)).
-const EEXIST: i32 = 17;
-/// Directories that are held open at most.
-const DIRECTORIES_MAX: u64 = 8192;
-
-/// Divides the limit on open files: how many directories and how many threads.
-pub fn descriptors() -> (usize, usize) {
-    let now = getrlimit(Resource::Nofile);
-    let _or_with_less = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now });
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 16);
-    let directories = (limit / 4).clamp(8, DIRECTORIES_MAX);
-    let threads = limit.saturating_sub(directories + OTHER_DESCRIPTORS) / THREAD_DESCRIPTORS;
-    (directories as usize, (threads as usize).clamp(1, 4 * THREADS_MAX))
-}
-
 /// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]), however early.
 pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
     sync_by(&MachineClock, options, monitor, stop)
@@ -107,7 +117,7 @@ fn try_sync(options: &Options, outside: Outside<'_>) -> Result<Summary, RunError
         threads_max = threads_max.div_ceil(2);
     }
     let pool = HandlePool::new(directories);
-    match open(options, &pool)? {
+    match open_roots(options, &pool)? {
         Roots::Trees { source, replica } => sync_trees(options, outside, (source, replica), threads_max),
         Roots::Entries { source, replica } => sync_entry(options, outside, (source, replica), threads_max),
     }
@@ -149,9 +159,9 @@ fn sync_trees(
     let (parent, name, weight) = (None, CString::default(), WHOLE_WALK);
     let begin = Begin { parent, name, source, replica, basis, selection, before, replaced: None, weight };
     add(&run.tally.seen, 1);
-    let mut job = DirJob::begin(begin);
-    run.find_closed(&mut job);
-    let walked = walk(&mut run, job, threads_max);
+    let mut visit = Visit::begin(begin);
+    run.find_closed(&mut visit);
+    let walked = walk(&mut run, visit, threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);
     run.report_split_groups();
@@ -180,8 +190,8 @@ pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> 
     Ok((replica, made, locks))
 }
 
-/// The root, as it is now, as a job of a part of a run.
-pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<DirJob, RunError> {
+/// The root, as it is now, as a visit of a part of a run.
+pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Visit, RunError> {
     let (source, replica) = run.roots.clone();
     let before = match &replica {
         Some(replica) => Some((unusable(run.options, replica.meta())?, unusable(run.options, replica.xattrs(&run.options.keep))?)),
@@ -198,18 +208,18 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Di
         replaced: None,
         weight,
     };
-    let mut job = DirJob::begin(begin);
-    run.part.assign(&mut job);
-    run.find_closed(&mut job);
+    let mut visit = Visit::begin(begin);
+    run.part.assign(&mut visit);
+    run.find_closed(&mut visit);
     if run.renamed.is_some() {
-        (job.borrowed, job.renamed) = (true, run.renamed.clone());
+        (visit.borrowed, visit.renamed) = (true, run.renamed.clone());
     }
-    Ok(job)
+    Ok(visit)
 }
 
-/// Goes through everything below `job`, and then through the hard links that would have taken too much memory to wait for.
-pub fn walk(run: &mut Run<'_>, job: DirJob, threads_max: usize) -> Result<(), RunError> {
-    go_through(run, job, threads_max);
+/// Goes through everything below `visit`, and then through the hard links that would have taken too much memory to wait for.
+pub fn walk(run: &mut Run<'_>, visit: Visit, threads_max: usize) -> Result<(), RunError> {
+    go_through(run, visit, threads_max);
     look_at_put_off(run, threads_max)
 }
 
@@ -228,23 +238,23 @@ fn look_at_put_off(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError
 fn look_again_at(run: &mut Run<'_>, paths: Vec<RelPath>, threads_max: usize) -> Result<(), RunError> {
     let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
     run.is_second = true;
-    let job = begin_root(run, Selection::of(&works), 0)?;
-    add(&run.tally.seen, u64::from(!job.borrowed));
-    go_through(run, job, threads_max);
+    let visit = begin_root(run, Selection::of(&works), 0)?;
+    add(&run.tally.seen, u64::from(!visit.borrowed));
+    go_through(run, visit, threads_max);
     run.is_second = false;
     Ok(())
 }
 
-/// Goes through everything below `job`. Hard-link groups none of whose names was there come last: then it is known.
-fn go_through(run: &Run<'_>, job: DirJob, threads_max: usize) {
-    run.queue.push(Task::Again(Arc::new(job)));
+/// Goes through everything below `visit`. Hard-link groups none of whose names was there come last: then it is known.
+fn go_through(run: &Run<'_>, visit: Visit, threads_max: usize) {
+    run.queue.push(Task::Again(Arc::new(visit)));
     drive(run, threads_max);
     loop {
         let elected = run.links.elect();
         if elected.is_empty() || run.stopped() {
             return;
         }
-        elected.into_iter().for_each(|(job, name)| run.queue.push(Task::Waiter(job, name)));
+        elected.into_iter().for_each(|(visit, name)| run.queue.push(Task::Waiter(visit, name)));
         drive(run, threads_max);
     }
 }
@@ -272,7 +282,7 @@ fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<
             let made = made.and_then(|dir| mark_closed(options, &dir).map(|()| dir));
             match made {
                 // A moment ago it was not there.
-                Err(fault) if fault.errno == EEXIST => Err(RunError::Locked { path: options.replica.to_string(), holder: None }),
+                Err(fault) if fault.errno == errno::EEXIST => Err(RunError::Locked { path: options.replica.to_string(), holder: None }),
                 made => Ok((Some(unusable(options, made)?), true)),
             }
         }
@@ -311,8 +321,8 @@ fn sync_entry(
         replaced: None,
         weight: WHOLE_WALK,
     };
-    let job = DirJob::begin(begin).borrow_for(replica.1);
-    go_through(&run, job, threads_max);
+    let visit = Visit::begin(begin).borrow_for(replica.1);
+    go_through(&run, visit, threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);
     let summary = end_run(&run, end);
@@ -365,7 +375,7 @@ pub fn end_run(run: &Run<'_>, mut end: End) -> Summary {
         end = End::Stopped;
     }
     if let Some(ledger) = &run.ledger {
-        crate::job::lock(ledger).flush();
+        ledger.lock().flush();
     }
     let counts = run.tally.counts();
     if let Some(changes) = &run.changes {
@@ -420,7 +430,7 @@ fn make_durable(run: &Run<'_>) {
     if run.options.dry_run || run.options.durability == Durability::None {
         return;
     }
-    let others = crate::job::lock(&run.file_systems);
+    let others = run.file_systems.lock();
     for dir in run.roots.1.iter().chain(others.values()) {
         match dir.sync_all() {
             Err(fault) if !fault.is_cut_off() => {

@@ -7,41 +7,6 @@
 use crate::{Act, LINE_LOST, escape_text};
 use std::io;
 
-/// Error numbers (asm-generic/errno-base.h, asm-generic/errno.h).
-mod errno {
-    pub const EPERM: i32 = 1;
-    pub const EIO: i32 = 5;
-    pub const E2BIG: i32 = 7;
-    pub const EAGAIN: i32 = 11;
-    pub const ENOMEM: i32 = 12;
-    pub const EBUSY: i32 = 16;
-    pub const EEXIST: i32 = 17;
-    pub const EXDEV: i32 = 18;
-    pub const EINVAL: i32 = 22;
-    pub const ENFILE: i32 = 23;
-    pub const EMFILE: i32 = 24;
-    pub const ETXTBSY: i32 = 26;
-    pub const EFBIG: i32 = 27;
-    pub const ENOSPC: i32 = 28;
-    pub const EROFS: i32 = 30;
-    pub const EMLINK: i32 = 31;
-    pub const ERANGE: i32 = 34;
-    pub const ENAMETOOLONG: i32 = 36;
-    pub const ENOSYS: i32 = 38;
-    pub const ENOTEMPTY: i32 = 39;
-    pub const ELOOP: i32 = 40;
-    pub const ENODATA: i32 = 61;
-    pub const EPROTO: i32 = 71;
-    pub const EBADMSG: i32 = 74;
-    pub const EILSEQ: i32 = 84;
-    pub const EOPNOTSUPP: i32 = 95;
-    pub const ENOTCONN: i32 = 107;
-    pub const ESTALE: i32 = 116;
-    pub const EUCLEAN: i32 = 117;
-    pub const EDQUOT: i32 = 122;
-    pub const ENOKEY: i32 = 126;
-}
-
 /// Why `act` failed with an error number.
 pub fn cause_of(act: Act, errno: i32) -> String {
     of_act(act, errno).map_or_else(|| cause(&io::Error::from_raw_os_error(errno)), str::to_owned)
@@ -60,10 +25,10 @@ pub fn cause(error: &io::Error) -> String {
 }
 
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
-    use Act as A;
-    use errno::{
+    use crate::errno::{
         E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOSPC, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
     };
+    use Act as A;
     Some(match (act, errno) {
         (_, LINE_LOST) => "the connection is lost",
         (A::Understand | A::Obey, EPROTO) => "it does not keep to the protocol",
@@ -100,7 +65,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
 }
 
 fn of_any(number: i32) -> Option<&'static str> {
-    use errno as e;
+    use crate::errno as e;
     Some(match number {
         e::ENOSPC => "no space or no inode is left on the file system, see df and df -i",
         e::EDQUOT => "the disk quota is used up",
@@ -131,8 +96,8 @@ fn of_any(number: i32) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::Side::{self, Replica, Source};
+    use crate::errno as e;
     use crate::{Class, Fault, Problem, RelPath};
-    use errno as e;
 
     fn told(act: Act, side: Side, errno: i32, class: Class) -> String {
         let path = RelPath::parse(b"a/b").expect("a path");

@@ -2,6 +2,7 @@
 //!
 //! A [`Fault`] is one failed call; a [`Problem`] is a path that could not be made equal because of one. The run goes on.
 
+use crate::errno;
 use crate::{Act, RelPath, cause_of, escape, escape_text};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -42,20 +43,15 @@ pub struct Fault {
 /// linux/err.h is 4095) and no peer can, so nothing else is taken for it.
 pub const LINE_LOST: i32 = 4096;
 
-/// Error numbers that decisions are made on (asm-generic/errno.h).
-mod errno {
-    pub const EPERM: i32 = 1;
-    pub const EACCES: i32 = 13;
-    pub const ENOENT: i32 = 2;
-    pub const ENOSPC: i32 = 28;
-    pub const ESTALE: i32 = 116;
-    pub const EDQUOT: i32 = 122;
-}
-
 impl Fault {
     /// Whether the entry is known not to be there. No other error proves that, a stale handle of a network file system neither.
     pub fn is_missing(&self) -> bool {
         self.errno == errno::ENOENT
+    }
+
+    /// Whether there is no such entry, or what should be a directory is none (`ENOTDIR`; `ELOOP` for a symbolic link).
+    pub fn is_absent(&self) -> bool {
+        self.is_missing() || matches!(self.errno, errno::ENOTDIR | errno::ELOOP)
     }
 
     /// Whether the handle is not good any more (`ESTALE`): what it stood for was removed, replaced, or is out of reach.

@@ -7,6 +7,7 @@ mod act;
 pub mod bounds;
 mod cause;
 mod entry;
+pub mod errno;
 mod escape;
 mod fault;
 mod filter;

@@ -7,7 +7,7 @@
 use crate::large::CHECKPOINT_BYTES;
 use crate::mover::{Made, Mover, leads};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Act, Fault, Kind, Meta, Side};
+use driftless_model::{Act, Fault, Kind, Meta, Side, errno};
 use driftless_tree::{Attributes, Dir, DirRef, Known, LocalDir, LocalFile, WriteFile, temp_name};
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -102,8 +102,7 @@ fn near<'a>(opened: &'a Opened, room: &'a dyn Dir) -> Result<(&'a LocalFile, &'a
 }
 
 fn elsewhere() -> Trouble {
-    const EXDEV: i32 = 18;
-    Trouble::Failed(Fault { side: Side::Replica, act: Act::LetReach, errno: EXDEV })
+    Trouble::Failed(Fault { side: Side::Replica, act: Act::LetReach, errno: errno::EXDEV })
 }
 
 /// Opens what the program has made, if it is what it should be.

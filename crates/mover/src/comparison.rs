@@ -3,11 +3,12 @@
 //! Reading both sides and comparing bytes says more than comparing hashes, and where both sides are at hand it costs less.
 
 use crate::spot::{Opened, Spot, Trouble};
-use driftless_model::Level;
+use driftless_model::{Level, errno};
 use driftless_reconcile::Ranges;
 use driftless_tree::{Copier, Done, Pace, ReadFile};
+use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Ranges of one file that are kept apart to the block.
 const FINE_RANGES_MAX: usize = 1 << 16;
@@ -52,7 +53,7 @@ impl Comparison {
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Result<Ranges, Trouble>) -> R) -> R {
-        act(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.outcome.lock())
     }
 
     /// Whether comparing on is in vain.
@@ -113,9 +114,8 @@ impl Comparison {
 /// Opens the replica's file. Its owner may have no right to read it, and then it is not what it should be; of files of others nothing is
 /// known then.
 fn open_replica(spot: &Spot) -> Result<Option<Arc<dyn ReadFile>>, Trouble> {
-    const EACCES: i32 = 13;
     match spot.replica.open_file(spot.name) {
-        Err(fault) if fault.errno == EACCES && spot.replica.look(spot.name)?.uid == spot.replica.user().0 => Ok(None),
+        Err(fault) if fault.errno == errno::EACCES && spot.replica.look(spot.name)?.uid == spot.replica.user().0 => Ok(None),
         opened => Ok(Some(opened?.into())),
     }
 }

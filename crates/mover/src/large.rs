@@ -5,23 +5,20 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Act, Fault, Keep, Kind, Level, Side, Xattrs};
+use driftless_model::{Act, Fault, Keep, Kind, Level, Side, Xattrs, errno};
 use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
 use driftless_tree::{Attributes, Copier, Dir, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
+use parking_lot::Mutex;
 use std::ffi::CString;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
 pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 /// The same in time: what a slow line has brought in so long is worth a note, too.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(10);
-
-/// Of errno(3).
-const ENODATA: i32 = 61;
-const ESTALE: i32 = 116;
 
 /// A large file in the course of being copied.
 pub struct Large {
@@ -53,10 +50,6 @@ pub struct Patch {
     pub replica: Arc<dyn ReadFile>,
     /// Where it differs from the source; if that is not known, hashes tell it range by range.
     pub differs: Option<Ranges>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Large {
@@ -110,7 +103,7 @@ impl Large {
     /// Takes over what others have copied of the same `source`, durably, if this goes on with that copy.
     pub fn take_over(&mut self, source: &Fingerprint, done: &Ranges) {
         if self.found && self.source() == *source {
-            done.iter().for_each(|range| lock(&self.done).add(range.clone()));
+            done.iter().for_each(|range| self.done.lock().add(range.clone()));
         }
     }
 
@@ -126,13 +119,13 @@ impl Large {
 
     /// What was copied so far; durable after a [`checkpoint`](Large::checkpoint).
     pub fn done(&self) -> Ranges {
-        lock(&self.done).clone()
+        self.done.lock().clone()
     }
 
     fn prepare(&mut self, mover: &mut Mover) -> Result<(), Trouble> {
         if self.resumed == 0 && mover.clone_whole(&self.opened, &*self.replica)? {
             mover.verify_clone(&self.opened, &*self.replica)?;
-            lock(&self.done).add(0..self.size());
+            self.done.lock().add(0..self.size());
             self.cloned = true;
             return Ok(());
         }
@@ -160,7 +153,7 @@ impl Large {
 
     /// What is still to be copied.
     pub fn missing(&self) -> Vec<Range<u64>> {
-        lock(&self.done).missing(self.size())
+        self.done.lock().missing(self.size())
     }
 
     /// Moves the start of `range` to the next data and returns where that ends; a hole needs no copying. Looking for the end of data
@@ -169,7 +162,7 @@ impl Large {
         if range.is_empty() {
             return range.end;
         }
-        let known = lock(&self.data).clone();
+        let known = self.data.lock().clone();
         if known.contains(&range.start) {
             return known.end.min(range.end);
         }
@@ -180,15 +173,15 @@ impl Large {
                 return range.end;
             }
         };
-        lock(&self.done).add(range.start..data.start);
-        *lock(&self.data) = data.clone();
+        self.done.lock().add(range.start..data.start);
+        *self.data.lock() = data.clone();
         range.start = data.start;
         data.end
     }
 
     /// Whether copying on is in vain.
     pub fn failed(&self) -> bool {
-        lock(&self.trouble).is_some()
+        self.trouble.lock().is_some()
     }
 
     /// Copies a range of data and returns the bytes copied; what goes wrong is kept for [`finish`](Large::finish).
@@ -217,7 +210,7 @@ impl Large {
                 copied += self.copy_from(&*self.opened.file, copier, piece, pace)?;
             } else if self.copy_from(&*patch.replica, copier, piece.clone(), pace)? < piece.end - piece.start {
                 // Somebody has shortened it since it was compared.
-                return Err(Fault { side: Side::Replica, act: Act::CopyOld, errno: ENODATA }.into());
+                return Err(Fault { side: Side::Replica, act: Act::CopyOld, errno: errno::ENODATA }.into());
             }
         }
         Ok(copied)
@@ -244,13 +237,13 @@ impl Large {
     }
 
     fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Trouble> {
-        lock(&self.done).add(range);
+        self.done.lock().add(range);
         if self.is_checkpoint_due(bytes) { self.checkpoint() } else { Ok(()) }
     }
 
     /// Whether so many bytes more are reason for a note.
     fn is_checkpoint_due(&self, bytes: u64) -> bool {
-        let mut last = lock(&self.checkpointed);
+        let mut last = self.checkpointed.lock();
         let is_due = self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES || last.elapsed() >= CHECKPOINT_TIME;
         if is_due {
             self.since_checkpoint.store(0, Relaxed);
@@ -261,8 +254,8 @@ impl Large {
 
     /// Makes what was copied durable, then the note of it: never the other way round.
     pub fn checkpoint(&self) -> Result<(), Trouble> {
-        let mut failed = lock(&self.flushing);
-        let done = lock(&self.done).clone();
+        let mut failed = self.flushing.lock();
+        let done = self.done.lock().clone();
         self.flush(&mut failed)?;
         Ok(self.save(done)?)
     }
@@ -284,7 +277,7 @@ impl Large {
     }
 
     fn save_note(&self) -> Result<(), Fault> {
-        let done = lock(&self.done).clone();
+        let done = self.done.lock().clone();
         self.save(done)
     }
 
@@ -297,7 +290,7 @@ impl Large {
     }
 
     fn fail(&self, trouble: Trouble) {
-        lock(&self.trouble).get_or_insert(trouble);
+        self.trouble.lock().get_or_insert(trouble);
     }
 
     /// Looks again at the source, sets attributes and gives the file its name. Call once, when all ranges are through.
@@ -350,7 +343,7 @@ impl Large {
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
-        if let Some(trouble) = lock(&self.trouble).clone() {
+        if let Some(trouble) = self.trouble.lock().clone() {
             return Err(self.opened.cause_of(trouble));
         }
         if (mover.stopped)() && !self.missing().is_empty() {
@@ -363,7 +356,7 @@ impl Large {
         }
         self.replica.settle()?;
         if mover.terms.sync_large {
-            self.flush(&mut lock(&self.flushing))?;
+            self.flush(&mut self.flushing.lock())?;
         }
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
@@ -417,7 +410,7 @@ impl Large {
 
 /// Something else stands at the temporary name.
 fn stale() -> Trouble {
-    Fault { side: Side::Replica, act: Act::HoldUnfinished, errno: ESTALE }.into()
+    Fault { side: Side::Replica, act: Act::HoldUnfinished, errno: errno::ESTALE }.into()
 }
 
 fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn WriteFile>, Ranges)> {
@@ -521,7 +514,7 @@ mod tests {
             None
         }
         fn save_progress(&self, note: Option<&[u8]>) -> Done {
-            *lock(&self.note) = note.map(<[u8]>::to_vec);
+            *self.note.lock() = note.map(<[u8]>::to_vec);
             Ok(())
         }
     }
@@ -539,11 +532,11 @@ mod tests {
         };
         let opened = Opened { file: Arc::new(Forgetful::default()), meta: meta(), young: false };
         let large = Large::over(&mover, opened, (Box::new(file), c"temp".into()), Ranges::default());
-        lock(&large.done).add(0..50);
-        assert!(large.checkpoint().is_ok() && lock(&note).is_some());
-        lock(&large.done).add(50..100);
-        assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))) && lock(&note).is_none(), "the note went with what it vouched for");
+        large.done.lock().add(0..50);
+        assert!(large.checkpoint().is_ok() && note.lock().is_some());
+        large.done.lock().add(50..100);
+        assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))) && note.lock().is_none(), "the note went with what it vouched for");
         assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))), "the kernel says it once, and it holds for all");
-        assert!(lock(&note).is_none());
+        assert!(note.lock().is_none());
     }
 }

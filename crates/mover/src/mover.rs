@@ -3,7 +3,7 @@
 use crate::carry::Carrier;
 use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs};
+use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs, errno};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
 use driftless_tree::{ACL_ACCESS, Attributes, Copier, Dir, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
 use std::ffi::CStr;
@@ -362,8 +362,5 @@ pub(crate) fn new_attributes(meta: &Meta, xattrs: Xattrs, terms: &Terms) -> Attr
 
 /// EEXIST, EISDIR and ENOTEMPTY say that a directory stands where a file shall go (rename(2)).
 fn in_the_way(errno: i32) -> bool {
-    const EEXIST: i32 = 17;
-    const EISDIR: i32 = 21;
-    const ENOTEMPTY: i32 = 39;
-    matches!(errno, EEXIST | EISDIR | ENOTEMPTY)
+    matches!(errno, errno::EEXIST | errno::EISDIR | errno::ENOTEMPTY)
 }

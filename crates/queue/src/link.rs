@@ -10,8 +10,9 @@ use crate::session::{Role, Session};
 use crate::{Broker, Error, Job};
 use futures_lite::StreamExt;
 use lapin::{Connection, Event};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -83,7 +84,7 @@ impl Link {
 
     /// What the last try to connect ended with.
     pub(crate) fn last_failure(&self) -> String {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         if last.is_empty() { "no answer yet".to_owned() } else { last.clone() }
     }
 
@@ -188,7 +189,7 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(Blocked, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -208,7 +209,7 @@ async fn establish(plan: &Plan, last: &Mutex<String>, again: bool) -> Result<Ses
         if begin.elapsed() + pause > plan.broker.patience() {
             return Err(plan.broker.unreachable(begin.elapsed(), reason(&failure.error)));
         }
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = reason(&failure.error);
+        *last.lock() = reason(&failure.error);
         tokio::time::sleep(pause).await;
     }
 }

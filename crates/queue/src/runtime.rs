@@ -4,9 +4,9 @@
 //! all connections of the process, and ends with it. Calls that block wait on the caller's thread (`Handle::block_on`) and
 //! must not be made on this one.
 
+use parking_lot::Mutex;
 use std::future::pending;
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use tokio::runtime::{Builder, Handle};
 
@@ -14,7 +14,7 @@ static RUNNING: Mutex<Option<Handle>> = Mutex::new(None);
 
 /// The runtime; its thread is started if it does not run.
 pub(crate) fn handle() -> io::Result<Handle> {
-    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut running = RUNNING.lock();
     if let Some(handle) = running.as_ref() {
         return Ok(handle.clone());
     }

@@ -12,7 +12,6 @@ use crate::gather::Gathering;
 use crate::greeting::greet;
 use crate::jobs::{Handful, Jobs};
 use crate::limits::Limits;
-use crate::link::lock;
 use crate::serve::{Replied, Server};
 use crate::squeeze::Squeezer;
 use crate::table::{JOB_BYTES, Job, Table};
@@ -21,11 +20,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use driftless_model::Act;
 use driftless_mover::{Mover, Terms};
 use driftless_tree::{Cache, Copier, HandlePool, Ladder};
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -283,7 +283,7 @@ impl Agent {
     /// Begins to take further lines of this client, which knows them by this number.
     fn gather<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, secret: u128) -> Reply {
         let told = |(place, secret)| Reply::Gathers { place, secret };
-        if let Some(gathering) = &*lock(&self.gathering) {
+        if let Some(gathering) = &*self.gathering.lock() {
             return told(gathering.place());
         }
         let gathering = match Gathering::open(self.fence.limits()) {
@@ -293,14 +293,14 @@ impl Agent {
         let place = gathering.place();
         let hello = Hello { joined: secret, ..self.hello.clone() };
         scope.spawn(move || self.take_lines(scope, &hello));
-        *lock(&self.gathering) = Some(gathering);
+        *self.gathering.lock() = Some(gathering);
         told(place)
     }
 
     fn take_lines<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, hello: &Hello) {
         while !self.over.load(Relaxed) {
             // What a process does that has connected must hold nobody up, so only the look for one takes the lock.
-            let Some(bringer) = lock(&self.gathering).as_ref().and_then(Gathering::accept) else {
+            let Some(bringer) = self.gathering.lock().as_ref().and_then(Gathering::accept) else {
                 std::thread::sleep(TICK);
                 continue;
             };
@@ -321,7 +321,7 @@ impl Agent {
     }
 
     fn close_others(&self) {
-        lock(&self.gathering).take();
+        self.gathering.lock().take();
     }
 
     /// The request, if it can be carried out now.

@@ -1,7 +1,8 @@
 //! A bound on bytes that many threads share.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Between two looks at whether to wait on for room.
@@ -30,7 +31,7 @@ impl Budget {
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 
     /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits until nothing is taken.
@@ -39,7 +40,7 @@ impl Budget {
         let mut waited = false;
         while self.is_short(&used, bytes) {
             used.waiting += 1;
-            used = self.room.wait(used).unwrap_or_else(PoisonError::into_inner);
+            self.room.wait(&mut used);
             used.waiting -= 1;
             waited = true;
         }
@@ -78,7 +79,7 @@ impl Budget {
         let mut waited = false;
         while self.is_short(&used, bytes) {
             used.waiting += 1;
-            used = self.room.wait_timeout(used, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            self.room.wait_for(&mut used, TICK);
             used.waiting -= 1;
             waited = true;
             wanted()?;

@@ -11,19 +11,20 @@ pub use answers::not_set;
 
 use crate::budget::Room;
 use crate::file::RemoteFile;
-use crate::link::{Link, Promise, Space, lock, nonsense, on};
+use crate::link::{Link, Promise, Space, nonsense, on};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault};
 use answers::{fetched, looked, made, own_set};
-use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs, errno};
 use driftless_tree::{
     Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile,
     Removed, Rights, Sentry, Spared, WriteFile,
 };
 use listing::{Entries, RemoteNames};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Entries that come with a directory that was expected. Most directories have fewer; room is taken for as many, and what there is room for
 /// bounds how many directories are expected at the same time.
@@ -32,7 +33,6 @@ const EXPECTED_ENTRIES: u32 = 64;
 const AHEAD_MAX: usize = 4096;
 /// What their replies may take, in bytes: as much as may come while they are under way, then what came.
 const AHEAD_BYTES_MAX: u64 = 48 << 20;
-const ENOENT: i32 = 2;
 
 /// The line to a host, and what was agreed with it.
 pub struct Line {
@@ -100,7 +100,7 @@ struct Expected {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let ahead = std::mem::take(&mut *lock(&self.ahead));
+        let ahead = std::mem::take(&mut *self.ahead.lock());
         self.line.link.ahead.fetch_sub(ahead.len(), Relaxed);
         ahead.into_values().for_each(|expected| self.line.link.forget(expected.at));
         self.line.link.forget(self.at);
@@ -126,8 +126,8 @@ impl Inner {
 
     /// What was heard of its attributes does not hold any more.
     fn forget_own(&self) {
-        lock(&self.own).take();
-        lock(&self.foretold).xattrs.take();
+        self.own.lock().take();
+        self.foretold.lock().xattrs.take();
     }
 }
 
@@ -201,7 +201,7 @@ impl RemoteDir {
     /// An entry is about to be changed: what was heard of it does not hold any more.
     fn touched(&self, name: &CStr) -> Done {
         self.pass_gate()?;
-        lock(&self.0.entries).forget(name);
+        self.0.entries.lock().forget(name);
         Ok(())
     }
 
@@ -243,9 +243,8 @@ impl RemoteDir {
 
 /// Asks for attributes, of which there are mostly few, and once more with room for more of them where that did not suffice.
 pub fn long_if_need_be(ask: impl Fn(bool) -> Done<Xattrs>) -> Done<Xattrs> {
-    const E2BIG: i32 = 7;
     match ask(false) {
-        Err(fault) if fault.act == Act::SendReply && fault.errno == E2BIG => ask(true),
+        Err(fault) if fault.act == Act::SendReply && fault.errno == errno::E2BIG => ask(true),
         other => other,
     }
 }
@@ -276,7 +275,7 @@ const NO_META: Meta = Meta {
 impl Dir for RemoteDir {
     fn enter(&self, name: &CStr) -> Done<DirRef> {
         let link = &self.0.line.link;
-        if let Some(expected) = lock(&self.0.ahead).remove(name) {
+        if let Some(expected) = self.0.ahead.lock().remove(name) {
             link.ahead.fetch_sub(1, Relaxed);
             return self.entered(expected.at, expected.files, link.wait(&expected.promise));
         }
@@ -295,7 +294,7 @@ impl Dir for RemoteDir {
         link.ahead.fetch_add(1, Relaxed);
         let room = Arc::new(Mutex::new(room));
         let promise = link.ask_with(&request, Vec::new(), Space::Answer(room.clone()));
-        if let Some(unused) = lock(&self.0.ahead).insert(name.into(), Expected { at, files: look, promise, _room: room }) {
+        if let Some(unused) = self.0.ahead.lock().insert(name.into(), Expected { at, files: look, promise, _room: room }) {
             link.ahead.fetch_sub(1, Relaxed);
             link.forget(unused.at);
         }
@@ -332,11 +331,11 @@ impl Dir for RemoteDir {
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
         if *keep == self.0.line.keep
-            && let Some(own) = &*lock(&self.0.own)
+            && let Some(own) = &*self.0.own.lock()
         {
             return Ok(own.clone());
         }
-        let foretold = if *keep == self.0.line.keep { lock(&self.0.foretold).xattrs.take() } else { None };
+        let foretold = if *keep == self.0.line.keep { self.0.foretold.lock().xattrs.take() } else { None };
         if let Some(Ok((Reply::Xattrs(xattrs), _))) = foretold.map(|promise| self.0.line.link.wait(&promise)) {
             return Ok(xattrs);
         }
@@ -344,7 +343,7 @@ impl Dir for RemoteDir {
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
-        let mut entries = lock(&self.0.entries);
+        let mut entries = self.0.entries.lock();
         let restart = std::mem::replace(&mut entries.listed, true);
         if restart {
             *entries = Entries::anew(&self.0.line.link.known);
@@ -354,14 +353,14 @@ impl Dir for RemoteDir {
 
     fn look(&self, name: &CStr) -> Done<Meta> {
         {
-            let mut entries = lock(&self.0.entries);
+            let mut entries = self.0.entries.lock();
             if let Some(meta) = entries.take(name, |heard| heard.meta.take()) {
                 return Ok(meta);
             }
             // That the source lacks a name is proof enough to delete it only if it is so now.
             if self.0.side == Side::Replica && entries.lacks(name) {
                 entries.forget(name);
-                return Err(Fault { side: self.0.side, act: Act::LookAt, errno: ENOENT });
+                return Err(Fault { side: self.0.side, act: Act::LookAt, errno: errno::ENOENT });
             }
         }
         self.meta_reply(&Request::Look { dir: self.0.at, name: name.into() })
@@ -373,7 +372,7 @@ impl Dir for RemoteDir {
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
         if *keep == self.0.line.keep
-            && let Some(xattrs) = lock(&self.0.entries).take(name, |heard| heard.xattrs.take())
+            && let Some(xattrs) = self.0.entries.lock().take(name, |heard| heard.xattrs.take())
         {
             return Ok(xattrs);
         }
@@ -381,7 +380,7 @@ impl Dir for RemoteDir {
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
-        if let Some(target) = lock(&self.0.entries).take(name, |heard| heard.target.take()) {
+        if let Some(target) = self.0.entries.lock().take(name, |heard| heard.target.take()) {
             return Ok(target);
         }
         match self.call(&Request::ReadLink { dir: self.0.at, name: name.into() })? {
@@ -431,10 +430,9 @@ impl Dir for RemoteDir {
     }
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
-        const EXDEV: i32 = 18;
         self.touched(name)?;
         let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
-        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Link, errno: EXDEV }) };
+        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Link, errno: errno::EXDEV }) };
         self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into(), id })
     }
 
@@ -479,10 +477,9 @@ impl Dir for RemoteDir {
     }
 
     fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
-        const EXDEV: i32 = 18;
         self.touched(to)?;
         let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
-        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Rename, errno: EXDEV }) };
+        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Rename, errno: errno::EXDEV }) };
         self.done(&Request::Take { dir: self.0.at, from, name: name.into(), to: to.into() })
     }
 
@@ -605,7 +602,7 @@ impl Dir for RemoteDir {
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
         let link = &self.0.line.link;
-        let foretold = lock(&self.0.foretold).lineage.take().map(|promise| on(self.0.side, link.wait(&promise)));
+        let foretold = self.0.foretold.lock().lineage.take().map(|promise| on(self.0.side, link.wait(&promise)));
         match foretold.unwrap_or_else(|| self.call(&Request::Lineage { dir: self.0.at }))? {
             (Reply::Lineage(above), _) if !above.is_empty() => Ok(above),
             _ => self.confused(),
@@ -636,7 +633,7 @@ impl Dir for RemoteDir {
                 link.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
             }
             Ask::Fetch(name, keep) => {
-                lock(&self.0.entries).drop_heard(&name);
+                self.0.entries.lock().drop_heard(&name);
                 let request = Request::Fetch { dir: at, name: Name(name), keep };
                 link.post(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
             }
@@ -658,9 +655,7 @@ impl Dir for RemoteDir {
 
 /// Linux says EISDIR, POSIX allows EPERM (unlink(2)).
 fn may_be_directory(fault: &Fault) -> bool {
-    const EPERM: i32 = 1;
-    const EISDIR: i32 = 21;
-    matches!(fault.errno, EPERM | EISDIR)
+    matches!(fault.errno, errno::EPERM | errno::EISDIR)
 }
 
 /// A lock that is given up when it is dropped.

@@ -2,17 +2,15 @@
 
 use crate::limits::{Apart, Limits, May};
 use crate::wire::{Handle, Request, WireFault};
-use driftless_model::{Side, quote};
+use driftless_model::{Side, errno, quote};
 use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_marks};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
-const EEXIST: i32 = 17;
-/// "Stale file handle" of errno(3): of a directory that stands where there was none a moment ago, too.
-const ESTALE: i32 = 116;
 /// How often a directory is looked for that appears meanwhile: one that is made and removed without end is given up.
 const LOOKS_MAX: u32 = 8;
 
@@ -59,8 +57,8 @@ impl Fence {
         let mut permit = Permit::default();
         match self.limits.apart(request) {
             Apart::Nothing => {}
-            Apart::Renaming => permit._makes = Some(self.names.read().unwrap_or_else(PoisonError::into_inner)),
-            Apart::Naming => permit._renames = Some(self.names.write().unwrap_or_else(PoisonError::into_inner)),
+            Apart::Renaming => permit._makes = Some(self.names.read()),
+            Apart::Naming => permit._renames = Some(self.names.write()),
         }
         self.limits.permit(request, dir)?;
         Ok(permit)
@@ -85,7 +83,7 @@ fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef
     let mut looks_left = LOOKS_MAX;
     loop {
         looks_left -= 1;
-        let has_appeared = |errno| (errno == EEXIST || errno == ESTALE) && looks_left > 0;
+        let has_appeared = |errno| (errno == errno::EEXIST || errno == errno::ESTALE) && looks_left > 0;
         let (parent, name) = match locate(path, Side::Replica, pool) {
             Ok(Place::Dir(dir)) => return Ok(dir),
             Ok(Place::Missing { parent, name }) if may != May::Read => (parent, name),

@@ -5,21 +5,20 @@
 
 use crate::budget::{Room, Taken};
 use crate::dir::{Line, long_if_need_be, not_set};
-use crate::link::{Promise, Space, lock, nonsense, on};
+use crate::link::{Promise, Space, nonsense, on};
 use crate::wire::{Handle, Reply, Request, WireFault};
-use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs};
+use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs, errno};
 use driftless_reconcile::Ranges;
 use driftless_tree::{Attributes, Done, Known, ReadFile, WriteFile};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Bytes of one block on the line.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Blocks of a file that were written, or ranges that the other host is to copy, and that were not answered, at most.
 const WRITES_MAX: usize = 16;
-/// `ENODATA` of errno(3).
-const ENODATA: i32 = 61;
 /// Blocks that are read ahead of a reader.
 const AHEAD_BLOCKS: u64 = 8;
 /// Bytes that are read ahead in all files of a line, at most.
@@ -112,11 +111,11 @@ impl RemoteFile {
 
     /// Waits until at most `left` blocks are unanswered. The first fault stays: the file is not what was written.
     fn settle_writes(&self, left: usize) -> Done {
-        let mut writes = lock(&self.writes);
+        let mut writes = self.writes.lock();
         while writes.pending.len() > left {
             let (promise, bytes) = writes.pending.pop_front().expect("it is not empty");
             let done = self.line.link.wait(&promise).and_then(|(reply, _)| match (reply, bytes) {
-                (Reply::Count(copied), Some(bytes)) if copied < bytes => Err(WireFault::new(Act::CopyOld, ENODATA)),
+                (Reply::Count(copied), Some(bytes)) if copied < bytes => Err(WireFault::new(Act::CopyOld, errno::ENODATA)),
                 (Reply::Count(..), Some(_)) | (_, None) => Ok(()),
                 _ => Err(nonsense()),
             });
@@ -138,7 +137,7 @@ impl RemoteFile {
         self.settle_writes(WRITES_MAX - 1)?;
         let space = if data.is_empty() { Space::Nothing } else { Space::Sent(self.line.link.awaited(data.len() as u64)) };
         let promise = self.line.link.ask_with(request, data, space);
-        lock(&self.writes).pending.push_back((promise, bytes));
+        self.writes.lock().pending.push_back((promise, bytes));
         Ok(())
     }
 
@@ -150,7 +149,7 @@ impl RemoteFile {
     fn block(&self, offset: u64, len: usize) -> (Arc<Promise>, BlockRoom) {
         let mut next = offset + len as u64;
         let kept = {
-            let mut ahead = lock(&self.ahead);
+            let mut ahead = self.ahead.lock();
             ahead.note(offset..next);
             ahead.blocks.remove(&offset)
         };
@@ -162,7 +161,7 @@ impl RemoteFile {
                 (self.request(offset, len), BlockRoom { _ahead: None, _asked: Some(room) })
             }
         };
-        let mut ahead = lock(&self.ahead);
+        let mut ahead = self.ahead.lock();
         if ahead.blocks.len() >= KEPT_BLOCKS_MAX {
             ahead.blocks.retain(|at, _| *at > offset);
         }
@@ -182,7 +181,7 @@ impl RemoteFile {
 
 impl ReadFile for RemoteFile {
     fn meta(&self) -> Done<Meta> {
-        if let Some(first) = lock(&self.first).take() {
+        if let Some(first) = self.first.lock().take() {
             return Ok(first);
         }
         self.now()
@@ -217,7 +216,7 @@ impl ReadFile for RemoteFile {
                 // Less than was asked for is the end of the file, or a lie, whoever told it.
                 let end = offset + filled as u64;
                 if end < self.size && self.now()?.size > end {
-                    return Err(Fault { side: self.side, act: Act::ReadAll, errno: ENODATA });
+                    return Err(Fault { side: self.side, act: Act::ReadAll, errno: errno::ENODATA });
                 }
                 break;
             }

@@ -3,7 +3,7 @@
 //! The form is drawn at the head of `wire.rs`. Lengths are bounded before anything is allocated.
 
 use crate::wire::{Reply, WireFault};
-use driftless_model::Act;
+use driftless_model::{Act, errno};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,8 +12,6 @@ use std::io::{self, ErrorKind, Read, Write};
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
 /// Bytes of data in a frame at most.
 pub const DATA_BYTES_MAX: usize = 4 << 20;
-/// `E2BIG` of errno(3).
-const E2BIG: i32 = 7;
 /// A frame: a head with its number, and data.
 #[derive(Debug, Default)]
 pub struct Frame {
@@ -79,7 +77,7 @@ impl Frame {
     /// one entry.
     pub fn or_too_long(self, head_bytes_max: u64, act: Act) -> Frame {
         let fits = self.head.len() as u64 <= head_bytes_max;
-        if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, E2BIG)), Vec::new()) }
+        if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, errno::E2BIG)), Vec::new()) }
     }
 
     /// What it takes of memory.

@@ -5,8 +5,9 @@
 
 use crate::wire::{Announced, Frame, Hello, PROTOCOL};
 use driftless_model::escape;
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, BufRead, ErrorKind, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The first word on the line.
@@ -62,7 +63,7 @@ struct Noise {
 
 impl Heard {
     fn noise(&self) -> MutexGuard<'_, Noise> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes note of bytes; false if these were too many.

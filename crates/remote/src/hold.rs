@@ -4,13 +4,13 @@
 //! have been stopped, or its machine. So it looks at the replica's mark itself, before each change that it makes: the mark names the run
 //! whose movers may be at work, and whoever takes the replica over changes it and waits longer than what was seen there holds.
 
-use crate::link::lock;
-use driftless_model::{Act, Fault, Side};
+use driftless_model::{Act, Fault, Side, errno};
 use driftless_reconcile::Mark;
 use driftless_tree::{Dir, DirRef, Done, MarkText, Sentry};
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What was seen in the mark is looked at again after so long.
@@ -19,8 +19,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_HOLDS: Duration = Duration::from_secs(3);
 /// So many looks in a row that took longer are enough.
 const LOOKS_MAX: u32 = 5;
-/// `EAGAIN` of errno(3).
-const EAGAIN: i32 = 11;
 
 /// Lets changes through as long as the mark of a replica names a run.
 pub struct Hold {
@@ -53,7 +51,7 @@ impl Hold {
 
     /// Looks until a look was short enough to say something. One thread does; the others wait for what it sees.
     fn look(&self, is_known: impl Fn() -> bool) -> Done {
-        let _one = lock(&self.looking);
+        let _one = self.looking.lock();
         for _ in 0..LOOKS_MAX {
             if is_known() {
                 return Ok(());
@@ -87,7 +85,7 @@ impl Hold {
 }
 
 fn refused() -> Fault {
-    Fault { side: Side::Replica, act: Act::Change, errno: EAGAIN }
+    Fault { side: Side::Replica, act: Act::Change, errno: errno::EAGAIN }
 }
 
 impl Sentry for Hold {

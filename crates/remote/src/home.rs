@@ -2,15 +2,13 @@
 //!
 //! Unless that cannot be entered: then sshd(8) starts the agent in `/`, and `data` would silently be `/data`.
 
-use driftless_model::{Act, Side};
+use driftless_model::{Act, Side, errno};
 use driftless_tree::{HandlePool, Place, RootError, locate};
 use rustix::fs::{Access, access, stat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-
-const EINVAL: i32 = 22;
 
 /// What stands at a path that a client has named.
 pub fn find((path, side): (&[u8], Side), pool: &Arc<HandlePool>) -> Result<Place, RootError> {
@@ -29,5 +27,5 @@ fn astray() -> Option<i32> {
     if here != top || id(Path::new(&home)) == top {
         return None;
     }
-    Some(access(Path::new(&home), Access::EXEC_OK).map_or_else(|errno| errno.raw_os_error(), |()| EINVAL))
+    Some(access(Path::new(&home), Access::EXEC_OK).map_or_else(|errno| errno.raw_os_error(), |()| errno::EINVAL))
 }

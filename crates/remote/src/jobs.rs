@@ -3,10 +3,9 @@
 //! To wake a thread costs as much as a short request, so threads take several of these at a time, and no more of them are woken than are
 //! needed for that. Where requests take long, each wakes a thread of its own.
 
-use crate::link::lock;
 use crate::table::Job;
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Requests that a thread takes at a time, at most.
@@ -43,7 +42,7 @@ pub struct Handful {
 impl Jobs {
     /// Adds requests.
     pub fn push(&self, jobs: impl IntoIterator<Item = Job>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !state.over {
             state.waiting.extend(jobs);
             self.wake(state.wanted());
@@ -51,18 +50,20 @@ impl Jobs {
     }
 
     fn wake(&self, threads: usize) {
-        (0..threads).for_each(|_| self.more.notify_one());
+        for _ in 0..threads {
+            self.more.notify_one();
+        }
     }
 
     /// A thread that will take requests is about to be started.
     pub fn join(&self) {
-        lock(&self.state).threads += 1;
+        self.state.lock().threads += 1;
     }
 
     /// Whether requests wait although all threads are at work. If some sleep, one is woken: those that are awake have more to do than was
     /// thought.
     pub fn is_short_of_threads(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         if !state.waiting.is_empty() && state.asleep > 0 {
             self.more.notify_one();
         }
@@ -71,14 +72,14 @@ impl Jobs {
 
     /// Fills the handful, waiting for requests; false when there will be none.
     pub fn take(&self, handful: &mut Handful) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if let Some((since, count)) = handful.taken.take() {
             let last = since.elapsed().as_secs_f64() / count.max(1) as f64;
             state.each += LAST * (last - state.each);
         }
         while state.waiting.is_empty() && !state.over {
             state.asleep += 1;
-            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.more.wait(&mut state);
             state.asleep -= 1;
         }
         let count = state.handful().min(state.waiting.len());
@@ -89,7 +90,7 @@ impl Jobs {
 
     /// Ends all threads. What waits is dropped: nobody wants it any more.
     pub fn end(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.over = true;
         let dropped = std::mem::take(&mut state.waiting);
         drop(state);
@@ -121,7 +122,7 @@ impl Handful {
             && since.elapsed() > 2 * HANDFUL_TIME
         {
             *count -= self.jobs.len();
-            let mut state = lock(&jobs.state);
+            let mut state = jobs.state.lock();
             let put_back = self.jobs.drain(..).rev();
             if !state.over {
                 put_back.for_each(|job| state.waiting.push_front(job));

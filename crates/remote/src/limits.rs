@@ -6,16 +6,12 @@
 //! request is judged before it is carried out, and one that is new has to be judged, too.
 
 use crate::wire::{Handle, Name, ONLY_MAX, Request, WireFault, at_most};
-use driftless_model::{Act, Kind, quote};
+use driftless_model::{Act, Kind, errno, quote};
 use driftless_tree::{DirRef, Reach, is_root_name, is_temp_name};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-
-const EPERM: i32 = 1;
-/// "Read-only file system" of errno(3), as a mount that is one says.
-const EROFS: i32 = 30;
 
 /// What a client may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,7 +55,7 @@ impl Limits {
     pub fn permit(&self, request: &Request, dir: &dyn Fn(Handle) -> Result<DirRef, WireFault>) -> Result<(), WireFault> {
         match (self.may, deed(request)) {
             (May::Everything, _) | (_, Deed::Reads) | (May::Keep, Deed::Changes | Deed::Makes) => Ok(()),
-            (May::Read, deed) => Err(WireFault::new(deed.act(), EROFS)),
+            (May::Read, deed) => Err(WireFault::new(deed.act(), errno::EROFS)),
             (May::Keep, Deed::Publishes { at, name, kind }) => replaces_its_kind(&dir(at)?, name, || Ok(kind)),
             (May::Keep, Deed::Names { from, name, to, new }) => {
                 refuse_unless(is_unfinished(name), Act::Rename)?;
@@ -100,7 +96,7 @@ impl Limits {
 }
 
 fn refuse_unless(permitted: bool, act: Act) -> Result<(), WireFault> {
-    if permitted { Ok(()) } else { Err(WireFault::new(act, EPERM)) }
+    if permitted { Ok(()) } else { Err(WireFault::new(act, errno::EPERM)) }
 }
 
 /// Whether a name is one that only unfinished entries have: nobody misses what goes with it.

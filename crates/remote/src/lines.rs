@@ -5,14 +5,14 @@
 //! given on the first line. If one goes astray no more are tried in this run, and the user is told once.
 
 use crate::dir::Line;
-use crate::link::lock;
 use crate::ssh::{Opened, Reach, part};
 use crate::wire::{Reply, Request};
 use crossbeam_channel::unbounded;
 use driftless_tree::random_id;
+use parking_lot::Mutex;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A round trip that is worth more than one connection: one carries what fits into its window each time.
@@ -43,12 +43,12 @@ pub struct Told {
 impl Told {
     /// Has the user told.
     pub fn say(&self, note: String) {
-        lock(&self.notes).push(note);
+        self.notes.lock().push(note);
     }
 
     /// What he was not told yet.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.notes))
+        std::mem::take(&mut *self.notes.lock())
     }
 
     /// No further line is tried any more.
@@ -160,7 +160,7 @@ impl Further {
         let mut child = opened.run(frames, (&self.line, &self.reach), lost);
         match self.children.upgrade() {
             Some(children) if self.line.link.lost().is_none() => {
-                lock(&children).push(child);
+                children.lock().push(child);
                 self.line.link.add_line(out);
             }
             _ => {

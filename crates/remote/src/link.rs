@@ -6,11 +6,12 @@
 use crate::budget::{Budget, Room, Taken};
 use crate::wire::{Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault};
 use crossbeam_channel::Sender;
-use driftless_model::{Act, Fault, LINE_LOST, Side};
+use driftless_model::{Act, Fault, LINE_LOST, Side, errno};
 use driftless_tree::{Done, Loss};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most. An order that is not answered counts as much
@@ -25,13 +26,6 @@ const UNASKED: &str = "it answers what nobody asked";
 const TOO_MUCH: &str = "it answers more than was asked for";
 /// Answers that one listener takes at once, at most.
 const ANSWERS_MAX: usize = 16;
-/// `EPROTO` of errno(3).
-const EPROTO: i32 = 71;
-
-/// Locks, also after a panic elsewhere.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Where a reply arrives that somebody waits for, now or later.
 pub struct Promise {
@@ -47,18 +41,18 @@ impl Promise {
     }
 
     fn keep(&self, frame: Result<Frame, ()>) {
-        *lock(&self.frame) = Some(frame);
+        *self.frame.lock() = Some(frame);
         self.arrived.notify_all();
     }
 
     /// Waits for the reply; it can be taken once.
     fn take(&self) -> Result<Frame, ()> {
-        let mut frame = lock(&self.frame);
+        let mut frame = self.frame.lock();
         loop {
             if let Some(frame) = frame.take() {
                 return frame;
             }
-            frame = self.arrived.wait(frame).unwrap_or_else(PoisonError::into_inner);
+            self.arrived.wait(&mut frame);
         }
     }
 }
@@ -227,7 +221,7 @@ impl<A: Send> Link<A> {
 
     /// Whether something was asked that is not answered.
     pub fn is_waited_for(&self) -> bool {
-        !lock(&self.waiting).is_empty()
+        !self.waiting.lock().is_empty()
     }
 
     fn frame(&self, request: &Request, data: Vec<u8>) -> Frame {
@@ -244,7 +238,7 @@ impl<A: Send> Link<A> {
         if frame.head.len() > HEAD_BYTES_MAX {
             return self.answer(waiter, Ok(frame.or_too_long(HEAD_BYTES_MAX as u64, Act::SendRequest)));
         }
-        lock(&self.waiting).insert(number, Waiting(waiter, request.reply_max()));
+        self.waiting.lock().insert(number, Waiting(waiter, request.reply_max()));
         let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
         // Whoever loses the line says so first and then answers all who wait: one of the two sees the other.
         if (!sent || self.lost.get().is_some())
@@ -255,7 +249,7 @@ impl<A: Send> Link<A> {
     }
 
     fn outs(&self) -> RwLockReadGuard<'_, Vec<Sender<Frame>>> {
-        self.outs.read().unwrap_or_else(PoisonError::into_inner)
+        self.outs.read()
     }
 
     /// What carries content, there or back, takes the lines but the first in turn; everything else takes the first, and so is not held up.
@@ -273,14 +267,14 @@ impl<A: Send> Link<A> {
 
     /// Adds a line.
     pub fn add_line(&self, out: Sender<Frame>) {
-        let mut outs = self.outs.write().unwrap_or_else(PoisonError::into_inner);
+        let mut outs = self.outs.write();
         if self.lost.get().is_none() {
             outs.push(out);
         }
     }
 
     fn waiter(&self, number: u64) -> Option<Waiting<A>> {
-        lock(&self.waiting).remove(&number)
+        self.waiting.lock().remove(&number)
     }
 
     fn answer(&self, waiter: Waiter<A>, frame: Result<Frame, ()>) {
@@ -288,7 +282,7 @@ impl<A: Send> Link<A> {
             Waiter::Promise(promise, space) => {
                 match space {
                     Space::Nothing => {}
-                    Space::Answer(room) => lock(&room).shrink(frame.as_ref().map_or(0, Frame::bytes)),
+                    Space::Answer(room) => room.lock().shrink(frame.as_ref().map_or(0, Frame::bytes)),
                     Space::Sent(room) => drop(room),
                 }
                 promise.keep(frame);
@@ -305,7 +299,7 @@ impl<A: Send> Link<A> {
     }
 
     fn hand_over(&self, answered: Answered<A>) {
-        let mut answers = lock(&self.answers);
+        let mut answers = self.answers.lock();
         answers.push_back(answered);
         // More than one answer is worth one listener's waking.
         if answers.len() == 1 || answers.len().is_multiple_of(ANSWERS_MAX) {
@@ -325,7 +319,7 @@ impl<A: Send> Link<A> {
     pub fn admit(&self, announced: &Announced) -> Result<(), &'static str> {
         // What answers nothing says that the other side is there, and no more.
         let alive = ReplyMax { head: SMALL_BYTES, data: 0 };
-        let asked = || lock(&self.waiting).get(&announced.number()).map(|waiting| waiting.1);
+        let asked = || self.waiting.lock().get(&announced.number()).map(|waiting| waiting.1);
         let max = if announced.number() == 0 { Some(alive) } else { asked() };
         let max = max.ok_or(UNASKED)?;
         if announced.head as u64 > max.head || announced.data as u64 > max.data { Err(TOO_MUCH) } else { Ok(()) }
@@ -341,7 +335,7 @@ impl<A: Send> Link<A> {
         let Waiting(waiter, max) = self.waiter(frame.number()).ok_or(UNASKED)?;
         if frame.head.len() as u64 > max.head || frame.data_bytes() > max.data {
             // Whoever waits hears of it when the line is lost for it.
-            lock(&self.waiting).insert(frame.number(), Waiting(waiter, max));
+            self.waiting.lock().insert(frame.number(), Waiting(waiter, max));
             return Err(TOO_MUCH);
         }
         self.answer(waiter, Ok(frame));
@@ -350,9 +344,9 @@ impl<A: Send> Link<A> {
 
     /// The next answers to posted orders; none if none comes within `wait`.
     pub fn next_answers(&self, wait: Duration) -> Vec<(u64, A)> {
-        let mut answers = lock(&self.answers);
+        let mut answers = self.answers.lock();
         if answers.is_empty() {
-            answers = self.answered.wait_timeout(answers, wait).unwrap_or_else(PoisonError::into_inner).0;
+            self.answered.wait_for(&mut answers, wait);
         }
         let some = answers.len().min(ANSWERS_MAX);
         let taken: Vec<Answered<A>> = answers.drain(..some).collect();
@@ -366,8 +360,8 @@ impl<A: Send> Link<A> {
     /// The line is lost: whoever waits hears of it.
     pub fn lose(&self, loss: Loss) {
         let _the_first_reason_counts = self.lost.set(loss);
-        self.outs.write().unwrap_or_else(PoisonError::into_inner).clear();
-        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        self.outs.write().clear();
+        let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_values().for_each(|Waiting(waiter, _)| self.answer(waiter, Err(())));
     }
 
@@ -398,7 +392,7 @@ fn within(memory_max: u64, opened: (Reply, Vec<u8>)) -> Result<(Reply, Vec<u8>),
 
 /// The reply is none to this request.
 pub fn nonsense() -> WireFault {
-    WireFault::new(Act::Understand, EPROTO)
+    WireFault::new(Act::Understand, errno::EPROTO)
 }
 
 /// A result on one side of a run.
@@ -448,7 +442,7 @@ mod tests {
         let squeezed = crate::squeeze::Squeezer::new(Some(1)).squeeze(whole(number, WHOLE_BYTES_MAX));
         assert!(squeezed.is_squeezed() && squeezed.data_bytes() == WHOLE_BYTES_MAX);
         assert_eq!(link.arrived(squeezed), Ok(()));
-        let answered: u64 = lock(&link.answers).iter().map(|answered| answered.bytes).sum();
+        let answered: u64 = link.answers.lock().iter().map(|answered| answered.bytes).sum();
         assert_eq!(answered, ORDER_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
     }
 

@@ -9,20 +9,15 @@ use crate::wire::{
     DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, PIECE_BYTES_MAX, Reply,
     Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, Told, WireFault,
 };
-use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs};
+use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs, errno};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile};
+use parking_lot::Mutex;
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-
-const EBADF: i32 = 9;
-const EINVAL: i32 = 22;
-const ENOBUFS: i32 = 105;
-/// What a request ends with whose client is gone: nobody hears it.
-const ECANCELED: i32 = 125;
+use std::sync::Arc;
 
 /// One thread's hands on this side.
 pub struct Server<'a> {
@@ -133,7 +128,7 @@ impl Server<'_> {
             }
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
             R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
-            R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, EINVAL)),
+            R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, errno::EINVAL)),
             R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
             R::Link { dir, name, from, from_name, id } => done(self.dir(dir)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id)),
             R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
@@ -181,7 +176,7 @@ impl Server<'_> {
             R::FlushFile { file } => done(self.file(file)?.writer()?.flush()),
             R::Progress { file } => Reply::Note(self.file(file)?.writer()?.progress()),
             R::SaveProgress { file, note } => done(self.file(file)?.writer()?.save_progress(note.as_deref())),
-            _ => return Err(WireFault::new(Act::Obey, EINVAL)),
+            _ => return Err(WireFault::new(Act::Obey, errno::EINVAL)),
         })
     }
 
@@ -192,22 +187,21 @@ impl Server<'_> {
     fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(dir),
-            _ => Err(WireFault::new(Act::Obey, EBADF)),
+            _ => Err(WireFault::new(Act::Obey, errno::EBADF)),
         }
     }
 
     /// A directory that may be changed: attributes are none of Landlock's affair.
     fn replica(&self, at: Handle, act: Act) -> Result<DirRef, WireFault> {
-        const EACCES: i32 = 13;
         let dir = self.dir(at)?;
         let is_source = dir.as_local().is_some_and(|dir| dir.side() == Side::Source);
-        if is_source { Err(WireFault::new(act, EACCES)) } else { Ok(dir) }
+        if is_source { Err(WireFault::new(act, errno::EACCES)) } else { Ok(dir) }
     }
 
     fn file(&self, at: Handle) -> Result<Arc<OpenFile>, WireFault> {
         match self.table.get(at)? {
             Object::File(file) => Ok(file),
-            _ => Err(WireFault::new(Act::Obey, EBADF)),
+            _ => Err(WireFault::new(Act::Obey, errno::EBADF)),
         }
     }
 
@@ -216,7 +210,7 @@ impl Server<'_> {
             // The first look came with the opening.
             Object::Dir(dir, _) => Ok(told(dir.meta_again(), Reply::Meta)),
             Object::File(file) => Ok(told(file.reader().meta_again(), Reply::Meta)),
-            Object::Lock(_) => Err(WireFault::new(Act::LookAt, EBADF)),
+            Object::Lock(_) => Err(WireFault::new(Act::LookAt, errno::EBADF)),
         }
     }
 
@@ -224,7 +218,7 @@ impl Server<'_> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(dir.xattrs_within(keep, bytes_max)),
             Object::File(file) => Ok(file.reader().xattrs_within(keep, bytes_max)),
-            Object::Lock(_) => Err(WireFault::new(Act::LookAt, EBADF)),
+            Object::Lock(_) => Err(WireFault::new(Act::LookAt, errno::EBADF)),
         }
     }
 
@@ -232,19 +226,19 @@ impl Server<'_> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(faults(dir.set_own(known, attributes))),
             Object::File(file) => Ok(faults(file.writer()?.set(known, attributes))),
-            Object::Lock(_) => Err(WireFault::new(Act::SetAttributes, EBADF)),
+            Object::Lock(_) => Err(WireFault::new(Act::SetAttributes, errno::EBADF)),
         }
     }
 
     fn is_kept(&self, at: Handle) -> Result<Reply, WireFault> {
         match self.table.get(at)? {
             Object::Lock(lock) => Ok(told(lock.is_kept(), Reply::Kept)),
-            Object::Dir(..) | Object::File(_) => Err(WireFault::new(Act::KeepLock, EBADF)),
+            Object::Dir(..) | Object::File(_) => Err(WireFault::new(Act::KeepLock, errno::EBADF)),
         }
     }
 
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
-        let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
+        let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
         let own = |dir: &DirRef| Own {
             meta: *dir.first_meta(),
             is_mount_root: dir.is_mount_root(),
@@ -269,9 +263,8 @@ impl Server<'_> {
 
     /// What stands at a path, unless the client is not let in there.
     fn within(&self, path: &[u8], place: Place) -> Result<Place, RootError> {
-        const EACCES: i32 = 13;
         let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }) = &place;
-        let refused = || RootError::from_errno(Path::new(OsStr::from_bytes(path)), Act::Use, EACCES);
+        let refused = || RootError::from_errno(Path::new(OsStr::from_bytes(path)), Act::Use, errno::EACCES);
         if self.fence.holds(dir) { Ok(place) } else { Err(refused()) }
     }
 
@@ -290,26 +283,26 @@ impl Server<'_> {
     fn list(&self, at: Handle, survey: Survey, restart: bool) -> Result<Listing, WireFault> {
         match self.table.get(at)? {
             Object::Dir(dir, cursor) => {
-                next_listing((&*dir, &cursor), survey, (restart, self.table)).ok_or_else(|| WireFault::new(Act::List, ENOBUFS))
+                next_listing((&*dir, &cursor), survey, (restart, self.table)).ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS))
             }
-            _ => Err(WireFault::new(Act::List, EBADF)),
+            _ => Err(WireFault::new(Act::List, errno::EBADF)),
         }
     }
 
     fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: Range<u64>) -> Result<Reply, WireFault> {
         let writer = to.writer()?;
-        let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock().unwrap_or_else(PoisonError::into_inner)) } else { None };
+        let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock()) } else { None };
         let is_over = self.is_over;
         let mut pace = |_| if is_over() { Err(Halt::Stopped) } else { Ok(()) };
         Ok(match self.mover.copier.copy((from.reader(), writer), range, false, &mut pace) {
             Ok(bytes) => Reply::Count(bytes),
             Err(Halt::Fault(fault)) => Reply::Fault(fault.into()),
-            Err(Halt::Stopped) => Reply::Fault(WireFault::new(Act::Obey, ECANCELED)),
+            Err(Halt::Stopped) => Reply::Fault(WireFault::new(Act::Obey, errno::ECANCELED)),
         })
     }
 
     fn make(&mut self, dir: Handle, parcel: Option<driftless_tree::Parcel>) -> Result<Reply, WireFault> {
-        let parcel = parcel.ok_or_else(|| WireFault::new(Act::Obey, EINVAL))?;
+        let parcel = parcel.ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
         let dir = self.dir(dir)?;
         Ok(match self.mover.unpack(&*dir, parcel) {
             Ok(moved) => faults(moved.faults),
@@ -325,7 +318,7 @@ impl Server<'_> {
                 | Trouble::Undone(_)
                 | Trouble::Postponed
                 | Trouble::InTheWay(_),
-            ) => Reply::Fault(WireFault::new(Act::Obey, EINVAL)),
+            ) => Reply::Fault(WireFault::new(Act::Obey, errno::EINVAL)),
         })
     }
 }
@@ -336,45 +329,41 @@ fn xattrs_max(long: bool) -> u64 {
 }
 
 fn or_too_long(xattrs: Option<Xattrs>) -> Reply {
-    const E2BIG: i32 = 7;
-    xattrs.map_or_else(|| Reply::Fault(WireFault::new(Act::SendReply, E2BIG)), Reply::Xattrs)
+    xattrs.map_or_else(|| Reply::Fault(WireFault::new(Act::SendReply, errno::E2BIG)), Reply::Xattrs)
 }
 
 type Sparing = Option<(Filter, RelPath)>;
 
 fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
     let opened = rules.map(SparingRules::open).transpose();
-    opened.map_err(|_| WireFault::new(Act::Obey, EINVAL))
+    opened.map_err(|_| WireFault::new(Act::Obey, errno::EINVAL))
 }
 
 fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {
-    const EPROTO: i32 = 71;
-    crate::squeeze::open(squeezed).map_err(|_| WireFault::new(Act::Obey, EPROTO))
+    crate::squeeze::open(squeezed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
 }
 
 /// Only regular files are held open: what is read through a device lies outside of the root that its node is in.
 fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
     let meta = file.reader().meta()?;
     if meta.kind != Kind::File {
-        return Err(WireFault::new(Act::Open, EINVAL));
+        return Err(WireFault::new(Act::Open, errno::EINVAL));
     }
     Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
 }
 
 fn nested(at: Handle, nest: Option<DirRef>) -> Outcome {
     let reply = nest.as_ref().map_or(Reply::Done, |nest| Reply::Meta(*nest.first_meta()));
-    let object = nest.map(Object::dir).ok_or_else(|| WireFault::new(Act::Obey, EBADF));
+    let object = nest.map(Object::dir).ok_or_else(|| WireFault::new(Act::Obey, errno::EBADF));
     Outcome { replied: (reply, Vec::new()), made: Some((at, object)) }
 }
 
 fn locked(at: Handle, lock: Lock) -> Outcome {
-    const EPERM: i32 = 1;
-    const EWOULDBLOCK: i32 = 11;
     let refused = |errno| Err(WireFault::new(Act::Lock, errno));
     let (told, object) = match lock {
         Lock::Held(hold) => (Locked::Held, Ok(Object::Lock(Arc::new(hold)))),
-        Lock::Taken(holder) => (Locked::Taken(holder), refused(EWOULDBLOCK)),
-        Lock::Left(name) => (Locked::Left(name), refused(EPERM)),
+        Lock::Taken(holder) => (Locked::Taken(holder), refused(errno::EAGAIN)),
+        Lock::Left(name) => (Locked::Left(name), refused(errno::EPERM)),
         Lock::Missing(errno) => (Locked::Missing(errno), refused(errno)),
     };
     Outcome { replied: (Reply::Lock(told), Vec::new()), made: Some((at, object)) }
@@ -395,14 +384,14 @@ impl OpenFile {
     fn writer(&self) -> Result<&dyn WriteFile, WireFault> {
         match self {
             OpenFile::Write(file, _) => Ok(&**file),
-            OpenFile::Read(_) => Err(WireFault::new(Act::Write, EBADF)),
+            OpenFile::Read(_) => Err(WireFault::new(Act::Write, errno::EBADF)),
         }
     }
 }
 
 fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFault> {
     if len > DATA_BYTES_MAX {
-        return Err(WireFault::new(Act::Read, EINVAL));
+        return Err(WireFault::new(Act::Read, errno::EINVAL));
     }
     let mut data = vec![0; len];
     let got = file.read_at(&mut data, offset)?;
@@ -417,13 +406,13 @@ const HASHED_BYTES: u64 = 64 << 20;
 fn digests(file: &dyn ReadFile, range: Range<u64>, piece: u64, is_over: &dyn Fn() -> bool) -> Result<Vec<[u8; 32]>, WireFault> {
     let bounded = (1..=PIECE_BYTES_MAX).contains(&piece) && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
     if !bounded {
-        return Err(WireFault::new(Act::Hash, EINVAL));
+        return Err(WireFault::new(Act::Hash, errno::EINVAL));
     }
     let step = (HASHED_BYTES / piece).max(1) * piece;
     let (mut found, mut at) = (Vec::new(), range.start);
     while at < range.end {
         if is_over() {
-            return Err(WireFault::new(Act::Hash, ECANCELED));
+            return Err(WireFault::new(Act::Hash, errno::ECANCELED));
         }
         let end = at.saturating_add(step).min(range.end);
         let some = file.digests(at..end, piece)?;
@@ -443,7 +432,7 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     let file = dir.open_file(name)?;
     let meta = file.meta()?;
     if meta.kind != Kind::File {
-        return Err(WireFault::new(Act::Open, EINVAL));
+        return Err(WireFault::new(Act::Open, errno::EINVAL));
     }
     // What does not fit the largest answer is read the long way.
     let fits = |whole: &Whole| whole.extents.len() <= EXTENTS_MAX;
@@ -469,7 +458,7 @@ fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
 
 /// Tells the next entries of a directory; none if there is no room for the names that were read besides: the listing begins anew then.
 fn next_listing((dir, cursor): (&dyn Dir, &Mutex<Cursor>), survey: Survey, (restart, table): (bool, &Table)) -> Option<Listing> {
-    let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cursor = cursor.lock();
     if restart || !cursor.goes_on {
         match dir.list() {
             Ok(stream) => *cursor = Cursor { stream: Some(stream), goes_on: true, ..Cursor::default() },

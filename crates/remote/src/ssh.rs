@@ -14,15 +14,16 @@ use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
 use crate::wire::{Announced, Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, unbounded};
-use driftless_model::{Act, Keep, Side, escape};
+use driftless_model::{Act, Keep, Side, errno, escape};
 use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.
@@ -38,8 +39,6 @@ const CONNECTING: Duration = Duration::from_secs(300);
 pub const TICK: Duration = Duration::from_millis(20);
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
 const NOT_FOUND: i32 = 127;
-/// `EACCES` of errno(3).
-const EACCES: i32 = 13;
 
 /// How a host is reached.
 #[derive(Debug, Clone)]
@@ -186,7 +185,7 @@ pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
 /// Whether ssh itself says that it could not connect and would not another time either.
 fn is_for_good(code: Option<i32>, complaint: &Complaint) -> bool {
-    let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = complaint.lock();
     let mut own = said.0.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(OWN_END));
     code == Some(SSH_FAILED) && own.any(|line| FOR_GOOD.iter().any(|words| String::from_utf8_lossy(line).contains(words)))
 }
@@ -257,7 +256,7 @@ impl SshHost {
     }
 
     fn children(&self) -> MutexGuard<'_, Vec<Child>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+        self.children.lock()
     }
 
     fn over(opened: Opened, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String), told: Arc<Told>) -> Arc<SshHost> {
@@ -375,12 +374,12 @@ pub fn listen(stderr: ChildStderr, complaint: Complaint) {
     start("line-err", stderr, move |mut stderr: ChildStderr| {
         let mut bytes = [0; 1024];
         while let Ok(got @ 1..) = stderr.read(&mut bytes) {
-            let kept = &mut complaint.lock().unwrap_or_else(PoisonError::into_inner).0;
+            let kept = &mut complaint.lock().0;
             kept.extend_from_slice(&bytes[..got]);
             let excess = kept.len().saturating_sub(COMPLAINT_BYTES_MAX);
             kept.drain(..excess);
         }
-        complaint.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        complaint.lock().1 = true;
     });
 }
 
@@ -388,10 +387,10 @@ pub fn listen(stderr: ChildStderr, complaint: Complaint) {
 /// process that stays behind may keep standard error open.
 pub fn words(complaint: &Complaint) -> String {
     let since = Instant::now();
-    while since.elapsed() < PARTING && !complaint.lock().unwrap_or_else(PoisonError::into_inner).1 {
+    while since.elapsed() < PARTING && !complaint.lock().1 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = complaint.lock();
     let said = one_line(&said.0);
     if said.is_empty() { said } else { format!(": {said}") }
 }
@@ -502,7 +501,7 @@ impl Host for SshHost {
 
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError> {
         let named = self.roots.iter().position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
-        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, EACCES), side)) };
+        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, errno::EACCES), side)) };
         let at = self.line.link.handle();
         let request = Request::Locate { root: root as u32, at };
         let mut foretold = Foretold::default();
@@ -536,7 +535,7 @@ impl SshHost {
         let fault = fault.on(side);
         let shown = [self.name.as_bytes(), b":", path].concat();
         let error = RootError::from_errno(&PathBuf::from(std::ffi::OsString::from_vec(shown)), fault.act, fault.errno);
-        let limits = if fault.errno == EACCES { self.limits.places() } else { None };
+        let limits = if fault.errno == errno::EACCES { self.limits.places() } else { None };
         limits.map_or(error.clone(), |places| error.with_hint(format!("the agent there lets this login in to {places} only")))
     }
 }

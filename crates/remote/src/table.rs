@@ -7,11 +7,12 @@
 use crate::budget::{Room, Taken};
 use crate::wire::{DATA_BYTES_MAX, Frame, Handle, Request, WireFault};
 use crossbeam_channel::Sender;
-use driftless_model::Act;
+use driftless_model::{Act, errno};
 use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Objects at most; each takes some hundred bytes.
 const OBJECTS_MAX: usize = 128 << 10;
@@ -118,10 +119,6 @@ pub struct Table {
     untold: Arc<AtomicU64>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Table {
     /// Room for names that a listing has read and not told; none if there is too little.
     pub fn untold(&self, bytes: u64) -> Option<Room> {
@@ -131,7 +128,7 @@ impl Table {
     /// Takes the number of the object that a request will make. `false` if it cannot be had.
     pub fn announce(&self, job: &Job) -> bool {
         let Some(at) = makes(&job.request) else { return true };
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         if slots.len() >= OBJECTS_MAX {
             return false;
         }
@@ -143,7 +140,7 @@ impl Table {
 
     /// Hands a request back if all that it needs is here (or has failed); else keeps it until then.
     pub fn admit(&self, job: Job) -> Option<Job> {
-        let mut slots = lock(&self.slots);
+        let mut slots = self.slots.lock();
         for at in needs(&job.request) {
             if self.lines.load(Relaxed) > 1 && is_in_directory(&job.request) && slots.len() < OBJECTS_MAX {
                 slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() });
@@ -160,7 +157,7 @@ impl Table {
     /// The object is made, or cannot be; returns the requests that waited for it.
     pub fn settle(&self, at: Handle, object: Result<Object, WireFault>) -> Vec<Job> {
         let slot = object.map_or_else(Slot::Failed, Slot::Here);
-        match lock(&self.slots).insert(at, slot) {
+        match self.slots.lock().insert(at, slot) {
             Some(Slot::Coming { waiting, .. }) => {
                 self.parked.fetch_sub(waiting.iter().filter(|job| job.is_answered()).count(), Relaxed);
                 waiting
@@ -171,23 +168,22 @@ impl Table {
 
     /// The object with a number.
     pub fn get(&self, at: Handle) -> Result<Object, WireFault> {
-        const EBADF: i32 = 9;
-        match lock(&self.slots).get(&at) {
+        match self.slots.lock().get(&at) {
             Some(Slot::Here(object)) => Ok(object.clone()),
             Some(Slot::Failed(fault)) => Err(fault.clone()),
-            _ => Err(WireFault::new(Act::Obey, EBADF)),
+            _ => Err(WireFault::new(Act::Obey, errno::EBADF)),
         }
     }
 
     /// Lets go of all objects, locks among them.
     pub fn forget_all(&self) {
-        let gone = std::mem::take(&mut *lock(&self.slots));
+        let gone = std::mem::take(&mut *self.slots.lock());
         drop(gone);
     }
 
     /// Lets go of an object.
     pub fn forget(&self, at: Handle) {
-        let gone = lock(&self.slots).remove(&at);
+        let gone = self.slots.lock().remove(&at);
         drop(gone);
     }
 }

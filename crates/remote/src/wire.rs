@@ -15,7 +15,7 @@ pub use crate::identity::Identity;
 pub use crate::limits::{Limits, May};
 pub use crate::sparing::{SparingRules, WireRemoved};
 pub use driftless_model::bounds::at_most;
-use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, bounds, check_name};
+use driftless_model::{Act, Entry, Fault, Keep, Kind, Level, Meta, Side, Stamp, Xattrs, bounds, check_name, errno};
 use driftless_tree::{Ancestor, Attributes, Holder, Known, MarkText, Parcel, Reach, Rights, WHOLE_BYTES_MAX, Whole};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -33,7 +33,6 @@ pub const FAULTS_MAX: usize = 1000;
 const LINEAGE_MAX: usize = 64 << 10;
 /// What the kernel returns as error numbers (`MAX_ERRNO` of linux/err.h).
 const ERRNOS: Range<i32> = 1..4096;
-const EPROTO: i32 = 71;
 
 /// Number of an object on the agent's side.
 pub type Handle = u64;
@@ -432,7 +431,7 @@ pub struct WireFault {
 /// Reads an error number. What is none of the kernel's would be taken for one, or for the loss of a line, and is neither (errno(3)).
 fn kernels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     let errno = i32::deserialize(deserializer)?;
-    Ok(if ERRNOS.contains(&errno) { errno } else { EPROTO })
+    Ok(if ERRNOS.contains(&errno) { errno } else { errno::EPROTO })
 }
 
 impl From<Fault> for WireFault {
@@ -683,7 +682,7 @@ mod tests {
             let said = Frame::new(1, &Reply::Fault(WireFault::new(Act::ReachAgent, errno)), Vec::new());
             let Ok(Reply::Fault(heard)) = said.message() else { panic!("{errno}") };
             let heard = heard.on(Side::Source);
-            assert!(heard.errno == EPROTO && !heard.is_cut_off(), "{errno}");
+            assert!(heard.errno == errno::EPROTO && !heard.is_cut_off(), "{errno}");
         }
         assert!(WireFault::new(Act::ReachAgent, LINE_LOST).on(Side::Source).is_cut_off(), "this side can");
     }

@@ -8,10 +8,10 @@
 //! each change through or not; without one, that costs a look at a flag, too.
 
 use crate::Done;
-use crate::handles::lock;
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Done before the first change. Where it fails, the change is not made.
 pub type BeforeChange = Arc<dyn Fn() -> Done + Send + Sync>;
@@ -36,14 +36,14 @@ pub struct Gate {
 impl Gate {
     /// From now on the first change waits for `before`; `None` opens the gate.
     pub fn set(&self, before: Option<BeforeChange>) {
-        let mut kept = lock(&self.before);
+        let mut kept = self.before.lock();
         self.is_shut.store(before.is_some(), Ordering::Release);
         *kept = before;
     }
 
     /// From now on each change is let through by `sentry`, or not; `None` sends the sentry away.
     pub fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
-        let mut kept = self.sentry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.sentry.write();
         self.is_guarded.store(sentry.is_some(), Ordering::Release);
         *kept = sentry;
     }
@@ -63,12 +63,12 @@ impl Gate {
 
     fn ask(&self, question: impl Fn(&dyn Sentry) -> Done) -> Done {
         // Who has to wait must not keep the sentry from being sent away.
-        let sentry = self.sentry.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let sentry = self.sentry.read().clone();
         sentry.map_or(Ok(()), |sentry| question(&*sentry))
     }
 
     fn open(&self) -> Done {
-        let mut before = lock(&self.before);
+        let mut before = self.before.lock();
         if let Some(act) = &*before {
             act()?;
             *before = None;

@@ -8,13 +8,14 @@ use crate::Done;
 use crate::gate::Gate;
 use crate::local::fault;
 use driftless_model::{Act, Fault, Side};
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Bounds how many directory descriptors are open at once.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl HandlePool {
 
     fn opened(&self, node: &Arc<Node>) {
         self.open.fetch_add(1, Relaxed);
-        let mut order = lock(&self.order);
+        let mut order = self.order.lock();
         order.push_back(Arc::downgrade(node));
         if order.len() > self.open_max * 2 {
             order.retain(|node| node.strong_count() > 0);
@@ -83,10 +84,6 @@ pub struct Node {
     name: CString,
     id: (u64, u64),
     fd: Mutex<Option<Arc<OwnedFd>>>,
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens a directory below an open one without following a symlink, and without touching its access time where that is allowed.
@@ -140,7 +137,7 @@ impl Node {
 
     /// What new entries look like on this directory's device, found by `probe` once.
     pub fn birth(&self, probe: impl FnOnce() -> Option<Birth>) -> Option<Birth> {
-        let mut births = lock(&self.pool.births);
+        let mut births = self.pool.births.lock();
         if let Some(birth) = births.get(&self.id.0) {
             return Some(*birth);
         }
@@ -151,7 +148,7 @@ impl Node {
 
     /// The open descriptor; opens it again if it was taken away.
     pub fn fd(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Fault> {
-        if let Some(fd) = &*lock(&self.fd) {
+        if let Some(fd) = &*self.fd.lock() {
             return Ok(fd.clone());
         }
         let fd = self.reopen().map_err(|e| fault(self.side, Act::ReopenDirectory, e))?;
@@ -159,7 +156,7 @@ impl Node {
     }
 
     fn keep(self: &Arc<Self>, fd: OwnedFd) -> Arc<OwnedFd> {
-        let mut slot = lock(&self.fd);
+        let mut slot = self.fd.lock();
         if let Some(fd) = &*slot {
             return fd.clone();
         }
@@ -174,7 +171,7 @@ impl Node {
         let mut closed = vec![self.clone()];
         let mut at = loop {
             let parent = closed.last().and_then(|node| node.parent.clone()).ok_or(Errno::STALE)?;
-            let fd = lock(&parent.fd).clone();
+            let fd = parent.fd.lock().clone();
             match fd {
                 Some(fd) => break fd,
                 None => closed.push(parent),
@@ -195,10 +192,10 @@ impl Node {
     /// Opens the parent again through `..`, if it was taken away and this one is open: one call where a deep walk is due otherwise.
     pub fn revive_parent(&self) {
         let Some(parent) = &self.parent else { return };
-        if lock(&parent.fd).is_some() {
+        if parent.fd.lock().is_some() {
             return;
         }
-        let Some(own) = lock(&self.fd).clone() else { return };
+        let Some(own) = self.fd.lock().clone() else { return };
         if let Ok(fd) = open_dir(&own, c"..")
             && parent.check(&fd).is_ok()
         {
@@ -211,7 +208,7 @@ impl Node {
         if self.parent.is_none() {
             return false;
         }
-        let Ok(mut slot) = self.fd.try_lock() else { return false };
+        let Some(mut slot) = self.fd.try_lock() else { return false };
         if slot.as_ref().is_some_and(|fd| Arc::strong_count(fd) == 1) {
             *slot = None;
             return true;
@@ -223,14 +220,14 @@ impl Node {
 impl Drop for Node {
     /// Lets go of a long chain of ancestors one by one: recursion would overflow the stack of a thread.
     fn drop(&mut self) {
-        if self.parent.is_some() && lock(&self.fd).is_some() {
+        if self.parent.is_some() && self.fd.lock().is_some() {
             self.pool.open.fetch_sub(1, Relaxed);
         }
         let mut next = self.parent.take();
         while let Some(node) = next {
             match Arc::try_unwrap(node) {
                 Ok(mut last) => {
-                    if last.parent.is_some() && lock(&last.fd).take().is_some() {
+                    if last.parent.is_some() && last.fd.lock().take().is_some() {
                         last.pool.open.fetch_sub(1, Relaxed);
                     }
                     next = last.parent.take();

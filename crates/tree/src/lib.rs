@@ -31,6 +31,7 @@ mod started;
 mod sys;
 mod temp;
 mod whole;
+mod windows;
 mod xattr;
 
 pub use attributes::{ACL_ACCESS, Attributes, Known, Lends};
@@ -47,9 +48,10 @@ pub use mounts::{MountPoint, mounts_below, shown_twice, shows_changes_at_once};
 pub use names::{NameHashes, NameStream, Names};
 pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
-pub use root::{Ancestor, Place, RootError, locate};
+pub use root::{Ancestor, Place, RootError, descend, locate};
 pub use temp::{ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, WHOLE_XATTRS_BYTES_MAX, Whole};
+pub use windows::{WINDOW_NAMES, windows};
 
 use driftless_model::{CAPABILITY, Fault, Keep, Kind, Meta, Stamp, Xattrs};
 use serde::{Deserialize, Serialize};

@@ -13,14 +13,15 @@ use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN, is_root_name};
 use crate::xattr::{Target, proc_path};
 use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// A fault from an error number.
 pub fn fault(side: Side, act: Act, errno: Errno) -> Fault {

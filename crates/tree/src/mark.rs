@@ -10,13 +10,13 @@ use crate::locks::{keep_times, while_writable};
 use crate::temp::{ROOT_MARK, temp_name};
 use crate::xattr::{Target, proc_path};
 use driftless_model::{Act, Fault, Side, Stamp};
+use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{Mutex, PoisonError};
 
 /// In this order: `trusted.*` is root's alone (xattr(7)).
 const ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
@@ -147,13 +147,13 @@ pub fn prepare_marks(dir: &LocalDir) {
         at = at.and_then(|at| fs::openat(&at, c"..", flags, Mode::empty()));
         let Ok(at) = &at else { return };
         if let Ok(Some(text)) = read_file(at, &|_| false) {
-            READ_BEFORE.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(above.id, text);
+            READ_BEFORE.lock().get_or_insert_default().insert(above.id, text);
         }
     }
 }
 
 fn out_of_reach(id: (u64, u64)) -> Option<Vec<u8>> {
-    READ_BEFORE.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&id).cloned()
+    READ_BEFORE.lock().as_ref()?.get(&id).cloned()
 }
 
 /// Writes the mark, durably if that is asked for, and returns what time it was then by the clock of the file system.

@@ -55,7 +55,7 @@ impl LocalDir {
     pub fn nest_local(&self) -> Done<LocalDir> {
         // What has to be done before the first change may come by here, too.
         self.changing()?;
-        let mut slot = crate::handles::lock(&self.state.nest);
+        let mut slot = self.state.nest.lock();
         if let Some(nest) = &*slot
             && fstat(&*nest.fd()?).is_ok_and(|st| st.st_nlink > 0)
         {
@@ -72,7 +72,7 @@ impl LocalDir {
 
     /// Lets go of the nest. Whoever is using it keeps it.
     pub fn leave_nest(&self) {
-        let nest = crate::handles::lock(&self.state.nest).take();
+        let nest = self.state.nest.lock().take();
         drop(nest);
     }
 

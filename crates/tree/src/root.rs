@@ -3,10 +3,10 @@
 //! These are the only paths that are taken from the user as they are: symbolic links in them are followed, since he
 //! chose them. What is found is held by handle from then on.
 
-use crate::DirRef;
 use crate::handles::HandlePool;
 use crate::local::{LocalDir, meta_of};
-use driftless_model::{Act, EntryName, Meta, Side, cause_of, quote};
+use crate::{DirRef, Done};
+use driftless_model::{Act, EntryName, Meta, RelPath, Side, cause_of, quote};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -199,4 +199,9 @@ fn names_of(dir: &OwnedFd) -> Option<Vec<EntryName>> {
 
 fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
+}
+
+/// Opens the directory at `path` below `root`, name by name.
+pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
+    path.names().try_fold(root.clone(), |dir, name| dir.enter(&CString::new(name).expect("names hold no NUL")))
 }

@@ -10,6 +10,7 @@ mod list;
 mod manifest;
 mod sample;
 mod subtree;
+mod sum;
 mod treefile;
 
 pub use algorithm::{Algorithm, Digest, Hasher, digest_of};
@@ -21,4 +22,5 @@ pub use list::{BadLine, Line, parse_line, push_line};
 pub use manifest::Manifest;
 pub use sample::Sampler;
 pub use subtree::{Merge, PIECE_BYTES_MIN, Pieces, is_piece_size, pieces_of};
+pub use sum::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};
 pub use treefile::{BadTreeFile, TreeReader, TreeWriter};

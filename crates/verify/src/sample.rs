@@ -6,9 +6,9 @@
 //! of threads change nothing: the same seed draws the same entries again. Memory grows with the sample, not with the trees.
 
 use driftless_model::{RelPath, Side};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The numbers and paths of a sample, and the tree each was met in.
@@ -41,7 +41,7 @@ impl Sampler {
         if number > self.limit.load(Relaxed) {
             return;
         }
-        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drawn = self.drawn.lock();
         drawn.entry((number, path.into())).or_insert(side);
         if drawn.len() as u64 > self.samples_max {
             drawn.pop_last();
@@ -54,7 +54,7 @@ impl Sampler {
 
     /// The sample, in the order of its paths. The paths must be made of names that were checked.
     pub fn finish(self) -> Vec<(RelPath, Side)> {
-        let drawn = self.drawn.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let drawn = self.drawn.into_inner();
         let path = |bytes: &[u8]| RelPath::from_names(bytes.split(|byte| *byte == b'/').filter(|name| !name.is_empty()));
         let mut sample: Vec<(RelPath, Side)> = drawn.into_iter().map(|((_, bytes), side)| (path(&bytes), side)).collect();
         sample.sort_unstable_by(|a, b| a.0.cmp(&b.0));

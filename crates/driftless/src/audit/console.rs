@@ -2,12 +2,14 @@
 
 use super::{AuditArgs, Proof};
 use crate::cli::OutputArgs;
+use crate::exit::Exit;
 use crate::output::{Output, Task, difference, difference_fields, joined, path_fields, root_field};
 use crate::units::{show_count, show_entries};
-use driftless_engine::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch, Monitor};
+use driftless_audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch};
+use driftless_engine::Monitor;
 use driftless_model::{Problem, Stamp};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two progress objects of `--json`.
@@ -51,13 +53,13 @@ impl<'a> Console<'a> {
     }
 
     /// The audit did not begin.
-    pub fn failed(&self, error: &str, code: u8) -> u8 {
+    pub fn failed(&self, error: &str, code: Exit) -> Exit {
         self.output.failed(error, code);
         code
     }
 
     /// The audit is over. Returns the exit code.
-    pub fn end(&self, audit: &Audit, proof: &Proof, code: u8) -> u8 {
+    pub fn end(&self, audit: &Audit, proof: &Proof, code: Exit) -> Exit {
         self.output.clear_bar();
         for mismatch in &audit.mismatches {
             self.mismatch(mismatch);
@@ -123,9 +125,9 @@ pub fn counts_line(audit: &Audit, seed: u64) -> String {
     line
 }
 
-fn summary(audit: &Audit, proof: &Proof, confidence: f64, code: u8) -> Value {
+fn summary(audit: &Audit, proof: &Proof, confidence: f64, code: Exit) -> Value {
     json!({
-        "event": "summary", "exit_code": code, "seconds": audit.elapsed.as_secs_f64(),
+        "event": "summary", "exit_code": code.code(), "seconds": audit.elapsed.as_secs_f64(),
         "end": match audit { Audit { cut_off: Some(_), .. } => "cut_off", Audit { complete: true, .. } => "complete", _ => "stopped" },
         "reason": audit.cut_off,
         "entries": audit.entries, "sampled": audit.sampled, "same": audit.same, "drift": audit.drift,
@@ -146,7 +148,7 @@ impl AuditMonitor for Console<'_> {
             AuditStage::Looking => "looking again",
         };
         if self.args.json {
-            let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reported = self.reported.lock();
             if reported.elapsed() >= JSON_PROGRESS {
                 *reported = Instant::now();
                 let seconds = self.began.elapsed().as_secs_f64();

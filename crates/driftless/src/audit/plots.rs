@@ -3,7 +3,7 @@
 //! Classes are powers of two, and so is what the eye has to compare: counts stand on a logarithmic axis, or one that differs
 //! would not be seen beside ten thousand that do not.
 
-use driftless_engine::{Sampled, Standing};
+use driftless_audit::{Sampled, Standing};
 use driftless_model::{Kind, Stamp};
 use plotters::prelude::*;
 use std::error::Error;

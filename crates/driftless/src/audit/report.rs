@@ -8,7 +8,7 @@ use super::{AuditArgs, Proof};
 use crate::output::{details, found};
 use crate::product::{Form, Product};
 use crate::units::{show_bytes, show_count, show_counted, show_share};
-use driftless_engine::{Audit, AuditOptions, Mismatch};
+use driftless_audit::{Audit, AuditOptions, Mismatch};
 use driftless_model::{Kind, Stamp, quote};
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -2,7 +2,7 @@
 
 use super::crew::Crew;
 use crate::cli::{MoverArgs, QueueArgs};
-use crate::exit;
+use crate::exit::Exit;
 use crate::output::Output;
 use crate::signals::Signals;
 use crate::units::show_counted;
@@ -259,10 +259,10 @@ impl Exchange for BrokerExchange<'_> {
 }
 
 /// A mover on the queue: works until it is told to end.
-pub fn serve(args: &MoverArgs, crew: Crew, signals: &Signals) -> u8 {
+pub fn serve(args: &MoverArgs, crew: Crew, signals: &Signals) -> Exit {
     match (Server { args, crew, signals }).serve() {
-        Ok(()) if signals.number() > 0 => 128 + signals.number(),
-        Ok(()) => exit::EQUAL,
+        Ok(()) if signals.number() > 0 => Exit::Signal(signals.number()),
+        Ok(()) => Exit::Equal,
         Err((code, error)) => {
             eprintln!("driftless mover: {error}");
             code
@@ -270,16 +270,16 @@ pub fn serve(args: &MoverArgs, crew: Crew, signals: &Signals) -> u8 {
     }
 }
 
-type Ended = (u8, String);
+type Ended = (Exit, String);
 
 /// The exit code and the words for an error of the queue.
 pub fn queue_error(error: &Error) -> Ended {
     let usage =
         matches!(error, Error::Url { .. } | Error::PasswordInUrl | Error::NoPassword | Error::Name { .. } | Error::Credentials { .. });
     let code = match error {
-        Error::Taken { .. } => exit::LOCKED,
-        _ if usage => exit::USAGE,
-        _ => exit::NO_QUEUE,
+        Error::Taken { .. } => Exit::Locked,
+        _ if usage => Exit::Usage,
+        _ => Exit::NoQueue,
     };
     (code, error.to_string())
 }
@@ -355,7 +355,7 @@ impl Server<'_> {
     /// A host that fails may do so at once, and must not empty the queue that way.
     fn pause(&self, failures: u32) -> Result<(), Ended> {
         if failures >= FAILURES_MAX {
-            return Err((exit::COULD_NOT_RUN, format!("{failures} shares failed one after the other; this mover ends")));
+            return Err((Exit::CouldNotRun, format!("{failures} shares failed one after the other; this mover ends")));
         }
         let until = Instant::now() + PAUSE * 2u32.pow(failures - 1);
         while Instant::now() < until && !self.signals.stop.load(Relaxed) {

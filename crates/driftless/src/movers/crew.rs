@@ -2,15 +2,15 @@
 
 use crate::again::{self, Earlier, Passed, Witness};
 use crate::cli::{ReachArgs, ThrottleArgs};
-use crate::output::lock;
 use crate::reach::{self, Lines};
 use crate::signals::Signals;
 use driftless_engine::message::Report;
 use driftless_engine::{
     Alive, Brief, Ends, Failure, Lease, Line, Options, Outcome, Progress, Seen, Share, Watched, Watcher, carried, work_off,
 };
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Between two looks at what is going on besides.
@@ -61,15 +61,15 @@ impl Crew {
         let (stop, yields, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let (begins, seen) = (Mutex::new(Instant::now()), Mutex::new(Seen::default()));
         let watch = |progress: &Progress| {
-            let opening = lock(&begins).elapsed().saturating_sub(progress.elapsed);
-            *lock(&seen) = Seen { counts: progress.counts, opening };
+            let opening = begins.lock().elapsed().saturating_sub(progress.elapsed);
+            *seen.lock() = Seen { counts: progress.counts, opening };
         };
         let pulse = |seen: &Seen| Report::Alive(Alive { run, id, mover: mover.clone(), counts: seen.counts });
         let lease = Arc::new(Lease::default());
         line.begin(&lease);
         let mut receipts = Vec::new();
         let pass = |options: &Options| {
-            *lock(&begins) = Instant::now();
+            *begins.lock() = Instant::now();
             let (mut outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields, lease: Some(&lease) })?;
             receipts.append(&mut outcome.done);
             Ok(Passed { counts: outcome.counts, end, result: outcome })
@@ -142,7 +142,7 @@ impl Witness for Told<'_> {
 /// Looks after a share until it is over.
 fn look_after(mut watcher: Watcher<'_>, line: &mut dyn Line, (seen, over): (&Mutex<Seen>, &AtomicBool), report: &dyn Fn(&Seen) -> Report) {
     while !over.load(Relaxed) {
-        let now_seen = *lock(seen);
+        let now_seen = *seen.lock();
         watcher.look(line, Instant::now(), &now_seen, (report, fastrand::f64()));
         std::thread::park_timeout(TICK);
     }

@@ -5,21 +5,23 @@
 
 use super::crew::Crew;
 use crate::cli::SyncArgs;
-use crate::exit;
-use crate::output::{Output, lock};
+use crate::exit::Exit;
+use crate::output::Output;
 use crate::reach::{self, Unreached};
 use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Exchange, Failure, Jobs, Lease, Line, Moment, Options, PartOfOutcome, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Failure, Lease, Line, Moment, Options, PartOfOutcome, Share, Word};
+use driftless_pool::Concurrency;
 use driftless_queue::MESSAGE_BYTES_MAX;
 use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a mover prints before its first message, followed by the number of its protocol.
@@ -105,7 +107,7 @@ impl Starting {
     pub fn of(args: &SyncArgs, options: &Options, signals: &Signals) -> Result<Starting, Unreached> {
         let (throttle, reach) = (&args.running.throttle, &args.reach);
         let mut words = vec!["mover".to_owned(), "--stdio".into()];
-        if let Jobs::Fixed(jobs) = throttle.jobs {
+        if let Concurrency::Fixed(jobs) = throttle.jobs {
             words.extend(["--jobs".into(), jobs.to_string()]);
         }
         let limits = [("--bwlimit", throttle.bwlimit), ("--iops-limit", throttle.iops_limit)];
@@ -148,7 +150,7 @@ impl<'a> HostsExchange<'a> {
     /// Asks movers to leave some of their work to others, if any of these has nothing to do.
     fn share_out(&self) {
         let asked: Vec<usize> = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             if state.idle == 0 || !state.waiting.is_empty() {
                 return;
             }
@@ -164,7 +166,7 @@ impl<'a> HostsExchange<'a> {
 
     fn tell_gone(&mut self) -> Result<(), String> {
         let (gone, all) = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             (state.gone.clone(), state.gone.len() == self.hosts.len())
         };
         // What ended the last one is said at the end of the run.
@@ -177,7 +179,7 @@ impl<'a> HostsExchange<'a> {
 
 impl Exchange for HostsExchange<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.brief = Some(brief.clone());
         state.waiting.push_back(Waiting { run, id, share: share.clone(), attempts: 0 });
         drop(state);
@@ -186,7 +188,7 @@ impl Exchange for HostsExchange<'_> {
     }
 
     fn renew(&mut self, brief: &Brief) {
-        lock(&self.shared.state).brief = Some(brief.clone());
+        self.shared.state.lock().brief = Some(brief.clone());
     }
 
     fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
@@ -205,33 +207,33 @@ impl Exchange for HostsExchange<'_> {
     }
 
     fn idle(&mut self) -> usize {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         self.hosts.len() - state.busy.len() - state.gone.len()
     }
 
     fn at_work(&mut self) -> usize {
-        lock(&self.shared.state).busy.len()
+        self.shared.state.lock().busy.len()
     }
 
     /// Ends the movers, who see the end of their standard input.
     fn call_back(&mut self) -> Result<(), String> {
-        lock(&self.shared.state).over = true;
+        self.shared.state.lock().over = true;
         self.shared.changed.notify_all();
-        self.hosts.iter().for_each(|host| drop(lock(&host.orders).take()));
+        self.hosts.iter().for_each(|host| drop(host.orders.lock().take()));
         Ok(())
     }
 
     fn dismiss(&mut self, mover: &str, why: &str) {
-        lock(&self.shared.state).dismissed.insert(mover.to_owned(), why.to_owned());
+        self.shared.state.lock().dismissed.insert(mover.to_owned(), why.to_owned());
         self.shared.changed.notify_all();
     }
 
     fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
-        Ok(std::mem::take(&mut lock(&self.shared.state).given_up))
+        Ok(std::mem::take(&mut self.shared.state.lock().given_up))
     }
 
     fn clear(&mut self, _words: bool) -> Result<(), String> {
-        lock(&self.shared.state).waiting.clear();
+        self.shared.state.lock().waiting.clear();
         Ok(())
     }
 }
@@ -239,7 +241,7 @@ impl Exchange for HostsExchange<'_> {
 impl Drop for HostsExchange<'_> {
     fn drop(&mut self) {
         let _that_none_is_left_was_said_before = self.tell_gone();
-        lock(&self.shared.state).over = true;
+        self.shared.state.lock().over = true;
         self.shared.changed.notify_all();
         self.hosts.iter().for_each(|host| host.hang_up());
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
@@ -257,14 +259,14 @@ impl HostLine {
             }
             let may_come_back = !failed.connected && stood.is_some_and(|at| at.elapsed() < self.starting.patience);
             if failures >= FAILURES_MAX && !may_come_back {
-                return lock(&shared.state).gone.push(format!("{}: {}", self.host, failed.why));
+                return shared.state.lock().gone.push(format!("{}: {}", self.host, failed.why));
             }
             pause(shared, PAUSE * 2u32.pow(failures.min(FAILURES_MAX) - 1));
-            if lock(&shared.state).over {
+            if shared.state.lock().over {
                 return;
             }
         }
-        let mut state = lock(&shared.state);
+        let mut state = shared.state.lock();
         if let Some(why) = state.dismissed.get(&self.host).filter(|_| !state.over).cloned() {
             state.gone.push(format!("{}: {why}", self.host));
         }
@@ -294,14 +296,14 @@ impl HostLine {
                 }
             }
         };
-        lock(&shared.state).busy.remove(&self.index);
+        shared.state.lock().busy.remove(&self.index);
         self.hang_up();
         ended.map_err(|why| Failed { connected: true, worked, why })
     }
 
     /// Starts a mover there, and before that brings the program along if it is wanted and there is none.
     fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), String> {
-        let program = lock(&self.program).clone();
+        let program = self.program.lock().clone();
         match (self.start(&program), &self.starting.reach.deploy) {
             (Err(Unstarted { is_missing: true, .. }), Some(deploy)) => {
                 let brought = bring(&self.host, &self.starting.reach, deploy).map_err(|error| match error {
@@ -309,7 +311,7 @@ impl HostLine {
                     error => error.to_string(),
                 })?;
                 let brought = in_place_of(&program, brought);
-                lock(&self.program).clone_from(&brought);
+                self.program.lock().clone_from(&brought);
                 self.start(&brought).map_err(|unstarted| unstarted.why)
             }
             (started, _) => started.map_err(|unstarted| unstarted.why),
@@ -320,9 +322,9 @@ impl HostLine {
         let mut child = spawn_there(&self.host, &self.starting.reach, &self.starting.command_line(program))
             .map_err(|error| Unstarted { is_missing: false, why: error.to_string() })?;
         let complaint = listen(child.stderr.take().expect("it is piped"));
-        *lock(&self.orders) = child.stdin.take();
+        *self.orders.lock() = child.stdin.take();
         let mut input = BufReader::new(Pipe { output: child.stdout.take().expect("it is piped") });
-        *lock(&self.child) = Some(child);
+        *self.child.lock() = Some(child);
         let heard = Heard::default();
         match find(&mut input, GREETING, &heard, |rest| rest.trim().parse().ok()) {
             Ok(VERSION) => Ok((input, complaint)),
@@ -344,7 +346,7 @@ impl HostLine {
 
     /// Whether the line stood and has ended, so that it is the program that is not there.
     fn is_missing(&self) -> bool {
-        let mut child = lock(&self.child);
+        let mut child = self.child.lock();
         let Some(child) = child.as_mut() else { return false };
         let until = Instant::now() + PARTING;
         loop {
@@ -358,7 +360,7 @@ impl HostLine {
 
     /// Has a share carried out, and passes on what is said of it.
     fn carry(&self, share: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
-        let brief = lock(&shared.state).brief.clone().expect("it came with the share");
+        let brief = shared.state.lock().brief.clone().expect("it came with the share");
         self.order(&encode(&Order::Share { brief: Box::new(brief), run: share.run, id: share.id, share: share.share.clone() }))?;
         loop {
             let message = read_message(input)?.ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
@@ -370,7 +372,7 @@ impl HostLine {
                 Report::Part(part) => {
                     let last = part.last;
                     if last {
-                        lock(&shared.state).busy.remove(&self.index);
+                        shared.state.lock().busy.remove(&self.index);
                     }
                     let _the_run_may_be_over = say.send(Word::Part(PartOfOutcome { mover: self.host.clone(), ..part }, NO_TICKET));
                     if last {
@@ -384,13 +386,13 @@ impl HostLine {
     }
 
     fn order(&self, body: &[u8]) -> io::Result<()> {
-        let mut orders = lock(&self.orders);
+        let mut orders = self.orders.lock();
         write_message(orders.as_mut().ok_or(io::ErrorKind::NotConnected)?, body)
     }
 
     fn hang_up(&self) {
-        lock(&self.orders).take();
-        if let Some(mut child) = lock(&self.child).take() {
+        self.orders.lock().take();
+        if let Some(mut child) = self.child.lock().take() {
             let _gone_already = child.kill();
             let _it_was_started_here = child.wait();
         }
@@ -422,7 +424,7 @@ enum Carried {
 
 /// The next share for a host that has nothing to do; none when the run is over, or the host is dismissed.
 fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
-    let mut state = lock(&shared.state);
+    let mut state = shared.state.lock();
     state.idle += 1;
     let taken = loop {
         if state.over || state.dismissed.contains_key(&host.host) {
@@ -431,7 +433,7 @@ fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
         if let Some(share) = state.waiting.pop_front() {
             break Some(share);
         }
-        state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        shared.changed.wait(&mut state);
     };
     state.idle -= 1;
     if taken.is_some() {
@@ -442,7 +444,7 @@ fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
 
 /// Puts a share back that this host can do nothing about, and gives the host no other.
 fn leave_out(shared: &Shared, host: &str, (share, why): (Waiting, String)) {
-    let mut state = lock(&shared.state);
+    let mut state = shared.state.lock();
     state.dismissed.insert(host.to_owned(), why);
     state.waiting.push_front(share);
     drop(state);
@@ -451,7 +453,7 @@ fn leave_out(shared: &Shared, host: &str, (share, why): (Waiting, String)) {
 
 /// Puts a share back for another host, or gives it up after too many tries.
 fn put_back(shared: &Shared, share: Waiting, reason: &str) {
-    let mut state = lock(&shared.state);
+    let mut state = shared.state.lock();
     let attempts = share.attempts + 1;
     if attempts >= ATTEMPTS_MAX {
         state.given_up.push((share.id, format!("{reason} (tried {})", show_counted(attempts.into(), "time", "times"))));
@@ -464,7 +466,7 @@ fn put_back(shared: &Shared, share: Waiting, reason: &str) {
 
 fn pause(shared: &Shared, pause: Duration) {
     let until = Instant::now() + pause;
-    while Instant::now() < until && !lock(&shared.state).over {
+    while Instant::now() < until && !shared.state.lock().over {
         std::thread::sleep(TICK);
     }
 }
@@ -495,7 +497,7 @@ fn listen(stderr: std::process::ChildStderr) -> Complaint {
         for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
             let line = driftless_model::escape(line.trim_ascii());
             if !line.is_empty() {
-                *lock(&kept) = line;
+                *kept.lock() = line;
             }
         }
     });
@@ -506,7 +508,7 @@ fn listen(stderr: std::process::ChildStderr) -> Complaint {
 fn complained(complaint: &Complaint, why: String) -> String {
     // What was said may be on its way still.
     std::thread::sleep(TICK);
-    let said = lock(complaint).clone();
+    let said = complaint.lock().clone();
     if said.is_empty() { why } else { format!("{why}: {said}") }
 }
 
@@ -544,13 +546,13 @@ fn read_message(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// A mover whose coordinator is at the other end of its standard streams.
-pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
+pub fn serve(mut crew: Crew, signals: &Signals) -> Exit {
     let reports_out = Arc::new(Mutex::new(io::stdout()));
     {
-        let mut out = lock(&reports_out);
+        let mut out = reports_out.lock();
         let greeted = writeln!(out, "{GREETING}{VERSION}").and_then(|()| out.flush());
         if greeted.is_err() {
-            return exit::COULD_NOT_RUN;
+            return Exit::CouldNotRun;
         }
     }
     let (orders, yields, gone) = (channel(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -565,25 +567,25 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> u8 {
             Ok(order) => order,
             // A sign of life, for a coordinator that has no work either, is not needed: the line itself is watched by ssh.
             Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return exit::EQUAL,
+            Err(RecvTimeoutError::Disconnected) => return Exit::Equal,
         }) else {
             continue;
         };
         yields.store(false, Relaxed);
         let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
             Ok(outcome) => reports((run, id), fastrand::u64(..), crew.name(), outcome),
-            Err(Failure::Dropped) => return exit::COULD_NOT_RUN,
+            Err(Failure::Dropped) => return Exit::CouldNotRun,
             Err(Failure::Misfit(reason)) => vec![Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: true }],
             Err(Failure::Here(reason) | Failure::Stale(reason)) => {
                 vec![Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: false }]
             }
         };
-        let written = said.iter().try_for_each(|report| write_message(&mut *lock(&reports_out), &encode(report)));
+        let written = said.iter().try_for_each(|report| write_message(&mut *reports_out.lock(), &encode(report)));
         if written.is_err() {
-            return exit::COULD_NOT_RUN;
+            return Exit::CouldNotRun;
         }
     }
-    128 + signals.number()
+    Exit::Signal(signals.number())
 }
 
 fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool, signs: &Signs) {
@@ -612,8 +614,8 @@ struct Signs {
 
 impl Signs {
     fn answered(&self) {
-        let asked = lock(&self.sent).pop_front();
-        if let (Some(asked), Some(lease)) = (asked, &*lock(&self.lease)) {
+        let asked = self.sent.lock().pop_front();
+        if let (Some(asked), Some(lease)) = (asked, &*self.lease.lock()) {
             lease.heard(asked);
         }
     }
@@ -628,8 +630,8 @@ struct StdioLine {
 
 impl Line for StdioLine {
     fn alive(&mut self, report: Report) {
-        lock(&self.signs.sent).push_back(Moment::now());
-        if write_message(&mut *lock(&self.out), &encode(&report)).is_err() {
+        self.signs.sent.lock().push_back(Moment::now());
+        if write_message(&mut *self.out.lock(), &encode(&report)).is_err() {
             self.gone.store(true, Relaxed);
         }
     }
@@ -643,7 +645,7 @@ impl Line for StdioLine {
     }
 
     fn begin(&mut self, lease: &Arc<Lease>) {
-        *lock(&self.signs.lease) = Some(lease.clone());
+        *self.signs.lease.lock() = Some(lease.clone());
     }
 
     fn ask_for_sign(&mut self, _lease: &Lease) {

@@ -3,12 +3,13 @@
 //! The output is the product, so what cannot be written ends the run.
 
 use super::SumArgs;
+use crate::exit::Exit;
 use crate::output::{bytes_field, joined};
 use crate::product::{Form, Product, id_at};
 use crate::units::{show_count, show_counted};
-use driftless_engine::{Expected, Found, Sum, SumMonitor, Target, What};
 use driftless_model::{Entry, Kind, cause, escape, escape_json};
-use driftless_verify::{Digest, HashTree, Manifest, TreeWriter, push_line};
+use driftless_verify::{Digest, Expected, Found, HashTree, Manifest, Sum, SumMonitor, Target, TreeWriter, What, push_line};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -16,7 +17,6 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Ranges of one file that are printed for a person.
@@ -100,11 +100,11 @@ impl<'r> Report<'r> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends the output: the last line of a complete manifest, the tree file, what was wrong. Returns the code that `code` finds.
-    pub fn end(&self, complete: bool, code: impl Fn(&Tally) -> u8) -> u8 {
+    pub fn end(&self, complete: bool, code: impl Fn(&Tally) -> Exit) -> Exit {
         let state = &mut *self.lock();
         let whole = complete && state.tally.problems == 0;
         let root = state.manifest.take().filter(|_| whole).map(Manifest::end);
@@ -120,7 +120,7 @@ impl<'r> Report<'r> {
         let code = code(&state.tally);
         if self.json {
             let fields = summary_fields(&state.tally, self.task, root.map(|(_, root)| root));
-            let object = json!({ "event": "summary", "exit_code": code, "seconds": self.started.elapsed().as_secs_f64() });
+            let object = json!({ "event": "summary", "exit_code": code.code(), "seconds": self.started.elapsed().as_secs_f64() });
             state.write_json(joined(object, fields));
             let _it_was_told_if_this_fails_too = state.out.flush();
         }

@@ -2,15 +2,14 @@
 
 use super::dialect::Dialect;
 use super::{SumArgs, range};
-use driftless_engine::{Expected, Target, Targets};
 use driftless_model::{cause, quote};
-use driftless_verify::{Algorithm, BadLine, Lines, TreeReader, parse_line};
+use driftless_verify::{Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line};
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 type Input = Box<dyn BufRead + Send>;
@@ -50,7 +49,7 @@ impl Source {
             leaf_bytes: args.leaf_bytes(),
             expected: None,
         };
-        let input = self.input.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let input = self.input.lock().take();
         match input {
             None => Box::new(args.paths.iter().map(move |path| Ok(Target { path: path.clone(), ..plain.clone() }))),
             Some(input) if args.check.is_some() => self.listed(input, algorithm),

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use crate::budget::Room;
-use crate::link::{lock, nonsense, on};
+use crate::link::{nonsense, on};
 use crate::wire::{Listing, Reply, Request, Survey, xattrs_memory};
 use driftless_model::{Entry, Meta, Side, Xattrs};
 use driftless_reconcile::fold;
@@ -147,7 +147,7 @@ impl RemoteNames {
     }
 
     fn next(&mut self) -> Done<Listing> {
-        let first = lock(&self.dir.entries).first.take();
+        let first = self.dir.entries.lock().first.take();
         if let Some(first) = first {
             return Ok(first);
         }
@@ -161,7 +161,7 @@ impl RemoteNames {
     }
 
     fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
-        let mut entries = lock(&self.dir.entries);
+        let mut entries = self.dir.entries.lock();
         let keeps_xattrs = self.dir.line.keep.any_xattr();
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();

@@ -1,0 +1,275 @@
+//! What a mover must know of a run to carry out shares of it: a plain value that travels with each.
+//!
+//! It holds no command, no password and no file name of the coordinator's host but the two trees.
+
+use crate::options::{Durability, Options};
+use crate::shared::lease::Held;
+use crate::shared::sample::Sample;
+use crate::shared::share::Route;
+use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
+use driftless_tree::{Cache, DirRef, Endpoint, Rights};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Movers that are remembered as not to be believed; of more, the first is forgotten.
+const DISTRUSTED_MAX: usize = 64;
+
+/// What is asked of each mover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brief {
+    source: Vec<u8>,
+    replica: Vec<u8>,
+    keep: Keep,
+    level: Level,
+    read_back: Option<Level>,
+    delete: bool,
+    delete_excluded: bool,
+    limited: bool,
+    rules: Vec<(bool, String)>,
+    size_min: Option<u64>,
+    size_max: Option<u64>,
+    one_file_system: bool,
+    known_mounts: Vec<RelPath>,
+    /// What those show that are on the coordinator's host.
+    mounted: Vec<(RelPath, Sample)>,
+    chosen: bool,
+    cache: Cache,
+    durability: Durability,
+    /// Which files are work of their own class, the largest first.
+    pub routes: Vec<Route>,
+    /// Whether receipts are wanted.
+    pub receipts: bool,
+    /// Inodes of the source and of the replica, or of the directories around single files, as whoever coordinates the run sees them.
+    roots: (u64, u64),
+    /// What whoever coordinates the run may do on the replica, once that is known.
+    rights: Option<Rights>,
+    /// What else shows which directory the source is.
+    sample: Option<Sample>,
+    /// By what a mover knows that the run holds the replica; nothing where the replica takes no mark.
+    held: Option<Held>,
+    /// Since when changes of the replica may not be durable.
+    suspect_since: Option<Stamp>,
+    /// Movers that are not believed any more, and why.
+    distrusted: Vec<(String, String)>,
+}
+
+impl Brief {
+    /// What movers must know of a run with these options, whose trees are what the user typed.
+    pub fn of(options: &Options, routes: &[Route], receipts: bool) -> Brief {
+        let typed = |root: &Endpoint| root.to_bytes();
+        let mut routes = routes.to_vec();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.size_min));
+        Brief {
+            source: typed(&options.source),
+            replica: typed(&options.replica),
+            keep: options.keep,
+            level: options.level,
+            read_back: options.read_back,
+            delete: options.delete,
+            delete_excluded: options.delete_excluded,
+            limited: options.delete_limit.is_some(),
+            rules: options.filter.rules.iter().map(|rule| (rule.includes(), rule.pattern().to_owned())).collect(),
+            size_min: options.filter.size_min,
+            size_max: options.filter.size_max,
+            one_file_system: options.one_file_system,
+            known_mounts: options.known_mounts.iter().cloned().collect(),
+            mounted: Vec::new(),
+            chosen: options.selection.is_some(),
+            cache: options.cache,
+            durability: options.durability,
+            routes,
+            receipts,
+            roots: (0, 0),
+            rights: None,
+            sample: None,
+            held: None,
+            suspect_since: None,
+            distrusted: Vec::new(),
+        }
+    }
+
+    /// The same run, of which nobody wants to know every change.
+    #[must_use]
+    pub fn without_receipts(&self) -> Brief {
+        Brief { receipts: false, ..self.clone() }
+    }
+
+    /// Notes which directories the trees are.
+    pub fn set_roots(&mut self, source: &Meta, replica: &Meta) {
+        self.roots = (source.ino, replica.ino);
+    }
+
+    /// Notes what whoever coordinates the run may do on the replica.
+    pub fn set_rights(&mut self, rights: Rights) {
+        self.rights = Some(rights);
+    }
+
+    /// Why a mover with these rights would make something else of the replica than whoever coordinates the run.
+    pub fn misfit(&self, mover: &Rights) -> Option<String> {
+        self.rights.as_ref().and_then(|coordinator| misfit(&self.keep, coordinator, mover))
+    }
+
+    /// Notes what is mounted at these paths of the source, and what it shows.
+    pub fn add_mounts(&mut self, mounts: BTreeMap<RelPath, Option<Sample>>) {
+        self.known_mounts.extend(mounts.keys().cloned());
+        self.known_mounts.sort();
+        self.known_mounts.dedup();
+        self.mounted = mounts.into_iter().filter_map(|(path, shown)| Some((path, shown?))).collect();
+    }
+
+    /// Notes what shows which directory the source is.
+    pub fn set_sample(&mut self, sample: Option<Sample>) {
+        self.sample = sample;
+    }
+
+    /// Notes by what movers know that the run holds the replica.
+    pub fn set_held(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
+    /// By what a mover knows that the run holds the replica.
+    pub fn held(&self) -> Option<Held> {
+        self.held
+    }
+
+    /// Whether both are about the same trees and the same run.
+    #[must_use]
+    pub fn is_of_one_run(&self, other: &Brief) -> bool {
+        *self == Brief { sample: self.sample.clone(), distrusted: self.distrusted.clone(), ..other.clone() }
+    }
+
+    /// Notes that a mover is not believed any more, and why.
+    pub fn distrust(&mut self, mover: &str, why: &str) {
+        if self.distrusted.len() >= DISTRUSTED_MAX {
+            self.distrusted.remove(0);
+        }
+        self.distrusted.push((mover.to_owned(), why.to_owned()));
+    }
+
+    /// Why a mover is not believed, if that is so.
+    pub fn distrusts(&self, mover: &str) -> Option<&str> {
+        self.distrusted.iter().find(|(name, _)| name == mover).map(|(_, why)| &**why)
+    }
+
+    /// Notes since when changes of the replica may not be durable, because an earlier run was not made so.
+    pub fn set_suspect_since(&mut self, since: Option<Stamp>) {
+        self.suspect_since = since;
+    }
+
+    /// Since when changes of the replica may not be durable.
+    pub fn suspect_since(&self) -> Option<Stamp> {
+        self.suspect_since
+    }
+
+    /// Which of the trees is not the one that whoever coordinates the run sees: a file system may not be mounted here.
+    pub fn other_root(&self, source: &DirRef, replica: &DirRef) -> Option<Side> {
+        let is_sampled = || self.sample.as_ref().is_none_or(|sample| sample.is_of(source));
+        match self.roots {
+            (there, _) if there != source.first_meta().ino || !is_sampled() => Some(Side::Source),
+            (_, there) if there != replica.first_meta().ino => Some(Side::Replica),
+            _ => None,
+        }
+    }
+
+    /// The source and the replica, as the user typed them.
+    pub fn trees(&self) -> (PathBuf, PathBuf) {
+        let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        (path(&self.source), path(&self.replica))
+    }
+
+    /// As options of a run whose trees were found at these places.
+    ///
+    /// # Errors
+    /// A rule cannot be understood.
+    pub fn options(&self, source: Endpoint, replica: Endpoint) -> Result<Options, FilterError> {
+        let rules: Result<Vec<Rule>, FilterError> = self.rules.iter().map(|(include, pattern)| Rule::new(*include, pattern)).collect();
+        Ok(Options {
+            source,
+            replica,
+            keep: self.keep,
+            level: self.level,
+            read_back: self.read_back,
+            delete: self.delete,
+            delete_excluded: self.delete_excluded,
+            filter: Filter { rules: rules?, size_min: self.size_min, size_max: self.size_max },
+            one_file_system: self.one_file_system,
+            known_mounts: Arc::new(self.known_mounts.iter().cloned().collect()),
+            mounted: Arc::new(self.mounted.iter().cloned().collect()),
+            cache: self.cache,
+            durability: self.durability,
+            ..Options::default()
+        })
+    }
+
+    /// Whether directories that stand in the way are left to the coordinator, who counts what is removed.
+    pub fn limited(&self) -> bool {
+        self.limited
+    }
+
+    /// Whether the user listed the paths that are looked at.
+    pub fn chosen(&self) -> bool {
+        self.chosen
+    }
+
+    /// The class of a file's content: the number of its route and one more, 0 without a route.
+    pub fn class_of(&self, size: u64) -> u8 {
+        let route = self.routes.iter().position(|route| size >= route.size_min);
+        route.map_or(0, |index| index as u8 + 1)
+    }
+}
+
+/// Why what a mover makes is not what the coordinator would make, where owners are kept: it may do less, or gives all to another user.
+///
+/// Groups are not compared: each host has some of its own, which nothing of the source may belong to.
+fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
+    if !keep.owner && !keep.group {
+        return None;
+    }
+    let lacks = |has: bool, wanted: bool| wanted && !has;
+    let cannot = match () {
+        () if lacks(mover.any_owner, coordinator.any_owner) => "give entries to their owners",
+        () if keep.xattrs && lacks(mover.capabilities, coordinator.capabilities) => "give files their capabilities",
+        () if keep.xattrs && lacks(mover.trusted, coordinator.trusted) => "set attributes \"trusted.*\"",
+        () if !coordinator.any_owner && mover.uid != coordinator.uid => "make entries that are the coordinator's",
+        () => return None,
+    };
+    Some(format!(
+        "this mover runs as user {} and cannot {cannot}, as the coordinator, user {}, would; run movers as the coordinator's user",
+        mover.uid, coordinator.uid
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32, may: bool) -> Rights {
+        Rights { uid, gid: uid, groups: Vec::new(), any_owner: may, capabilities: may, trusted: may }
+    }
+
+    #[test]
+    fn a_mover_fits_that_makes_what_the_coordinator_would() {
+        let [all, no_owners] = [Keep::default(), Keep { owner: false, group: false, ..Keep::default() }];
+        let no_xattrs = Keep { xattrs: false, ..all };
+        let bare = Rights { capabilities: false, trusted: false, ..user(0, true) };
+        for (keep, coordinator, mover, fits) in [
+            (&all, user(0, true), user(0, true), true),
+            (&all, user(0, true), user(10, false), false),
+            (&no_owners, user(0, true), user(10, false), true),
+            (&all, user(0, true), bare.clone(), false),
+            (&no_xattrs, user(0, true), bare, true),
+            (&all, user(10, false), user(10, false), true),
+            (&all, user(10, false), user(11, false), false),
+            (&all, user(10, false), user(0, true), false),
+            (&no_owners, user(10, false), user(0, true), true),
+        ] {
+            let said = misfit(keep, &coordinator, &mover);
+            assert_eq!(said.is_none(), fits, "{coordinator:?} {mover:?}: {said:?}");
+            assert!(said.is_none_or(|said| said.contains(&format!("as user {} ", mover.uid))));
+        }
+    }
+}

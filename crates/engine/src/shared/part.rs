@@ -1,0 +1,473 @@
+//! Which part of a run this is: all of it, a share of it, or what is left when all shares are done; and what a share leaves to others.
+
+use crate::monitor::{Monitor, Progress};
+use crate::options::Options;
+use crate::shared::brief::Brief;
+use crate::shared::plan::chosen;
+use crate::shared::settled::SettledFew;
+use crate::shared::share::{LinkName, Listed, Outcome, Piece, Share, Unfinished};
+use crate::sync::alike::{Handed, Misspelt, Namesake};
+use crate::sync::entry::{Met, Verdict};
+use crate::sync::run::Run;
+use crate::sync::task::LargeCopy;
+use crate::sync::visit::{Begin, Visit};
+use crate::sync::worker::Worker;
+use driftless_model::{EntryName, Kind, Problem, Receipt, RelPath, Selection, Unkept, Xattrs};
+use driftless_mover::{Large, Trouble};
+use driftless_reconcile::{Fingerprint, Ranges, split_half};
+use driftless_tree::{Names, descend};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Weight of an outcome, in bytes, above which a mover comes to an end and leaves the rest.
+const OUTCOME_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a large file that are worth a piece of their own.
+const PIECE_BYTES_MIN: u64 = 8 << 20;
+/// Pieces that what is missing of a large file is cut into.
+const PIECES: u64 = 8;
+
+/// Which part of a run it is.
+pub enum Part<'r> {
+    /// All of it.
+    Whole,
+    /// A share.
+    Share(Sharing<'r>),
+    /// What is left when all shares are done.
+    End(Left),
+}
+
+/// What is left when all shares are done: the names of files that have several, and directories.
+#[derive(Default)]
+pub struct Left {
+    /// These directories, when it is their turn.
+    pub dirs: HashMap<RelPath, Unfinished>,
+    /// What is known of names.
+    pub handed: Arc<Handed>,
+}
+
+/// A share in the course of being carried out.
+pub struct Sharing<'r> {
+    brief: &'r Brief,
+    share: &'r Share,
+    yields: &'r AtomicBool,
+    gathered: &'r Gathered<'r>,
+    copied: HashMap<RelPath, (Fingerprint, Ranges)>,
+    handed: Handed,
+}
+
+/// What a share leads to, while it does.
+pub struct Gathered<'r> {
+    outcome: Mutex<Outcome>,
+    receipts: bool,
+    weight: AtomicU64,
+    settled: SettledFew,
+    watch: &'r (dyn Fn(&Progress) + Sync),
+}
+
+impl<'r> Gathered<'r> {
+    /// Nothing yet; `watch` is told a few times a second how far it is.
+    pub fn new(receipts: bool, watch: &'r (dyn Fn(&Progress) + Sync)) -> Self {
+        Gathered { outcome: Mutex::default(), receipts, weight: AtomicU64::new(0), settled: SettledFew::default(), watch }
+    }
+
+    /// All of it.
+    pub fn take(&self) -> Outcome {
+        Outcome { settled: self.settled.take(), ..std::mem::take(&mut *self.outcome.lock()) }
+    }
+
+    fn add(&self, path: &RelPath, add: impl FnOnce(&mut Outcome)) {
+        add(&mut self.outcome.lock());
+        self.weight.fetch_add(path.as_bytes().len() as u64 + 64, Relaxed);
+    }
+
+    fn is_full(&self) -> bool {
+        self.weight.load(Relaxed) > OUTCOME_BYTES_MAX as u64
+    }
+}
+
+impl Monitor for Gathered<'_> {
+    fn wants_receipts(&self) -> bool {
+        self.receipts
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        self.add(&receipt.path, |outcome| outcome.done.push(receipt.into()));
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.add(&problem.path, |outcome| outcome.problems.push(problem.clone()));
+    }
+
+    fn unkept(&self, what: Unkept, path: &RelPath) {
+        self.add(path, |outcome| outcome.unkept.push((what, path.clone())));
+    }
+
+    fn progress(&self, progress: &Progress) {
+        (self.watch)(progress);
+    }
+}
+
+impl<'r> Sharing<'r> {
+    /// A share that has not begun; it comes to an end early when `yields` is set.
+    pub fn new(brief: &'r Brief, share: &'r Share, yields: &'r AtomicBool, gathered: &'r Gathered<'r>) -> Self {
+        let copied = share.pieces.iter().filter_map(|piece| match piece {
+            Piece::Rest(path, source, done) => Some((path.clone(), (source.clone(), done.clone()))),
+            _ => None,
+        });
+        Sharing { brief, share, yields, gathered, copied: copied.collect(), handed: Handed::with(share) }
+    }
+}
+
+impl Part<'_> {
+    fn share(&self) -> Option<&Sharing<'_>> {
+        if let Part::Share(sharing) = self { Some(sharing) } else { None }
+    }
+
+    /// What others have seen of the names of directories, if any of it is known.
+    fn handed(&self) -> Option<&Handed> {
+        let handed = match self {
+            Part::Whole => return None,
+            Part::Share(sharing) => &sharing.handed,
+            Part::End(left) => &*left.handed,
+        };
+        Some(handed).filter(|handed| !handed.is_empty())
+    }
+
+    /// The names of a directory that are like others of it, as whoever has listed it says.
+    pub fn alike_in(&self, visit: &Visit) -> &[Namesake] {
+        self.handed().map_or(&[], |handed| handed.alike_in(&visit.path()))
+    }
+
+    /// What whoever has listed a directory found in another spelling on the replica.
+    pub fn misspelt_in(&self, visit: &Visit) -> &[Misspelt] {
+        self.handed().map_or(&[], |handed| handed.misspelt_in(&visit.path()))
+    }
+
+    /// Whether it is a share.
+    pub fn is_share(&self) -> bool {
+        self.share().is_some()
+    }
+
+    /// Whether files with several names are made like all others.
+    pub fn is_alone(&self) -> bool {
+        self.share().is_some_and(|sharing| sharing.share.alone)
+    }
+
+    /// Whether directories that stand in the way are left to whoever counts what is removed.
+    pub fn is_limited(&self) -> bool {
+        self.share().is_some_and(|sharing| sharing.brief.limited())
+    }
+
+    /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made it so.
+    pub fn settle(&self, path: impl FnOnce() -> RelPath, made: Option<(Kind, u64)>) {
+        if let Some(sharing) = self.share() {
+            sharing.gathered.settled.add(path, made);
+        }
+    }
+
+    /// The class of the work in hand.
+    pub fn class(&self) -> u8 {
+        self.share().map_or(0, |sharing| sharing.share.class)
+    }
+
+    /// The class that a file's content belongs to, if that is not this one.
+    pub fn other_class(&self, size: u64) -> Option<u8> {
+        self.share().map(|sharing| sharing.brief.class_of(size)).filter(|class| *class != self.class())
+    }
+
+    /// Says who sees to a directory that is entered.
+    pub fn assign(&self, visit: &mut Visit) {
+        match self {
+            Part::Share(_) => visit.borrowed = !visit.selection.whole,
+            Part::End(left) if !visit.selection.whole => match left.dirs.get(&visit.path()) {
+                Some(left) => visit.take_over(*left),
+                None => visit.borrowed = true,
+            },
+            Part::Whole | Part::End(_) => {}
+        }
+    }
+
+    /// Whether the names below a directory that is only passed through were found in it, and not listed by the user.
+    pub fn found_names(&self, options: &Options) -> bool {
+        match self {
+            Part::Whole => false,
+            Part::Share(sharing) => !sharing.brief.chosen(),
+            Part::End(_) => options.selection.is_none(),
+        }
+    }
+
+    /// Whether the names below a directory that is only passed through are the user's list.
+    pub fn has_list(&self, options: &Options) -> bool {
+        match self {
+            Part::Whole => options.selection.is_some(),
+            part => !part.found_names(options),
+        }
+    }
+
+    /// Whether shares have passed through this directory, and said so if it was not there.
+    pub fn was_passed(&self, visit: &Visit, name: &CStr) -> bool {
+        let Part::End(left) = self else { return false };
+        left.dirs.get(&visit.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
+    }
+
+    /// How many of `count` names that are handed out are counted as seen: directories that are only passed through are not.
+    pub fn counted(&self, visit: &Visit, count: u64) -> u64 {
+        if matches!(self, Part::Whole) || visit.selection.whole || visit.pass() > 0 {
+            return count;
+        }
+        visit.selection.children.iter().filter(|(name, below)| self.counts(visit, name, below)).count() as u64
+    }
+
+    fn counts(&self, visit: &Visit, name: &[u8], below: &Selection) -> bool {
+        below.whole || matches!(self, Part::End(left) if left.dirs.contains_key(&visit.path().join(name)))
+    }
+
+    /// Whether a directory is only passed through, and not counted.
+    pub fn passes(&self, parent: &Visit, name: &CStr) -> bool {
+        let below = parent.selection.children.get(name.to_bytes()).filter(|_| !parent.selection.whole);
+        !matches!(self, Part::Whole) && below.is_some_and(|below| !self.counts(parent, name.to_bytes(), below))
+    }
+
+    /// Whether the file at `path` was begun by another mover of this run.
+    pub fn continues(&self, path: &RelPath) -> bool {
+        self.share().is_some_and(|sharing| sharing.copied.contains_key(path))
+    }
+
+    /// Tells the copy of a large file which bytes others have copied.
+    pub fn tell_copied(&self, path: &RelPath, large: &mut Large) {
+        if let Some((source, done)) = self.share().and_then(|sharing| sharing.copied.get(path)) {
+            large.take_over(source, done);
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Whether this share comes to its end, and leaves what is not begun to others.
+    pub fn yields(&self) -> bool {
+        self.part.share().is_some_and(|sharing| sharing.yields.load(Relaxed) || sharing.gathered.is_full())
+    }
+
+    /// Whether an entry is only passed through because a mover found a directory there, and left some of its names to others.
+    pub fn was_divided(&self, parent: &Visit, name: &CStr) -> bool {
+        self.part.found_names(self.options) && self.part.passes(parent, name)
+    }
+
+    /// Adds the names that the source lacks, and what there was no room for, to what the share leads to.
+    pub fn gather_rest(&self) -> std::io::Result<()> {
+        let Some(sharing) = self.part.share() else { return Ok(()) };
+        self.deletes.for_each(&mut |dir, names| {
+            let names = names.iter().map(|name| (&**name).into()).collect();
+            sharing.gathered.outcome.lock().extras.push((dir, names));
+        })?;
+        sharing.gathered.outcome.lock().no_room.extend(self.postponed());
+        Ok(())
+    }
+}
+
+impl Worker<'_> {
+    /// Leaves an entry, with all below it, to whoever takes work of `class`.
+    pub fn give_back(&mut self, visit: &Arc<Visit>, name: &CStr, class: u8) {
+        let Some(sharing) = self.run.part.share() else { return };
+        if self.run.part.passes(visit, name) {
+            return self.give_back_chosen(visit, name, sharing);
+        }
+        self.uncount(visit);
+        visit.mark_unfinished();
+        let dir = visit.path();
+        if let Some((path, (source, done))) = sharing.copied.get_key_value(&dir.join(name.to_bytes())) {
+            let piece = Piece::Rest(path.clone(), source.clone(), done.clone());
+            return sharing.gathered.add(&dir, |outcome| outcome.rest.push((class, piece)));
+        }
+        sharing.gathered.add(&dir, |outcome| push_entry(&mut outcome.rest, class, &dir, name.into()));
+    }
+
+    /// Of a directory that is only passed through, what is chosen below it is left to others.
+    fn give_back_chosen(&self, visit: &Visit, name: &CStr, sharing: &Sharing<'_>) {
+        let Some(below) = visit.selection.children.get(name.to_bytes()) else { return };
+        let dir = visit.path_of(name);
+        let pieces = chosen(dir.clone(), below).0.into_iter().map(|piece| (sharing.share.class, piece));
+        sharing.gathered.add(&dir, |outcome| outcome.rest.extend(pieces));
+    }
+
+    /// An entry that was counted as seen is counted by somebody else.
+    fn uncount(&self, visit: &Visit) {
+        if visit.pass() == 0 {
+            self.run.tally.seen.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Leaves a range of names to others.
+    pub fn give_back_names(&mut self, visit: &Arc<Visit>, names: &Names, range: Range<u64>) {
+        let Some(sharing) = self.run.part.share().filter(|_| !range.is_empty()) else { return };
+        if !visit.selection.whole {
+            let class = sharing.share.class;
+            return range.for_each(|index| self.give_back(visit, names.get(index as usize).0, class));
+        }
+        let left: Vec<EntryName> = range.clone().map(|index| names.get(index as usize).0.into()).collect();
+        if visit.pass() == 0 {
+            self.run.tally.seen.fetch_sub(range.end - range.start, Relaxed);
+        }
+        visit.mark_unfinished();
+        let dir = visit.path();
+        sharing.gathered.add(&dir.clone(), |outcome| outcome.rest.push((sharing.share.class, Piece::Entries(dir, left))));
+    }
+
+    /// Leaves what is missing of a large file to others, if the share comes to its end; or says which bytes of another mover's were
+    /// copied. Returns whether either was so.
+    pub fn gives_back_bytes(&mut self, large: &LargeCopy) -> bool {
+        let Some(sharing) = self.run.part.share() else { return false };
+        if let Some((path, range)) = &large.bytes_of {
+            self.report_bytes(large, path, range);
+            return true;
+        }
+        let missing = large.large.missing();
+        if !self.run.yields() || large.large.failed() || missing.is_empty() || self.run.stopped() {
+            return false;
+        }
+        if large.large.patches() {
+            self.give_back(&large.visit, &large.name, sharing.share.class);
+            return true;
+        }
+        self.uncount(&large.visit);
+        large.visit.mark_unfinished();
+        let (path, source) = (large.visit.path_of(&large.name), large.large.source());
+        for range in cut(missing) {
+            let piece = Piece::Bytes(path.clone(), source.clone(), range);
+            sharing.gathered.add(&path, |outcome| outcome.rest.push((sharing.share.class, piece)));
+        }
+        true
+    }
+
+    fn report_bytes(&mut self, large: &LargeCopy, path: &RelPath, range: &Range<u64>) {
+        let Some(sharing) = self.run.part.share() else { return };
+        if large.large.failed() || large.large.checkpoint().is_err() {
+            // Whoever finishes the file copies what is missing, and meets the fault again.
+            return;
+        }
+        let (done, source) = (large.large.done(), large.large.source());
+        let missing = done.cut(range.clone()).into_iter().filter(|(_, done)| !done);
+        for (range, _) in missing {
+            let piece = Piece::Bytes(path.clone(), source.clone(), range);
+            sharing.gathered.add(path, |outcome| outcome.rest.push((sharing.share.class, piece)));
+        }
+        sharing.gathered.add(path, |outcome| outcome.copied.push((path.clone(), source, done)));
+    }
+
+    /// Leaves a file with several names to whoever sees all of them.
+    pub fn leave_link(&mut self, met: Met<'_>) -> Result<Verdict, Trouble> {
+        let Met { visit, name, meta, .. } = met;
+        let there = self.replica_meta(visit, name)?.is_some();
+        let Some(sharing) = self.run.part.share() else { unreachable!("only shares leave links") };
+        self.uncount(visit);
+        visit.mark_unfinished();
+        // Hosts number devices each in their own way; that of the root is the same for all.
+        let device = if meta.dev == self.run.roots.0.first_meta().dev { 0 } else { meta.dev };
+        let link = LinkName { id: (device, meta.ino), path: visit.path_of(name), size: meta.size, there };
+        sharing.gathered.add(&link.path.clone(), |outcome| outcome.links.push(link));
+        Ok(Verdict::GivenBack)
+    }
+
+    /// Leaves an entry that would replace a directory until it is known how much else is removed.
+    pub fn leave_for_room(&mut self, visit: &Arc<Visit>, name: &CStr) -> Verdict {
+        let Some(sharing) = self.run.part.share() else { unreachable!("only shares leave entries") };
+        self.uncount(visit);
+        visit.mark_unfinished();
+        let path = visit.path_of(name);
+        sharing.gathered.add(&path.clone(), |outcome| outcome.no_room.push(path));
+        Verdict::GivenBack
+    }
+
+    /// Whether somebody else finishes this directory, who is told so.
+    pub fn leaves_open(&mut self, visit: &Arc<Visit>) -> bool {
+        let Some(sharing) = self.run.part.share() else { return visit.borrowed };
+        let open = if visit.borrowed { visit.is_made() } else { visit.is_unfinished() };
+        if open {
+            let path = visit.path();
+            sharing.gathered.add(&path.clone(), |outcome| outcome.unfinished.push((path, visit.leave())));
+            if !visit.borrowed {
+                // Whoever finishes it counts it.
+                self.run.tally.seen.fetch_sub(1, Relaxed);
+                visit.parent.iter().for_each(|parent| parent.mark_unfinished());
+                hand_on_names(sharing, visit);
+            }
+        }
+        open || visit.borrowed
+    }
+
+    /// The directory of a path, borrowed, and the last name.
+    pub fn borrow_parent(&mut self, path: &RelPath) -> Option<(Arc<Visit>, CString)> {
+        let (dir, name) = path.split_last()?;
+        let name = CString::new(name).ok()?;
+        let (source, replica) = &self.run.roots;
+        let (source, replica) = (descend(source, &dir).ok()?, descend(replica.as_ref()?, &dir).ok()?);
+        let before = Some((*replica.first_meta(), Xattrs::default()));
+        let renamed = self.run.renamed.clone().filter(|_| dir.is_root());
+        let begin = Begin {
+            parent: None,
+            name: CString::default(),
+            source,
+            replica: Some(replica),
+            basis: None,
+            selection: Arc::default(),
+            before,
+            replaced: None,
+            weight: 0,
+        };
+        let mut visit = Visit::begin(begin);
+        (visit.borrowed, visit.renamed) = (true, renamed);
+        Some((Arc::new(visit), name))
+    }
+}
+
+/// Hands on what is known of the names of a directory that was listed here.
+fn hand_on_names(sharing: &Sharing<'_>, visit: &Visit) {
+    let dir = visit.path();
+    for (later, earlier) in visit.namesakes.alike() {
+        let namesake = Namesake { name: (&*later).into(), earlier: earlier.iter().map(|name| (&**name).into()).collect() };
+        sharing.gathered.add(&dir, |outcome| outcome.alike.push((dir.clone(), namesake)));
+    }
+    for (from, to) in visit.namesakes.misspelt() {
+        let misspelt = Misspelt { dir: dir.clone(), from: (&*from).into(), to: (&*to).into() };
+        sharing.gathered.add(&dir, |outcome| outcome.misspelt.push(misspelt));
+    }
+}
+
+/// Adds an entry to what is left of its directory.
+fn push_entry(rest: &mut Vec<(u8, Piece)>, class: u8, dir: &RelPath, name: EntryName) {
+    match rest.last_mut() {
+        Some((last, Piece::Entries(path, names))) if *last == class && path == dir => names.push(name),
+        _ => rest.push((class, Piece::Entries(dir.clone(), vec![name]))),
+    }
+}
+
+/// Cuts what is missing of a large file into pieces for several movers.
+fn cut(missing: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let total: u64 = missing.iter().map(|range| range.end - range.start).sum();
+    let piece = (total / PIECES).max(PIECE_BYTES_MIN).next_multiple_of(PIECE_BYTES_MIN);
+    let mut pieces = Vec::new();
+    let mut left = missing;
+    while let Some(mut range) = left.pop() {
+        if range.end - range.start > piece + piece / 2
+            && let Some(second) = split_half(&mut range, PIECE_BYTES_MIN)
+        {
+            left.extend([second, range]);
+        } else {
+            pieces.push(range);
+        }
+    }
+    pieces
+}
+
+/// Of what two movers say of a directory that they left, what holds.
+pub fn joined(one: Unfinished, other: Unfinished) -> Unfinished {
+    let listed = match (one.listed, other.listed) {
+        (Listed::InPart, listed) | (listed, Listed::InPart) => listed,
+        (Listed::Changed, _) | (_, Listed::Changed) => Listed::Changed,
+        (listed, _) => listed,
+    };
+    Unfinished { listed, made: one.made || other.made, replaced: one.replaced || other.replaced, unlisted: one.unlisted || other.unlisted }
+}

@@ -1,0 +1,227 @@
+//! How work is divided into shares. Pure decisions.
+
+use crate::shared::share::{Piece, Share};
+use driftless_model::{EntryName, RelPath, Selection};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Names in a share at most: a message has a bound, and an error concerns no more than these.
+const NAMES_MAX: usize = 5_000;
+/// Bytes of names in a share at most, far below the bound on a message: each may come with four others that it is like.
+const NAME_BYTES_MAX: usize = 128 << 10;
+/// Names of files with several that are linked at a time.
+pub const LINK_NAMES_MAX: usize = 50_000;
+
+/// The name of a file with several that is made first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lead {
+    /// Device and inode of the source, as they stand in keys.
+    pub id: [u8; 16],
+    /// Where it is.
+    pub path: RelPath,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Lead {
+    /// As a piece of work.
+    pub fn piece(self) -> Piece {
+        match self.path.split_last() {
+            Some((dir, name)) => Piece::Entries(dir, EntryName::try_from(name.to_vec()).into_iter().collect()),
+            None => Piece::Root,
+        }
+    }
+}
+
+/// Of each file with several names, in the order of their keys, the first that is on the replica, or the first. One that was
+/// chosen `before` is passed over.
+pub fn leads(facts: &[(Vec<u8>, Vec<u8>)], before: Option<[u8; 16]>) -> Vec<Lead> {
+    let mut leads: Vec<(Lead, bool)> = Vec::new();
+    for (key, value) in facts {
+        let Some((id, path)) = key.split_first_chunk::<16>().filter(|(id, _)| Some(**id) != before) else { continue };
+        let Some(path) = path.strip_prefix(b"/").and_then(|path| RelPath::parse(path).ok()) else { continue };
+        let Ok((size, there)) = postcard::from_bytes::<(u64, bool)>(value) else { continue };
+        let lead = Lead { id: *id, path, size };
+        match leads.last_mut() {
+            Some((last, was_there)) if last.id == *id => {
+                if there && !*was_there {
+                    (*last, *was_there) = (lead, true);
+                }
+            }
+            _ => leads.push((lead, there)),
+        }
+    }
+    leads.into_iter().map(|(lead, _)| lead).collect()
+}
+
+/// The pieces of what is selected in `dir`, and the directories on the way to them, `dir` among them.
+pub fn chosen(dir: RelPath, selection: &Arc<Selection>) -> (Vec<Piece>, Vec<RelPath>) {
+    let (mut pieces, mut passed) = (Vec::new(), Vec::new());
+    let mut left = vec![(dir, selection.clone())];
+    while let Some((dir, node)) = left.pop() {
+        let mut names = Vec::new();
+        for (name, below) in &node.children {
+            match below.whole || below.children.is_empty() {
+                true => names.extend(EntryName::try_from(name.to_vec())),
+                false => left.push((dir.join(name), below.clone())),
+            }
+        }
+        if !names.is_empty() {
+            pieces.push(Piece::Entries(dir.clone(), names));
+        }
+        passed.push(dir);
+    }
+    (pieces, passed)
+}
+
+/// Packs pieces into about `wanted` shares of each class that are alike in size, as far as is known. All else is as in `like`.
+pub fn pack(pieces: Vec<(u8, Piece)>, wanted: usize, like: &Share) -> Vec<Share> {
+    let mut classes: BTreeMap<u8, Vec<Piece>> = BTreeMap::new();
+    pieces.into_iter().for_each(|(class, piece)| classes.entry(class).or_default().push(piece));
+    let shares: Vec<(u8, Vec<Piece>)> = classes
+        .into_iter()
+        .flat_map(|(class, pieces)| packed(pieces, wanted.max(1)).into_iter().map(move |share| (class, share)))
+        .collect();
+    let walk = like.walk / shares.len().max(1) as u64;
+    shares.into_iter().map(|(class, pieces)| Share { pieces, class, walk, ..like.clone() }).collect()
+}
+
+fn packed(pieces: Vec<Piece>, wanted: usize) -> Vec<Vec<Piece>> {
+    let total: usize = pieces.iter().map(names_of).sum();
+    let names_max = total.div_ceil(wanted).clamp(1, NAMES_MAX);
+    let (mut shares, mut share, mut room) = (Vec::new(), Vec::new(), Room::new(names_max));
+    for piece in pieces {
+        match piece {
+            Piece::Entries(dir, names) => {
+                let mut left = names.into_iter().peekable();
+                while left.peek().is_some() {
+                    room.take(dir.as_bytes().len());
+                    let taken: Vec<EntryName> = std::iter::from_fn(|| left.next_if(|name| room.take_name(name))).collect();
+                    if !taken.is_empty() {
+                        share.push(Piece::Entries(dir.clone(), taken));
+                    }
+                    if left.peek().is_some() {
+                        shares.push(std::mem::take(&mut share));
+                        room = Room::new(names_max);
+                    }
+                }
+            }
+            // A range of a large file is work for long.
+            Piece::Bytes(..) | Piece::Rest(..) | Piece::Root => shares.push(vec![piece]),
+        }
+    }
+    shares.push(share);
+    shares.retain(|share| !share.is_empty());
+    shares
+}
+
+fn names_of(piece: &Piece) -> usize {
+    if let Piece::Entries(_, names) = piece { names.len() } else { 0 }
+}
+
+/// What still fits into a share.
+struct Room {
+    names: usize,
+    bytes: usize,
+    is_new: bool,
+}
+
+impl Room {
+    fn new(names: usize) -> Room {
+        Room { names, bytes: NAME_BYTES_MAX, is_new: true }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// The first name always fits: a path may be longer than any bound.
+    fn take_name(&mut self, name: &EntryName) -> bool {
+        let fits = self.is_new || self.names > 0 && self.bytes >= name.as_bytes().len();
+        if fits {
+            self.is_new = false;
+            self.names = self.names.saturating_sub(1);
+            self.take(name.as_bytes().len());
+        }
+        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::{Scope, Work};
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn names(range: std::ops::Range<usize>) -> Vec<EntryName> {
+        range.map(|index| EntryName::try_from(format!("name-{index}").into_bytes()).unwrap()).collect()
+    }
+
+    fn listed(shares: &[Share]) -> Vec<(RelPath, EntryName)> {
+        let entries = |piece: &Piece| match piece {
+            Piece::Entries(dir, names) => names.iter().map(|name| (dir.clone(), name.clone())).collect(),
+            _ => Vec::new(),
+        };
+        shares.iter().flat_map(|share| &share.pieces).flat_map(entries).collect()
+    }
+
+    #[test]
+    fn shares_hold_every_name_once_and_are_alike() {
+        let pieces = vec![(0, Piece::Entries(path("a"), names(0..70))), (0, Piece::Entries(path("b/c"), names(0..30)))];
+        let shares = pack(pieces, 4, &Share { walk: 400, ..Share::default() });
+        assert_eq!(shares.len(), 4);
+        assert!(shares.iter().all(|share| listed(std::slice::from_ref(share)).len() == 25 && share.walk == 100));
+        let mut all = listed(&shares);
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 100);
+    }
+
+    #[test]
+    fn shares_are_bounded_in_names_and_bytes() {
+        let shares = pack(vec![(0, Piece::Entries(path("a"), names(0..3 * NAMES_MAX)))], 1, &Share::default());
+        assert_eq!(shares.len(), 3);
+        let long: Vec<EntryName> = (0..4000).map(|index| EntryName::try_from(format!("{index:0>255}").into_bytes()).unwrap()).collect();
+        let shares = pack(vec![(0, Piece::Entries(path("a"), long))], 1, &Share::default());
+        assert!(shares.iter().all(|share| listed(std::slice::from_ref(share)).len() * 255 <= NAME_BYTES_MAX));
+        assert_eq!(listed(&shares).len(), 4000);
+        // A path longer than the bound gets a share for each name, and none is lost.
+        let deep = RelPath::from_names(std::iter::repeat_n(&b"directory"[..], NAME_BYTES_MAX / 9));
+        let shares = pack(vec![(0, Piece::Entries(deep, names(0..5)))], 1, &Share::default());
+        assert_eq!((shares.len(), listed(&shares).len()), (5, 5));
+    }
+
+    #[test]
+    fn classes_and_ranges_of_large_files_have_shares_of_their_own() {
+        let pieces = vec![(1, Piece::Root), (0, Piece::Entries(path("a"), names(0..2))), (1, Piece::Root)];
+        let shares = pack(pieces, 9, &Share { alone: true, ..Share::default() });
+        assert_eq!(shares.iter().map(|share| share.class).collect::<Vec<_>>(), [0, 0, 1, 1]);
+        assert!(shares.iter().all(|share| share.alone));
+    }
+
+    #[test]
+    fn the_first_name_that_is_there_leads() {
+        let fact = |id: u8, name: &str, there: bool| {
+            ([&[id; 16][..], b"/", name.as_bytes()].concat(), postcard::to_stdvec(&(5u64, there)).unwrap())
+        };
+        let facts = [fact(1, "a", false), fact(1, "b", true), fact(1, "c", true), fact(2, "d", false), fact(2, "e", false)];
+        let paths: Vec<String> = leads(&facts, None).iter().map(|lead| lead.path.to_string()).collect();
+        assert_eq!(paths, ["b", "d"]);
+        assert_eq!(leads(&facts, Some([1; 16])).len(), 1);
+    }
+
+    #[test]
+    fn what_is_chosen_is_all_of_it_with_the_way_there() {
+        let works = ["a/b/x", "a/b/y", "a/z", "q"].map(|text| Work { path: path(text), scope: Scope::Subtree });
+        let (pieces, mut passed) = chosen(RelPath::root(), &Arc::new(Selection::of(&works)));
+        passed.sort();
+        assert_eq!(passed, [RelPath::root(), path("a"), path("a/b")]);
+        let shares = pack(pieces.into_iter().map(|piece| (0, piece)).collect(), 1, &Share::default());
+        let mut all: Vec<String> = listed(&shares).iter().map(|(dir, name)| dir.join(name.as_bytes()).to_string()).collect();
+        all.sort();
+        assert_eq!(all, ["a/b/x", "a/b/y", "a/z", "q"]);
+    }
+}

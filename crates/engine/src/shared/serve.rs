@@ -1,0 +1,169 @@
+//! What becomes of a share that a queue has delivered to a mover.
+//!
+//! It is acknowledged when all that came of it was said, and not before: whatever happens to the mover, somebody else gets it.
+
+use crate::shared::brief::Brief;
+use crate::shared::lease::Over;
+use crate::shared::message::{Order, Report, Unclear, decode, encode, reports};
+use crate::shared::share::{Outcome, Share};
+use crate::sync::End;
+use crate::trees::roots::RunError;
+use driftless_tree::random_id;
+
+/// Tries after which a share is parked.
+pub const ATTEMPTS_MAX: u32 = 8;
+
+/// Why a share was not carried out.
+#[derive(Debug)]
+pub enum Failure {
+    /// The share was taken away, or the mover was told to end at once.
+    Dropped,
+    /// It belongs to a run that holds the replica no longer, and why that is known. Nobody can carry it out.
+    Stale(String),
+    /// This host cannot carry it out now, and why.
+    Here(String),
+    /// The user of this mover cannot carry out any share of the run, and why.
+    Misfit(String),
+}
+
+/// What came of a share that was worked off, or why nothing did, where this is why it was `over` before its time.
+///
+/// # Errors
+/// That.
+pub fn carried(done: Result<(Outcome, End), RunError>, over: Option<Over>) -> Result<Outcome, Failure> {
+    match (done, over) {
+        (Ok((outcome, End::Complete | End::Lost)), _) => Ok(outcome),
+        (Ok((_, End::CutOff(why))), _) => Err(Failure::Here(format!("the connection was lost: {why}"))),
+        (Ok(_), None | Some(Over::Unwanted)) => Err(Failure::Dropped),
+        (Ok(_), Some(Over::NotHeld(why))) => Err(Failure::Stale(why)),
+        (Ok(_), Some(Over::OtherTree)) => Err(Failure::Here("the replica is not the one that the coordinator sees".into())),
+        (Ok(_), Some(Over::Unknown(why))) => Err(Failure::Here(why)),
+        (Err(error @ RunError::Misfit { .. }), _) => Err(Failure::Misfit(error.to_string())),
+        (Err(error @ RunError::NotHeld { .. }), _) => Err(Failure::Stale(error.to_string())),
+        (Err(error), _) => Err(Failure::Here(error.to_string())),
+    }
+}
+
+/// A share as a queue delivers it. One that is only dropped is delivered again when the mover's connection ends.
+pub trait Delivered {
+    /// The message.
+    fn body(&self) -> &[u8];
+    /// How often it was tried before.
+    fn attempts(&self) -> u32;
+}
+
+/// A mover's place at a queue.
+pub trait Desk {
+    /// What it is given.
+    type Delivery: Delivered;
+    /// Whether a coordinator listens to what movers say, and the queue has taken nothing away from this one.
+    fn is_coordinated(&mut self) -> bool;
+    /// Takes no shares until somebody coordinates the job.
+    fn wait_for_coordinator(&mut self);
+    /// It was carried out, or nobody can do that.
+    fn acknowledge(&mut self, delivery: Self::Delivery);
+    /// Somebody else shall take it, as if it had not been delivered.
+    fn give_back(&mut self, delivery: Self::Delivery);
+    /// Somebody else shall take it, and this was no try; this mover takes nothing more as long as the same coordinator is there.
+    fn sit_out(&mut self, delivery: Self::Delivery);
+    /// Somebody shall try it again.
+    fn try_again(&mut self, delivery: Self::Delivery);
+    /// Nobody shall try it again.
+    ///
+    /// # Errors
+    /// The queue takes no messages.
+    fn park(&mut self, delivery: Self::Delivery, reason: &str) -> Result<(), String>;
+    /// Sends a report to the coordinator.
+    ///
+    /// # Errors
+    /// The queue takes no messages.
+    fn report(&mut self, body: &[u8]) -> Result<(), String>;
+    /// Waits until the queue has all reports.
+    ///
+    /// # Errors
+    /// It takes no messages.
+    fn flush(&mut self) -> Result<(), String>;
+    /// Tells whoever reads the log of the mover.
+    fn note(&mut self, text: &str);
+}
+
+/// What carries shares out, of a run and with a number.
+pub trait Carrying<D> {
+    /// Who it is.
+    fn name(&self) -> &str;
+    /// Carries a share out.
+    ///
+    /// # Errors
+    /// It was not carried out.
+    fn carry_out(&mut self, share: (u64, u64), what: (&Brief, &Share), desk: &mut D) -> Result<Outcome, Failure>;
+}
+
+/// Has a delivery carried out, sends what came of it, and only then acknowledges.
+///
+/// # Errors
+/// This mover failed; the share is for somebody else.
+pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carrying<D>) -> Result<(), String> {
+    let (brief, run, id, share) = match decode(delivery.body()) {
+        Ok(Order::Share { brief, run, id, share }) => (brief, run, id, share),
+        Ok(Order::Yield | Order::Heard) => return park(delivery, "it is no share of a run", desk),
+        // Another mover may be of that version.
+        Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
+            desk.try_again(delivery);
+            return Err(unclear.to_string());
+        }
+        Err(unclear) => return park(delivery, &unclear.to_string(), desk),
+    };
+    if delivery.attempts() >= ATTEMPTS_MAX {
+        return park(delivery, "the movers that tried it ended or lost their connection", desk);
+    }
+    if !desk.is_coordinated() {
+        desk.give_back(delivery);
+        desk.wait_for_coordinator();
+        return Ok(());
+    }
+    if let Some(why) = brief.distrusts(crew.name()) {
+        let why = format!("the coordinator does not believe this mover: {why}");
+        desk.try_again(delivery);
+        return Err(why);
+    }
+    match crew.carry_out((run, id), (&brief, &share), desk) {
+        Ok(outcome) => {
+            report((run, id), (crew.name(), outcome), desk)?;
+            desk.acknowledge(delivery);
+            Ok(())
+        }
+        Err(Failure::Dropped) => Ok(()),
+        // Whoever holds the replica now has shares of its own, or hands this one out again.
+        Err(Failure::Stale(reason)) => {
+            desk.note(&format!("a share is dropped: {reason}"));
+            desk.acknowledge(delivery);
+            Ok(())
+        }
+        Err(Failure::Misfit(reason)) => {
+            desk.note(&format!("{reason}; it takes no part in this run"));
+            // Who coordinates hears of it, or looks for movers in vain.
+            let said = desk.report(&encode(&Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: true }));
+            desk.sit_out(delivery);
+            said
+        }
+        Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
+            park(delivery, &format!("{}: {reason}", crew.name()), desk).and(Err(reason))
+        }
+        Err(Failure::Here(reason)) => {
+            desk.try_again(delivery);
+            Err(reason)
+        }
+    }
+}
+
+fn park<D: Desk>(delivery: D::Delivery, reason: &str, desk: &mut D) -> Result<(), String> {
+    desk.note(&format!("a share is parked: {reason}"));
+    desk.park(delivery, reason)
+}
+
+fn report<D: Desk>(share: (u64, u64), (mover, outcome): (&str, Outcome), desk: &mut D) -> Result<(), String> {
+    for report in reports(share, random_id() as u64, mover, outcome) {
+        desk.report(&encode(&report))?;
+    }
+    desk.flush()
+}

@@ -1,0 +1,158 @@
+//! Carrying out one share of a run, on whatever host.
+
+use crate::monitor::Progress;
+use crate::options::Options;
+use crate::shared::brief::Brief;
+use crate::shared::lease::{Lease, Over};
+use crate::shared::part::{Gathered, Part, Sharing};
+use crate::shared::share::{Outcome, Piece, Share};
+use crate::sync::run::Run;
+use crate::sync::task::Task;
+use crate::sync::visit::Visit;
+use crate::sync::{End, begin_root, end_run, or_cut_off};
+use crate::tally::add;
+use crate::trees::roots::{Replica, Roots, RunError, find};
+use driftless_model::{Scope, Selection, Side, Work};
+use driftless_pool::{descriptors, drive};
+use driftless_tree::{DirRef, HandlePool};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// How a share is told to end: at once and without an outcome, or early, leaving the rest to others.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a> {
+    /// At once.
+    pub stop: &'a AtomicBool,
+    /// Early.
+    pub yields: &'a AtomicBool,
+    /// What a mover may do; nothing for who holds the replica.
+    pub lease: Option<&'a Arc<Lease>>,
+}
+
+const OTHER_TREE: &str = "this is not the directory that the coordinator sees; is its file system mounted on this host?";
+
+/// Carries out a share between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
+/// told a few times a second how far it is. The outcome counts only where the end is `Complete` or `Lost`.
+///
+/// # Errors
+/// The trees cannot be used, or what came of it could not be kept.
+pub fn work_off(
+    options: &Options,
+    (brief, share): (&Brief, &Share),
+    watch: &(dyn Fn(&Progress) + Sync),
+    ends: Ends<'_>,
+) -> Result<(Outcome, End), RunError> {
+    or_cut_off(try_work_off(options, (brief, share), watch, ends), options, |end| (Outcome::default(), end))
+}
+
+fn try_work_off(
+    options: &Options,
+    (brief, share): (&Brief, &Share),
+    watch: &(dyn Fn(&Progress) + Sync),
+    ends: Ends<'_>,
+) -> Result<(Outcome, End), RunError> {
+    let (directories, threads_max) = descriptors();
+    let (roots, renamed) = open_for_share(options, directories)?;
+    refuse_other(options, brief, &roots)?;
+    refuse_misfit(options, brief, roots.1.as_ref())?;
+    let replica = roots.1.clone().filter(|_| ends.lease.is_some());
+    if let (Some(lease), Some(replica)) = (ends.lease, &replica) {
+        lease.guard(replica, brief).map_err(|over| refusal(options, over))?;
+    }
+    let done = carry_out(options, (brief, share), (watch, ends), (roots, renamed), threads_max);
+    // When all who may change something are gone.
+    ends.lease.into_iter().for_each(|lease| lease.leave());
+    done
+}
+
+fn carry_out(
+    options: &Options,
+    (brief, share): (&Brief, &Share),
+    (watch, ends): (&(dyn Fn(&Progress) + Sync), Ends<'_>),
+    (roots, renamed): ForShare,
+    threads_max: usize,
+) -> Result<(Outcome, End), RunError> {
+    let gathered = Gathered::new(brief.receipts, watch);
+    let mut run = Run::new(options, &gathered, ends.stop, roots);
+    run.part = Part::Share(Sharing::new(brief, share, ends.yields, &gathered));
+    run.lease = ends.lease.cloned();
+    run.is_single = renamed.is_some();
+    run.renamed = renamed;
+    run.rules.suspect_since = brief.suspect_since();
+    if let Some(visit) = root_visit(&run, share)? {
+        run.queue.push(Task::Again(Arc::new(visit)));
+    }
+    for piece in &share.pieces {
+        if let Piece::Bytes(path, source, range) = piece {
+            run.queue.push(Task::Bytes(path.clone(), source.clone(), range.clone()));
+        }
+    }
+    drive(&run, threads_max);
+    run.gather_rest().map_err(|error| RunError::Unusable { path: options.replica.to_string(), cause: error.to_string() })?;
+    let summary = end_run(&run, End::Complete);
+    let mounts = summary.mounts.into_iter().collect();
+    let outcome = Outcome { counts: summary.counts, mounts, ..gathered.take() };
+    Ok((outcome, summary.end))
+}
+
+/// A file system that is not mounted on this host looks like an empty tree.
+fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, Option<DirRef>)) -> Result<(), RunError> {
+    let Some(replica) = replica else { return Ok(()) };
+    let path = match brief.other_root(source, replica) {
+        None => return Ok(()),
+        Some(Side::Source) => options.source.to_string(),
+        Some(Side::Replica) => options.replica.to_string(),
+    };
+    Err(RunError::Unusable { path, cause: OTHER_TREE.into() })
+}
+
+/// A mover of another user may leave what it makes to the wrong owner.
+fn refuse_misfit(options: &Options, brief: &Brief, replica: Option<&DirRef>) -> Result<(), RunError> {
+    let why = replica.and_then(|replica| brief.misfit(&replica.rights()));
+    why.map_or(Ok(()), |why| Err(RunError::Misfit { path: options.replica.to_string(), why }))
+}
+
+/// Why a mover cannot carry out a share.
+fn refusal(options: &Options, over: Over) -> RunError {
+    let path = options.replica.to_string();
+    match over {
+        Over::Unwanted => RunError::NotHeld { path, why: "nobody wants the share any more".into() },
+        Over::NotHeld(why) => RunError::NotHeld { path, why },
+        Over::OtherTree => RunError::Unusable { path, cause: OTHER_TREE.into() },
+        Over::Unknown(cause) => RunError::Unusable { path, cause },
+    }
+}
+
+/// Both roots, and the name of the replica of a single file.
+type ForShare = ((DirRef, Option<DirRef>), Option<CString>);
+
+/// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the replica's, and holds its lock.
+fn open_for_share(options: &Options, directories: usize) -> Result<ForShare, RunError> {
+    match find(options, &HandlePool::new(directories))? {
+        Roots::Trees { source, replica: Replica::There(replica) } => Ok(((source, Some(replica)), None)),
+        Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
+        Roots::Entries { source, replica } => Ok(((source.0, Some(replica.0)), Some(replica.1))),
+    }
+}
+
+/// The root as a visit, if anything of the share is found by walking from there.
+fn root_visit(run: &Run<'_>, share: &Share) -> Result<Option<Visit>, RunError> {
+    let mut works = Vec::new();
+    for piece in &share.pieces {
+        match piece {
+            Piece::Root => works.push(Work { path: driftless_model::RelPath::root(), scope: Scope::Subtree }),
+            Piece::Entries(dir, names) => {
+                works.extend(names.iter().map(|name| Work { path: dir.join(name.as_bytes()), scope: Scope::Subtree }));
+            }
+            Piece::Rest(path, ..) => works.push(Work { path: path.clone(), scope: Scope::Subtree }),
+            Piece::Bytes(..) => {}
+        }
+    }
+    if works.is_empty() {
+        return Ok(None);
+    }
+    let selection = Selection::of(&works);
+    add(&run.tally.seen, u64::from(selection.whole));
+    begin_root(run, selection, share.walk).map(Some)
+}

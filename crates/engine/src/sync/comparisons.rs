@@ -1,0 +1,148 @@
+//! Comparing content: small files at once, large ones range by range by whoever is free. What was found equal may be noted, so that
+//! a run that is interrupted need not read it again.
+
+use crate::sync::entry::{Met, Pair, Verdict};
+use crate::sync::files::{LARGE_BYTES, is_far, next_step};
+use crate::sync::task::{LargeCompare, Task};
+use crate::sync::underway::Begun;
+use crate::sync::worker::Worker;
+use crate::tally::add;
+use driftless_model::{Level, Meta, Side, What};
+use driftless_mover::{Comparison, Opened, Spot, Trouble};
+use driftless_pool::Stride;
+use driftless_state::Ledger;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The piece that a whole file is.
+pub const WHOLE: &str = "whole";
+
+impl Worker<'_> {
+    /// Compares the content of an entry that is a file on both sides and does what follows.
+    pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
+        // What a disk has not kept may stand in the cache all the same.
+        let suspect = self.run.rules_in(met.visit).suspects(&pair.replica.meta);
+        let level = if suspect { Level::Media } else { self.run.options.level };
+        let is_lost =
+            |trouble: &Trouble| matches!(trouble, Trouble::Failed(fault) if suspect && fault.side == Side::Replica && !fault.is_cut_off());
+        if !suspect && self.is_noted(&pair, WHOLE) {
+            add(&self.run.tally.known_equal, 1);
+            return self.same_content(met, &pair, what);
+        }
+        let spot = Spot { only: met.only(), ..met.visit.spot(met.name) };
+        let source = self.open_to_compare(&spot)?;
+        if met.meta.size < LARGE_BYTES {
+            let content = match self.mover.compare(&spot, source, level) {
+                Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
+                content => content?,
+            };
+            add(&self.run.tally.bytes_compared, met.meta.size);
+            return self.compared(met, &pair, what, content);
+        }
+        let comparison = match Comparison::begin(&spot, source, level) {
+            Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
+            comparison => comparison?,
+        };
+        let (visit, name, leads, whole, weight) = (met.visit.clone(), met.name.into(), met.leads, met.whole, met.weight);
+        met.visit.more();
+        let range = 0..comparison.size();
+        let pending = AtomicUsize::new(1);
+        let begun = Begun::new(&self.run.under_way, range.end, weight);
+        let incomplete = AtomicBool::default();
+        let compare = LargeCompare { comparison, visit, name, pair, what, leads, whole, weight, begun, pending, incomplete };
+        self.compare_chunk(&Arc::new(compare), range);
+        Ok(Verdict::Large)
+    }
+
+    /// Opens a source file. Who takes it to be equal from now on waits for it to come to rest; who only says what differs says it of now.
+    fn open_to_compare(&self, spot: &Spot<'_>) -> Result<Opened, Trouble> {
+        if self.run.options.dry_run {
+            return spot.open();
+        }
+        let source = self.mover.open(spot)?;
+        if source.young { Err(Trouble::Changing) } else { Ok(source) }
+    }
+
+    /// Compares a range of a large file, giving half of the rest away whenever somebody is idle.
+    pub fn compare_chunk(&mut self, compare: &Arc<LargeCompare>, mut range: Range<u64>) {
+        let mut data_end = range.start;
+        while !compare.comparison.failed() && !self.run.stopped() {
+            if self.run.yields() && compare.leaves(&range) {
+                break;
+            }
+            if range.start >= data_end {
+                let start = range.start;
+                data_end = compare.comparison.next_data(&mut range);
+                compare.begun.advance(range.start - start);
+            }
+            if range.is_empty() {
+                break;
+            }
+            let waits = is_far(&compare.visit.spot(&compare.name));
+            self.share((&compare.pending, waits), &mut range, |given| Task::Compare(compare.clone(), given));
+            let step = next_step(&mut range, data_end, Stride::MAX);
+            let (run, len) = (self.run, step.end - step.start);
+            let piece = format!("{}-{}", step.start, step.end);
+            if self.is_noted(&compare.pair, &piece) {
+                continue;
+            }
+            if compare.comparison.compare(&mut self.mover.copier, step, &mut |bytes| run.pace_or_stop(bytes)) {
+                self.note_equal(&compare.pair, &piece);
+            }
+            add(&run.tally.bytes_compared, len);
+            compare.begun.advance(len);
+        }
+        if compare.pending.fetch_sub(1, Ordering::AcqRel) == 1 && !self.run.stopped() {
+            if compare.incomplete.load(Ordering::Relaxed) {
+                self.give_back(&compare.visit, &compare.name, self.run.part.class());
+                return self.less(&compare.visit);
+            }
+            self.finish_comparison(compare);
+        }
+    }
+
+    fn finish_comparison(&mut self, compare: &Arc<LargeCompare>) {
+        let LargeCompare { visit, name, pair, what, leads, whole, weight, .. } = &**compare;
+        // If it is copied now, that is the same share of the walk.
+        add(&self.run.tally.walked, *weight);
+        let met = Met { visit, name, meta: &pair.source.meta, leads: *leads, whole: *whole, weight: 0 };
+        let done = compare.comparison.finish().and_then(|content| self.compared(met, pair, *what, content));
+        if !matches!(done, Ok(Verdict::Large)) {
+            if *leads {
+                self.settle(met, done.as_ref().ok());
+            }
+            match done {
+                Ok(verdict) => self.account(visit, name, verdict),
+                Err(trouble) => self.account_trouble(visit, name, trouble),
+            }
+        }
+        self.less(visit);
+    }
+
+    /// Whether an interrupted run found `piece` of the content equal, and neither file has been touched since.
+    fn is_noted(&self, pair: &Pair, piece: &str) -> bool {
+        let Some(mut ledger) = self.run.ledger.as_ref().map(|ledger| ledger.lock()) else { return false };
+        let knows = ledger.knows(&self.ledger_key(pair, piece));
+        self.run.tally.oldest_note_seconds.fetch_max(ledger.oldest_seconds(), Ordering::Relaxed);
+        knows
+    }
+
+    /// Notes that `piece` of the content is equal.
+    pub fn note_equal(&self, pair: &Pair, piece: &str) {
+        if let Some(ledger) = &self.run.ledger {
+            ledger.lock().add(self.ledger_key(pair, piece));
+        }
+    }
+
+    fn ledger_key(&self, pair: &Pair, piece: &str) -> driftless_state::LedgerKey {
+        let level = self.run.options.level.word();
+        let state = |m: &Meta| format!("{} {} {} {:?} {:?}", m.dev, m.ino, m.size, m.mtime, m.ctime);
+        Ledger::key(format!("{level} {piece} {} {}", state(&pair.source.meta), state(&pair.replica.meta)).as_bytes())
+    }
+}
+
+/// The name of the ledger for what `about` says, such as the two paths of a verification.
+pub fn ledger_name(about: &[u8]) -> String {
+    Ledger::key(about).iter().map(|byte| format!("{byte:02x}")).collect()
+}

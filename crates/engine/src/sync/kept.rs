@@ -1,0 +1,107 @@
+//! What only the replica has and keeps, counted while its directories are listed anyway.
+//!
+//! Names of the source are at hand where one window holds them. Of a larger directory their hashes are kept, within a bound for the
+//! whole run; the source is asked about names that are not among them. Nothing is ever removed because of a hash.
+
+use crate::sync::run::Run;
+use crate::sync::visit::Visit;
+use crate::sync::worker::Worker;
+use crate::tally::add;
+use driftless_model::{Kind, Meta, RelPath, Stamp};
+use driftless_tree::{DirRef, Done, NameHashes, Names, descend, is_temp_name, windows};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Names of large directories whose hashes are kept at a time: 18 MiB.
+pub const HASHES_MAX: usize = 1 << 20;
+
+/// How many hashes of names are kept.
+#[derive(Debug, Default)]
+pub struct HashesKept(AtomicUsize);
+
+impl Run<'_> {
+    /// Whether a listing of the source vouches for what is not in it.
+    pub fn vouches(&self, visit: &Visit) -> bool {
+        visit.selection.whole && !visit.is_unlisted()
+    }
+
+    /// Keeps in mind a part of the names of a directory whose replica will be listed.
+    pub fn remember_names(&self, visit: &Visit, names: &Names) {
+        let due = if visit.pass() == 0 { !visit.is_made() } else { self.options.delete };
+        if !due || visit.borrowed || visit.replica.is_none() {
+            return;
+        }
+        if self.hashes_kept.0.fetch_add(names.len(), Relaxed) + names.len() <= HASHES_MAX {
+            visit.met.lock().add(names);
+        } else {
+            self.hashes_kept.0.fetch_sub(names.len(), Relaxed);
+        }
+    }
+
+    /// The names of a directory that were kept in mind, which they are no longer.
+    pub fn recall_names(&self, visit: &Visit) -> NameHashes {
+        let met = std::mem::take(&mut *visit.met.lock());
+        // Equal names are kept once and were counted twice, which no file system lists.
+        self.hashes_kept.0.fetch_sub(met.len(), Relaxed);
+        met
+    }
+}
+
+impl Worker<'_> {
+    /// Whether an entry of the replica, which has no business to be there, stays there. `known` are all names of the source, with which
+    /// the index was filled; else `met` has those that are kept in mind.
+    pub fn is_kept(
+        &self,
+        (visit, replica): (&Arc<Visit>, &DirRef),
+        (name, kind): (&CStr, Option<Kind>),
+        (known, met): (Option<&Names>, &NameHashes),
+    ) -> bool {
+        if self.run.options.delete || !self.run.vouches(visit) || is_temp_name(name) {
+            return false;
+        }
+        let is_absent = match known {
+            Some(known) => !self.indexes(known, name),
+            None => !met.contains(name) && visit.source.look(name).is_err_and(|fault| fault.is_missing()),
+        };
+        let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
+        is_absent && (!self.run.options.filter.has_rules() || self.run.takes(visit, name, is_dir()))
+    }
+
+    /// Looks whether what only the replica has, and nobody compares, was changed since an earlier run that was not made durable. One such
+    /// entry says enough.
+    pub fn note_doubt_of_kept(&self, (visit, replica): (&Visit, &DirRef), kept: &[CString]) {
+        let tally = &self.run.tally.kept_in_doubt;
+        let Some(since) = self.run.rules_in(visit).suspect_since.filter(|_| tally.load(Relaxed) == 0) else { return };
+        // What cannot be looked at is in doubt.
+        if kept.iter().any(|name| self.has_since(replica, name, since).unwrap_or(true)) {
+            add(tally, 1);
+        }
+    }
+
+    /// Whether `name`, or a file below it, was changed since then.
+    fn has_since(&self, dir: &DirRef, name: &CStr, since: Stamp) -> Done<bool> {
+        let is_since = |meta: &Meta| meta.kind == Kind::File && meta.ctime >= since;
+        let found = dir.look(name)?;
+        if found.kind != Kind::Dir {
+            return Ok(is_since(&found));
+        }
+        let (top, mut paths) = (dir.enter(name)?, vec![RelPath::root()]);
+        while let Some(path) = paths.pop() {
+            let dir = descend(&top, &path)?;
+            for names in windows(&dir)? {
+                let names = names?;
+                for name in (0..names.len()).map(|index| names.get(index).0) {
+                    let meta = dir.look(name)?;
+                    if is_since(&meta) || self.run.stopped() {
+                        return Ok(true);
+                    }
+                    if meta.kind == Kind::Dir {
+                        paths.push(path.join(name.to_bytes()));
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+}

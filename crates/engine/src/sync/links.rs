@@ -1,0 +1,375 @@
+//! Hard-link groups during a run: the first name met leads, the others become links to it.
+//!
+//! Whoever meets a further name while the first is still being copied leaves it here and goes on; it is put back into the
+//! queue when the group is settled.
+
+use crate::sync::entry::{Met, Verdict};
+use crate::sync::grouped::store_trouble;
+use crate::sync::run::Run;
+use crate::sync::worker::Worker;
+use driftless_model::{Act, Action, Class, Meta, Problem, RelPath, Side};
+use driftless_mover::Trouble;
+use driftless_state::{InodeId, Leader, LinkTable};
+use driftless_tree::descend;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Inodes held in memory; more spill to disk. At some 200 bytes each this is 20 MB.
+const MEMORY_INODES_MAX: usize = 100_000;
+
+/// What is to be done with a name of a file that has several.
+#[derive(Debug)]
+pub enum Arrival {
+    /// It is the first: make it equal, then settle the group. All names of this inode of the replica are known to be the group's.
+    Lead(Option<Whole>),
+    /// Link it to this one.
+    Follow(Leader),
+    /// It was kept until the group is settled.
+    Waits,
+    /// It would have to wait, and too many do: it is to be met again when all else is done.
+    PutOff,
+}
+
+/// What the replica has at a name.
+#[derive(Debug, Clone, Copy)]
+pub enum Standing {
+    /// Nothing, and other names of the group may be there.
+    Missing,
+    /// Nothing: all of its directory is new.
+    New,
+    /// This inode. The number stands for the place: its directory and its name.
+    Inode(InodeId, u64),
+}
+
+/// An inode of the replica all of whose names, so many, are names of one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whole {
+    inode: InodeId,
+    names: u64,
+}
+
+impl Whole {
+    /// Whether it is this one, and has got no further name since.
+    pub fn is(&self, there: &Meta) -> bool {
+        there.id() == self.inode && there.nlink <= self.names
+    }
+}
+
+/// A group without a leader in the table yet.
+#[derive(Debug)]
+struct Open<T> {
+    stage: Stage,
+    waiting: Vec<T>,
+    /// The inode of the replica whose names are to be known. Once a group: where they did not all come, they never will.
+    gathered: Option<Gathered>,
+}
+
+/// Which names of an inode of the replica were met as names of the group.
+#[derive(Debug)]
+struct Gathered {
+    whole: Whole,
+    places: HashSet<u64>,
+}
+
+impl Gathered {
+    /// Adds a name; returns whether all are known now.
+    fn add(&mut self, there: Standing) -> bool {
+        if let Standing::Inode(inode, place) = there
+            && inode == self.whole.inode
+        {
+            self.places.insert(place);
+        }
+        self.places.len() as u64 >= self.whole.names
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// All names so far are missing on the replica; one that is there would save copying the content.
+    Hoping,
+    /// What differs could be set in place, if all names of the replica's inode turn out to be the group's.
+    Gathering,
+    /// No such name is to come: the next to arrive leads.
+    Elected,
+    /// One leads.
+    Led,
+}
+
+impl<T> Open<T> {
+    fn new(stage: Stage) -> Self {
+        Open { stage, waiting: Vec::new(), gathered: None }
+    }
+
+    /// Whether a name that arrives waits; else it leads.
+    fn holds(&mut self, nlink: u64, there: Standing) -> bool {
+        let is_missing = matches!(there, Standing::Missing);
+        match self.stage {
+            Stage::Led => true,
+            Stage::Hoping => is_missing && (self.waiting.len() as u64) + 1 < nlink,
+            Stage::Gathering => !self.gathered.as_mut().is_some_and(|gathered| gathered.add(there)),
+            Stage::Elected => false,
+        }
+    }
+
+    /// Has a name lead.
+    fn led(&mut self) -> Option<Whole> {
+        let was = std::mem::replace(&mut self.stage, Stage::Led);
+        self.gathered.as_ref().filter(|_| was == Stage::Gathering).map(|gathered| gathered.whole)
+    }
+}
+
+/// Groups that wait for names, in the hope of one that is there or to know all of an inode; more are copied at once.
+const OPEN_MAX: usize = 10_000;
+
+/// Groups that are looked at in the end, because their names changed while the run went on; more are reported at once.
+const LATE_MAX: usize = 10_000;
+
+/// Names that wait for the first of their group at a time, at some 100 bytes each, and what their directories take. Further ones are put
+/// off, on disk.
+const WAITING_MAX: usize = 20_000;
+
+/// Names that wait for others to come, at a time; groups that would want more, such as one with more names than this, are copied at once.
+const EXPECTING_MAX: usize = WAITING_MAX / 2;
+
+/// Names that were put off and are met again at a time.
+const PUT_OFF_MAX: usize = 10_000;
+
+/// The groups of a run; `T` is a name that waits.
+#[derive(Debug)]
+pub struct Links<T> {
+    state: Mutex<State<T>>,
+    /// Of groups whose names changed while the run went on, the first name and how many there were when that was met.
+    late: Mutex<HashMap<InodeId, (RelPath, u64)>>,
+    /// Claims of single names so far.
+    alone: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    table: LinkTable,
+    open: HashMap<InodeId, Open<T>>,
+    /// Names that wait, of all groups.
+    waiting: usize,
+}
+
+type Store<R> = Result<R, driftless_state::StoreError>;
+
+impl<T> Links<T> {
+    /// No groups yet.
+    pub fn new() -> Self {
+        let state = State { table: LinkTable::new(MEMORY_INODES_MAX), open: HashMap::new(), waiting: 0 };
+        Links { state: Mutex::new(state), late: Mutex::default(), alone: AtomicU64::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock()
+    }
+
+    /// A name of the source inode `id`, which has `nlink` names, was met; `there` is what the replica has at it.
+    pub fn arrive(&self, id: InodeId, nlink: u64, there: Standing, name: T) -> Store<Arrival> {
+        let State { table, open, waiting } = &mut *self.lock();
+        let room = open.len() < OPEN_MAX && *waiting < EXPECTING_MAX;
+        if let Some(group) = open.get_mut(&id) {
+            if !group.holds(nlink, there) {
+                return Ok(Arrival::Lead(group.led()));
+            }
+            if group.stage == Stage::Led && *waiting >= WAITING_MAX {
+                return Ok(Arrival::PutOff);
+            }
+            if group.stage != Stage::Led && *waiting >= EXPECTING_MAX {
+                group.stage = Stage::Led;
+                return Ok(Arrival::Lead(None));
+            }
+            group.waiting.push(name);
+            *waiting += 1;
+            return Ok(Arrival::Waits);
+        }
+        if let Some(leader) = table.meet(id)? {
+            return Ok(Arrival::Follow(leader));
+        }
+        if matches!(there, Standing::Missing) && room {
+            open.insert(id, Open { waiting: vec![name], ..Open::new(Stage::Hoping) });
+            *waiting += 1;
+            return Ok(Arrival::Waits);
+        }
+        open.insert(id, Open::new(Stage::Led));
+        Ok(Arrival::Lead(None))
+    }
+
+    /// What differs of the first name of a group could be set in place, were it known that all names of its inode on the replica, `there`,
+    /// are the group's: has it wait for that. Returns the names that have to arrive once more; `None` if that is not to be known.
+    pub fn gather(&self, id: InodeId, there: &Meta, name: T) -> Option<Vec<T>> {
+        let State { open, waiting, .. } = &mut *self.lock();
+        let room = open.len() <= OPEN_MAX && *waiting < EXPECTING_MAX;
+        let group = open.get_mut(&id).filter(|group| room && group.gathered.is_none())?;
+        let whole = Whole { inode: there.id(), names: there.nlink };
+        group.stage = Stage::Gathering;
+        group.gathered = Some(Gathered { whole, places: HashSet::new() });
+        let mut again = std::mem::take(&mut group.waiting);
+        *waiting -= again.len();
+        again.push(name);
+        Some(again)
+    }
+
+    /// No more names are to come: returns one of each group that still waits for some, which will lead when it arrives again. One that
+    /// was elected before and could not be looked at any more never arrived: then it is another's turn.
+    pub fn elect(&self) -> Vec<T> {
+        let State { open, waiting, .. } = &mut *self.lock();
+        let waits = open.values_mut().filter(|group| group.stage != Stage::Led);
+        let elected: Vec<T> = waits
+            .filter_map(|group| {
+                group.stage = Stage::Elected;
+                group.waiting.pop()
+            })
+            .collect();
+        *waiting -= elected.len();
+        elected
+    }
+
+    /// The first name of a group is equal now (`leader`, with the names still to come), or failed (`None`: the next leads).
+    /// Returns the names that waited.
+    pub fn settle(&self, id: InodeId, leader: Option<Leader>) -> Store<Vec<T>> {
+        let State { table, open, waiting } = &mut *self.lock();
+        let Some(Open { waiting: names, gathered, .. }) = open.remove(&id) else { return Ok(Vec::new()) };
+        *waiting -= names.len();
+        match (leader, gathered) {
+            (Some(leader), _) => table.settle(id, leader)?,
+            // All others would wait once more for each that fails.
+            (None, Some(Gathered { whole, .. })) => {
+                let gathered = Some(Gathered { whole, places: HashSet::new() });
+                open.insert(id, Open { gathered, ..Open::new(Stage::Elected) });
+            }
+            (None, None) => {}
+        }
+        Ok(names)
+    }
+
+    /// Notes that the content of a group's first name is the source's.
+    pub fn prove(&self, id: InodeId) -> Store<()> {
+        self.lock().table.prove(id)
+    }
+
+    /// A name that followed `leader` has to be met again, or was met before: it does not count.
+    pub fn give_back(&self, id: InodeId, leader: &Leader) -> Store<()> {
+        self.lock().table.give_back(id, leader.clone())
+    }
+
+    /// Keeps the path of a name that is to be met again.
+    pub fn put_off(&self, path: &RelPath) -> Store<()> {
+        self.lock().table.put_off(path.as_bytes())
+    }
+
+    /// Takes some of the paths of names that are to be met again, when nothing else is left to do.
+    pub fn take_put_off(&self) -> Store<Vec<RelPath>> {
+        let paths = self.lock().table.take_put_off(PUT_OFF_MAX)?;
+        Ok(paths.iter().filter_map(|path| RelPath::parse(path).ok()).collect())
+    }
+
+    /// Notes that the names of a group, `nlink` now, the first at `path`, changed while the run went on; returns whether there was room.
+    pub fn note_late(&self, id: InodeId, path: RelPath, nlink: u64) -> bool {
+        let mut late = self.late.lock();
+        let fits = late.len() < LATE_MAX;
+        if fits {
+            late.insert(id, (path, nlink));
+        }
+        fits
+    }
+
+    /// Those of these groups of which not all names were met: the inode, the first name, how many were met.
+    fn incomplete(&self) -> Store<Vec<(InodeId, RelPath, u64)>> {
+        let late = std::mem::take(&mut *self.late.lock());
+        let State { table, .. } = &*self.lock();
+        let mut found = Vec::new();
+        for (id, (path, nlink)) in late {
+            found.extend(table.left(id)?.map(|left| (id, path, nlink.saturating_sub(left))));
+        }
+        Ok(found)
+    }
+
+    /// Claims an inode of the replica for an inode of the source.
+    pub fn claim(&self, replica: InodeId, source: InodeId) -> Store<bool> {
+        self.lock().table.claim(replica, source)
+    }
+
+    /// Claims an inode for one name, and no other.
+    pub fn claim_alone(&self, replica: InodeId) -> Store<bool> {
+        // No device has this number (makedev(3)).
+        let name = (u64::MAX, self.alone.fetch_add(1, Relaxed));
+        self.claim(replica, name)
+    }
+}
+
+impl Worker<'_> {
+    /// Notes the first name of a group whose names changed while the run went on: others may have been met before, when there were fewer.
+    pub fn note_late(&self, Met { visit, name, meta, .. }: &Met<'_>, verdict: &Verdict) {
+        let is_made = matches!(verdict, Verdict::Changed(intent, _) if intent.action != Action::Meta);
+        let is_late = meta.ctime > self.run.began || visit.pass() > 0 && is_made;
+        if is_late && !self.run.links.note_late(meta.id(), visit.path_of(name), meta.nlink) {
+            self.run.report_late_names(visit.path_of(name));
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Some of the paths of names that were put off. If they are lost, the run is not what it should be, and says so.
+    pub fn take_put_off(&self) -> Vec<RelPath> {
+        self.links.take_put_off().unwrap_or_else(|error| {
+            if let Trouble::Failed(fault) = store_trouble(error) {
+                self.problem(RelPath::root(), fault, Class::Skip);
+            }
+            Vec::new()
+        })
+    }
+
+    /// Names that a file got while the run went on: one that was met before was the only one then, and is a file of its own on the
+    /// replica. Where names are missing that the file still has, it is changing.
+    pub fn report_split_groups(&self) {
+        if self.stopped() {
+            return;
+        }
+        // Without the table nothing is known of any group, and that was told when it failed.
+        for (id, path, met) in self.links.incomplete().unwrap_or_default() {
+            let Some((dir, name)) = path.split_last().and_then(|(dir, name)| Some((dir, CString::new(name).ok()?))) else { continue };
+            let now = descend(&self.roots.0, &dir).and_then(|dir| dir.look(&name));
+            let complete = match now {
+                Ok(now) => now.id() != id || now.nlink <= met,
+                Err(fault) => fault.is_missing(),
+            };
+            if !complete {
+                self.report_late_names(path);
+            }
+        }
+    }
+
+    /// Says that the file at `path` has names that were made while the run went on.
+    pub fn report_late_names(&self, path: RelPath) {
+        self.report(&Problem {
+            path,
+            side: Side::Source,
+            act: Act::LinkAll,
+            cause: "it got another while the run went on".into(),
+            class: Class::Changing,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: InodeId = (1, 2);
+
+    fn waits(links: &Links<u32>, there: Standing, name: u32) {
+        assert!(matches!(links.arrive(FILE, 3, there, name), Ok(Arrival::Waits)));
+    }
+
+    #[test]
+    fn where_an_elected_name_is_gone_another_leads() {
+        let links = Links::new();
+        [1, 2].into_iter().for_each(|name| waits(&links, Standing::Missing, name));
+        assert_eq!([links.elect(), links.elect(), links.elect()], [vec![2], vec![1], vec![]]);
+        assert!(matches!(links.arrive(FILE, 3, Standing::Missing, 3), Ok(Arrival::Lead(None))), "a name that comes late");
+    }
+}

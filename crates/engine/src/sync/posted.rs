@@ -1,0 +1,260 @@
+//! Orders to another host that were posted and not answered yet, and what follows from their answers.
+//!
+//! Over a line, nobody waits for the making of a small file, for its content, or for the end of a directory: the order is
+//! posted, its directory has one more piece of work pending, and a listener goes on with it when the answer is here. The rare cases (hard
+//! links, large files, what changes meanwhile) are called for and waited for, as on this machine.
+
+use crate::sync::entry::{Intent, Met, Verdict};
+use crate::sync::run::Run;
+use crate::sync::visit::Visit;
+use crate::sync::worker::Worker;
+use crate::tally::add;
+use driftless_model::{Entry, Fault, Meta};
+use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
+use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Listeners for each host.
+pub const LISTENERS: usize = 4;
+/// Between two looks at whether the work is over.
+const LISTEN: Duration = Duration::from_millis(10);
+
+/// What was posted.
+enum Order {
+    /// An entry is being made: what for, and how many bytes it has.
+    Make(Place, Intent, u64),
+    /// A file is on its way. With an intent it is made as that says; without, it was not looked at before.
+    Fetch(Place, Option<(Meta, Intent)>),
+    /// A directory is looked at again.
+    LookAgain(Arc<Visit>),
+    /// A directory gets its attributes: what for.
+    SetOwn(Arc<Visit>, Intent),
+}
+
+/// An entry whose fate is not known yet.
+struct Place {
+    visit: Arc<Visit>,
+    name: CString,
+    weight: u64,
+}
+
+impl Place {
+    fn of(met: &Met<'_>) -> Place {
+        Place { visit: met.visit.clone(), name: met.name.into(), weight: met.weight }
+    }
+}
+
+/// All orders of a run that are not answered.
+#[derive(Default)]
+pub struct Orders {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Order>>,
+    /// Threads that are handing an order to a line: they wait if that is full.
+    posting: AtomicUsize,
+}
+
+impl Run<'_> {
+    fn post(&self, dir: &DirRef, order: Order, ask: Ask) {
+        let token = self.orders.next.fetch_add(1, Relaxed);
+        self.orders.open.lock().insert(token, order);
+        self.queue.hold();
+        self.orders.posting.fetch_add(1, Relaxed);
+        dir.post(token, ask);
+        self.orders.posting.fetch_sub(1, Relaxed);
+    }
+
+    /// How many threads wait for a line that is full, or are about to.
+    pub fn posting(&self) -> usize {
+        self.orders.posting.load(Relaxed)
+    }
+
+    /// How many listeners there are.
+    pub fn listeners(&self) -> usize {
+        LISTENERS * self.hosts().count()
+    }
+
+    /// The other machines that the trees are on.
+    pub fn hosts(&self) -> impl Iterator<Item = &Arc<dyn driftless_tree::Host>> {
+        [&self.options.source.host, &self.options.replica.host].into_iter().flatten()
+    }
+
+    /// Why a connection is lost, if one is.
+    pub fn cut_off(&self) -> Option<String> {
+        self.options.lost_as(self.was_told_cut_off()).map(|loss| loss.why)
+    }
+
+    /// Goes on with what is answered, as listener number `index`, until the work is over.
+    pub fn listen(&self, index: usize) {
+        let host = self.hosts().nth(index / LISTENERS).expect("there are listeners for each host");
+        self.with_worker(|worker| {
+            while !self.queue.is_over() {
+                for (token, answer) in host.answers(LISTEN) {
+                    let order = self.orders.open.lock().remove(&token);
+                    worker.answered(order.expect("an order is answered once"), answer);
+                    self.queue.done();
+                }
+            }
+        });
+    }
+}
+
+impl Worker<'_> {
+    /// Whether making this entry can be posted.
+    fn may_post(&self, met: &Met<'_>) -> bool {
+        !met.leads && met.visit.replica.as_ref().is_some_and(|replica| replica.posts())
+    }
+
+    /// Posts the making of a small file, if that can be; says whether it was.
+    pub fn post_file(&mut self, met: &Met<'_>, opened: &Opened, intent: &Intent) -> Result<bool, Trouble> {
+        if !self.may_post(met) || opened.meta.size > WHOLE_BYTES_MAX || opened.young {
+            return Ok(false);
+        }
+        self.run.pace_bytes(opened.meta.size);
+        let Some(whole) = Whole::read(&*opened.file, &opened.meta, &self.mover.terms.rules.keep)? else { return Ok(false) };
+        let bytes = whole.extents.iter().map(|extent| extent.end - extent.start).sum();
+        let entry = Entry { meta: whole.meta, xattrs: whole.xattrs.clone() };
+        self.post_make(met, (entry, Some(whole), None), intent, bytes);
+        Ok(true)
+    }
+
+    /// Posts the making of something that is no regular file, if that can be; says whether it was.
+    pub fn post_special(&mut self, met: &Met<'_>, source: &Entry, target: Option<&CStr>, intent: &Intent) -> bool {
+        let may = self.may_post(met);
+        if may {
+            self.post_make(met, (source.clone(), None, target.map(CStr::to_owned)), intent, 0);
+        }
+        may
+    }
+
+    fn post_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
+        let (visit, terms) = (met.visit, self.mover.terms);
+        self.note_made(visit, met.name, entry.meta.unkept | entry.xattrs.unkept);
+        let spot = visit.touched_spot(met.name);
+        let (name, private, room) = (spot.name.into(), spot.private, intent.room);
+        let (keep, sync, verify) = (terms.rules.keep, terms.sync_each, terms.verify);
+        let parcel = Parcel { name, entry, content, target, keep, private, room, sync, verify };
+        visit.more();
+        let replica = visit.replica.as_ref().expect("only dry runs have none, and they make nothing");
+        self.run.post(replica, Order::Make(Place::of(met), intent.clone(), bytes), Ask::Make(Box::new(parcel)));
+    }
+
+    /// Posts the reading of a file that was not looked at, if that can be; says whether it was.
+    pub fn post_fetch_new(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> bool {
+        let may = visit.source.posts();
+        if may {
+            self.post_fetch(Place { visit: visit.clone(), name: name.into(), weight }, None);
+        }
+        may
+    }
+
+    /// Posts the reading of a file that is to be made, if that can be; says whether it was.
+    pub fn post_fetch_known(&mut self, met: &Met<'_>, intent: &Intent) -> bool {
+        let may = !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.visit.source.posts();
+        if may {
+            self.post_fetch(Place::of(met), Some((*met.meta, intent.clone())));
+        }
+        may
+    }
+
+    fn post_fetch(&mut self, place: Place, known: Option<(Meta, Intent)>) {
+        place.visit.more();
+        let (source, name) = (place.visit.source.clone(), place.name.clone());
+        self.run.post(&source, Order::Fetch(place, known), Ask::Fetch(name, self.mover.terms.rules.keep));
+    }
+
+    /// Posts another look at a directory's source, if that can be; says whether it was.
+    pub fn post_look_again(&mut self, visit: &Arc<Visit>) -> bool {
+        let may = visit.source.posts();
+        if may {
+            self.run.post(&visit.source, Order::LookAgain(visit.clone()), Ask::Meta);
+        }
+        may
+    }
+
+    /// Posts the attributes of a replica's directory, if that can be; says whether it was.
+    pub fn post_attributes(&mut self, visit: &Arc<Visit>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
+        let Some(replica) = visit.replica.as_ref().filter(|replica| replica.posts()) else { return false };
+        let ask = Ask::SetOwn(known, Box::new(attributes.clone()));
+        self.run.post(replica, Order::SetOwn(visit.clone(), intent.clone()), ask);
+        true
+    }
+
+    fn answered(&mut self, order: Order, answer: Answer) {
+        match (order, answer) {
+            (Order::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
+            (Order::Fetch(place, known), Answer::Fetched(fetched)) => self.fetched(&place, known, fetched),
+            (Order::LookAgain(visit), Answer::Meta(now)) => self.looked_again(&visit, now),
+            (Order::SetOwn(visit, intent), Answer::OwnSet(faults)) => {
+                self.account_dir(&visit, intent, faults);
+                self.ascend(&visit);
+            }
+            _ => unreachable!("an order is answered in its own way"),
+        }
+    }
+
+    fn made(&mut self, place: &Place, intent: Intent, bytes: u64, answer: Answer) {
+        let done = match answer {
+            Answer::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
+            Answer::Lost(fault) => Err(Trouble::Lost(fault)),
+            Answer::Stuck(removed) => Err(Trouble::Stuck(removed)),
+            _ => self.make_again(place, intent.room),
+        };
+        self.conclude(&place.visit, &place.name, place.weight, done.map(|moved| Verdict::Changed(intent, moved)));
+        self.less(&place.visit);
+    }
+
+    /// What was written is not what was read back: it is made again while this thread waits.
+    fn make_again(&mut self, place: &Place, room: u64) -> Result<Moved, Trouble> {
+        let spot = Spot { room, ..place.visit.touched_spot(&place.name) };
+        let opened = self.mover.open(&spot)?;
+        let moved = self.mover.copy_small(&spot, opened)?;
+        Ok(Moved { mismatches: moved.mismatches + 1, ..moved })
+    }
+
+    fn fetched(&mut self, place: &Place, known: Option<(Meta, Intent)>, fetched: Result<Option<Whole>, Fault>) {
+        let Place { visit, name, weight } = place;
+        let opened = match fetched {
+            Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole), young: false }),
+            // All files of a directory are asked for at once, and what is too large to come along would all be copied here.
+            Ok(None) if self.run.yields() => {
+                self.give_back(visit, name, self.run.part.class());
+                return self.less(visit);
+            }
+            // Too large, or it did not come to rest: the long way.
+            Ok(None) => visit.spot(name).open(),
+            Err(fault) => Err(kind_changed(fault)),
+        };
+        let done = opened.and_then(|opened| match known {
+            None => self.new_opened(visit, name, *weight, opened),
+            Some((meta, intent)) => {
+                self.make_opened(Met { visit, name, meta: &meta, leads: false, whole: None, weight: *weight }, opened, None, intent)
+            }
+        });
+        self.conclude(visit, name, *weight, done);
+        self.less(visit);
+    }
+
+    fn looked_again(&mut self, visit: &Arc<Visit>, now: Result<Meta, Fault>) {
+        if self.finish_now(visit, now) {
+            self.ascend(visit);
+        }
+    }
+
+    /// Accounts for an entry, if that is due.
+    pub fn conclude(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64, done: Result<Verdict, Trouble>) {
+        match done {
+            Ok(Verdict::Below | Verdict::Large | Verdict::Posted) => return,
+            Ok(verdict) => self.account(visit, name, verdict),
+            Err(trouble) => self.account_trouble(visit, name, trouble),
+        }
+        add(&self.run.tally.walked, weight);
+    }
+}
+
+/// What an entry is made of: metadata and attributes, the content of a file, the target of a link.
+type Inside = (Entry, Option<Whole>, Option<CString>);

@@ -1,0 +1,344 @@
+//! What all threads of a run share.
+
+use crate::monitor::{Monitor, Progress};
+use crate::options::{Durability, Options};
+use crate::shared::lease::Lease;
+use crate::shared::part::Part;
+use crate::sync::deletes::DeletePlan;
+use crate::sync::entry::Intent;
+use crate::sync::kept::HashesKept;
+use crate::sync::links::Links;
+use crate::sync::posted::Orders;
+use crate::sync::task::Task;
+use crate::sync::twice::doubles;
+use crate::sync::underway::UnderWay;
+use crate::sync::unkept::Owners;
+use crate::sync::visit::Visit;
+use crate::tally::Tally;
+use crate::trees::changes::Changes;
+use crate::trees::marks::NestedMarks;
+use crate::trees::mounts::Mounts;
+use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
+use driftless_mover::Terms;
+use driftless_pool::{Pace, Queue, Stride};
+use driftless_reconcile::Rules;
+use driftless_state::Ledger;
+use driftless_tree::{DirRef, Halt, Ladder, Rights, Spared};
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{CStr, CString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Paths that wait for room; more are reported at once.
+const POSTPONED_MAX: usize = 10_000;
+
+/// Problems that are known to have been reported: 8 bytes each. Of more, some may be reported twice.
+const REPORTED_MAX: usize = 1 << 16;
+
+/// A run in progress.
+pub struct Run<'r> {
+    /// What was asked.
+    pub options: &'r Options,
+    /// Who watches.
+    pub monitor: &'r dyn Monitor,
+    /// Set from outside to end the run early.
+    pub stop: &'r AtomicBool,
+    /// What waits.
+    pub queue: Queue<Task>,
+    /// What was done.
+    pub tally: Tally,
+    /// Hard-link groups.
+    pub links: Links<(Arc<Visit>, CString)>,
+    /// What is to be removed at the end.
+    pub deletes: DeletePlan,
+    /// Content that is known to be equal from an interrupted run.
+    pub ledger: Option<Mutex<Ledger>>,
+    /// What the file systems can do.
+    pub ladder: Arc<Ladder>,
+    /// Large files that were begun.
+    pub under_way: Arc<UnderWay>,
+    /// When it began.
+    pub started: Instant,
+    /// The same by the clock on the wall.
+    pub began: Stamp,
+    /// One directory of each file system of the replica that was met.
+    pub file_systems: Mutex<HashMap<u64, DirRef>>,
+    /// The root directories, once they are open.
+    pub roots: (DirRef, Option<DirRef>),
+    /// Both are on one machine.
+    pub one_machine: bool,
+    /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
+    no_room: Mutex<Option<Vec<RelPath>>>,
+    reported: Mutex<HashSet<u64>>,
+    lost: AtomicBool,
+    cut_off: AtomicBool,
+    /// Orders to other hosts that are not answered.
+    pub orders: Orders,
+    /// File systems that are mounted below the source.
+    pub mounts: Mounts,
+    /// Directories of the replica that the run would come to twice.
+    pub doubles: BTreeSet<RelPath>,
+    /// Names of large directories that are kept in mind.
+    pub hashes_kept: HashesKept,
+    /// In which steps large files are copied.
+    pub stride: Stride,
+    bytes_pace: Option<Pace>,
+    request_pace: Option<Pace>,
+    /// Which owners can be given on the replica.
+    pub owners: Owners,
+    /// What the user who acts on the replica may do.
+    pub rights: Option<Rights>,
+    /// What was met so far that is not kept.
+    pub unkept: Mutex<Unkept>,
+    /// Which part of a run it is.
+    pub part: Part<'r>,
+    /// The name of the replica of a single file.
+    pub renamed: Option<CString>,
+    /// How entries are compared.
+    pub rules: Rules,
+    /// It is about a single file.
+    pub is_single: bool,
+    /// It goes once more through directories, to what was put off in them.
+    pub is_second: bool,
+    /// What is done before the first change of the replica, where this is what does it.
+    pub changes: Option<Arc<Changes>>,
+    /// As long as what the replica may be changed, where another process holds it.
+    pub lease: Option<Arc<Lease>>,
+    /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
+    pub basis_since: Option<Stamp>,
+    /// Of a dry run: where a replica that is not there yet would be made.
+    pub above: Option<DirRef>,
+    /// Unfinished replicas within the replica.
+    pub nested: NestedMarks,
+}
+
+/// Seconds since 1970.
+fn seconds_now() -> u64 {
+    now().sec.cast_unsigned()
+}
+
+/// What this machine's clock says.
+pub fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
+}
+
+impl<'r> Run<'r> {
+    /// A run that has not begun.
+    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirRef>)) -> Self {
+        let keeps_own = roots.1.as_ref().is_some_and(|replica| !replica.may_give());
+        Run {
+            rules: Rules { keeps_own, ..options.rules() },
+            doubles: doubles(options, (&roots.0, roots.1.as_ref())),
+            options,
+            monitor,
+            stop,
+            queue: Queue::new(1),
+            tally: Tally::default(),
+            links: Links::new(),
+            deletes: DeletePlan::after(options.deleted_before),
+            ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, seconds_now, notes.age_max.as_secs()))),
+            ladder: Arc::default(),
+            under_way: Arc::default(),
+            started: Instant::now(),
+            began: now(),
+            owners: Owners::of(roots.1.as_ref(), &options.keep),
+            rights: roots.1.as_ref().map(|replica| replica.rights()),
+            file_systems: Mutex::default(),
+            roots,
+            one_machine: options.is_one_machine(),
+            no_room: Mutex::new(options.delete.then(Vec::new)),
+            reported: Mutex::default(),
+            lost: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
+            orders: Orders::default(),
+            mounts: Mounts::default(),
+            hashes_kept: HashesKept::default(),
+            stride: Stride::default(),
+            bytes_pace: Pace::new(options.bytes_per_second_max),
+            request_pace: Pace::new(options.requests_per_second_max),
+            unkept: Mutex::default(),
+            part: Part::Whole,
+            renamed: None,
+            is_single: false,
+            is_second: false,
+            changes: None,
+            lease: None,
+            basis_since: None,
+            above: None,
+            nested: NestedMarks::default(),
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| changes.is_refused()) || self.lease.as_ref().is_some_and(|lease| lease.is_over())
+    }
+
+    /// Whether the run ends early: it was asked to, or the disk lies.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Relaxed) || self.is_lost() || self.cut_off.load(Relaxed) || self.is_refused()
+    }
+
+    /// Whether an act failed because a connection was lost.
+    pub fn was_told_cut_off(&self) -> bool {
+        self.cut_off.load(Relaxed)
+    }
+
+    /// Whether the disk did not keep what it was given.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Relaxed)
+    }
+
+    /// Ends the run because the disk lies.
+    pub fn lose(&self) {
+        self.lost.store(true, Relaxed);
+    }
+
+    /// Keeps within the limit on bytes and, a block being a request, on requests.
+    pub fn pace_bytes(&self, bytes: u64) {
+        if let Some(pace) = &self.bytes_pace {
+            pace.take(bytes, &|| self.stopped());
+        }
+        self.pace_request();
+    }
+
+    /// The same, and says whether the run goes on.
+    pub fn pace_or_stop(&self, bytes: u64) -> Result<(), Halt> {
+        self.pace_bytes(bytes);
+        if self.stopped() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    /// Keeps within the limit on requests.
+    pub fn pace_request(&self) {
+        if let Some(pace) = &self.request_pace {
+            pace.take(1, &|| self.stopped());
+        }
+    }
+
+    /// Keeps a path for which there was no room, if deletes are still to come that may make some; returns whether it did.
+    pub fn postpone(&self, path: impl FnOnce() -> RelPath, fault: &Fault) -> bool {
+        if !fault.lacks_room() {
+            return false;
+        }
+        self.keep_for_later(path)
+    }
+
+    /// Keeps a path that would take the place of a directory, if there is a limit on deletes, which the whole plan is held against when
+    /// all is walked; returns whether it did.
+    pub fn waits_for_the_whole(&self, path: impl FnOnce() -> RelPath) -> bool {
+        self.options.delete_limit.is_some() && self.keep_for_later(path)
+    }
+
+    fn keep_for_later(&self, path: impl FnOnce() -> RelPath) -> bool {
+        let mut no_room = self.no_room.lock();
+        let kept = no_room.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
+        kept.map(|paths| paths.push(path())).is_some()
+    }
+
+    /// Shows the paths that are kept for later.
+    pub fn with_kept<T>(&self, show: impl FnOnce(&[RelPath]) -> T) -> T {
+        show(self.no_room.lock().as_deref().unwrap_or_default())
+    }
+
+    /// Keeps paths for which others had no room.
+    pub fn postpone_all(&self, paths: impl Iterator<Item = RelPath>) {
+        self.no_room.lock().get_or_insert_default().extend(paths);
+    }
+
+    /// The paths that were postponed, once.
+    pub fn postponed(&self) -> Vec<RelPath> {
+        self.no_room.lock().take().unwrap_or_default()
+    }
+
+    /// What holds for all movers.
+    pub fn terms(&self) -> Terms {
+        let durability = self.options.durability;
+        // The directory around a single file has no mark that could say what is not durable, so the file is made so before it gets its name.
+        let is_single = self.is_single || self.renamed.is_some();
+        Terms {
+            rules: self.rules,
+            sync_each: durability == Durability::File || is_single,
+            sync_large: durability != Durability::None || is_single,
+            verify: self.options.read_back,
+        }
+    }
+
+    /// Tells `act` what stays when something goes from the replica's directory at `dir`: what the rules protect, and when the run is over,
+    /// all that is still there.
+    pub fn with_spared<T>(&self, dir: &RelPath, act: impl FnOnce(Spared<'_>) -> T) -> T {
+        let is_over = || self.stopped();
+        let protects = self.options.filter.has_rules() && !self.options.delete_excluded;
+        act(Spared { rules: protects.then_some((&self.options.filter, dir)), is_over: Some(&is_over), ..Spared::NOTHING })
+    }
+
+    /// Reports a problem.
+    pub fn problem(&self, path: RelPath, fault: Fault, class: Class) {
+        // Where nothing may be changed, that is why the run ends, and no problem of a path.
+        if self.is_refused() || class == Class::Partly && self.does_without(&fault) {
+            return;
+        }
+        // One lost connection is one problem, and the end of the run says it.
+        if fault.is_cut_off() {
+            return self.cut_off.store(true, Relaxed);
+        }
+        let cause = self.frozen(&path, &fault).map_or_else(|| fault.cause(), str::to_owned);
+        self.report(&Problem { cause, ..Problem::new(path, fault, class) });
+    }
+
+    /// Reports what could not be removed, by its path below `dir`.
+    pub fn report_stuck(&self, dir: &RelPath, stuck: Vec<(RelPath, Fault)>) {
+        for (below, fault) in stuck {
+            self.problem(RelPath::from_names(dir.names().chain(below.names())), fault, Class::Skip);
+        }
+    }
+
+    /// Reports a problem, if it is not one that was reported before: what one cause does to one path is one problem, whatever was tried
+    /// first and next. Of an entry that was made equal but for some properties, each property is one.
+    pub fn report(&self, problem: &Problem) {
+        if !self.is_news(problem) {
+            return;
+        }
+        self.tally.problem(problem.class);
+        self.monitor.problem(problem);
+    }
+
+    fn is_news(&self, problem: &Problem) -> bool {
+        let mut hasher = DefaultHasher::new();
+        let property = (problem.class == Class::Partly).then_some(problem.act);
+        (problem.path.as_bytes(), problem.side.word(), &problem.cause, property).hash(&mut hasher);
+        let mut reported = self.reported.lock();
+        let fits = reported.len() < REPORTED_MAX;
+        if fits { reported.insert(hasher.finish()) } else { !reported.contains(&hasher.finish()) }
+    }
+
+    /// Reports what was done, if anybody wants to know; the path is made only then.
+    pub fn receipt(&self, path: impl FnOnce() -> RelPath, intent: Intent) {
+        if self.monitor.wants_receipts() {
+            let Intent { kind, action, what, size, values, ranges, .. } = intent;
+            self.monitor.receipt(&Receipt { path: path(), kind, action, what, size, values, ranges });
+        }
+    }
+
+    /// A look at the run for those who watch.
+    pub fn progress(&self, jobs: usize) -> Progress {
+        Progress { counts: self.tally.counts(), elapsed: self.started.elapsed(), large: self.under_way.now(), jobs }
+    }
+
+    /// Whether the filters take an entry. The path is made only if there are rules.
+    pub fn takes(&self, visit: &Visit, name: &CStr, is_dir: bool) -> bool {
+        let filter = &self.options.filter;
+        !filter.has_rules() || filter.takes(visit.path_of(name).as_bytes(), is_dir)
+    }
+
+    /// Remembers a directory of each file system of the replica, to make all of them durable at the end.
+    pub fn met_replica(&self, dir: &DirRef) {
+        let device = dir.first_meta().dev;
+        let known = self.roots.1.as_ref().is_some_and(|root| root.first_meta().dev == device);
+        if !known {
+            self.file_systems.lock().entry(device).or_insert_with(|| dir.clone());
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Directories of the replica that it shows at two places, since one is mounted at the other (`mount --bind`).
+//!
+//! If the source has two directories there, each pass would make the one equal by making the other different. So one of the places is not
+//! entered, and that is a problem of its path. Where the run comes to one of them only, there is nothing to tell.
+
+use crate::options::Options;
+use crate::sync::run::Run;
+use crate::sync::visit::Visit;
+use crate::trees::overlap::leaves_out;
+use driftless_model::RelPath;
+use driftless_tree::{DirRef, descend, shown_twice};
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+
+/// Why a directory of the replica is not entered.
+pub const SHOWN_TWICE: &str =
+    "it is another directory of this replica, which is mounted there, too, and cannot be equal to two; unmount one, or exclude it";
+
+/// Those of a replica on this host that the run would come to twice.
+pub fn doubles(options: &Options, (source, replica): (&DirRef, Option<&DirRef>)) -> BTreeSet<RelPath> {
+    let Some(replica) = replica.filter(|_| options.replica.host.is_none()) else { return BTreeSet::new() };
+    let pairs = shown_twice(&options.replica.plain_path()).into_iter();
+    pairs.filter(|(at, other)| comes_to(options, source, other) && is_same(replica, at, other)).map(|(at, _)| at).collect()
+}
+
+/// Whether the run comes to a directory of the source with this path.
+fn comes_to(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+    !leaves_out(options, &path.names().collect::<Vec<_>>()) && descend(source, path).is_ok()
+}
+
+fn is_same(replica: &DirRef, one: &RelPath, other: &RelPath) -> bool {
+    let id = |path| descend(replica, path).map(|dir| dir.first_meta().id());
+    matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+impl Run<'_> {
+    /// Whether the run comes to a directory of the replica at another place, too, and leaves it alone at this one.
+    pub fn is_double(&self, parent: &Visit, name: &CStr) -> bool {
+        !self.doubles.is_empty() && self.doubles.contains(&parent.path_of(name))
+    }
+}

@@ -1,0 +1,351 @@
+//! A directory in the course of being made equal.
+
+use crate::shared::share::{Listed, Unfinished};
+use crate::sync::entered::Entered;
+use crate::sync::namesakes::Namesakes;
+use crate::sync::protected::Protected;
+use crate::trees::marks::{Doubt, earliest};
+use driftless_model::{Meta, RelPath, Selection, Stamp, Xattrs};
+use driftless_mover::Spot;
+use driftless_tree::{Attributes, DirRef, Known, NameHashes};
+use parking_lot::Mutex;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Signs of another mover at work in a directory that are believed.
+const MEETINGS_MAX: u32 = 64;
+
+/// A directory on both sides, from the moment it is entered until everything in it is equal and its own attributes are set.
+pub struct Visit {
+    /// The directory above; `None` for the root.
+    pub parent: Option<Arc<Visit>>,
+    /// Its name there.
+    pub name: CString,
+    /// The source's directory.
+    pub source: DirRef,
+    /// The replica's; `None` when a dry run has not made it.
+    pub replica: Option<DirRef>,
+    /// The same directory of an earlier copy (`--link-dest`).
+    pub basis: Option<DirRef>,
+    /// What of it is looked at.
+    pub selection: Arc<Selection>,
+    /// What the replica's directory was like; `None` if this run made it.
+    pub before: Option<(Meta, Xattrs)>,
+    /// Owner and group that new entries get, if the directory is ours alone and shows it.
+    pub birth: Option<(u32, u32)>,
+    /// Somebody else sees to its attributes (of the directory around a single file, say).
+    pub borrowed: bool,
+    /// The replica's was made by an earlier run, or another mover, and never got its mode.
+    pub closed: bool,
+    /// It is marked as such, or, if this run made it, may be.
+    pub is_marked: bool,
+    /// Somebody else began it.
+    pub left: Option<Unfinished>,
+    /// The name on the replica of the one entry of a borrowed directory.
+    pub renamed: Option<CString>,
+    /// What it took the place of, if that is not a directory.
+    pub replaced: Option<Meta>,
+    /// It was entered once more after the one above it, or one further up, had changed.
+    pub late: bool,
+    /// Its share of the walk, in the unit of `Tally::walked`.
+    pub weight: u64,
+    /// What the source's directory was like when it was listed last.
+    pub listed: Mutex<Meta>,
+    /// Unfinished entries that an earlier run left on the replica.
+    pub leftovers: Mutex<Vec<CString>>,
+    /// The subdirectories that were entered.
+    pub entered: Entered,
+    /// Names that the replica's file system may take for one.
+    pub namesakes: Namesakes,
+    /// Names at which the replica has something that the filters protect.
+    pub protected: Protected,
+    /// Since when changes below it may not be durable, as marks say that were met on the way.
+    pub doubt: Doubt,
+    /// Names of a large directory of the source that were met so far.
+    pub met: Mutex<NameHashes>,
+    state: State,
+}
+
+#[derive(Default)]
+struct State {
+    pending: AtomicUsize,
+    fresh: AtomicBool,
+    touched: AtomicBool,
+    dirty: AtomicBool,
+    unlisted: AtomicBool,
+    lost: AtomicBool,
+    write_protected: AtomicBool,
+    unfinished: AtomicBool,
+    doubt_listed: OnceLock<Stamp>,
+    meetings: AtomicU32,
+    pass: AtomicU8,
+}
+
+/// What is needed to begin a directory.
+pub struct Begin {
+    /// See [`Visit`].
+    pub parent: Option<Arc<Visit>>,
+    /// See [`Visit`].
+    pub name: CString,
+    /// See [`Visit`].
+    pub source: DirRef,
+    /// See [`Visit`].
+    pub replica: Option<DirRef>,
+    /// See [`Visit`].
+    pub basis: Option<DirRef>,
+    /// See [`Visit`].
+    pub selection: Arc<Selection>,
+    /// See [`Visit`].
+    pub before: Option<(Meta, Xattrs)>,
+    /// See [`Visit`].
+    pub replaced: Option<Meta>,
+    /// See [`Visit`].
+    pub weight: u64,
+}
+
+impl Visit {
+    /// Begins a directory. It has one piece of work pending: its listing.
+    pub fn begin(begin: Begin) -> Visit {
+        let made = begin.before.is_none();
+        let birth = begin.replica.as_ref().filter(|_| made).and_then(|replica| replica.birth());
+        let protected = begin.before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0);
+        let protected = protected && begin.replica.as_ref().is_some_and(|replica| replica.user().0 != 0);
+        let state = State {
+            pending: AtomicUsize::new(1),
+            fresh: AtomicBool::new(made),
+            write_protected: AtomicBool::new(protected),
+            ..State::default()
+        };
+        let late = begin.parent.as_ref().is_some_and(|parent| parent.is_repeated());
+        let above = begin.parent.as_ref();
+        let is_marked = made && above.is_none_or(|above| !above.is_fresh());
+        let doubt = above.map(|above| Doubt { replica: above.suspect_since(), ..above.doubt }).unwrap_or_default();
+        Visit {
+            parent: begin.parent,
+            name: begin.name,
+            listed: Mutex::new(*begin.source.first_meta()),
+            source: begin.source,
+            replica: begin.replica,
+            basis: begin.basis,
+            selection: begin.selection,
+            before: begin.before,
+            birth,
+            borrowed: false,
+            closed: false,
+            is_marked,
+            left: None,
+            renamed: None,
+            replaced: begin.replaced,
+            late,
+            weight: begin.weight,
+            leftovers: Mutex::default(),
+            entered: Entered::default(),
+            namesakes: Namesakes::default(),
+            protected: Protected::default(),
+            doubt,
+            met: Mutex::default(),
+            state,
+        }
+    }
+
+    /// The directory around a single entry, which is called `name` on the replica.
+    pub fn borrow_for(mut self, name: CString) -> Visit {
+        (self.borrowed, self.renamed) = (true, Some(name));
+        self
+    }
+
+    /// Where an entry of this directory is about to be changed.
+    pub fn touched_spot<'a>(&'a self, name: &'a CStr) -> Spot<'a> {
+        self.touch();
+        self.spot(name)
+    }
+
+    /// Where an entry of this directory is made equal.
+    pub fn spot<'a>(&'a self, name: &'a CStr) -> Spot<'a> {
+        Spot {
+            source: &*self.source,
+            source_name: name,
+            replica: &**self.replica.as_ref().expect("only dry runs have none, and they make nothing"),
+            name: self.renamed.as_deref().unwrap_or(name),
+            private: self.is_fresh(),
+            nested: false,
+            birth: self.birth,
+            room: 0,
+            only: None,
+        }
+    }
+
+    /// The path below the root.
+    pub fn path(&self) -> RelPath {
+        let mut names = Vec::new();
+        let mut at = Some(self);
+        while let Some(visit) = at {
+            if visit.parent.is_some() {
+                names.push(visit.name.to_bytes());
+            }
+            at = visit.parent.as_deref();
+        }
+        RelPath::from_names(names.into_iter().rev())
+    }
+
+    /// The path of an entry of this directory.
+    pub fn path_of(&self, name: &CStr) -> RelPath {
+        self.path().join(name.to_bytes())
+    }
+
+    /// Whether this run made the directory, nobody else can reach it, and it was listed only once.
+    pub fn is_fresh(&self) -> bool {
+        self.state.fresh.load(Ordering::Relaxed)
+    }
+
+    /// Whether this run made the directory.
+    pub fn is_made(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// Adds a piece of work that must be over before the directory is.
+    pub fn more(&self) {
+        self.state.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that a piece of work is over; returns whether it was the last.
+    pub fn less(&self) -> bool {
+        self.state.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Says that something is about to be changed in the replica's directory, and with it its modification time. An ordinary
+    /// user who may not write to his directory lends himself the right; its mode is set again when it is finished.
+    pub fn touch(&self) {
+        self.state.touched.store(true, Ordering::Relaxed);
+        if self.state.write_protected.swap(false, Ordering::Relaxed)
+            && let (Some(replica), Some((before, _))) = (&self.replica, &self.before)
+        {
+            let attributes = Attributes { mode: Some(before.mode | 0o700), ..Attributes::default() };
+            replica.set_own(&Known::of(before), &attributes);
+        }
+    }
+
+    /// Whether anything was changed in the replica's directory.
+    pub fn is_touched(&self) -> bool {
+        self.state.touched.load(Ordering::Relaxed)
+    }
+
+    /// Says that the source's directory is not what the listing said.
+    pub fn mark_dirty(&self) {
+        self.state.dirty.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the source could not be listed to its end; then nothing in it is removed.
+    pub fn mark_unlisted(&self) {
+        self.state.unlisted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the source could not be listed to its end.
+    pub fn is_unlisted(&self) -> bool {
+        self.state.unlisted.load(Ordering::Relaxed)
+    }
+
+    /// Says that the source's directory is not there any more, or its handle is stale: the one above is looked at again, and if it is
+    /// there, it is entered once more.
+    pub fn lose(&self, above: &Visit) {
+        self.state.lost.store(true, Ordering::Relaxed);
+        self.mark_unlisted();
+        above.entered.forget(&self.name, self.source.first_meta());
+        above.mark_dirty();
+    }
+
+    /// Whether the source's directory went while it was looked at.
+    pub fn is_lost(&self) -> bool {
+        self.state.lost.load(Ordering::Relaxed)
+    }
+
+    /// Says that some of what is in it is left to others.
+    pub fn mark_unfinished(&self) {
+        self.state.unfinished.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it may be that another mover is at work in it; after too many signs of that, something else is wrong.
+    pub fn may_meet_another(&self) -> bool {
+        self.state.meetings.fetch_add(1, Ordering::Relaxed) < MEETINGS_MAX
+    }
+
+    /// Says that another mover is at work in it: it is private no longer, and whoever sees all of the run finishes it.
+    pub fn share_with_another(&self) {
+        self.state.fresh.store(false, Ordering::Relaxed);
+        self.mark_unfinished();
+    }
+
+    /// Whether some of what is in it is left to others.
+    pub fn is_unfinished(&self) -> bool {
+        self.state.unfinished.load(Ordering::Relaxed)
+    }
+
+    /// Takes over a directory that somebody else began and left.
+    pub fn take_over(&mut self, left: Unfinished) {
+        match left.listed {
+            // Hosts number devices each in their own way.
+            Listed::As(meta) => *self.listed.lock() = Meta { dev: self.source.first_meta().dev, ..meta },
+            Listed::Changed => self.mark_dirty(),
+            Listed::InPart => {}
+        }
+        self.left = Some(left);
+    }
+
+    /// Whether somebody else began it, who looked at all of its names.
+    pub fn was_listed(&self) -> bool {
+        self.left.is_some_and(|left| left.listed != Listed::InPart)
+    }
+
+    /// As it is left to whoever takes it over.
+    pub fn leave(&self) -> Unfinished {
+        let listed = if self.state.dirty.load(Ordering::Relaxed) { Listed::Changed } else { Listed::As(*self.listed.lock()) };
+        let listed = if self.selection.whole { listed } else { Listed::InPart };
+        Unfinished { listed, made: self.is_made(), replaced: self.replaced.is_some(), unlisted: self.is_unlisted() }
+    }
+
+    /// How often the directory was looked at again.
+    pub fn pass(&self) -> u8 {
+        self.state.pass.load(Ordering::Relaxed)
+    }
+
+    /// Whether it may have been looked at before in this run.
+    pub fn is_repeated(&self) -> bool {
+        self.late || self.pass() > 0
+    }
+
+    /// Whether the source's directory, which is now like `now`, has changed since it was listed.
+    pub fn is_dirty(&self, now: &Meta) -> bool {
+        self.state.dirty.load(Ordering::Relaxed) || !self.listed.lock().unchanged(now)
+    }
+
+    /// Says since when a mark that a listing has shown says that changes below may not be durable.
+    pub fn doubt_listed(&self, since: Stamp) {
+        let _known_since_an_earlier_listing = self.state.doubt_listed.set(since);
+    }
+
+    /// Since when changes of the replica's directory, and of what is below it, may not be durable.
+    pub fn suspect_since(&self) -> Option<Stamp> {
+        earliest(self.doubt.replica, self.state.doubt_listed.get().copied())
+    }
+
+    /// Begins another look at the directory.
+    pub fn again(&self, now: Meta) {
+        *self.listed.lock() = now;
+        self.state.dirty.store(false, Ordering::Relaxed);
+        self.state.fresh.store(false, Ordering::Relaxed);
+        self.state.pass.fetch_add(1, Ordering::Relaxed);
+        self.state.pending.store(1, Ordering::Release);
+    }
+}
+
+/// The last to hold a directory deep down holds all those above: they are let go of one by one, not each within the other, or
+/// a tree of some ten thousand levels would overflow the stack.
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut visit) = above.and_then(Arc::into_inner) {
+            above = visit.parent.take();
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Going through directories: entering, listing, handing out names, and finishing when everything below is done.
+
+use crate::sync::closed::{OPENED, mark_closed};
+use crate::sync::entry::Intent;
+use crate::sync::run::Run;
+use crate::sync::task::Task;
+use crate::sync::twice::SHOWN_TWICE;
+use crate::sync::visit::{Begin, Visit};
+use crate::sync::worker::Worker;
+use crate::tally::{Reason, add};
+use crate::trees::mounts::UNMOUNTED;
+use crate::trees::overlap::{OWN_REPLICA, OWN_SOURCE};
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs, errno};
+use driftless_mover::Trouble;
+use driftless_reconcile::{differences, split_half, values};
+use driftless_tree::WINDOW_NAMES;
+use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names};
+use std::ffi::{CStr, CString};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Items in the queue above which the walk goes down before it goes on.
+const QUEUE_LONG: usize = 2048;
+/// How often a directory that changes is looked at again.
+const PASSES_MAX: u8 = 3;
+
+impl Worker<'_> {
+    /// Enters the directory `name` of `parent` and begins with it.
+    pub fn directory(&mut self, parent: &Arc<Visit>, name: &CStr, weight: u64) {
+        match self.enter(parent, name, weight) {
+            Ok(Some(visit)) => {
+                self.count_late(parent);
+                self.list(&visit);
+            }
+            Ok(None) => {
+                self.count_late(parent);
+                self.less(parent);
+            }
+            Err(trouble) => {
+                self.account_trouble(parent, name, trouble);
+                self.less(parent);
+            }
+        }
+    }
+
+    fn enter(&mut self, parent: &Arc<Visit>, name: &CStr, weight: u64) -> Result<Option<Arc<Visit>>, Trouble> {
+        let source = match parent.source.enter(name) {
+            Err(_) if self.run.is_foreign_at(parent, name) => {
+                add(&self.run.tally.walked, weight);
+                self.run.tally.skip(Reason::OtherFileSystem);
+                return Ok(None);
+            }
+            entered => entered.map_err(kind_changed)?,
+        };
+        parent.entered.note(name, source.first_meta());
+        let selection = below(parent, name);
+        let foreign = self.run.is_foreign(&source);
+        if let Some(why) = self.barred(parent, name, &source, foreign) {
+            // A second look at the directory above tells it no second time.
+            return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, why) });
+        }
+        let (replica, before, replaced) = match self.enter_replica(parent, name) {
+            Err(Trouble::Failed(fault)) if self.tells_closed((parent, name, weight), &source, fault)? => return Ok(None),
+            entered => entered?,
+        };
+        let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
+        let parent = Some(parent.clone());
+        let mut visit = Visit::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
+        self.run.part.assign(&mut visit);
+        self.run.find_closed(&mut visit);
+        self.run.meet_marks(&mut visit)?;
+        let visit = Arc::new(visit);
+        if foreign && !visit.borrowed {
+            self.leave_mount_point(visit);
+            return Ok(None);
+        }
+        Ok(Some(visit))
+    }
+
+    /// Why a directory of the source is not entered, although it is there and may be read.
+    fn barred(&self, parent: &Visit, name: &CStr, source: &DirRef, foreign: bool) -> Option<&'static str> {
+        match () {
+            () if !foreign && self.run.is_replica(source) => Some(OWN_REPLICA),
+            () if self.run.is_unmounted(parent, name, source) => Some(UNMOUNTED),
+            () => None,
+        }
+    }
+
+    /// The root of another file system: the directory itself is made, what is in it is left alone.
+    fn leave_mount_point(&mut self, visit: Arc<Visit>) {
+        add(&self.run.tally.walked, visit.weight);
+        self.run.tally.skip(Reason::OtherFileSystem);
+        let parent = visit.parent.as_ref().expect("the root is on its own file system");
+        if let (true, Some(replica)) = (visit.is_made(), &visit.replica) {
+            let attributes = Attributes::of(visit.source.first_meta(), Xattrs::default(), &self.run.options.keep).or_mode(OPENED);
+            replica.set_own(&Known::default(), &attributes);
+            let _its_mode_says_the_same = self.run.unmark_closed(&visit);
+            parent.touch();
+        }
+    }
+
+    fn enter_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Entered, Trouble> {
+        let Some(above) = parent.replica.as_ref().filter(|_| !parent.is_fresh()) else {
+            return self.make_replica(parent, name).map(|made| (made, None, None));
+        };
+        match above.enter(name) {
+            Ok(dir) => self.existing(parent, name, dir),
+            Err(fault) => self.make_room(parent, name, above, fault),
+        }
+    }
+
+    fn existing(&mut self, parent: &Visit, name: &CStr, dir: DirRef) -> Result<Entered, Trouble> {
+        if self.run.is_source(&dir) {
+            return Err(Trouble::Barred(Side::Replica, OWN_SOURCE));
+        }
+        if self.run.is_double(parent, name) {
+            return Err(Trouble::Barred(Side::Replica, SHOWN_TWICE));
+        }
+        let keep = &self.run.options.keep;
+        let before = (*dir.first_meta(), dir.xattrs(keep)?);
+        self.run.met_replica(&dir);
+        Ok((Some(dir), Some(before), None))
+    }
+
+    /// There is no such directory on the replica, or something else in its place.
+    fn make_room(&mut self, parent: &Arc<Visit>, name: &CStr, above: &DirRef, fault: Fault) -> Result<Entered, Trouble> {
+        match above.look(name) {
+            Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, None)),
+            Err(other) => Err(other.into()),
+            Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
+            Ok(there) if self.run.options.dry_run => self.spared_for_dir(parent, name).map(|()| (None, None, Some(there))),
+            Ok(there) => {
+                self.spared_for_dir(parent, name)?;
+                parent.touch();
+                above.remove(name)?;
+                self.make_replica(parent, name).map(|made| (made, None, Some(there)))
+            }
+        }
+    }
+
+    /// A directory of this very user that he may not read: he gives himself the right for the time of the run.
+    fn force_open(&mut self, above: &DirRef, name: &CStr, meta: &Meta, fault: Fault) -> Result<Entered, Trouble> {
+        if self.run.options.dry_run || meta.uid != above.user().0 {
+            return Err(fault.into());
+        }
+        let attributes = Attributes { mode: Some(meta.mode | 0o700), ..Attributes::default() };
+        above.set(name, &Known::of(meta), &attributes)?;
+        let dir = above.enter(name)?;
+        let before = (*meta, dir.xattrs(&self.run.options.keep)?);
+        self.run.met_replica(&dir);
+        Ok((Some(dir), Some(before), None))
+    }
+
+    /// The same where nothing is changed: how it differs is told, and that nobody knows what is in it. Says whether that was it.
+    fn tells_closed(&mut self, (parent, name, weight): (&Visit, &CStr, u64), source: &DirRef, fault: Fault) -> Done<bool> {
+        let run = self.run;
+        let Some(above) = parent.replica.as_ref().filter(|_| run.options.dry_run) else { return Ok(false) };
+        let meta = above.look(name)?;
+        if meta.kind != Kind::Dir || meta.uid != above.user().0 {
+            return Ok(false);
+        }
+        let source = Entry { meta: *source.first_meta(), xattrs: source.xattrs(&run.options.keep)? };
+        // Of a directory that may not be read, `user.*` attributes may not either (xattr(7)).
+        let xattrs = above.xattrs_of(name, &run.options.keep).unwrap_or_else(|_| source.xattrs.clone());
+        let replica = Entry { meta, xattrs };
+        let mut intent = Intent::new(Action::Meta, differences(&source, &replica, &run.options.keep), &source.meta);
+        if intent.what.is_empty() {
+            return Ok(false);
+        }
+        intent.values = values(&source, &replica, intent.what);
+        add(&run.tally.walked, weight);
+        add(&run.tally.changed, 1);
+        run.receipt(|| parent.path_of(name), intent);
+        run.problem(parent.path_of(name), fault, Class::Skip);
+        Ok(true)
+    }
+
+    fn make_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Option<DirRef>, Trouble> {
+        let Some(above) = parent.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return Ok(None) };
+        parent.touch();
+        let dir = above.make_dir(name)?;
+        if !parent.is_fresh() {
+            // One that is made over a line may turn out not to be; further down, everything in it then says so.
+            dir.meta()?;
+            forget_inherited(&dir)?;
+            mark_closed(self.run.options, &dir)?;
+        }
+        Ok(Some(dir))
+    }
+
+    /// Lists a directory that was just begun, and hands out its names.
+    pub fn list(&mut self, visit: &Arc<Visit>) {
+        let weight = if visit.pass() == 0 { visit.weight } else { 0 };
+        if !visit.selection.whole && (!visit.was_listed() || visit.pass() == 0) {
+            // No listing of the replica shows it.
+            if let Err(fault) = self.run.look_for_mark(visit) {
+                return self.unlisted(visit, fault);
+            }
+            let mut names = Names::default();
+            for name in visit.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
+                names.push(&name, None);
+            }
+            self.note_names(visit, &names);
+            self.find_protected(visit, &names);
+            self.hand_out(visit, names, weight);
+            return self.less(visit);
+        }
+        match visit.source.list() {
+            Ok(stream) => self.list_on(visit, stream, weight, true),
+            Err(fault) => self.unlisted(visit, fault),
+        }
+    }
+
+    /// Reads a window of names. What is left of a longer directory becomes an item for others.
+    pub fn list_on(&mut self, visit: &Arc<Visit>, mut stream: Box<dyn NameStream>, weight: u64, is_first: bool) {
+        let mut names = Names::default();
+        let filled = stream.fill(&mut names, WINDOW_NAMES);
+        if is_first && matches!(filled, Ok(false)) {
+            names.sort();
+        }
+        self.note_names(visit, &names);
+        // Else the listing of the replica that follows shows it.
+        if !is_first || !matches!(filled, Ok(false)) || !self.looks_for_extras(visit) {
+            self.find_protected(visit, &names);
+        }
+        match filled {
+            Err(fault) => {
+                self.hand_out(visit, names, weight);
+                return self.unlisted(visit, fault);
+            }
+            Ok(true) => {
+                // The listing of the replica comes too late for the first of so many names.
+                if is_first && let Err(fault) = self.run.look_for_mark(visit) {
+                    return self.unlisted(visit, fault);
+                }
+                self.run.remember_names(visit, &names);
+                visit.more();
+                self.run.queue.push(Task::List(visit.clone(), stream, weight / 2));
+                self.hand_out(visit, names, weight - weight / 2);
+            }
+            Ok(false) => {
+                drop(stream);
+                if !is_first {
+                    self.run.remember_names(visit, &names);
+                }
+                self.find_extras(visit, is_first.then_some(&names));
+                self.find_listed(visit, is_first.then_some(&names));
+                self.hand_out(visit, names, weight);
+            }
+        }
+        self.less(visit);
+    }
+
+    fn unlisted(&mut self, visit: &Arc<Visit>, fault: Fault) {
+        visit.mark_unlisted();
+        if !self.is_lost(visit, &fault) {
+            self.run.problem(visit.path(), fault, Class::Skip);
+        }
+        self.less(visit);
+    }
+
+    /// Directories come first: a kernel lets one thread at a time make or remove names in a directory, and the sooner many are open, the
+    /// fewer threads wait for the same.
+    fn hand_out(&mut self, visit: &Arc<Visit>, mut names: Names, weight: u64) {
+        names.put_directories_first();
+        let count = names.len() as u64;
+        if count == 0 {
+            return add(&self.run.tally.walked, weight);
+        }
+        add(&self.run.tally.walked, weight % count);
+        if visit.pass() == 0 {
+            add(&self.run.tally.seen, self.run.part.counted(visit, count));
+        }
+        visit.more();
+        self.names(visit, &Arc::new(names), 0..count, weight / count);
+    }
+
+    /// Makes a range of names equal, giving half of the rest away whenever somebody is idle.
+    pub fn names(&mut self, visit: &Arc<Visit>, names: &Arc<Names>, mut range: Range<u64>, weight: u64) {
+        let queue = &self.run.queue;
+        let share = |range| {
+            visit.more();
+            Task::Names(visit.clone(), names.clone(), range, weight)
+        };
+        while range.start < range.end && !self.run.stopped() && !self.run.yields() {
+            let (name, hint) = names.get(range.start as usize);
+            range.start += 1;
+            if range.is_empty() {
+                // The last name: nothing to share.
+            } else if hint == Some(Kind::Dir) && queue.waiting() > QUEUE_LONG {
+                queue.push(share(std::mem::replace(&mut range, 0..0)));
+            } else if queue.hungry() {
+                queue.push_last(share(split_half(&mut range, 1).unwrap_or_else(|| std::mem::replace(&mut range, 0..0))));
+            }
+            self.run.pace_request();
+            self.entry(visit, name, hint, weight);
+        }
+        if self.run.yields() {
+            self.give_back_names(visit, names, range);
+        }
+        self.less(visit);
+    }
+
+    /// Puts a subdirectory into the queue.
+    pub fn descend(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) {
+        let new = visit.is_fresh();
+        visit.source.expect(name, !new || self.run.options.dry_run);
+        if let Some(replica) = visit.replica.as_ref().filter(|_| !new) {
+            replica.expect(name, true);
+        }
+        visit.more();
+        self.run.queue.push(Task::Dir(visit.clone(), name.into(), weight));
+    }
+
+    /// A piece of work of `visit` is over. Finishes it if that was the last, and then the directories above.
+    pub fn less(&mut self, visit: &Arc<Visit>) {
+        if visit.less() && self.finish(visit) {
+            self.ascend(visit);
+        }
+    }
+
+    /// A directory is finished, and with it a piece of work of the one above.
+    pub fn ascend(&mut self, visit: &Arc<Visit>) {
+        let mut visit = visit.clone();
+        loop {
+            let Some(parent) = visit.parent.clone() else { return };
+            visit.source.leave();
+            if let Some(replica) = &visit.replica {
+                replica.leave();
+            }
+            visit = parent;
+            if !visit.less() || !self.finish(&visit) {
+                return;
+            }
+        }
+    }
+
+    /// Looks again at the source's directory; returns whether the matter is over, and not posted or begun again.
+    fn finish(&mut self, visit: &Arc<Visit>) -> bool {
+        if self.run.stopped() || self.leaves_open(visit) {
+            return true;
+        }
+        if self.post_look_again(visit) {
+            return false;
+        }
+        self.finish_now(visit, visit.source.meta_again())
+    }
+
+    /// Looks again at the source's directory, which is like `now`; returns whether the matter is over.
+    pub fn finish_now(&mut self, visit: &Arc<Visit>, now: Done<Meta>) -> bool {
+        let now = match now {
+            Ok(now) => now,
+            Err(fault) => return self.finish_attributes(visit, Err(fault)),
+        };
+        if visit.is_dirty(&now) && !visit.is_lost() {
+            if visit.pass() < PASSES_MAX {
+                visit.again(now);
+                self.run.queue.push(Task::Again(visit.clone()));
+                return false;
+            }
+            self.report_changing(visit.path());
+        }
+        self.finish_attributes(visit, Ok(now))
+    }
+}
+
+/// A replica's directory, what it was like if it existed, and what it took the place of if that was something else.
+type Entered = (Option<DirRef>, Option<(Meta, Xattrs)>, Option<Meta>);
+
+/// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
+fn below(parent: &Visit, name: &CStr) -> Arc<Selection> {
+    let known = parent.selection.below(name.to_bytes());
+    known.unwrap_or_else(|| Arc::new(if parent.was_listed() { Selection::all() } else { Selection::default() }))
+}
+
+/// A name that was a directory a moment ago and is something else now (ENOTDIR, or ELOOP for a symbolic link) has changed.
+fn kind_changed(fault: Fault) -> Trouble {
+    if matches!(fault.errno, errno::ENOTDIR | errno::ELOOP) { Trouble::Vanished } else { fault.into() }
+}
+
+/// Removes an ACL that a new directory took over from the one above: everything in it would take that over, too.
+pub fn forget_inherited(dir: &DirRef) -> Done {
+    let keep = driftless_model::Keep::default();
+    if dir.xattrs(&keep)?.is_empty() {
+        return Ok(());
+    }
+    let attributes = Attributes { mode: Some(0o700), xattrs: Some((Xattrs::default(), keep)), ..Attributes::default() };
+    dir.set_own(&Known::default(), &attributes).into_iter().next().map_or(Ok(()), Err)
+}
+
+impl Run<'_> {
+    /// Whether a listing of the source vouches for what is not in it.
+    pub fn may_delete(&self, visit: &Visit) -> bool {
+        self.options.delete && self.vouches(visit)
+    }
+}

@@ -1,0 +1,219 @@
+//! File systems that are mounted below the source: those that earlier runs of the same pair of trees met, and those that this one does.
+//!
+//! One that was there and is not there now is doubt, not absence: what an empty mount point shows is not what the source has. Nothing
+//! at or below its path is touched on the replica, and that is a problem of the path. A subvolume, which has a device number of its own
+//! and cannot be unmounted, is no mounted file system; a directory that is mounted at a second place is one.
+
+use crate::options::Options;
+use crate::shared::sample::Sample;
+use crate::sync::run::Run;
+use crate::sync::visit::Visit;
+use crate::trees::overlap::leaves_out;
+use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side, errno};
+use driftless_tree::{DirRef, HandlePool, MountPoint, Place, descend, mounts_below};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString};
+use std::fmt::Debug;
+
+/// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
+pub const MOUNTS_MAX: usize = 1000;
+
+/// Of so many it is told what they show, and so many entries of each, with every share.
+const SHOWN_MAX: usize = 100;
+const SHOWN_ENTRIES: usize = 4;
+
+/// Directories that are held open while it is found out which are there.
+const HANDLES: usize = 64;
+
+/// Why a directory of the source is not entered, and what stands there on the replica stays.
+pub const UNMOUNTED: &str = "a file system that was mounted there in an earlier run, or is on the coordinator's host, is not there now; \
+    mount it, or say of one of an earlier run that it is gone for good with --forget-mounts";
+
+/// Keeps notes of mounted file systems, so that later runs miss them.
+pub trait MountNotes: Debug + Send + Sync {
+    /// A run has met something that is mounted at these paths of the source. Nothing below a path was copied yet, unless by a mover.
+    fn met(&self, paths: &BTreeSet<RelPath>);
+}
+
+/// What a run finds out about them.
+#[derive(Debug, Default)]
+pub struct Mounts {
+    met: Mutex<BTreeSet<RelPath>>,
+    told: Mutex<BTreeSet<RelPath>>,
+}
+
+impl Mounts {
+    /// Those that were met.
+    pub fn take(&self) -> BTreeSet<RelPath> {
+        std::mem::take(&mut *self.met.lock())
+    }
+
+    /// Adds those that others met.
+    pub fn add(&self, paths: impl IntoIterator<Item = RelPath>) {
+        self.met.lock().extend(paths);
+    }
+}
+
+impl Run<'_> {
+    /// Whether something was mounted on a directory of the source in an earlier run, and is not now, or is another one than on the
+    /// coordinator's host. If something is, that is noted.
+    pub fn is_unmounted(&self, parent: &Visit, name: &CStr, source: &DirRef) -> bool {
+        let known = &self.options.known_mounts;
+        let was = !known.is_empty() && known.contains(&parent.path_of(name));
+        let crosses = source.first_meta().dev != parent.source.first_meta().dev;
+        // A bind mount shows another part of the same file system, and a subvolume is none.
+        let is = source.is_mount_root().unwrap_or(crosses);
+        if is && !self.is_foreign(source) {
+            self.meet_mount(parent.path_of(name));
+        }
+        let is_other = self.options.mounted.get(&parent.path_of(name)).is_some_and(|shown| !shown.is_dir(source));
+        was && !is || is_other
+    }
+
+    /// Whether a file of the source that is no directory is another one than what is mounted at its name on the coordinator's host.
+    pub fn is_other_file(&self, visit: &Visit, name: &CStr) -> bool {
+        let mounted = &self.options.mounted;
+        !mounted.is_empty() && mounted.get(&visit.path_of(name)).is_some_and(|shown| !shown.is_file(&visit.source, name))
+    }
+
+    /// Notes a mounted file system before anything on it is copied: the run may be killed at any time.
+    fn meet_mount(&self, path: RelPath) {
+        let mut met = self.mounts.met.lock();
+        let is_new = met.len() < MOUNTS_MAX && met.insert(path.clone());
+        drop(met);
+        if is_new {
+            self.options.note_mounts(&[path].into());
+        }
+    }
+
+    /// Whether a directory of the source lies on another file system than its root, and is not entered for that.
+    pub fn is_foreign(&self, source: &DirRef) -> bool {
+        self.options.is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
+    }
+
+    /// The same of one that cannot be entered, such as where a file system is mounted that nobody serves any more.
+    pub fn is_foreign_at(&self, visit: &Visit, name: &CStr) -> bool {
+        let own = self.roots.0.first_meta().dev;
+        let is_foreign = |meta: Meta| meta.kind == Kind::Dir && self.options.is_foreign(meta.dev, own);
+        // Nobody looks there unless it matters.
+        self.options.one_file_system && visit.source.peek(name).is_ok_and(is_foreign)
+    }
+
+    /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.
+    pub fn hides_mount(&self, visit: &Visit, name: &CStr) -> bool {
+        if self.options.known_mounts.is_empty() {
+            return false;
+        }
+        let path = visit.path_of(name);
+        let hides = self.had_mount(&path) && self.takes(visit, name, true);
+        if hides && self.mounts.told.lock().insert(path.clone()) {
+            self.report(&Problem { path, side: Side::Source, act: Act::Find, cause: UNMOUNTED.into(), class: Class::Skip });
+        }
+        hides
+    }
+
+    /// Whether something was mounted at or below a path in an earlier run.
+    pub fn had_mount(&self, path: &RelPath) -> bool {
+        at_or_below(&self.options.known_mounts, path)
+    }
+}
+
+/// Those below the source on this host that a run comes to, with what they show: who looks at the same source on another host must have
+/// them, too.
+pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeMap<RelPath, Option<Sample>> {
+    if options.source.host.is_some() {
+        return BTreeMap::new();
+    }
+    let is_met = |at: &MountPoint| !leaves_out(options, &at.path.names().collect::<Vec<_>>()) && is_mounted(options, source, &at.path);
+    let met = mounts_below(&options.source.plain_path()).into_iter().filter(is_met).take(MOUNTS_MAX).enumerate();
+    met.map(|(number, at)| {
+        let shown = if number < SHOWN_MAX && !at.is_autofs { shown(source, &at.path) } else { None };
+        (at.path, shown)
+    })
+    .collect()
+}
+
+/// Whether a run finds something mounted at a path of the source.
+fn is_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+    let is_foreign = |at: &DirRef| options.is_foreign(at.first_meta().dev, source.first_meta().dev);
+    match descend(source, path) {
+        Ok(at) => at.is_mount_root() == Some(true) && !is_foreign(&at),
+        Err(_) => around(source, path).is_some_and(|(dir, name)| dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir)),
+    }
+}
+
+/// What a path of the source shows now.
+fn shown(source: &DirRef, path: &RelPath) -> Option<Sample> {
+    let file = || around(source, path).and_then(|(dir, name)| Sample::of_file(&dir, &name).ok());
+    descend(source, path).map_or_else(|_| file(), |at| Sample::of_dir(&at, SHOWN_ENTRIES).ok())
+}
+
+/// The directory that holds what lies at a path of the source, and the name there.
+fn around(source: &DirRef, path: &RelPath) -> Option<(DirRef, CString)> {
+    let names: Vec<&[u8]> = path.names().collect();
+    let (name, above) = names.split_last()?;
+    let dir = descend(source, &RelPath::from_names(above.iter().copied())).ok()?;
+    Some((dir, CString::new(*name).expect("names hold no NUL")))
+}
+
+/// Which of the known ones a run that forgets what is gone still has to know: those that it does not look at, those that are there, and
+/// those of which nobody can tell.
+pub fn not_gone(options: &Options) -> BTreeSet<RelPath> {
+    let known = &options.known_mounts;
+    let Ok(Place::Dir(source)) = options.source.locate(Side::Source, &HandlePool::new(HANDLES)) else { return (**known).clone() };
+    let is_left_out = |path: &RelPath| leaves_out(options, &path.names().collect::<Vec<_>>());
+    known.iter().filter(|path| is_left_out(path) || !is_gone(options, &source, path)).cloned().collect()
+}
+
+/// Whether nothing is mounted at a path of the source, as far as a run comes on the way there.
+fn is_gone(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+    let mut at = source.clone();
+    for name in path.names() {
+        if options.is_foreign(at.first_meta().dev, source.first_meta().dev) {
+            return false;
+        }
+        let name = CString::new(name).expect("names hold no NUL");
+        match at.enter(&name) {
+            Ok(below) => at = below,
+            // Nothing, or something else, is there.
+            Err(fault) => return fault.is_missing() || matches!(fault.errno, errno::ENOTDIR | errno::ELOOP),
+        }
+    }
+    at.is_mount_root() == Some(false)
+}
+
+fn at_or_below(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
+    if paths.contains(path) {
+        return true;
+    }
+    // What begins with the path and a slash stands together in the order of bytes; no name comes before that of the byte 1.
+    let next = paths.range(path.join(b"\x01")..).next();
+    next.is_some_and(|next| next.as_bytes().strip_prefix(path.as_bytes()).is_some_and(|rest| rest.starts_with(b"/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_at_or_below_a_path_is_found() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let paths: BTreeSet<RelPath> = ["a/b", "a-b/c", "d", "e/f/g", "e!"].map(path).into();
+        for (text, found) in [
+            ("a", true),
+            ("a/b", true),
+            ("a/b/c", false),
+            ("a-b", true),
+            ("a-", false),
+            ("d", true),
+            ("d/d", false),
+            ("e", true),
+            ("e/f", true),
+            ("e/f/g/h", false),
+            ("f", false),
+        ] {
+            assert_eq!(at_or_below(&paths, &path(text)), found, "{text}");
+        }
+    }
+}

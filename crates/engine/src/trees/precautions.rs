@@ -1,0 +1,155 @@
+//! What is asked of both trees before anything is touched: what looks like a mistake is refused.
+
+use crate::options::Options;
+use crate::sync::folding::seen;
+use crate::sync::run::Run;
+use crate::trees::roots::{Replica, RunError};
+use driftless_model::{Kind, Meta, RelPath, Side};
+use driftless_reconcile::{NameIndex, Refusal};
+use driftless_tree::{DirRef, Names, descend, is_temp_name, windows};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+/// The sticky bit (inode(7)).
+const STICKY: u32 = 0o1000;
+/// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
+const OF_FILE_SYSTEM: &CStr = c"lost+found";
+
+/// Refuses a run if anything that must be there on both sides is not.
+pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<(), RunError> {
+    for path in &options.required {
+        require_in(source, Side::Source, path)?;
+        match replica {
+            Replica::There(replica) => require_in(replica, Side::Replica, path)?,
+            Replica::Missing(..) => return Err(lacking(Side::Replica, path, "it is not there itself").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a run between single files if anything below them is named.
+pub fn require_nothing(options: &Options) -> Result<(), RunError> {
+    if options.selection.is_some() {
+        let cause = "it is no directory, and a list of paths names what is below one".into();
+        return Err(RunError::Unusable { path: options.source.to_string(), cause });
+    }
+    options.required.first().map_or(Ok(()), |path| Err(lacking(Side::Source, path, "it is no directory").into()))
+}
+
+fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError> {
+    let Some((above, name)) = path.split_last() else { return Ok(()) };
+    let name = CString::new(name).expect("names hold no NUL");
+    let found = descend(root, &above).and_then(|dir| dir.look(&name));
+    found.map(drop).map_err(|fault| lacking(side, path, &fault.cause()).into())
+}
+
+fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
+    Refusal::Lacking { side: side.word(), path: path.to_string(), cause: cause.to_owned() }
+}
+
+/// Says what the root of the replica is about to become, where it is more than a directory of the tree: one in which everybody makes files,
+/// such as `/tmp`, or one on which a file system is mounted.
+pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirRef) {
+    let before = replica.first_meta();
+    let is_mounted = replica.is_mount_root() == Some(true);
+    let place = match before.mode & STICKY != 0 {
+        true => "in which everybody may make files",
+        false if is_mounted => "on which a file system is mounted",
+        false => return,
+    };
+    let (keep, wanted) = (&run.options.keep, run.attainable(source, before, None));
+    let changes = [
+        (keep.mode && wanted.mode != before.mode, format!("mode {:04o} (is {:04o})", wanted.mode, before.mode)),
+        (keep.owner && wanted.uid != before.uid, format!("owner {} (is {})", wanted.uid, before.uid)),
+        (keep.group && wanted.gid != before.gid, format!("group {} (is {})", wanted.gid, before.gid)),
+    ];
+    let changes: Vec<String> = changes.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect();
+    if !changes.is_empty() {
+        run.monitor.note(&format!("the root of the replica, {place}, takes over from the source: {}", changes.join(", ")));
+    }
+}
+
+/// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is no reason to delete.
+pub fn refuse_doubt(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
+    let has_entries = |dir: &DirRef| {
+        let mut names = Names::default();
+        dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
+    };
+    if !has_entries(replica).unwrap_or(true) {
+        return Ok(());
+    }
+    match has_entries(source) {
+        Ok(true) => refuse_unlike(options, source, replica),
+        Ok(false) => Err(Refusal::EmptySource.into()),
+        Err(fault) => Err(Refusal::UnreadableSource(fault.cause()).into()),
+    }
+}
+
+/// What a look at the names of the replica says.
+#[derive(Debug, PartialEq, Eq)]
+enum Likeness {
+    /// One of them is among those of the source.
+    Alike,
+    /// None is, and some would be deleted.
+    Unlike,
+    /// None would be deleted.
+    Harmless,
+}
+
+/// Two trees that are meant for each other have a name in common at the top, if only for a file system that takes no heed of case. Of a
+/// source with more names than are held at a time, the replica is looked through again for each window, unless they are alike.
+fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
+    let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
+    if options.delete_unlike || !is_whole {
+        return Ok(());
+    }
+    let unreadable = |fault: driftless_model::Fault| Refusal::UnreadableSource(fault.cause());
+    for names in windows(source).map_err(unreadable)? {
+        let names = names.map_err(unreadable)?;
+        // Nothing is deleted from a replica that cannot be listed, and the run says so.
+        if likeness(options, &names, replica).unwrap_or(Likeness::Harmless) != Likeness::Unlike {
+            return Ok(());
+        }
+    }
+    Err(Refusal::Unlike { replica: options.replica.to_string(), meant: meant(options, source) }.into())
+}
+
+fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tree::Done<Likeness> {
+    let mut index = NameIndex::new(crate::sync::namesakes::random_seed());
+    let bytes = |number| names.bytes(number);
+    index.fill(names.len(), bytes);
+    let mut found = Likeness::Harmless;
+    for theirs in windows(replica)? {
+        let theirs = theirs?;
+        for (name, kind) in (0..theirs.len()).map(|at| theirs.get(at)).filter(|(name, _)| says_something(name)) {
+            let is_one_with = |number: usize| matches!(seen(replica, (name, names.get(number).0)), Ok(Some(true)));
+            if index.contains(name.to_bytes(), bytes) || index.alike(name.to_bytes(), bytes).into_iter().any(is_one_with) {
+                return Ok(Likeness::Alike);
+            }
+            if found == Likeness::Harmless && may_go(options, replica, name, kind) {
+                found = Likeness::Unlike;
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn says_something(name: &CStr) -> bool {
+    name != OF_FILE_SYSTEM && !is_temp_name(name)
+}
+
+/// Whether an entry at the top of the replica would be deleted if the source lacks it.
+fn may_go(options: &Options, replica: &DirRef, name: &CStr, kind: Option<Kind>) -> bool {
+    if options.delete_excluded || !options.filter.has_rules() {
+        return true;
+    }
+    let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
+    options.filter.takes(name.to_bytes(), is_dir())
+}
+
+/// The replica that was probably meant, as the user would type it: somebody who comes from rsync takes the source's name for granted.
+fn meant(options: &Options, source: &DirRef) -> Option<Vec<u8>> {
+    let typed = options.source.path.file_name().map(|name| name.as_bytes().to_vec());
+    let name = typed.or_else(|| source.lineage().ok()?.first()?.name.as_ref().map(|name| name.as_bytes().to_vec()))?;
+    Some(options.replica.at(options.replica.path.join(OsStr::from_bytes(&name))).to_bytes())
+}

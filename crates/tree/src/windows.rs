@@ -1,0 +1,17 @@
+//! The names of a directory in windows: so many are held at a time, however many there are.
+
+use crate::{DirRef, Done, Names};
+
+/// Names that are held of one directory at a time.
+pub const WINDOW_NAMES: usize = 16 * 1024;
+
+/// Lists a directory, window by window. Behind an error there is no other window.
+pub fn windows(dir: &DirRef) -> Done<impl Iterator<Item = Done<Names>> + use<>> {
+    let (mut stream, mut more) = (dir.list()?, true);
+    Ok(std::iter::from_fn(move || {
+        let mut names = Names::default();
+        let filled = more.then(|| stream.fill(&mut names, WINDOW_NAMES))?;
+        more = matches!(filled, Ok(true));
+        Some(filled.map(|_| names))
+    }))
+}

@@ -1,0 +1,252 @@
+//! Hashing one file: a small one at once, a large one in pieces that all threads share.
+//!
+//! A file is looked at again after it was read in more than one step: if it has changed, what was hashed is no state it ever had.
+
+use crate::sum::walk::Hands;
+use crate::sum::{Found, Item, Sum, Target, What};
+use crate::{Algorithm, BUFFER_BYTES, Digest, HashTree, Leaf, Merge, Unread, digest_range, hash_pieces, hash_single, pieces_of};
+use driftless_model::{Entry, Keep, Kind, Meta, Xattrs};
+use driftless_pool::{Position, cores};
+use driftless_tree::{Dir, ReadFile};
+use parking_lot::Mutex;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// From this size on a file is a task of its own.
+const LARGE_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of a piece, unless the leaves of a hash tree say otherwise.
+const PIECE_BYTES: u64 = 1024 * 1024;
+/// Bytes between two looks at whether somebody is idle or the run was stopped: more of longer files, since each step has a price.
+const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// A file is hashed in at least about so many steps.
+const STEPS_MIN: u64 = 16;
+/// The most leaves of one tree, which is held in memory while its file is hashed: 8 GiB of them.
+const LEAVES_MAX: u64 = 1 << 28;
+
+/// An open file that is to be hashed.
+pub struct HashFile {
+    target: Arc<Target>,
+    path: Vec<u8>,
+    file: Box<dyn ReadFile>,
+    meta: Meta,
+    range: Range<u64>,
+    /// For a manifest.
+    xattrs: Option<Xattrs>,
+}
+
+impl HashFile {
+    /// Opens a file; what keeps it from being hashed is found instead.
+    pub fn open(target: &Arc<Target>, path: Vec<u8>, (dir, name): (&dyn Dir, &CStr), manifest: bool) -> Result<Self, Box<Found>> {
+        let opened = dir.open_file(name).and_then(|file| {
+            let meta = file.meta()?;
+            let xattrs = manifest.then(|| file.xattrs(&Keep::default())).transpose()?;
+            Ok((file, meta, xattrs))
+        });
+        let (file, meta, xattrs) = match opened {
+            Ok(opened) => opened,
+            Err(fault) => return Err(Box::new(Found::problem(target, path, fault))),
+        };
+        let range = match range_of(target.range.as_ref(), &meta) {
+            Ok(range) => range,
+            Err(cause) => return Err(Box::new(Found { target: Some(target.clone()), path, what: What::Problem(cause) })),
+        };
+        Ok(HashFile { target: target.clone(), path, file, meta, range, xattrs })
+    }
+
+    /// Device and inode.
+    pub fn id(&self) -> (u64, u64) {
+        self.meta.id()
+    }
+
+    fn length(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// Whether it is a task of its own.
+    pub fn is_large(&self) -> bool {
+        self.length() >= LARGE_BYTES
+    }
+
+    fn piece_bytes(&self) -> u64 {
+        self.target.leaf_bytes.unwrap_or(PIECE_BYTES)
+    }
+
+    /// How many pieces can be hashed apart from each other.
+    pub fn pieces(&self) -> u64 {
+        if self.target.algorithm == Algorithm::Blake3 { pieces_of(self.length(), self.piece_bytes()) } else { 1 }
+    }
+
+    /// What came of it.
+    fn found(&self, hashed: Result<(Digest, Option<HashTree>), Unread>) -> Found {
+        let (target, path) = (Some(self.target.clone()), self.path.clone());
+        let hashed = hashed.and_then(|hashed| if self.has_changed()? { Err(Unread::Short) } else { Ok(hashed) });
+        let what = match (hashed, &self.xattrs) {
+            (Ok((digest, _)), Some(xattrs)) => What::Entry(Box::new(Entry { meta: self.meta, xattrs: xattrs.clone() }), Some(digest)),
+            (Ok((digest, tree)), None) => What::Sum(Sum { digest, range: self.range.clone(), tree: tree.map(Box::new) }),
+            (Err(Unread::Fault(fault)), _) => What::Problem(fault.alone()),
+            (Err(Unread::Short), _) => What::Problem(self.why_short().into()),
+            (Err(Unread::Stopped), _) => What::Problem("the run was stopped".into()),
+        };
+        Found { target, path, what }
+    }
+
+    /// Files of the kernel (sysfs(5)) have the size of a page, whatever is in them.
+    fn why_short(&self) -> &'static str {
+        let now = self.file.meta();
+        let is_as_it_was = now.is_ok_and(|now| self.meta.unchanged(&now));
+        if is_as_it_was { "it has fewer bytes than its size says (no sum)" } else { "it changed while it was read (no sum)" }
+    }
+
+    fn has_changed(&self) -> Result<bool, Unread> {
+        let one_step = self.length() <= BUFFER_BYTES as u64 && self.target.leaf_bytes.is_none();
+        Ok(!one_step && !self.meta.unchanged(&self.file.meta_again()?))
+    }
+}
+
+/// The bytes of a file that are wanted.
+fn range_of(wanted: Option<&Range<u64>>, meta: &Meta) -> Result<Range<u64>, String> {
+    if meta.kind != Kind::File {
+        return Err(format!("it is {} now", meta.kind.phrase()));
+    }
+    let Some(wanted) = wanted else { return Ok(0..meta.size) };
+    let end = if wanted.end == u64::MAX { meta.size.max(wanted.start) } else { wanted.end };
+    if end > meta.size {
+        return Err(format!("the range goes up to byte {end}, and the file has {} bytes", meta.size));
+    }
+    Ok(wanted.start..end)
+}
+
+/// A file in pieces.
+pub struct Large {
+    place: Position,
+    job: HashFile,
+    /// Ranges of pieces that are waiting or being worked on.
+    pending: AtomicUsize,
+    /// What was hashed last was in the page cache.
+    is_cached: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    merge: Merge,
+    leaves: Option<Vec<Leaf>>,
+    failed: Option<Unread>,
+}
+
+impl Large {
+    /// Begins with a file of at least two pieces.
+    pub fn begin(place: Position, job: HashFile) -> Result<Self, (Position, Box<Found>)> {
+        let pieces = job.pieces();
+        if job.target.leaf_bytes.is_some() && pieces > LEAVES_MAX {
+            let what = What::Problem(format!("its tree would have {pieces} leaves, more than {LEAVES_MAX}; choose larger ones"));
+            return Err((place, Box::new(Found { target: Some(job.target), path: job.path, what })));
+        }
+        let leaves = job.target.leaf_bytes.map(|_| vec![[0; 32]; pieces as usize]);
+        let state = Mutex::new(State { merge: Merge::new(pieces), leaves, failed: None });
+        Ok(Large { place, job, pending: AtomicUsize::new(1), is_cached: AtomicBool::new(false), state })
+    }
+
+    /// The numbers of its pieces.
+    pub fn all(&self) -> Range<u64> {
+        0..self.job.pieces()
+    }
+
+    fn take_in(&self, values: &mut Vec<(u64, Leaf)>) {
+        let mut state = self.state.lock();
+        for (index, value) in values.drain(..) {
+            state.merge.add(index, value);
+            if let Some(leaves) = &mut state.leaves {
+                leaves[index as usize] = value;
+            }
+        }
+    }
+
+    fn finish(&self) -> Found {
+        let mut state = self.state.lock();
+        let hashed = match state.failed {
+            Some(unread) => Err(unread),
+            None => {
+                let root = state.merge.root().expect("all pieces are there");
+                let tree = state.leaves.take().map(|leaves| {
+                    HashTree::new(self.job.length(), self.job.piece_bytes(), leaves, root).expect("the hash was made from these leaves")
+                });
+                Ok((root, tree))
+            }
+        };
+        self.job.found(hashed)
+    }
+}
+
+impl Hands<'_, '_> {
+    /// Hashes a file from its beginning to its end.
+    pub fn hash(&mut self, job: HashFile) -> Found {
+        let hashed = match job.target.leaf_bytes {
+            Some(leaf_bytes) => self.small_tree(&job, leaf_bytes).map(|tree| (tree.root(), Some(tree))),
+            None => self.digest(&job).map(|digest| (digest, None)),
+        };
+        self.sums.count_bytes(job.length());
+        job.found(hashed)
+    }
+
+    /// What the kernel calls an empty file may have content (proc(5)), so those are read to their end.
+    fn digest(&mut self, job: &HashFile) -> Result<Digest, Unread> {
+        let range = if job.meta.size == 0 { 0..u64::MAX } else { job.range.clone() };
+        let (stopped, buffer) = (|| self.sums.stopped(), &mut self.buffer);
+        digest_range(&*job.file, range, job.target.algorithm, buffer, &stopped)
+    }
+
+    /// The tree of a file that one thread hashes.
+    fn small_tree(&mut self, job: &HashFile, leaf_bytes: u64) -> Result<HashTree, Unread> {
+        let (size, pieces) = (job.length(), job.pieces());
+        let (root, leaves) = if pieces < 2 {
+            hash_single(&*job.file, &job.range, &mut self.buffer)?
+        } else {
+            let (mut merge, mut leaves) = (Merge::new(pieces), Vec::new());
+            hash_pieces(&*job.file, &job.range, (0..pieces, leaf_bytes), &mut self.buffer, &mut |index, leaf| {
+                merge.add(index, leaf);
+                leaves.push(leaf);
+            })?;
+            (merge.root().expect("all pieces are there"), leaves)
+        };
+        Ok(HashTree::new(size, leaf_bytes, leaves, root).expect("the hash was made from these leaves"))
+    }
+
+    /// Hashes a range of the pieces of a large file, giving half of the rest away whenever somebody is idle.
+    pub fn pieces(&mut self, large: &Arc<Large>, mut range: Range<u64>) {
+        let (job, mut values) = (&large.job, Vec::new());
+        let step = ((job.length() / STEPS_MIN).min(STEP_BYTES_MAX) / job.piece_bytes()).max(1);
+        while !range.is_empty() && large.state.lock().failed.is_none() && !self.sums.stopped() {
+            self.share(large, &mut range, step);
+            let now = range.start..range.end.min(range.start + step);
+            range.start = now.end;
+            let of = (now.clone(), job.piece_bytes());
+            let done = hash_pieces(&*job.file, &job.range, of, &mut self.buffer, &mut |index, value| values.push((index, value)));
+            match done {
+                Ok(is_cached) => {
+                    large.is_cached.store(is_cached, Ordering::Relaxed);
+                    large.take_in(&mut values);
+                }
+                Err(unread) => large.state.lock().failed = Some(unread),
+            }
+            self.sums.count_bytes((now.end - now.start) * job.piece_bytes());
+        }
+        let is_last = large.pending.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && !self.sums.stopped() {
+            let found = large.finish();
+            self.sums.finish(large.place.clone(), vec![found]);
+        }
+    }
+
+    /// Where nobody waits for the file system, one thread a core is best.
+    fn share(&self, large: &Arc<Large>, range: &mut Range<u64>, step: u64) {
+        let enough = large.is_cached.load(Ordering::Relaxed) && large.pending.load(Ordering::Relaxed) >= cores();
+        if range.end - range.start > step && !enough && self.sums.queue.hungry() {
+            let middle = range.start + (range.end - range.start).div_ceil(2);
+            let given = middle..std::mem::replace(&mut range.end, middle);
+            large.pending.fetch_add(1, Ordering::Relaxed);
+            self.sums.queue.push_first(Item::Pieces(large.clone(), given));
+        }
+    }
+}
