@@ -112,8 +112,8 @@ const CALLS: [(&str, &[&str]); 68] = [
 ];
 
 /// Calls that cannot fail, or only by a mistake in their arguments; those by which a program begins; memory, whose lack ends a
-/// program; waiting and telling the time.
-const SPARED: [&str; 42] = [
+/// program; waiting, also for signals (recvfrom), and telling the time.
+const SPARED: [&str; 43] = [
     "arch_prctl",
     "brk",
     "clock_gettime",
@@ -138,6 +138,7 @@ const SPARED: [&str; 42] = [
     "munmap",
     "poll",
     "prctl",
+    "recvfrom",
     "restart_syscall",
     "rseq",
     "rt_sigaction",

@@ -453,7 +453,7 @@ fn a_share_in_two_hands_ends_without_a_problem() {
         let share = Share { pieces: vec![Piece::Root], ..Share::default() };
         let never = AtomicBool::new(false);
         let carry_out = || {
-            let ends = Ends { stop: &never, yields: &never, lease: None };
+            let ends = Ends { stop: &never, yields: &never, leaves: &never, lease: None };
             work_off(&options, (&brief, &share), &|_| {}, ends).expect("it can be carried out").0
         };
         let [one, other] = std::thread::scope(|scope| {
@@ -467,6 +467,19 @@ fn a_share_in_two_hands_ends_without_a_problem() {
         check_equal(&src, &dst, &format!("seed {seed}, after whoever sees all of it"));
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "seed {seed}");
     }
+}
+
+/// Others that have nothing to do would begin it anew, and have it left in turn.
+#[test]
+fn a_large_file_that_is_compared_is_compared_once_however_idle_others_are() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("large"), vec![5u8; 80 * MIB]);
+    (0..100).for_each(|index| put(&src.join(format!("small-{index}")), "content"));
+    let _ = common::sync_ok(&src, &dst, [""; 0]);
+    let by = By::hosts();
+    let outcome = by.sync(&src, &dst).args(["--checksum", "--bwlimit=30M"]).run().expect(0);
+    assert!(outcome.count("bytes_compared") < 100 * MIB as u64, "{}", outcome.describe());
+    assert_eq!(outcome.count("changed"), 0, "{}", outcome.describe());
 }
 
 /// A mover that slept while another one finished its large file writes once more into what has its name by then.
@@ -483,7 +496,7 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
     brief.set_roots(&root_meta(&src), &root_meta(&dst));
     let share = Share { pieces: vec![Piece::Root], ..Share::default() };
     let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
-    let ends = |stop| Ends { stop, yields: &never, lease: None };
+    let ends = |stop| Ends { stop, yields: &never, leaves: &never, lease: None };
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let limit = Duration::from_secs(60);
     std::thread::scope(|scope| {

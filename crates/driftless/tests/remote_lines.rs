@@ -118,7 +118,7 @@ fn an_ssh_command_that_cannot_be_used_is_told() {
         common::driftless().arg("sync").arg("--ssh").arg(command).arg(&src).arg(typed)
     };
     check_refused(run("/nonexistent/ssh -v"), &dst, &["/nonexistent/ssh", "cannot start"]);
-    check_refused(run("/bin/false"), &dst, &["far: no connection"]);
+    check_refused(run("/bin/false"), &dst, &["far: no connection", "ended with exit code 1, and said nothing"]);
     for usage in ["", "ssh 'unfinished"] {
         let outcome = run(usage).run().expect(2);
         assert!(outcome.stderr_text().contains("--ssh"), "{}", outcome.describe());

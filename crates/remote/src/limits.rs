@@ -95,8 +95,9 @@ impl Limits {
     }
 }
 
+/// Access is denied: EPERM would have a user look for a flag of the file (chattr(1)).
 fn refuse_unless(permitted: bool, act: Act) -> Result<(), WireFault> {
-    if permitted { Ok(()) } else { Err(WireFault::new(act, errno::EPERM)) }
+    if permitted { Ok(()) } else { Err(WireFault::new(act, errno::EACCES)) }
 }
 
 /// Whether a name is one that only unfinished entries have: nobody misses what goes with it.

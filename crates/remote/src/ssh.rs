@@ -412,6 +412,7 @@ fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (chil
             let heard = heard.words();
             let heard = if heard.is_empty() { heard } else { format!("; {heard}") };
             let said = words(complaint) + &heard;
+            let said = if said.is_empty() { unsaid(code) } else { said };
             return match code {
                 Some(NOT_FOUND) => ReachError::NoAgent { host, agent: reach.agent.join(" "), complaint: said },
                 _ => ReachError::NoLine { host, complaint: said, for_good: is_for_good(code, complaint) },
@@ -420,6 +421,12 @@ fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (chil
     };
     part(child);
     ReachError::OtherVersion { host, version, protocol }
+}
+
+/// How ssh has ended, where nobody says why: at some levels of its own log it does not.
+fn unsaid(code: Option<i32>) -> String {
+    let how = code.map_or("was killed".into(), |code| format!("ended with exit code {code}"));
+    format!(": the command that connects {how}, and said nothing")
 }
 
 /// Waits for ssh to end, and ends it if it does not.

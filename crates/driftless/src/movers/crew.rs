@@ -70,7 +70,8 @@ impl Crew {
         let mut receipts = Vec::new();
         let pass = |options: &Options| {
             *begins.lock() = Instant::now();
-            let (mut outcome, end) = work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields, lease: Some(&lease) })?;
+            let (mut outcome, end) =
+                work_off(options, (brief, share), &watch, Ends { stop: &stop, yields: &yields, leaves: leave, lease: Some(&lease) })?;
             receipts.append(&mut outcome.done);
             Ok(Passed { counts: outcome.counts, end, result: outcome })
         };

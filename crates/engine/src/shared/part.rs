@@ -54,6 +54,7 @@ pub struct Sharing<'r> {
     brief: &'r Brief,
     share: &'r Share,
     yields: &'r AtomicBool,
+    leaves: &'r AtomicBool,
     gathered: &'r Gathered<'r>,
     copied: HashMap<RelPath, (Fingerprint, Ranges)>,
     handed: Handed,
@@ -112,13 +113,17 @@ impl Monitor for Gathered<'_> {
 }
 
 impl<'r> Sharing<'r> {
-    /// A share that has not begun; it comes to an end early when `yields` is set.
-    pub fn new(brief: &'r Brief, share: &'r Share, yields: &'r AtomicBool, gathered: &'r Gathered<'r>) -> Self {
+    /// A share that has not begun; it comes to an end early when `yields` is set, and leaves what is begun, too, when `leaves` is.
+    pub fn new(
+        (brief, share): (&'r Brief, &'r Share),
+        (yields, leaves): (&'r AtomicBool, &'r AtomicBool),
+        gathered: &'r Gathered<'r>,
+    ) -> Self {
         let copied = share.pieces.iter().filter_map(|piece| match piece {
             Piece::Rest(path, source, done) => Some((path.clone(), (source.clone(), done.clone()))),
             _ => None,
         });
-        Sharing { brief, share, yields, gathered, copied: copied.collect(), handed: Handed::with(share) }
+        Sharing { brief, share, yields, leaves, gathered, copied: copied.collect(), handed: Handed::with(share) }
     }
 }
 
@@ -249,6 +254,12 @@ impl Run<'_> {
     /// Whether this share comes to its end, and leaves what is not begun to others.
     pub fn yields(&self) -> bool {
         self.part.share().is_some_and(|sharing| sharing.yields.load(Relaxed) || sharing.gathered.is_full())
+    }
+
+    /// Whether this share comes to its end because its mover does. Until then a comparison that is begun goes on: whoever took it over would
+    /// begin it anew, and be asked to leave it in turn.
+    pub fn leaves_begun(&self) -> bool {
+        self.part.share().is_some_and(|sharing| sharing.leaves.load(Relaxed))
     }
 
     /// Whether an entry is only passed through because a mover found a directory there, and left some of its names to others.

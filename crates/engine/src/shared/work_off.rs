@@ -26,6 +26,8 @@ pub struct Ends<'a> {
     pub stop: &'a AtomicBool,
     /// Early.
     pub yields: &'a AtomicBool,
+    /// Early, because this mover shall end: what is begun, and would have to be begun anew elsewhere, is left, too.
+    pub leaves: &'a AtomicBool,
     /// What a mover may do; nothing for who holds the replica.
     pub lease: Option<&'a Arc<Lease>>,
 }
@@ -75,7 +77,7 @@ fn carry_out(
 ) -> Result<(Outcome, End), RunError> {
     let gathered = Gathered::new(brief.receipts, watch);
     let mut run = Run::new(options, &gathered, ends.stop, roots);
-    run.part = Part::Share(Sharing::new(brief, share, ends.yields, &gathered));
+    run.part = Part::Share(Sharing::new((brief, share), (ends.yields, ends.leaves), &gathered));
     run.lease = ends.lease.cloned();
     run.is_single = renamed.is_some();
     run.renamed = renamed;

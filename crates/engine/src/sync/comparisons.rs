@@ -68,7 +68,7 @@ impl Worker<'_> {
     pub fn compare_chunk(&mut self, compare: &Arc<LargeCompare>, mut range: Range<u64>) {
         let mut data_end = range.start;
         while !compare.comparison.failed() && !self.run.stopped() {
-            if self.run.yields() && compare.leaves(&range) {
+            if self.run.leaves_begun() && compare.leaves(&range) {
                 break;
             }
             if range.start >= data_end {

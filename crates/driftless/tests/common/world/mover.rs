@@ -203,7 +203,7 @@ impl Carrying<Place> for Hands {
         place.begin(&lease);
         let (stop, yields, leave) = (AtomicBool::new(false), AtomicBool::new(yields), AtomicBool::new(false));
         let watched = Watched { leave: &leave, stop: &stop, yields: &yields, lease: &lease, walk: what.1.walk };
-        let ends = Ends { stop: &stop, yields: &yields, lease: Some(&lease) };
+        let ends = Ends { stop: &stop, yields: &yields, leaves: &leave, lease: Some(&lease) };
         place.turn.open_eyes();
         let done = std::thread::scope(|scope| {
             let eyes = place.clone();

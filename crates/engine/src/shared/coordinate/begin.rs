@@ -166,7 +166,12 @@ impl Coordinator<'_> {
     fn divide_root(&mut self, share: &Share) -> Result<(), RunError> {
         let Some(id) = self.record.items(0, 1)?.first().map(|item| item.id) else { return Ok(()) };
         let at_once = AtomicBool::new(true);
-        match work_off(self.options, (self.brief, share), &|_| {}, Ends { stop: self.stop, yields: &at_once, lease: None }) {
+        match work_off(
+            self.options,
+            (self.brief, share),
+            &|_| {},
+            Ends { stop: self.stop, yields: &at_once, leaves: &at_once, lease: None },
+        ) {
             Ok((outcome, End::Complete | End::Lost)) => {
                 let outcome = encoded(&outcome);
                 self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, mover: String::new(), outcome })
