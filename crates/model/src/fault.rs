@@ -2,8 +2,7 @@
 //!
 //! A [`Fault`] is one failed call; a [`Problem`] is a path that could not be made equal because of one. The run goes on.
 
-use crate::errno;
-use crate::{Act, RelPath, cause_of, escape, escape_text};
+use crate::{Act, RelPath, cause_of, errno, escape, escape_text};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
@@ -49,9 +48,14 @@ impl Fault {
         self.errno == errno::ENOENT
     }
 
-    /// Whether there is no such entry, or what should be a directory is none (`ENOTDIR`; `ELOOP` for a symbolic link).
+    /// Whether what should be a directory is none (`ENOTDIR`; `ELOOP` for a symbolic link).
+    pub fn is_no_directory(&self) -> bool {
+        matches!(self.errno, errno::ENOTDIR | errno::ELOOP)
+    }
+
+    /// Whether there is no such entry, or what should be a directory is none.
     pub fn is_absent(&self) -> bool {
-        self.is_missing() || matches!(self.errno, errno::ENOTDIR | errno::ELOOP)
+        self.is_missing() || self.is_no_directory()
     }
 
     /// Whether the handle is not good any more (`ESTALE`): what it stood for was removed, replaced, or is out of reach.

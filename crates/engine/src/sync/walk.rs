@@ -10,7 +10,7 @@ use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
 use crate::trees::overlap::{OWN_REPLICA, OWN_SOURCE};
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs, errno};
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
 use driftless_mover::Trouble;
 use driftless_reconcile::{differences, split_half, values};
 use driftless_tree::WINDOW_NAMES;
@@ -373,9 +373,9 @@ fn below(parent: &Visit, name: &CStr) -> Arc<Selection> {
     known.unwrap_or_else(|| Arc::new(if parent.was_listed() { Selection::all() } else { Selection::default() }))
 }
 
-/// A name that was a directory a moment ago and is something else now (ENOTDIR, or ELOOP for a symbolic link) has changed.
+/// A name that was a directory a moment ago and is something else now has changed.
 fn kind_changed(fault: Fault) -> Trouble {
-    if matches!(fault.errno, errno::ENOTDIR | errno::ELOOP) { Trouble::Vanished } else { fault.into() }
+    if fault.is_no_directory() { Trouble::Vanished } else { fault.into() }
 }
 
 /// Removes an ACL that a new directory took over from the one above: everything in it would take that over, too.

@@ -9,7 +9,7 @@ use crate::shared::sample::Sample;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::trees::overlap::leaves_out;
-use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side, errno};
+use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
 use driftless_tree::{DirRef, HandlePool, MountPoint, Place, descend, mounts_below};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,7 +177,7 @@ fn is_gone(options: &Options, source: &DirRef, path: &RelPath) -> bool {
         match at.enter(&name) {
             Ok(below) => at = below,
             // Nothing, or something else, is there.
-            Err(fault) => return fault.is_missing() || matches!(fault.errno, errno::ENOTDIR | errno::ELOOP),
+            Err(fault) => return fault.is_absent(),
         }
     }
     at.is_mount_root() == Some(false)
