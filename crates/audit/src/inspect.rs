@@ -4,10 +4,10 @@
 //! from, and, if more than the entry is missing, in the uppermost part that the other side still has.
 
 use crate::audit::{AuditMonitor, AuditStage};
+use driftless_lock::Mutex;
 use driftless_model::{Fault, Meta, RelPath, Stamp};
 use driftless_pool::{Concurrency, Queue, Workload, drive};
 use driftless_tree::DirRef;
-use parking_lot::Mutex;
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -6,12 +6,12 @@
 
 use crate::audit::{AuditMonitor, AuditStage};
 use driftless_engine::{Options, folds};
+use driftless_lock::Mutex;
 use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};
 use driftless_pool::{Concurrency, Pace, Queue, Workload, drive};
 use driftless_reconcile::{Likeness, split_half, without};
 use driftless_tree::{Dir, DirRef, Done, NameStream, Names, windows};
 use driftless_verify::Sampler;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::ops::Range;

@@ -8,15 +8,15 @@
 
 use crate::{config, own};
 use driftless_engine::{End, MOUNTS_MAX, MountNotes, Options, Summary};
+use driftless_lock::Mutex;
 use driftless_model::{RelPath, Side, cause, quote};
 use driftless_tree::{Endpoint, HandlePool, Place};
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 /// What the file begins with.
 const HEAD: &[u8] = b"driftless mounts 1\n";

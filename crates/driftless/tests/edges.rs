@@ -8,19 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 13] = [
+const EDGES: [(&str, &[&str], &[&str]); 14] = [
+    ("lock", &[], &[]),
     ("model", &[], &[]),
-    ("tree", &["model"], &[]),
+    ("tree", &["lock", "model"], &[]),
     ("reconcile", &["model"], &[]),
     ("state", &["model"], &[]),
-    ("mover", &["model", "tree", "reconcile"], &[]),
-    ("remote", &["model", "tree", "reconcile", "mover"], &[]),
-    ("pool", &[], &[]),
-    ("verify", &["model", "tree", "pool"], &[]),
-    ("engine", &["model", "tree", "reconcile", "state", "mover", "pool"], &[]),
-    ("audit", &["model", "tree", "reconcile", "pool", "verify", "engine"], &[]),
-    ("driftless", &["model", "tree", "reconcile", "remote", "verify", "state", "queue", "pool", "engine", "audit"], &["testkit"]),
-    ("queue", &[], &["testkit"]),
+    ("mover", &["lock", "model", "tree", "reconcile"], &[]),
+    ("remote", &["lock", "model", "tree", "reconcile", "mover"], &[]),
+    ("pool", &["lock"], &[]),
+    ("verify", &["lock", "model", "tree", "pool"], &[]),
+    ("engine", &["lock", "model", "tree", "reconcile", "state", "mover", "pool"], &[]),
+    ("audit", &["lock", "model", "tree", "reconcile", "pool", "verify", "engine"], &[]),
+    ("driftless", &["lock", "model", "tree", "reconcile", "remote", "verify", "state", "queue", "pool", "engine", "audit"], &["testkit"]),
+    ("queue", &["lock"], &["testkit"]),
     ("testkit", &[], &[]),
 ];
 

@@ -3,10 +3,10 @@
 //! Reading both sides and comparing bytes says more than comparing hashes, and where both sides are at hand it costs less.
 
 use crate::spot::{Opened, Spot, Trouble};
+use driftless_lock::Mutex;
 use driftless_model::{Level, errno};
 use driftless_reconcile::Ranges;
 use driftless_tree::{Copier, Done, Pace, ReadFile};
-use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
+use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Keep, Kind, Level, Side, Xattrs, errno};
 use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
 use driftless_tree::{Attributes, Copier, Dir, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
-use parking_lot::Mutex;
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Keeping within limits on bytes and requests a second, and the length of the steps in which large files are copied.
 
-use parking_lot::Mutex;
+use driftless_lock::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 

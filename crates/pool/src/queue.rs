@@ -7,8 +7,9 @@
 //! is asked for it when it is added, younger ones are left aside. The queue knows how many threads are idle; whoever holds much work asks
 //! [`hungry`](Queue::hungry) and gives half of it away.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use driftless_lock::{Condvar, Mutex};
 use std::collections::VecDeque;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 #[derive(Debug)]
@@ -145,7 +146,7 @@ impl<T> Queue<T> {
                 if !state.is_empty() {
                     self.for_items.notify_one();
                 }
-                self.for_turn.wait(&mut state);
+                state = self.for_turn.wait(state);
                 continue;
             }
             if let Some(item) = state.next() {
@@ -158,7 +159,7 @@ impl<T> Queue<T> {
                 return None;
             }
             self.idle.fetch_add(1, Relaxed);
-            self.for_items.wait(&mut state);
+            state = self.for_items.wait(state);
             self.idle.fetch_sub(1, Relaxed);
         }
     }
@@ -199,7 +200,7 @@ impl<T> Queue<T> {
     pub fn wait_over(&self, limit: std::time::Duration) -> bool {
         let mut state = self.lock();
         if !state.stopped {
-            self.for_turn.wait_for(&mut state, limit);
+            state = self.for_turn.wait_for(state, limit);
         }
         state.stopped
     }

@@ -8,11 +8,11 @@ use crate::backoff::Backoff;
 use crate::deadline::Deadline;
 use crate::session::{Role, Session};
 use crate::{Broker, Error, Job};
+use driftless_lock::Mutex;
 use futures_lite::StreamExt;
 use lapin::{Connection, Event};
-use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 use tokio::task::{AbortHandle, JoinHandle};
 

@@ -4,7 +4,7 @@
 //! all connections of the process, and ends with it. Calls that block wait on the caller's thread (`Handle::block_on`) and
 //! must not be made on this one.
 
-use parking_lot::Mutex;
+use driftless_lock::Mutex;
 use std::future::pending;
 use std::io;
 use std::thread;

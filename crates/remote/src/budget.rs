@@ -1,8 +1,8 @@
 //! A bound on bytes that many threads share.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::sync::Arc;
+use driftless_lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// Between two looks at whether to wait on for room.
@@ -40,7 +40,7 @@ impl Budget {
         let mut waited = false;
         while self.is_short(&used, bytes) {
             used.waiting += 1;
-            self.room.wait(&mut used);
+            used = self.room.wait(used);
             used.waiting -= 1;
             waited = true;
         }
@@ -79,7 +79,7 @@ impl Budget {
         let mut waited = false;
         while self.is_short(&used, bytes) {
             used.waiting += 1;
-            self.room.wait_for(&mut used, TICK);
+            used = self.room.wait_for(used, TICK);
             used.waiting -= 1;
             waited = true;
             wanted()?;

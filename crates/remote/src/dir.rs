@@ -8,6 +8,7 @@ mod answers;
 mod listing;
 
 pub use answers::not_set;
+use driftless_lock::Mutex;
 
 use crate::budget::Room;
 use crate::file::RemoteFile;
@@ -20,7 +21,6 @@ use driftless_tree::{
     Removed, Rights, Sentry, Spared, WriteFile,
 };
 use listing::{Entries, RemoteNames};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;

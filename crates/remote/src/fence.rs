@@ -2,14 +2,14 @@
 
 use crate::limits::{Apart, Limits, May};
 use crate::wire::{Handle, Request, WireFault};
+use driftless_lock::RwLock;
 use driftless_model::{Side, errno, quote};
 use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_marks};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 /// How often a directory is looked for that appears meanwhile: one that is made and removed without end is given up.
 const LOOKS_MAX: u32 = 8;

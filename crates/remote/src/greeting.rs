@@ -4,10 +4,10 @@
 //! a line, and ends it. What comes before is passed over up to a bound, and its end is kept to be shown when no greeting follows.
 
 use crate::wire::{Announced, Frame, Hello, PROTOCOL};
+use driftless_lock::Mutex;
 use driftless_model::escape;
-use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, BufRead, ErrorKind, Write};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The first word on the line.

@@ -4,10 +4,10 @@
 //! have been stopped, or its machine. So it looks at the replica's mark itself, before each change that it makes: the mark names the run
 //! whose movers may be at work, and whoever takes the replica over changes it and waits longer than what was seen there holds.
 
+use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side, errno};
 use driftless_reconcile::Mark;
 use driftless_tree::{Dir, DirRef, Done, MarkText, Sentry};
-use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -4,7 +4,7 @@
 //! needed for that. Where requests take long, each wakes a thread of its own.
 
 use crate::table::Job;
-use parking_lot::{Condvar, Mutex};
+use driftless_lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ impl Jobs {
         }
         while state.waiting.is_empty() && !state.over {
             state.asleep += 1;
-            self.more.wait(&mut state);
+            state = self.more.wait(state);
             state.asleep -= 1;
         }
         let count = state.handful().min(state.waiting.len());

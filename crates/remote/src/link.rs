@@ -6,12 +6,12 @@
 use crate::budget::{Budget, Room, Taken};
 use crate::wire::{Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault};
 use crossbeam_channel::Sender;
+use driftless_lock::{Condvar, Mutex, RwLock};
 use driftless_model::{Act, Fault, LINE_LOST, Side, errno};
 use driftless_tree::{Done, Loss};
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 /// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most. An order that is not answered counts as much
@@ -52,7 +52,7 @@ impl Promise {
             if let Some(frame) = frame.take() {
                 return frame;
             }
-            self.arrived.wait(&mut frame);
+            frame = self.arrived.wait(frame);
         }
     }
 }
@@ -346,7 +346,7 @@ impl<A: Send> Link<A> {
     pub fn next_answers(&self, wait: Duration) -> Vec<(u64, A)> {
         let mut answers = self.answers.lock();
         if answers.is_empty() {
-            self.answered.wait_for(&mut answers, wait);
+            answers = self.answered.wait_for(answers, wait);
         }
         let some = answers.len().min(ANSWERS_MAX);
         let taken: Vec<Answered<A>> = answers.drain(..some).collect();

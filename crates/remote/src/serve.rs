@@ -9,10 +9,10 @@ use crate::wire::{
     DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, PIECE_BYTES_MAX, Reply,
     Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, Told, WireFault,
 };
+use driftless_lock::Mutex;
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs, errno};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile};
-use parking_lot::Mutex;
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;

@@ -14,16 +14,16 @@ use crate::link::{Link, nonsense};
 use crate::squeeze::Squeezer;
 use crate::wire::{Announced, Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, unbounded};
+use driftless_lock::Mutex;
 use driftless_model::{Act, Keep, Side, errno, escape};
 use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
-use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read or written at once.

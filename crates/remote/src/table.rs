@@ -7,9 +7,9 @@
 use crate::budget::{Room, Taken};
 use crate::wire::{DATA_BYTES_MAX, Frame, Handle, Request, WireFault};
 use crossbeam_channel::Sender;
+use driftless_lock::Mutex;
 use driftless_model::{Act, errno};
 use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};

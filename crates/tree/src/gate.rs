@@ -8,7 +8,7 @@
 //! each change through or not; without one, that costs a look at a flag, too.
 
 use crate::Done;
-use parking_lot::{Mutex, RwLock};
+use driftless_lock::{Mutex, RwLock};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

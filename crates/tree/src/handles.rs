@@ -7,8 +7,8 @@
 use crate::Done;
 use crate::gate::Gate;
 use crate::local::fault;
+use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side};
-use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;

@@ -1,10 +1,11 @@
 //! Since when processes of this host run, for the messages that say who has a lock. The kernel tells of a byte that is locked only the
 //! process that has it (fcntl(2)), and a run locks when it begins.
 
-use parking_lot::{Mutex, MutexGuard};
+use driftless_lock::Mutex;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
+use std::sync::MutexGuard;
 
 /// When processes were started, by their numbers, of which this one may not be able to ask later.
 static REMEMBERED: Mutex<BTreeMap<u32, i64>> = Mutex::new(BTreeMap::new());

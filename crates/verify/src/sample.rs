@@ -5,8 +5,8 @@
 //! every set of that size is as likely as any other, nothing is drawn twice, and the order of the walk and the number
 //! of threads change nothing: the same seed draws the same entries again. Memory grows with the sample, not with the trees.
 
+use driftless_lock::Mutex;
 use driftless_model::{RelPath, Side};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use xxhash_rust::xxh3::xxh3_64_with_seed;

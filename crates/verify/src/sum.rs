@@ -11,14 +11,14 @@ mod walk;
 use crate::sum::file::Large;
 use crate::sum::walk::{Hands, Task};
 use crate::{Algorithm, Digest, HashTree};
+use driftless_lock::Mutex;
 use driftless_model::Entry;
 use driftless_pool::{BYTES_PER_ENTRY, Concurrency, Ordered, Position, Queue, Workload, descriptors, drive, part};
 use driftless_tree::HandlePool;
-use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, MutexGuard};
 
 /// What was found and waits for what stands before it, at most about this many.
 const HELD_MAX: usize = 32 * 1024;

@@ -7,8 +7,8 @@ use crate::output::{Output, Task, difference, difference_fields, joined, path_fi
 use crate::units::{show_count, show_entries};
 use driftless_audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch};
 use driftless_engine::Monitor;
+use driftless_lock::Mutex;
 use driftless_model::{Problem, Stamp};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

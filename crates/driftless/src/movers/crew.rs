@@ -8,7 +8,7 @@ use driftless_engine::message::Report;
 use driftless_engine::{
     Alive, Brief, Ends, Failure, Lease, Line, Options, Outcome, Progress, Seen, Share, Watched, Watcher, carried, work_off,
 };
-use parking_lot::Mutex;
+use driftless_lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};

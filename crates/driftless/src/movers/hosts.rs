@@ -12,10 +12,10 @@ use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
 use driftless_engine::{Alive, Brief, Exchange, Failure, Lease, Line, Moment, Options, PartOfOutcome, Share, Word};
+use driftless_lock::{Condvar, Mutex};
 use driftless_pool::Concurrency;
 use driftless_queue::MESSAGE_BYTES_MAX;
 use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
-use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -433,7 +433,7 @@ fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
         if let Some(share) = state.waiting.pop_front() {
             break Some(share);
         }
-        shared.changed.wait(&mut state);
+        state = shared.changed.wait(state);
     };
     state.idle -= 1;
     if taken.is_some() {

@@ -7,15 +7,16 @@ use crate::exit::Exit;
 use crate::output::{bytes_field, joined};
 use crate::product::{Form, Product, id_at};
 use crate::units::{show_count, show_counted};
+use driftless_lock::Mutex;
 use driftless_model::{Entry, Kind, cause, escape, escape_json};
 use driftless_verify::{Digest, Expected, Found, HashTree, Manifest, Sum, SumMonitor, Target, TreeWriter, What, push_line};
-use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 

@@ -2,9 +2,9 @@
 
 use super::dialect::Dialect;
 use super::{SumArgs, range};
+use driftless_lock::Mutex;
 use driftless_model::{cause, quote};
 use driftless_verify::{Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line};
-use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

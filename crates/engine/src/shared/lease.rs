@@ -11,10 +11,10 @@
 use crate::clock::MachineClock;
 use crate::shared::brief::Brief;
 use crate::trees::marks::Marks;
+use driftless_lock::{Condvar, Mutex};
 use driftless_model::{Act, Fault, Side};
 use driftless_reconcile::{Mark, Scope};
 use driftless_tree::{DirRef, Done, Sentry};
-use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -305,9 +305,9 @@ impl Lease {
 
     /// Waits for a while, unless more has come to be known since changes might pass `until` then.
     fn wait_for_news(&self, until: u64) {
-        let mut known = self.known.lock();
+        let known = self.known.lock();
         if known.over.is_none() && self.until.load(Ordering::Acquire) == until {
-            self.changed.wait_for(&mut known, TICK);
+            drop(self.changed.wait_for(known, TICK));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A few of the entries of which a mover says that they are equal now, spread evenly over all of them, so that whoever coordinates the run
 //! can look at them: a mover that sees another tree makes everything equal, and nobody else sees any of it.
 
+use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -6,10 +6,10 @@
 
 use crate::sync::run::Run;
 use crate::sync::task::Task;
+use driftless_lock::Mutex;
 use driftless_model::{Class, Fault, RelPath, cause, quote};
 use driftless_reconcile::{Guard, Refusal};
 use driftless_tree::descend;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;

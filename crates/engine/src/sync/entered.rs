@@ -3,8 +3,8 @@
 //! A name alone says nothing: a directory that is removed and made anew, or renamed to where another was, has the name of one that is
 //! done. So what is kept is a hash of name and inode, of a bounded number.
 
+use driftless_lock::Mutex;
 use driftless_model::Meta;
-use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};

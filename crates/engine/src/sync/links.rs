@@ -7,13 +7,14 @@ use crate::sync::entry::{Met, Verdict};
 use crate::sync::grouped::store_trouble;
 use crate::sync::run::Run;
 use crate::sync::worker::Worker;
+use driftless_lock::Mutex;
 use driftless_model::{Act, Action, Class, Meta, Problem, RelPath, Side};
 use driftless_mover::Trouble;
 use driftless_state::{InodeId, Leader, LinkTable};
 use driftless_tree::descend;
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Inodes held in memory; more spill to disk. At some 200 bytes each this is 20 MB.

@@ -8,10 +8,10 @@
 use crate::sync::folding::{in_other_case, seen};
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
+use driftless_lock::Mutex;
 use driftless_model::{Class, Kind, escape};
 use driftless_mover::Trouble;
 use driftless_tree::{DirRef, Done, Names, windows};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -5,10 +5,10 @@
 use crate::sum::walk::Hands;
 use crate::sum::{Found, Item, Sum, Target, What};
 use crate::{Algorithm, BUFFER_BYTES, Digest, HashTree, Leaf, Merge, Unread, digest_range, hash_pieces, hash_single, pieces_of};
+use driftless_lock::Mutex;
 use driftless_model::{Entry, Keep, Kind, Meta, Xattrs};
 use driftless_pool::{Position, cores};
 use driftless_tree::{Dir, ReadFile};
-use parking_lot::Mutex;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
