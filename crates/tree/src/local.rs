@@ -105,6 +105,10 @@ fn unkept_of(attributes: StatxAttributes) -> Unkept {
         (StatxAttributes::ENCRYPTED, Unkept::ENCRYPTED),
         (StatxAttributes::VERITY, Unkept::VERITY),
     ];
+    // Hardly any entry has one, and this is asked of each.
+    if !attributes.intersects(FLAGS.iter().fold(StatxAttributes::empty(), |all, (flag, _)| all | *flag)) {
+        return Unkept::NONE;
+    }
     FLAGS.iter().filter(|(flag, _)| attributes.contains(*flag)).fold(Unkept::NONE, |all, (_, unkept)| all | *unkept)
 }
 
