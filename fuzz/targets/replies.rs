@@ -129,7 +129,7 @@ fn seeds() -> Vec<Vec<u8>> {
             identity: Identity { machine: b"boot".to_vec(), host: b"host".to_vec() },
             joined: 0,
             limits: Limits { only: vec![b"/backup".to_vec()], may: May::Keep },
-            squeezes: true,
+            compresses: true,
         },
         Vec::new(),
     )]));

@@ -40,7 +40,7 @@ fn serve(args: &AgentArgs, asked: &AskedArgs) -> io::Result<()> {
     asked.again.iter().for_each(|token| driftless_remote::end_earlier(token));
     own::give_up_umask();
     let (directories_max, _) = driftless_pool::descriptors();
-    let service = Service { directories_max, squeeze: asked.compress, limits: limits(args), without_kernel: args.without_landlock };
+    let service = Service { directories_max, compress: asked.compress, limits: limits(args), without_kernel: args.without_landlock };
     // As files: the standard streams of the library look for lines, and there are none.
     let (input, output) = (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?);
     driftless_remote::serve(File::from(input), File::from(output), service)

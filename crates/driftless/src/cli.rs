@@ -98,7 +98,7 @@ pub struct AgentArgs {
 /// What a client asks an agent for; under a forced command, in `SSH_ORIGINAL_COMMAND`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct AskedArgs {
-    /// Squeeze content at this level of zstd, as the client does
+    /// Compress content at this level of zstd, as the client does
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19), hide = true)]
     pub compress: Option<i32>,
     /// Be one more line to the agent that takes lines at PLACE

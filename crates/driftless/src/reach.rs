@@ -98,7 +98,7 @@ pub fn reach(args: &ReachArgs, keep: Keep, stop: &Arc<AtomicBool>) -> Result<Rea
     let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
     let streams = args.streams.0;
     let (ssh, agent) = (words_of("--ssh", &args.ssh)?, words_of("--agent-path", &args.agent_path)?);
-    Ok(Reach { ssh, agent, keep, streams, squeeze: args.compress, deploy, stop: stop.clone() })
+    Ok(Reach { ssh, agent, keep, streams, compress: args.compress, deploy, stop: stop.clone() })
 }
 
 impl Lines {

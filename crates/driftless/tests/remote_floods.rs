@@ -212,15 +212,15 @@ fn content_that_grows_when_it_is_opened_is_held_in_bounded_memory() {
     let mut flooded = Flooded::new(&root, &["--compress=1"]);
     let made = flooded.ask(&Request::Create { dir: 1, name: name("new"), mode: 0o600, at: 2 });
     assert!(matches!(made, Reply::Meta(_)), "{made:?}");
-    let bomb = squeezed(DATA_BYTES_MAX);
+    let bomb = compressed(DATA_BYTES_MAX);
     flooded.flood_frames("bombs", true, move |_, number| {
         let frame = Frame::new(number, &Request::Write { file: 2, offset: 0 }, Vec::new());
-        frame.with_squeezed(bomb.clone())
+        frame.with_compressed(bomb.clone())
     });
 }
 
-/// Zeros, squeezed.
-fn squeezed(len: usize) -> Vec<u8> {
+/// Zeros, compressed.
+fn compressed(len: usize) -> Vec<u8> {
     [&(len as u32).to_le_bytes(), &zstd::bulk::compress(&vec![0; len], 1).expect("memory")[..]].concat()
 }
 

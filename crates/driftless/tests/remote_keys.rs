@@ -201,8 +201,8 @@ fn what_a_client_asks_for_agrees_although_the_key_has_a_command() {
     let relay = Relay::start(stage.far.server.address());
     let near = stage.far.via(relay.address());
     let _ = near.sync_ok(Way::Push, &stage.src, &stage.only, ["--compress", "--streams=4"]);
-    check_equal(&stage.src, &stage.only, "squeezed, over several connections");
-    assert!(relay.passed().both() < 4 * MIB as u64, "squeezed: {:?}", relay.passed());
+    check_equal(&stage.src, &stage.only, "compressed, over several connections");
+    assert!(relay.passed().both() < 4 * MIB as u64, "compressed: {:?}", relay.passed());
 }
 
 #[test]

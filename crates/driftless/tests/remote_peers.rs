@@ -914,25 +914,25 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
     heard
 }
 
-// ---- squeezed data ----
+// ---- compressed data ----
 
-/// The bit of a frame's number that says that its data are squeezed.
-const SQUEEZED: u64 = 1 << 63;
+/// The bit of a frame's number that says that its data are compressed.
+const COMPRESSED: u64 = 1 << 63;
 
-/// Squeezed data that claim so many bytes.
-fn squeezed(said: usize, data: &[u8]) -> Vec<u8> {
+/// Compressed data that claim so many bytes.
+fn compressed(said: usize, data: &[u8]) -> Vec<u8> {
     [&(said as u32).to_le_bytes(), &zstd::bulk::compress(data, 1).expect("memory")[..]].concat()
 }
 
-/// Squeezed data that are not what they say: too much, too little, too large, none at all.
-fn wrongly_squeezed() -> Vec<(&'static str, Vec<u8>)> {
-    let whole = squeezed(1000, &[5; 1000]);
+/// Compressed data that are not what they say: too much, too little, too large, none at all.
+fn wrongly_compressed() -> Vec<(&'static str, Vec<u8>)> {
+    let whole = compressed(1000, &[5; 1000]);
     vec![
-        ("a bomb", squeezed(1000, &vec![0; 256 << 20])),
-        ("more than a frame may have", squeezed((4 << 20) + 1, &vec![0; (4 << 20) + 1])),
-        ("4 GiB", squeezed(u32::MAX as usize, &[5; 1000])),
-        ("less than was said", squeezed(1001, &[5; 1000])),
-        ("more than was said", squeezed(999, &[5; 1000])),
+        ("a bomb", compressed(1000, &vec![0; 256 << 20])),
+        ("more than a frame may have", compressed((4 << 20) + 1, &vec![0; (4 << 20) + 1])),
+        ("4 GiB", compressed(u32::MAX as usize, &[5; 1000])),
+        ("less than was said", compressed(1001, &[5; 1000])),
+        ("more than was said", compressed(999, &[5; 1000])),
         ("half of it", whole[..whole.len() / 2].to_vec()),
         ("no size", vec![1, 0]),
         ("nothing", Vec::new()),
@@ -941,11 +941,11 @@ fn wrongly_squeezed() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 impl Victim {
-    /// Sends a request with data that it says are squeezed.
-    fn send_squeezed(&mut self, request: &Request, data: Vec<u8>) -> bool {
+    /// Sends a request with data that it says are compressed.
+    fn send_compressed(&mut self, request: &Request, data: Vec<u8>) -> bool {
         self.next += 1;
         let mut bytes = Vec::new();
-        Frame::new(self.next | SQUEEZED, request, data).write(&mut bytes).expect("memory");
+        Frame::new(self.next | COMPRESSED, request, data).write(&mut bytes).expect("memory");
         self.say(&bytes)
     }
 
@@ -955,69 +955,69 @@ impl Victim {
 }
 
 #[test]
-fn squeezed_data_of_a_client_are_refused_unless_they_are_right() {
+fn compressed_data_of_a_client_are_refused_unless_they_are_right() {
     let stage = Stage::new();
     let mut victim = Victim::with(&["agent", "--compress=1"]).serving(&stage.dst);
     assert!(matches!(victim.ask(&Request::Create { dir: 1, name: name("new"), mode: 0o644, at: 2 }), Reply::Meta(_)));
-    for (what, data) in wrongly_squeezed() {
-        victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, data);
+    for (what, data) in wrongly_compressed() {
+        victim.send_compressed(&Request::Write { file: 2, offset: 0 }, data);
         let reply = victim.hear();
         assert!(matches!(reply, Reply::Fault(_)), "{what}: {reply:?}");
         assert_eq!(fs::metadata(stage.dst.join("new")).expect("it was made").len(), 0, "{what}");
     }
-    victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, squeezed(1000, &[5; 1000]));
+    victim.send_compressed(&Request::Write { file: 2, offset: 0 }, compressed(1000, &[5; 1000]));
     assert!(matches!(victim.hear(), Reply::Done));
     assert_eq!(fs::read(stage.dst.join("new")).expect("written"), [5; 1000]);
     let resident = resident_kib(victim.agent.id());
     assert!(resident < RESIDENT_KIB_MAX, "{resident} KiB");
-    assert_eq!(victim.part("squeezed data").0, 0);
+    assert_eq!(victim.part("compressed data").0, 0);
 }
 
 #[test]
-fn squeezed_data_that_wait_take_no_more_memory_than_crossed_the_line() {
+fn compressed_data_that_wait_take_no_more_memory_than_crossed_the_line() {
     let stage = Stage::new();
     let mut victim = Victim::with(&["agent", "--compress=1"]).serving(&stage.dst);
     // What is to be made in itself is never made, and what is about it waits.
     victim.send(&Request::MakeDir { dir: 10, name: name("x"), at: 10 }, Vec::new());
-    let bomb = squeezed(4 << 20, &vec![0; 4 << 20]);
+    let bomb = compressed(4 << 20, &vec![0; 4 << 20]);
     for _ in 0..2000 {
-        victim.send_squeezed(&Request::Write { file: 10, offset: 0 }, bomb.clone());
+        victim.send_compressed(&Request::Write { file: 10, offset: 0 }, bomb.clone());
     }
     assert!(matches!(victim.ask(&Request::Meta { at: 1 }), Reply::Meta(_)), "all was read");
     let resident = resident_kib(victim.agent.id());
-    println!("an agent with 8 GiB in squeezed requests: {resident} KiB");
+    println!("an agent with 8 GiB in compressed requests: {resident} KiB");
     assert!(resident < RESIDENT_KIB_MAX, "{resident} KiB");
-    let _ = victim.part("squeezed requests that wait");
+    let _ = victim.part("compressed requests that wait");
 }
 
 #[test]
-fn squeezed_data_that_nobody_asked_for_end_the_line() {
+fn compressed_data_that_nobody_asked_for_end_the_line() {
     let stage = Stage::new();
     let mut victim = Victim::of(&stage.dst);
-    victim.send_squeezed(&Request::Write { file: 2, offset: 0 }, squeezed(1000, &[5; 1000]));
-    let (code, words) = victim.part("squeezed data");
+    victim.send_compressed(&Request::Write { file: 2, offset: 0 }, compressed(1000, &[5; 1000]));
+    let (code, words) = victim.part("compressed data");
     assert!(code == 1 && words.contains("nobody asked"), "{code}: {words}");
     let lie = |mut said: Said<'_>| {
         // Far into the run, which then says why the line was lost.
         if matches!(said.request, Request::Fetch { .. }) {
-            said.number |= SQUEEZED;
+            said.number |= COMPRESSED;
         }
         said.unchanged()
     };
-    let (_, outcome) = with_liar(true, "squeezed data", Box::new(lie));
+    let (_, outcome) = with_liar(true, "compressed data", Box::new(lie));
     assert_eq!(outcome.code(), 1, "{}", outcome.describe());
     assert!(outcome.stderr_text().contains("nobody asked"), "{}", outcome.describe());
 }
 
 #[test]
-fn squeezed_data_of_an_agent_are_problems_unless_they_are_right() {
-    for (what, data) in wrongly_squeezed() {
+fn compressed_data_of_an_agent_are_problems_unless_they_are_right() {
+    for (what, data) in wrongly_compressed() {
         let stage = Stage::new();
         let beside = stage.beside();
         let wrong = data.clone();
         let liar = Liar::new(Box::new(move |mut said| {
             if matches!(said.request, Request::Fetch { .. }) {
-                (said.number, said.data) = (said.number | SQUEEZED, wrong.clone());
+                (said.number, said.data) = (said.number | COMPRESSED, wrong.clone());
             }
             said.unchanged()
         }));

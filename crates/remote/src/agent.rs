@@ -6,6 +6,7 @@
 
 use crate::alive::{BEAT, CLIENT_SILENCE_SECONDS, Ear};
 use crate::budget::{Budget, Taken};
+use crate::compress::FrameCompressor;
 use crate::confine::{can_hold, confine, confine_within};
 use crate::fence::Fence;
 use crate::gather::Gathering;
@@ -13,7 +14,6 @@ use crate::greeting::greet;
 use crate::jobs::{Handful, Jobs};
 use crate::limits::Limits;
 use crate::serve::{Replied, Server};
-use crate::squeeze::Squeezer;
 use crate::table::{JOB_BYTES, Job, Table};
 use crate::wire::{Announced, Frame, Hello, Opening, Reply, ReplyMax, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
@@ -91,8 +91,8 @@ struct Agent {
     brought: AtomicUsize,
     /// Where further lines of the same client are handed over.
     gathering: Mutex<Option<Gathering>>,
-    /// At which level of zstd content is squeezed on all lines, if the client wants it.
-    squeeze: Option<i32>,
+    /// At which level of zstd content is compressed on all lines, if the client wants it.
+    compress: Option<i32>,
 }
 
 /// How a client is served.
@@ -100,8 +100,8 @@ struct Agent {
 pub struct Service {
     /// Directories that are open at the same time, at most.
     pub directories_max: usize,
-    /// The level of zstd with which content is squeezed, both ways, if the client wants it.
-    pub squeeze: Option<i32>,
+    /// The level of zstd with which content is compressed, both ways, if the client wants it.
+    pub compress: Option<i32>,
     /// What clients may do, whatever they ask for.
     pub limits: Limits,
     /// The limits hold also where the kernel cannot hold them.
@@ -111,7 +111,7 @@ pub struct Service {
 /// Serves one client until the line ends. An error says that it broke, that the client does not keep to the protocol, or that the limits
 /// cannot be held. This thread, which must be the only one, and all that it starts then are confined to the client's roots.
 pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
-    let Service { directories_max, squeeze, limits, without_kernel } = service;
+    let Service { directories_max, compress, limits, without_kernel } = service;
     let (mut input, mut output) = (heard(input), BufWriter::with_capacity(LINE_BYTES, output));
     let pool = HandlePool::new(directories_max);
     let needs_kernel = limits.need_kernel() && !without_kernel;
@@ -119,7 +119,7 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
         return Err(io::Error::other(NO_LANDLOCK));
     }
     let fence = Fence::open(limits, &pool)?;
-    let hello = Hello { limits: fence.limits().clone(), squeezes: squeeze.is_some(), ..Hello::own() };
+    let hello = Hello { limits: fence.limits().clone(), compresses: compress.is_some(), ..Hello::own() };
     greet(&mut output, &hello)?;
     let silence = (CLIENT_SILENCE_SECONDS, CLIENT_SILENCE_SECONDS);
     input.get_mut().watch(Box::new(|| Ok(())), silence);
@@ -150,7 +150,7 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
         writing,
         brought: AtomicUsize::new(0),
         gathering: Mutex::default(),
-        squeeze,
+        compress,
     };
     let read = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| agent.watch(scope));
@@ -198,10 +198,10 @@ impl Agent {
     /// Starts the thread that writes what this line's client is told. None waits for it for ever: its client may not read any more.
     fn start_writer(&self, mut output: BufWriter<File>) -> Sender<Frame> {
         let (replies, written) = unbounded();
-        let (squeezer, budget, writing) = (Squeezer::new(self.squeeze), self.replies.clone(), self.writing.clone());
+        let (compressor, budget, writing) = (FrameCompressor::new(self.compress), self.replies.clone(), self.writing.clone());
         std::thread::spawn(move || {
             let beat = || Frame::new(0, &Reply::Alive, Vec::new());
-            write_all(&mut output, (&written, squeezer), beat, |bytes| budget.give(bytes));
+            write_all(&mut output, (&written, compressor), beat, |bytes| budget.give(bytes));
             drop(writing);
         });
         replies
@@ -234,7 +234,7 @@ impl Agent {
                 self.jobs.push(ready.drain(..));
             }
             let admit = |input: &mut BufReader<Ear<'_, File>>, announced: &Announced| {
-                announced.check_agreed(self.squeeze.is_some())?;
+                announced.check_agreed(self.compress.is_some())?;
                 self.room(input.get_ref(), announced, &mut ready)
             };
             let Some(read) = Frame::read_admitted(input, admit)? else { return Ok(()) };
@@ -443,12 +443,12 @@ fn cpu_seconds() -> f64 {
     cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9
 }
 
-/// Writes frames, and tells the bytes of each that is through, as many as it had before it was squeezed; what stands in the buffer goes out
+/// Writes frames, and tells the bytes of each that is through, as many as it had before it was compressed; what stands in the buffer goes out
 /// when no more wait, and, where many follow each other, not more often than once in [`GATHERING`]. Where there is nothing to say for a
 /// while, a `beat` says that this side is there. Reads on when the line is gone, so that nobody waits for it.
 pub fn write_all(
     line: &mut impl Write,
-    (frames, mut squeezer): (&Receiver<Frame>, Squeezer),
+    (frames, mut compressor): (&Receiver<Frame>, FrameCompressor),
     beat: impl Fn() -> Frame,
     through: impl Fn(u64),
 ) {
@@ -458,7 +458,7 @@ pub fn write_all(
         match frames.recv_timeout(wait) {
             Ok(frame) => {
                 let bytes = frame.bytes();
-                whole = whole.and_then(|()| squeezer.squeeze(frame).write(line));
+                whole = whole.and_then(|()| compressor.compress(frame).write(line));
                 through(bytes);
             }
             Err(RecvTimeoutError::Timeout) if holds => {}

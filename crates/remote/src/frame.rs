@@ -24,8 +24,8 @@ pub struct Frame {
 /// What a head may take besides its bytes.
 const SPARE_BYTES_MAX: usize = 64 << 10;
 pub(crate) const NUMBER_BYTES: usize = 8;
-/// Of a frame's number, the bit that says that its data are squeezed. Requests are counted from one and never get there.
-const SQUEEZED: u64 = 1 << 63;
+/// Of a frame's number, the bit that says that its data are compressed. Requests are counted from one and never get there.
+const COMPRESSED: u64 = 1 << 63;
 
 impl Frame {
     /// A frame that carries a message.
@@ -41,24 +41,24 @@ impl Frame {
 
     /// Number of the request that this belongs to.
     pub fn number(&self) -> u64 {
-        self.marked_number() & !SQUEEZED
+        self.marked_number() & !COMPRESSED
     }
 
-    /// Whether the data are squeezed.
-    pub fn is_squeezed(&self) -> bool {
-        self.marked_number() & SQUEEZED != 0
+    /// Whether the data are compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.marked_number() & COMPRESSED != 0
     }
 
-    /// The same message with squeezed data.
-    pub fn with_squeezed(mut self, data: Vec<u8>) -> Frame {
-        let number = self.marked_number() | SQUEEZED;
+    /// The same message with compressed data.
+    pub fn with_compressed(mut self, data: Vec<u8>) -> Frame {
+        let number = self.marked_number() | COMPRESSED;
         self.head[..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
         Frame { data, ..self }
     }
 
-    /// The data as they were before they were squeezed.
+    /// The data as they were before they were compressed.
     pub fn into_data(self) -> io::Result<Vec<u8>> {
-        if self.is_squeezed() { crate::squeeze::open(&self.data) } else { Ok(self.data) }
+        if self.is_compressed() { crate::compress::open(&self.data) } else { Ok(self.data) }
     }
 
     fn marked_number(&self) -> u64 {
@@ -85,9 +85,9 @@ impl Frame {
         (self.head.len() + self.data.len()) as u64
     }
 
-    /// Bytes of its data before they were squeezed, as it says itself.
+    /// Bytes of its data before they were compressed, as it says itself.
     pub fn data_bytes(&self) -> u64 {
-        if self.is_squeezed() { crate::squeeze::announced(&self.data) } else { self.data.len() as u64 }
+        if self.is_compressed() { crate::compress::announced(&self.data) } else { self.data.len() as u64 }
     }
 
     /// Writes the frame.
@@ -151,17 +151,17 @@ impl Announced {
 
     /// Number of the request that the frame belongs to.
     pub fn number(&self) -> u64 {
-        self.number & !SQUEEZED
+        self.number & !COMPRESSED
     }
 
-    /// Whether its data are squeezed.
-    pub fn is_squeezed(&self) -> bool {
-        self.number & SQUEEZED != 0
+    /// Whether its data are compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.number & COMPRESSED != 0
     }
 
-    /// An error where data are squeezed although nobody asked for that.
-    pub fn check_agreed(&self, squeezed: bool) -> io::Result<()> {
-        if self.is_squeezed() && !squeezed { Err(bad("data are squeezed, and nobody asked for that")) } else { Ok(()) }
+    /// An error where data are compressed although nobody asked for that.
+    pub fn check_agreed(&self, compressed: bool) -> io::Result<()> {
+        if self.is_compressed() && !compressed { Err(bad("data are compressed, and nobody asked for that")) } else { Ok(()) }
     }
 
     /// What the frame takes of memory as long as its data are not opened.

@@ -144,7 +144,7 @@ mod tests {
         let requests = Arc::new(Budget::new(u64::MAX));
         numbers.map(move |number| {
             let (request, room) = (Request::Meta { at: 0 }, requests.taken(0));
-            Job { number, request, data: Vec::new(), squeezed: false, line: Weak::new(), room }
+            Job { number, request, data: Vec::new(), compressed: false, line: Weak::new(), room }
         })
     }
 

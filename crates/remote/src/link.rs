@@ -439,21 +439,21 @@ mod tests {
         link.post(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
         let sent = frames.recv().expect("it was posted");
         let number = sent.number();
-        let squeezed = crate::squeeze::Squeezer::new(Some(1)).squeeze(whole(number, WHOLE_BYTES_MAX));
-        assert!(squeezed.is_squeezed() && squeezed.data_bytes() == WHOLE_BYTES_MAX);
-        assert_eq!(link.arrived(squeezed), Ok(()));
+        let compressed = crate::compress::FrameCompressor::new(Some(1)).compress(whole(number, WHOLE_BYTES_MAX));
+        assert!(compressed.is_compressed() && compressed.data_bytes() == WHOLE_BYTES_MAX);
+        assert_eq!(link.arrived(compressed), Ok(()));
         let answered: u64 = link.answers.lock().iter().map(|answered| answered.bytes).sum();
         assert_eq!(answered, ORDER_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
     }
 
     #[test]
     fn an_answer_that_is_larger_than_any_may_be_is_not_kept() {
-        for (bytes, squeeze) in [(WHOLE_BYTES_MAX + 1, None), (4 << 20, None), (4 << 20, Some(1))] {
+        for (bytes, compress) in [(WHOLE_BYTES_MAX + 1, None), (4 << 20, None), (4 << 20, Some(1))] {
             let (out, frames) = unbounded();
             let link: Link<bool> = Link::new(out);
             link.post(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
             let number = frames.recv().expect("it was posted").number();
-            let answer = crate::squeeze::Squeezer::new(squeeze).squeeze(whole(number, bytes));
+            let answer = crate::compress::FrameCompressor::new(compress).compress(whole(number, bytes));
             let Err(why) = link.arrived(answer) else { panic!("{bytes}") };
             link.lose(Loss { why: why.into(), is_mendable: false });
             assert_eq!(link.next_answers(Duration::ZERO), [(1, false)]);

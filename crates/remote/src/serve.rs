@@ -79,9 +79,9 @@ impl Server<'_> {
 
     fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
         use Request as R;
-        let Job { request, data, squeezed, room: _room, .. } = job;
+        let Job { request, data, compressed, room: _room, .. } = job;
         let _permit = self.fence.permit(&request, &|at| self.dir(at))?;
-        let data = if squeezed { opened_data(&data)? } else { data };
+        let data = if compressed { opened_data(&data)? } else { data };
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
             R::Enter { dir, name, at, survey } => self.enter(&*self.dir(dir)?, &name.0, at, survey)?,
@@ -339,8 +339,8 @@ fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
     opened.map_err(|_| WireFault::new(Act::Obey, errno::EINVAL))
 }
 
-fn opened_data(squeezed: &[u8]) -> Result<Vec<u8>, WireFault> {
-    crate::squeeze::open(squeezed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
+fn opened_data(compressed: &[u8]) -> Result<Vec<u8>, WireFault> {
+    crate::compress::open(compressed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
 }
 
 /// Only regular files are held open: what is read through a device lies outside of the root that its node is in.

@@ -3,6 +3,7 @@
 use crate::agent::write_all;
 use crate::alive::{AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS, Ear};
 use crate::carrier::{silent, spawn_there, tuned};
+use crate::compress::FrameCompressor;
 use crate::deploy::{Deploy, bring};
 use crate::dir::{Foretold, Line, place};
 use crate::ending::Ending;
@@ -11,7 +12,6 @@ use crate::identity::{Identity, Met};
 use crate::limits::Limits;
 use crate::lines::{Children, Further, Told};
 use crate::link::{Link, nonsense};
-use crate::squeeze::Squeezer;
 use crate::wire::{Announced, Frame, Hello, Opening, PROTOCOL, Reply, Request, Root, WireFault, bad};
 use crossbeam_channel::{Receiver, unbounded};
 use driftless_lock::Mutex;
@@ -51,8 +51,8 @@ pub struct Reach {
     pub keep: Keep,
     /// How many connections carry data; found out if `None`.
     pub streams: Option<usize>,
-    /// At which level of zstd content is squeezed on its way, if at all.
-    pub squeeze: Option<i32>,
+    /// At which level of zstd content is compressed on its way, if at all.
+    pub compress: Option<i32>,
     /// What is copied there if there is no agent, or one of another version.
     pub deploy: Option<Deploy>,
     /// Set when the run is to end: nobody waits for a host any more then, neither for a connection nor, beyond some seconds, for an answer.
@@ -265,7 +265,7 @@ impl SshHost {
         let line = Arc::new(Line { link: Link::new(out), rights: opened.hello.rights.clone(), keep: reach.keep, gate: Gate::default() });
         let (identity, limits) = (opened.hello.identity.clone(), opened.hello.limits.clone());
         // A key with a command of its own may start an agent that knows nothing of it.
-        let agreed = Reach { squeeze: reach.squeeze.filter(|_| opened.hello.squeezes), ..reach.clone() };
+        let agreed = Reach { compress: reach.compress.filter(|_| opened.hello.compresses), ..reach.clone() };
         let child = opened.run(frames, (&line, &agreed), || ());
         let children = Arc::new(Mutex::new(vec![child]));
         Further::new(name, &silent(&agreed), (&line, &children), &told).begin();
@@ -331,16 +331,16 @@ impl Opened {
     /// Starts a thread for each direction, as it was `agreed` with the agent; returns ssh. Calls `lost` when the line is.
     pub fn run(self, frames: Receiver<Frame>, (line, agreed): (&Arc<Line>, &Reach), lost: impl FnOnce() + Send + 'static) -> Child {
         let Opened { mut child, mut input, complaint, .. } = self;
-        let (squeeze, mut ending) = (agreed.squeeze, Ending::new(&agreed.stop, line));
+        let (compress, mut ending) = (agreed.compress, Ending::new(&agreed.stop, line));
         input.get_mut().watch(Box::new(move || ending.check()), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
         let output = BufWriter::with_capacity(LINE_BYTES, child.stdin.take().expect("it is piped"));
         start("line-out", output, move |mut to: BufWriter<ChildStdin>| {
             let beat = || Frame::new(0, &Request::Alive, Vec::new());
-            write_all(&mut to, (&frames, Squeezer::new(squeeze)), beat, |_| ());
+            write_all(&mut to, (&frames, FrameCompressor::new(compress)), beat, |_| ());
         });
         let reading = line.clone();
         start("line-in", input, move |mut from| {
-            let loss = read_all(&mut from, squeeze.is_some(), &reading.link, &complaint);
+            let loss = read_all(&mut from, compress.is_some(), &reading.link, &complaint);
             lost();
             reading.link.lose(loss);
         });
@@ -354,9 +354,9 @@ pub fn in_place_of(agent: &[String], brought: String) -> Vec<String> {
     starting.iter().cloned().chain([brought]).collect()
 }
 
-/// What the first agent is started with; further ones hand their lines over to it. That both sides can squeeze, the protocol's number says.
+/// What the first agent is started with; further ones hand their lines over to it. That both sides can compress, the protocol's number says.
 fn agent_arguments(reach: &Reach, known_as: &str) -> String {
-    reach.squeeze.map_or(format!("agent {known_as}"), |level| format!("agent --compress={level} {known_as}"))
+    reach.compress.map_or(format!("agent {known_as}"), |level| format!("agent --compress={level} {known_as}"))
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
@@ -455,11 +455,11 @@ pub fn end(child: &mut Child) -> Option<i32> {
     child.wait().ok().and_then(|status| status.code())
 }
 
-fn read_all(line: &mut impl Read, squeezed: bool, link: &Link<Answer>, complaint: &Complaint) -> Loss {
+fn read_all(line: &mut impl Read, compressed: bool, link: &Link<Answer>, complaint: &Complaint) -> Loss {
     let (why, is_mendable) = loop {
         // Memory is taken only for what is an answer, and no larger than was asked for.
         let admit = |_: &mut _, announced: &Announced| {
-            announced.check_agreed(squeezed)?;
+            announced.check_agreed(compressed)?;
             link.admit(announced).map_err(bad)
         };
         match Frame::read_admitted(line, admit) {

@@ -30,8 +30,8 @@ pub struct Job {
     pub request: Request,
     /// The data that came with it.
     pub data: Vec<u8>,
-    /// They are squeezed.
-    pub squeezed: bool,
+    /// They are compressed.
+    pub compressed: bool,
     /// The line on which it came, and on which it is answered. What waits here must not keep a line that has ended.
     pub line: Weak<Sender<Frame>>,
     /// What it takes of memory, as long as it is there.
@@ -41,7 +41,7 @@ pub struct Job {
 impl Job {
     /// What its data take of memory besides when they are opened.
     pub fn opened_bytes(&self) -> u64 {
-        let announced = if self.squeezed { crate::squeeze::announced(&self.data) } else { 0 };
+        let announced = if self.compressed { crate::compress::announced(&self.data) } else { 0 };
         announced.min(DATA_BYTES_MAX as u64)
     }
 
@@ -52,8 +52,8 @@ impl Job {
 
     /// Takes a frame apart, for which room was taken.
     pub fn of((frame, room): (Frame, Taken), line: &Arc<Sender<Frame>>) -> std::io::Result<Job> {
-        let (number, request, squeezed) = (frame.number(), frame.message()?, frame.is_squeezed());
-        Ok(Job { number, request, data: frame.data, squeezed, line: Arc::downgrade(line), room })
+        let (number, request, compressed) = (frame.number(), frame.message()?, frame.is_compressed());
+        Ok(Job { number, request, data: frame.data, compressed, line: Arc::downgrade(line), room })
     }
 }
 

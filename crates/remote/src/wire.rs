@@ -3,7 +3,7 @@
 //! ```text
 //! frame   = head length (u32, little endian) | data length (u32, little endian) | head | data
 //! head    = number of the request (u64, little endian) | request or reply (postcard, https://postcard.jamesmunns.com/wire-format)
-//! data    = content of a file, as it is; squeezed (see `squeeze.rs`) where the highest bit of the number is set
+//! data    = content of a file, as it is; compressed (see `compress.rs`) where the highest bit of the number is set
 //! ```
 //!
 //! Lengths are bounded before anything is allocated, names are checked to be names, and whatever does not decode ends the
@@ -262,7 +262,7 @@ impl Request {
 pub struct ReplyMax {
     /// Of its head.
     pub head: u64,
-    /// Of its data, before they are squeezed.
+    /// Of its data, before they are compressed.
     pub data: u64,
 }
 
@@ -602,14 +602,14 @@ pub struct Hello {
     pub joined: u128,
     /// What its clients are limited to.
     pub limits: Limits,
-    /// Content is squeezed: it was started as the client wanted, which a key with a command of its own may prevent.
-    pub squeezes: bool,
+    /// Content is compressed: it was started as the client wanted, which a key with a command of its own may prevent.
+    pub compresses: bool,
 }
 
 impl Hello {
-    /// What this process says on its first line, where it has no limits and does not squeeze.
+    /// What this process says on its first line, where it has no limits and does not compress.
     pub fn own() -> Hello {
-        Hello { rights: Rights::own(), identity: Identity::own(), joined: 0, limits: Limits::default(), squeezes: false }
+        Hello { rights: Rights::own(), identity: Identity::own(), joined: 0, limits: Limits::default(), compresses: false }
     }
 }
 

@@ -110,8 +110,8 @@ fn pass_on(from: &mut BufReader<ChildStdout>, mut near: &TcpStream, asked: &Mute
     let mut greeting = Vec::new();
     let _ = from.read_until(b'\n', &mut greeting);
     let mut hello: Hello = Frame::read(from).expect("a frame").expect("a hello").message().expect("a hello");
-    // A client that wants content to be squeezed is told that it is.
-    hello.squeezes = true;
+    // A client that wants content to be compressed is told that it is.
+    hello.compresses = true;
     let hello = Frame::new(0, &hello, Vec::new());
     if near.write_all(&greeting).and_then(|()| hello.write(&mut near)).is_err() {
         return;

@@ -5,7 +5,7 @@
 //! crossed the line.
 //!
 //! ```text
-//! squeezed data = number of bytes (u32, little endian) | one zstd frame with just as many
+//! compressed data = number of bytes (u32, little endian) | one zstd frame with just as many
 //! ```
 
 use crate::wire::{DATA_BYTES_MAX, Frame, bad};
@@ -23,7 +23,7 @@ const LEFT_PERCENT_MAX: u64 = 90;
 /// If it does not, so many bytes cross as they are before the next trial.
 const REST_BYTES: u64 = 16 << 20;
 
-/// Whether squeezing gains anything lately.
+/// Whether compressing gains anything lately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Gain {
     tried: u64,
@@ -50,49 +50,49 @@ impl Gain {
     }
 }
 
-/// One end of a line that squeezes what it sends, or does not.
-pub struct Squeezer {
+/// One end of a line that compresses what it sends, or does not.
+pub struct FrameCompressor {
     compressor: Option<Compressor<'static>>,
     gain: Gain,
 }
 
-impl Squeezer {
-    /// Squeezes at a level of zstd; not at all if `None`.
-    pub fn new(level: Option<i32>) -> Squeezer {
+impl FrameCompressor {
+    /// Compresses at a level of zstd; not at all if `None`.
+    pub fn new(level: Option<i32>) -> FrameCompressor {
         // Without memory for it, all crosses as it is.
-        Squeezer { compressor: level.and_then(|level| Compressor::new(level).ok()), gain: Gain::default() }
+        FrameCompressor { compressor: level.and_then(|level| Compressor::new(level).ok()), gain: Gain::default() }
     }
 
-    /// The same frame, its data squeezed if they get smaller.
-    pub fn squeeze(&mut self, frame: Frame) -> Frame {
+    /// The same frame, its data compressed if they get smaller.
+    pub fn compress(&mut self, frame: Frame) -> Frame {
         let len = frame.data.len();
         let Some(compressor) = self.compressor.as_mut().filter(|_| len >= PIECE_BYTES_MIN) else { return frame };
         if !self.gain.is_worth(len as u64) {
             return frame;
         }
-        let squeezed = compressor.compress(&frame.data).ok().filter(|squeezed| squeezed.len() + SIZE_BYTES < len);
-        self.gain.note(len as u64, squeezed.as_ref().map_or(len, |squeezed| squeezed.len() + SIZE_BYTES) as u64);
-        match squeezed {
-            Some(squeezed) => frame.with_squeezed([&(len as u32).to_le_bytes(), &squeezed[..]].concat()),
+        let compressed = compressor.compress(&frame.data).ok().filter(|compressed| compressed.len() + SIZE_BYTES < len);
+        self.gain.note(len as u64, compressed.as_ref().map_or(len, |compressed| compressed.len() + SIZE_BYTES) as u64);
+        match compressed {
+            Some(compressed) => frame.with_compressed([&(len as u32).to_le_bytes(), &compressed[..]].concat()),
             None => frame,
         }
     }
 }
 
-/// How many bytes squeezed data say that they are; no more and no fewer come out.
+/// How many bytes compressed data say that they are; no more and no fewer come out.
 pub fn announced(data: &[u8]) -> u64 {
     data.first_chunk::<SIZE_BYTES>().map_or(0, |size| u32::from_le_bytes(*size).into())
 }
 
-/// Opens squeezed data. Memory is taken for as many bytes as are announced, which is bounded; more than that never comes out.
+/// Opens compressed data. Memory is taken for as many bytes as are announced, which is bounded; more than that never comes out.
 pub fn open(data: &[u8]) -> io::Result<Vec<u8>> {
-    let (size, squeezed) = data.split_first_chunk::<SIZE_BYTES>().ok_or_else(|| bad("squeezed data have no size"))?;
+    let (size, compressed) = data.split_first_chunk::<SIZE_BYTES>().ok_or_else(|| bad("compressed data have no size"))?;
     let size = u32::from_le_bytes(*size) as usize;
     if size > DATA_BYTES_MAX {
-        return Err(bad("squeezed data are larger than any may be"));
+        return Err(bad("compressed data are larger than any may be"));
     }
-    let opened = zstd::bulk::decompress(squeezed, size).map_err(|_| bad("squeezed data cannot be opened"))?;
-    if opened.len() == size { Ok(opened) } else { Err(bad("squeezed data are not as long as was said")) }
+    let opened = zstd::bulk::decompress(compressed, size).map_err(|_| bad("compressed data cannot be opened"))?;
+    if opened.len() == size { Ok(opened) } else { Err(bad("compressed data are not as long as was said")) }
 }
 
 #[cfg(test)]
@@ -116,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_squeezed_comes_out_as_it_went_in() {
-        let mut squeezer = Squeezer::new(Some(1));
+    fn what_is_compressed_comes_out_as_it_went_in() {
+        let mut compressor = FrameCompressor::new(Some(1));
         for data in [Vec::new(), vec![1; 100], vec![2; 256], b"words ".repeat(9999), random(5000), vec![0; DATA_BYTES_MAX]] {
-            let squeezed = squeezer.squeeze(frame(data.clone()));
-            assert!(squeezed.data.len() <= data.len());
-            assert_eq!(squeezed.number(), 7);
-            assert_eq!(squeezed.is_squeezed(), squeezed.data.len() < data.len());
-            assert_eq!(squeezed.into_data().expect("it was made here"), data);
+            let compressed = compressor.compress(frame(data.clone()));
+            assert!(compressed.data.len() <= data.len());
+            assert_eq!(compressed.number(), 7);
+            assert_eq!(compressed.is_compressed(), compressed.data.len() < data.len());
+            assert_eq!(compressed.into_data().expect("it was made here"), data);
         }
-        assert!(!Squeezer::new(None).squeeze(frame(vec![0; 5000])).is_squeezed(), "nobody asked for it");
+        assert!(!FrameCompressor::new(None).compress(frame(vec![0; 5000])).is_compressed(), "nobody asked for it");
     }
 
     /// How many of `pieces` are tried, when so many percent of each are left.
@@ -155,13 +155,13 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_refused() {
-        let squeezed = |said: u32, data: &[u8]| [&said.to_le_bytes(), &zstd::bulk::compress(data, 1).expect("memory")[..]].concat();
-        let whole = squeezed(1000, &[5; 1000]);
+        let compressed = |said: u32, data: &[u8]| [&said.to_le_bytes(), &zstd::bulk::compress(data, 1).expect("memory")[..]].concat();
+        let whole = compressed(1000, &[5; 1000]);
         assert_eq!(open(&whole).expect("this is right"), [5; 1000]);
-        let bomb = squeezed(1000, &vec![0; 64 << 20]);
-        let large = squeezed(DATA_BYTES_MAX as u32 + 1, &vec![0; DATA_BYTES_MAX + 1]);
+        let bomb = compressed(1000, &vec![0; 64 << 20]);
+        let large = compressed(DATA_BYTES_MAX as u32 + 1, &vec![0; DATA_BYTES_MAX + 1]);
         let twice = [&whole[..], &whole[SIZE_BYTES..]].concat();
-        for wrong in [bomb, large, twice, squeezed(999, &[5; 1000]), squeezed(1001, &[5; 1000]), squeezed(u32::MAX, b"")] {
+        for wrong in [bomb, large, twice, compressed(999, &[5; 1000]), compressed(1001, &[5; 1000]), compressed(u32::MAX, b"")] {
             assert!(open(&wrong).is_err());
         }
         for len in 0..whole.len() {
