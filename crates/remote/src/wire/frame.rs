@@ -1,17 +1,13 @@
-//! Frames: what carries a request or a reply, with content, over the line.
+//! Frames: what carries a request or a reply, with content, over a connection.
 //!
 //! The form is drawn at the head of `wire.rs`. Lengths are bounded before anything is allocated.
 
-use crate::wire::{Reply, WireFault};
-use driftless_model::{Act, errno};
+use crate::wire::bounds::{DATA_BYTES_MAX, HEAD_BYTES_MAX, bad};
+use crate::wire::compress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which may have 64 KiB.
-pub const HEAD_BYTES_MAX: usize = 16 << 20;
-/// Bytes of data in a frame at most.
-pub const DATA_BYTES_MAX: usize = 4 << 20;
 /// A frame: a head with its number, and data.
 #[derive(Debug, Default)]
 pub struct Frame {
@@ -23,7 +19,9 @@ pub struct Frame {
 
 /// What a head may take besides its bytes.
 const SPARE_BYTES_MAX: usize = 64 << 10;
+
 pub(crate) const NUMBER_BYTES: usize = 8;
+
 /// Of a frame's number, the bit that says that its data are compressed. Requests are counted from one and never get there.
 const COMPRESSED: u64 = 1 << 63;
 
@@ -58,7 +56,7 @@ impl Frame {
 
     /// The data as they were before they were compressed.
     pub fn into_data(self) -> io::Result<Vec<u8>> {
-        if self.is_compressed() { crate::compress::open(&self.data) } else { Ok(self.data) }
+        if self.is_compressed() { compress::open(&self.data) } else { Ok(self.data) }
     }
 
     fn marked_number(&self) -> u64 {
@@ -73,13 +71,6 @@ impl Frame {
         if rest.is_empty() { Ok(message) } else { Err(bad("bytes are left over")) }
     }
 
-    /// The same if the other side would read a head of that length, else one that says so: what is too long for a message is a problem of
-    /// one entry.
-    pub fn or_too_long(self, head_bytes_max: u64, act: Act) -> Frame {
-        let fits = self.head.len() as u64 <= head_bytes_max;
-        if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, errno::E2BIG)), Vec::new()) }
-    }
-
     /// What it takes of memory.
     pub fn bytes(&self) -> u64 {
         (self.head.len() + self.data.len()) as u64
@@ -87,37 +78,37 @@ impl Frame {
 
     /// Bytes of its data before they were compressed, as it says itself.
     pub fn data_bytes(&self) -> u64 {
-        if self.is_compressed() { crate::compress::announced(&self.data) } else { self.data.len() as u64 }
+        if self.is_compressed() { compress::announced(&self.data) } else { self.data.len() as u64 }
     }
 
     /// Writes the frame.
-    pub fn write(&self, line: &mut impl Write) -> io::Result<()> {
-        line.write_all(&(self.head.len() as u32).to_le_bytes())?;
-        line.write_all(&(self.data.len() as u32).to_le_bytes())?;
-        line.write_all(&self.head)?;
-        line.write_all(&self.data)
+    pub fn write(&self, stream: &mut impl Write) -> io::Result<()> {
+        stream.write_all(&(self.head.len() as u32).to_le_bytes())?;
+        stream.write_all(&(self.data.len() as u32).to_le_bytes())?;
+        stream.write_all(&self.head)?;
+        stream.write_all(&self.data)
     }
 
-    /// Reads a frame; `None` at the end of the line.
-    pub fn read(line: &mut impl Read) -> io::Result<Option<Frame>> {
-        let read = Frame::read_admitted(line, |_, _| Ok(()))?;
+    /// Reads a frame; `None` at the end of the stream.
+    pub fn read(stream: &mut impl Read) -> io::Result<Option<Frame>> {
+        let read = Frame::read_admitted(stream, |_, _| Ok(()))?;
         Ok(read.map(|(frame, ())| frame))
     }
 
     /// Reads a frame if `admit` lets it in, which is asked before any memory is taken for it.
     ///
     /// # Errors
-    /// The line breaks, no frame may be as long, or it is not let in.
+    /// The stream breaks, no frame may be as long, or it is not let in.
     pub fn read_admitted<R: Read, T>(
-        line: &mut R,
+        stream: &mut R,
         admit: impl FnOnce(&mut R, &Announced) -> io::Result<T>,
     ) -> io::Result<Option<(Frame, T)>> {
-        let Some(announced) = Announced::read(line)? else { return Ok(None) };
-        let admitted = admit(line, &announced)?;
+        let Some(announced) = Announced::read(stream)? else { return Ok(None) };
+        let admitted = admit(stream, &announced)?;
         let mut head = announced.number.to_le_bytes().to_vec();
-        read_bytes(line, announced.head, &mut head)?;
+        read_bytes(stream, announced.head, &mut head)?;
         let mut data = Vec::new();
-        read_bytes(line, announced.data, &mut data)?;
+        read_bytes(stream, announced.data, &mut data)?;
         Ok(Some((Frame { head, data }, admitted)))
     }
 }
@@ -128,15 +119,15 @@ pub struct Announced {
     number: u64,
     /// Bytes of its head.
     pub head: usize,
-    /// Bytes of its data, as they cross the line.
+    /// Bytes of its data, as they cross the stream.
     pub data: usize,
 }
 
 impl Announced {
-    /// Reads the beginning of a frame; `None` at the end of the line.
-    fn read(line: &mut impl Read) -> io::Result<Option<Announced>> {
+    /// Reads the beginning of a frame; `None` at the end of the stream.
+    fn read(stream: &mut impl Read) -> io::Result<Option<Announced>> {
         let mut lengths = [0; 8];
-        match line.read_exact(&mut lengths) {
+        match stream.read_exact(&mut lengths) {
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }
@@ -145,7 +136,7 @@ impl Announced {
             return Err(bad("a frame is longer than any may be"));
         }
         let mut number = [0; NUMBER_BYTES];
-        line.read_exact(&mut number)?;
+        stream.read_exact(&mut number)?;
         Ok(Some(Announced { number: u64::from_le_bytes(number), head, data }))
     }
 
@@ -171,19 +162,14 @@ impl Announced {
 }
 
 /// Reads up to `len` bytes in all. Memory is taken as bytes arrive, not as they are announced, and for no more than these.
-fn read_bytes(line: &mut impl Read, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+fn read_bytes(stream: &mut impl Read, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     while bytes.len() < len {
         let piece = (len - bytes.len()).min(PIECE_BYTES.max(bytes.len()));
         bytes.reserve_exact(piece);
-        if line.by_ref().take(piece as u64).read_to_end(bytes)? < piece {
+        if stream.by_ref().take(piece as u64).read_to_end(bytes)? < piece {
             return Err(ErrorKind::UnexpectedEof.into());
         }
     }
     Ok(())
-}
-
-/// The peer said something that cannot be.
-pub fn bad(why: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("the other side does not keep to the protocol: {why}"))
 }

@@ -1,6 +1,6 @@
 //! The directories that an agent's clients are held to: found when it starts, by whoever starts it, and held open.
 
-use crate::limits::{Apart, Limits, May};
+use crate::wire::{Apart, Limits, May};
 use crate::wire::{Handle, Request, WireFault};
 use driftless_lock::RwLock;
 use driftless_model::{Side, errno, quote};

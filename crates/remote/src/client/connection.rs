@@ -1,7 +1,7 @@
-//! The line to an agent, as many threads share it: requests go out as they come, replies find whoever waits for them.
+//! The connection to an agent, as many threads share it: requests go out as they come, replies find whoever waits for them.
 //!
-//! Nobody holds the line while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
-//! somebody asks for it; how much may be posted is bounded. When the line is lost, everything that waits fails at once.
+//! Nobody holds the connection while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
+//! somebody asks for it; how much may be posted is bounded. When the connection is lost, everything that waits fails at once.
 
 use crate::budget::{Budget, Room, Taken};
 use crate::wire::{Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault};
@@ -86,9 +86,9 @@ struct Answered<A> {
     bytes: u64,
 }
 
-/// A line. `A` is what posted orders are answered with.
-pub struct Link<A> {
-    /// The lines; the first is the one that the others depend on. Empty when all is lost.
+/// A connection. `A` is what posted orders are answered with.
+pub struct Connection<A> {
+    /// The streams; the first is the one that the others depend on. Empty when all is lost.
     outs: RwLock<Vec<Sender<Frame>>>,
     turn: AtomicUsize,
     content_bytes: AtomicU64,
@@ -115,10 +115,10 @@ pub struct Link<A> {
     pub read_ahead: Arc<AtomicU64>,
 }
 
-impl<A: Send> Link<A> {
-    /// A line whose frames go out through `out`.
+impl<A: Send> Connection<A> {
+    /// A connection whose frames go out through `out`.
     pub fn new(out: Sender<Frame>) -> Self {
-        Link {
+        Connection {
             outs: RwLock::new(vec![out]),
             turn: AtomicUsize::new(0),
             content_bytes: AtomicU64::new(0),
@@ -144,7 +144,7 @@ impl<A: Send> Link<A> {
         self.next.fetch_add(1, Relaxed)
     }
 
-    /// Asks without waiting; the reply is there when the promise is [kept](Link::wait).
+    /// Asks without waiting; the reply is there when the promise is [kept](Connection::wait).
     pub fn ask(&self, request: &Request, data: Vec<u8>) -> Arc<Promise> {
         self.ask_with(request, data, Space::Nothing)
     }
@@ -239,8 +239,8 @@ impl<A: Send> Link<A> {
             return self.answer(waiter, Ok(frame.or_too_long(HEAD_BYTES_MAX as u64, Act::SendRequest)));
         }
         self.waiting.lock().insert(number, Waiting(waiter, request.reply_max()));
-        let sent = self.line_for(request).is_some_and(|out| out.send(frame).is_ok());
-        // Whoever loses the line says so first and then answers all who wait: one of the two sees the other.
+        let sent = self.stream_for(request).is_some_and(|out| out.send(frame).is_ok());
+        // Whoever loses the connection says so first and then answers all who wait: one of the two sees the other.
         if (!sent || self.lost.get().is_some())
             && let Some(Waiting(waiter, _)) = self.waiter(number)
         {
@@ -252,8 +252,8 @@ impl<A: Send> Link<A> {
         self.outs.read()
     }
 
-    /// What carries content, there or back, takes the lines but the first in turn; everything else takes the first, and so is not held up.
-    fn line_for(&self, request: &Request) -> Option<Sender<Frame>> {
+    /// What carries content, there or back, takes the streams but the first in turn; everything else takes the first, and so is not held up.
+    fn stream_for(&self, request: &Request) -> Option<Sender<Frame>> {
         let outs = self.outs();
         let heavy = matches!(request, Request::Make { .. } | Request::Fetch { .. } | Request::Write { .. } | Request::Read { .. });
         let index = if heavy && outs.len() > 1 { 1 + self.turn.fetch_add(1, Relaxed) % (outs.len() - 1) } else { 0 };
@@ -265,8 +265,8 @@ impl<A: Send> Link<A> {
         self.content_bytes.load(Relaxed)
     }
 
-    /// Adds a line.
-    pub fn add_line(&self, out: Sender<Frame>) {
+    /// Adds a stream.
+    pub fn add_stream(&self, out: Sender<Frame>) {
         let mut outs = self.outs.write();
         if self.lost.get().is_none() {
             outs.push(out);
@@ -334,7 +334,7 @@ impl<A: Send> Link<A> {
         self.come.fetch_add(1, Relaxed);
         let Waiting(waiter, max) = self.waiter(frame.number()).ok_or(UNASKED)?;
         if frame.head.len() as u64 > max.head || frame.data_bytes() > max.data {
-            // Whoever waits hears of it when the line is lost for it.
+            // Whoever waits hears of it when the connection is lost for it.
             self.waiting.lock().insert(frame.number(), Waiting(waiter, max));
             return Err(TOO_MUCH);
         }
@@ -357,7 +357,7 @@ impl<A: Send> Link<A> {
         taken.into_iter().map(|Answered { token, answer, .. }| (token, answer)).collect()
     }
 
-    /// The line is lost: whoever waits hears of it.
+    /// The connection is lost: whoever waits hears of it.
     pub fn lose(&self, loss: Loss) {
         let _the_first_reason_counts = self.lost.set(loss);
         self.outs.write().clear();
@@ -365,13 +365,13 @@ impl<A: Send> Link<A> {
         waiting.into_values().for_each(|Waiting(waiter, _)| self.answer(waiter, Err(())));
     }
 
-    /// Why the line is lost, if it is.
+    /// Why the connection is lost, if it is.
     pub fn lost(&self) -> Option<Loss> {
         self.lost.get().cloned()
     }
 }
 
-/// What every act on a tree fails with whose line is lost. Nothing else makes one.
+/// What every act on a tree fails with whose connection is lost. Nothing else makes one.
 fn lost_fault() -> WireFault {
     WireFault::new(Act::ReachAgent, LINE_LOST)
 }
@@ -417,8 +417,8 @@ mod tests {
     #[test]
     fn no_more_is_posted_than_there_is_room_for_all_answers() {
         let (out, frames) = unbounded();
-        let link: Link<()> = Link::new(out);
-        let post = |token| link.post(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let connection: Connection<()> = Connection::new(out);
+        let post = |token| connection.post(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
         let under_way = POSTED_BYTES_MAX / (ORDER_BYTES + WHOLE_BYTES_MAX);
         (0..under_way).for_each(post);
         let numbers: Vec<u64> = frames.try_iter().map(|frame| frame.number()).collect();
@@ -427,7 +427,7 @@ mod tests {
             scope.spawn(|| post(under_way));
             assert!(frames.recv_timeout(Duration::from_millis(200)).is_err(), "each may be answered with a whole file");
             // Most answers are small, and what they do not need is given back before anybody takes them.
-            numbers.iter().for_each(|number| assert_eq!(link.arrived(whole(*number, 1000)), Ok(())));
+            numbers.iter().for_each(|number| assert_eq!(connection.arrived(whole(*number, 1000)), Ok(())));
             assert!(frames.recv().is_ok(), "there is room again");
         });
     }
@@ -435,14 +435,14 @@ mod tests {
     #[test]
     fn what_was_opened_counts_and_not_what_crossed_the_line() {
         let (out, frames) = unbounded();
-        let link: Link<()> = Link::new(out);
-        link.post(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let connection: Connection<()> = Connection::new(out);
+        connection.post(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
         let sent = frames.recv().expect("it was posted");
         let number = sent.number();
-        let compressed = crate::compress::FrameCompressor::new(Some(1)).compress(whole(number, WHOLE_BYTES_MAX));
+        let compressed = crate::wire::send::FrameCompressor::new(Some(1)).compress(whole(number, WHOLE_BYTES_MAX));
         assert!(compressed.is_compressed() && compressed.data_bytes() == WHOLE_BYTES_MAX);
-        assert_eq!(link.arrived(compressed), Ok(()));
-        let answered: u64 = link.answers.lock().iter().map(|answered| answered.bytes).sum();
+        assert_eq!(connection.arrived(compressed), Ok(()));
+        let answered: u64 = connection.answers.lock().iter().map(|answered| answered.bytes).sum();
         assert_eq!(answered, ORDER_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
     }
 
@@ -450,13 +450,13 @@ mod tests {
     fn an_answer_that_is_larger_than_any_may_be_is_not_kept() {
         for (bytes, compress) in [(WHOLE_BYTES_MAX + 1, None), (4 << 20, None), (4 << 20, Some(1))] {
             let (out, frames) = unbounded();
-            let link: Link<bool> = Link::new(out);
-            link.post(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
+            let connection: Connection<bool> = Connection::new(out);
+            connection.post(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
             let number = frames.recv().expect("it was posted").number();
-            let answer = crate::compress::FrameCompressor::new(compress).compress(whole(number, bytes));
-            let Err(why) = link.arrived(answer) else { panic!("{bytes}") };
-            link.lose(Loss { why: why.into(), is_mendable: false });
-            assert_eq!(link.next_answers(Duration::ZERO), [(1, false)]);
+            let answer = crate::wire::send::FrameCompressor::new(compress).compress(whole(number, bytes));
+            let Err(why) = connection.arrived(answer) else { panic!("{bytes}") };
+            connection.lose(Loss { why: why.into(), is_mendable: false });
+            assert_eq!(connection.next_answers(Duration::ZERO), [(1, false)]);
         }
     }
 }

@@ -6,9 +6,9 @@
 //! open already stays usable, and attributes are not its affair. A kernel that lacks it, or part of it, does what it can; not so where
 //! whoever started the agent has limited its clients: then it serves nobody.
 
-use crate::fence::Fence;
-use crate::home::find;
-use crate::limits::May;
+use crate::agent::fence::Fence;
+use crate::agent::home::find;
+use crate::wire::May;
 use crate::wire::Root;
 use driftless_model::Side;
 use driftless_tree::{DirRef, HandlePool, Place, prepare_holder, prepare_marks};

@@ -1,7 +1,7 @@
-//! Signs of life: how each side of a line knows that the other is still there.
+//! Signs of life: how each side of a stream knows that the other is still there.
 //!
-//! Each side says something at least every few seconds, and takes a line on which nothing came for much longer for lost. So it does
-//! not matter what carries the line, and what that notices of a host that has lost its power, or of a process that was stopped. The
+//! Each side says something at least every few seconds, and takes a stream on which nothing came for much longer for lost. So it does
+//! not matter what carries the stream, and what that notices of a host that has lost its power, or of a process that was stopped. The
 //! client gives up first: when it is back, the agent that it left is on its way out. Only the time counts that this side was awake and
 //! listened: whoever slept hears what has come meanwhile before it judges.
 
@@ -26,11 +26,11 @@ const TICK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Asked each second, and before each piece that is read: an error ends the listening.
 pub type Wanted<'a> = Box<dyn FnMut() -> io::Result<()> + Send + 'a>;
 
-/// The end of a line at which somebody listens.
+/// The end of a stream at which somebody listens.
 pub struct Ear<'a, R> {
-    line: R,
+    stream: R,
     wanted: Wanted<'a>,
-    /// Ticks of silence that end the line.
+    /// Ticks of silence that end the stream.
     ticks_max: u32,
     /// The same before anything was heard.
     first_ticks_max: u32,
@@ -38,18 +38,18 @@ pub struct Ear<'a, R> {
 
 impl<'a, R: Read + AsFd> Ear<'a, R> {
     /// Listens for as long as it takes.
-    pub fn new(line: R) -> Self {
-        Ear { line, wanted: Box::new(|| Ok(())), ticks_max: u32::MAX, first_ticks_max: u32::MAX }
+    pub fn new(stream: R) -> Self {
+        Ear { stream, wanted: Box::new(|| Ok(())), ticks_max: u32::MAX, first_ticks_max: u32::MAX }
     }
 
-    /// From now on listens only while `wanted` says so, and for so many seconds to a silent line, the first time for so many.
+    /// From now on listens only while `wanted` says so, and for so many seconds to a silent stream, the first time for so many.
     pub fn watch(&mut self, wanted: Wanted<'a>, (first_seconds_max, seconds_max): (u32, u32)) {
         (self.wanted, self.ticks_max, self.first_ticks_max) = (wanted, seconds_max, first_seconds_max);
     }
 
     /// An error says that nobody can say anything any more, whatever was said and not read yet.
     pub fn check_open(&self) -> io::Result<()> {
-        let mut end = [PollFd::new(&self.line, PollFlags::RDHUP)];
+        let mut end = [PollFd::new(&self.stream, PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut end, Some(&now)) {
             Ok(1..) if end[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) => Err(ErrorKind::BrokenPipe.into()),
@@ -62,7 +62,7 @@ impl<'a, R: Read + AsFd> Ear<'a, R> {
         let mut ticks = 0;
         loop {
             (self.wanted)()?;
-            match poll(&mut [PollFd::new(&self.line, PollFlags::IN)], Some(&TICK)) {
+            match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&TICK)) {
                 Ok(0) => ticks += 1,
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -79,7 +79,7 @@ impl<R: Read + AsFd> Read for Ear<'_, R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.listen()?;
         self.first_ticks_max = self.ticks_max;
-        self.line.read(bytes)
+        self.stream.read(bytes)
     }
 }
 
@@ -89,14 +89,14 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
-    fn line() -> (File, File) {
+    fn stream() -> (File, File) {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         (std::os::fd::OwnedFd::from(reader).into(), std::os::fd::OwnedFd::from(writer).into())
     }
 
     #[test]
     fn silence_ends_a_line_and_a_word_does_not() {
-        let (reader, mut writer) = line();
+        let (reader, mut writer) = stream();
         let mut ear = Ear::new(reader);
         ear.watch(Box::new(|| Ok(())), (1, 1));
         writer.write_all(b"a").expect("write");
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn nobody_listens_to_what_is_not_wanted() {
-        let (reader, _writer) = line();
+        let (reader, _writer) = stream();
         let mut asked = 0;
         let mut ear = Ear::new(reader);
         let wanted = move || {

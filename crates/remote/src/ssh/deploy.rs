@@ -4,9 +4,11 @@
 //! `sha256sum`). The name of the folder says version and content, so that what is there already is not copied again; what is there is
 //! started only if its hash is right, in a folder that only this user may change.
 
-use crate::carrier::spawn_there;
-use crate::greeting::NOISE_BYTES_MAX;
-use crate::ssh::{Complaint, Reach, ReachError, TICK, ask_to_end, listen, start, words};
+use crate::ssh::child::{TICK, ask_to_end, start};
+use crate::ssh::complaint::{Complaint, listen, words};
+use crate::ssh::reach::{Deploy, Reach, ReachError};
+use crate::ssh::spawn::spawn_there;
+use crate::wire::handshake::NOISE_BYTES_MAX;
 use crossbeam_channel::unbounded;
 use driftless_model::{cause, escape, quote};
 use elf::ElfBytes;
@@ -15,17 +17,8 @@ use elf::endian::AnyEndian;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-/// What is copied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deploy {
-    /// The program that runs.
-    Own,
-    /// The program in this file.
-    File(PathBuf),
-}
 
 /// What is behind this is no shell's noise.
 const MARK: &str = "driftless-deploy ";

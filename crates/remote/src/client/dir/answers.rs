@@ -1,21 +1,13 @@
 //! What follows from the replies to orders whose answers come in their own time.
 
 use super::Inner;
-use crate::link::{nonsense, on};
+use crate::client::connection::{nonsense, on};
+use crate::client::replies::not_set;
 use crate::wire::{Reply, WireFault, whole};
-use driftless_model::{Fault, Meta, Side};
+use driftless_model::{Meta, Side};
 use driftless_tree::{Answer, Done};
 
 pub(super) type Replied = Result<(Reply, Vec<u8>), WireFault>;
-
-/// What could not be set, as the reply to an order to set something says.
-pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
-    match reply {
-        Reply::Done => Ok(Vec::new()),
-        Reply::Faults(faults) => Ok(faults.iter().map(|fault| fault.on(side)).collect()),
-        _ => Err(nonsense().on(side)),
-    }
-}
 
 // The directory is kept until the reply is here, or the agent would let go of it.
 

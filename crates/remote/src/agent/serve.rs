@@ -1,10 +1,10 @@
 //! Carrying out one request on this machine's file systems.
 
-use crate::fence::Fence;
-use crate::frame::HEAD_BYTES_MAX;
-use crate::hold::Hold;
-use crate::home::find;
-use crate::table::{Cursor, Job, Object, OpenFile, Table};
+use crate::agent::fence::Fence;
+use crate::agent::hold::Hold;
+use crate::agent::home::find;
+use crate::agent::objects::{Call, Cursor, Object, OpenFile, Table};
+use crate::wire::HEAD_BYTES_MAX;
 use crate::wire::{
     DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, PIECE_BYTES_MAX, Reply,
     Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, Told, WireFault,
@@ -69,17 +69,17 @@ fn told<T>(result: Done<T>, reply: impl FnOnce(T) -> Reply) -> Reply {
 
 impl Server<'_> {
     /// Carries out a request.
-    pub fn carry_out(&mut self, job: Job) -> Outcome {
-        let at = crate::table::makes(&job.request);
-        match self.try_carry_out(job) {
+    pub fn carry_out(&mut self, call: Call) -> Outcome {
+        let at = crate::agent::objects::makes(&call.request);
+        match self.try_carry_out(call) {
             Ok(outcome) => outcome,
             Err(fault) => Outcome { replied: (Reply::Fault(fault.clone()), Vec::new()), made: at.map(|at| (at, Err(fault))) },
         }
     }
 
-    fn try_carry_out(&mut self, job: Job) -> Result<Outcome, WireFault> {
+    fn try_carry_out(&mut self, call: Call) -> Result<Outcome, WireFault> {
         use Request as R;
-        let Job { request, data, compressed, room: _room, .. } = job;
+        let Call { request, data, compressed, room: _room, .. } = call;
         let _permit = self.fence.permit(&request, &|at| self.dir(at))?;
         let data = if compressed { opened_data(&data)? } else { data };
         Ok(match request {
@@ -340,7 +340,7 @@ fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
 }
 
 fn opened_data(compressed: &[u8]) -> Result<Vec<u8>, WireFault> {
-    crate::compress::open(compressed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
+    crate::wire::compress::open(compressed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
 }
 
 /// Only regular files are held open: what is read through a device lies outside of the root that its node is in.

@@ -1,8 +1,9 @@
-//! What a removal on another host spares, and what came of it, as they go over the line.
+//! What a removal on another host spares, and what came of it, as they go over the connection.
 //!
 //! The rules travel with the request, so that the whole walk is over there: one round trip for a tree and not one for each entry.
 
-use crate::wire::{WireFault, at_most};
+use crate::wire::bounds::at_most;
+use crate::wire::fault::WireFault;
 use driftless_model::{Filter, FilterError, RelPath, Rule, Side};
 use driftless_tree::{Removed, STUCK_MAX, Spared};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The command that carries a line: how it is started, and what OpenSSH is told besides what the user has configured.
 
-use crate::ssh::{Reach, ReachError};
+use crate::ssh::reach::{Reach, ReachError};
 use rustix::fs::Access;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};

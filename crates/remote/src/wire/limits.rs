@@ -1,11 +1,14 @@
 //! What whoever starts an agent lets its clients do, whatever they ask for: `driftless agent --only PATH --no-delete` as the forced command
 //! of a key (sshd(8), "AUTHORIZED_KEYS FILE FORMAT").
 //!
-//! That clients stay below the paths, and that they only read, the kernel holds as well ([`confine`](crate::confine)). Landlock knows no
+//! That clients stay below the paths, and that they only read, the kernel holds as well ([`confine`](crate::agent::confine)). Landlock knows no
 //! difference between a name that is removed and one that is given to a finished file, so what removes nothing is held here alone: each
 //! request is judged before it is carried out, and one that is new has to be judged, too.
 
-use crate::wire::{Handle, Name, ONLY_MAX, Request, WireFault, at_most};
+use crate::wire::bounds::{ONLY_MAX, at_most};
+use crate::wire::fault::WireFault;
+use crate::wire::name::{Handle, Name};
+use crate::wire::request::Request;
 use driftless_model::{Act, Kind, errno, quote};
 use driftless_tree::{DirRef, Reach, is_root_name, is_temp_name};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Ending the agent that an earlier line of the same run has started.
+//! Ending the agent that an earlier stream of the same run has started.
 //!
 //! When a network falls silent, the server on the other host may take hours to notice, and the agent that it has started keeps the
 //! replica's lock all the while. The run that was cut off is known by a token that its agents are started with, so the next one finds

@@ -1,16 +1,16 @@
-//! Further lines of one client, to one agent.
+//! Further streams of one client, to one agent.
 //!
-//! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a long line needs several. Each starts a
+//! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a connection with long round trips needs several. Each starts a
 //! `driftless agent --join PLACE` of its own, which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and
-//! waits until that is done with them. It says nothing itself: the first agent greets on the line that it was handed.
+//! waits until that is done with them. It says nothing itself: the first agent greets on the stream that it was handed.
 //!
 //! The place is an abstract socket, which needs no file: an agent that has confined itself could neither make one nor remove it. Anybody
 //! may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED). That it is the same user is not enough: his keys may
-//! start agents with different limits, and each key can name any place. So the agent draws a secret, which its client is told on the line
+//! start agents with different limits, and each key can name any place. So the agent draws a secret, which its client is told on the stream
 //! that it has and gives to the joining process over standard input, where no list of processes shows it; and that process says the limits
 //! that it was started with itself, which must be those of the agent.
 
-use crate::limits::Limits;
+use crate::wire::Limits;
 use driftless_tree::random_secret;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
@@ -27,24 +27,24 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long a process that has connected may take to hand its line over.
+/// How long a process that has connected may take to hand its stream over.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long its client may take to give the secret to a process that joins.
 const SECRET_SILENCE: Duration = Duration::from_secs(60);
 /// Between two looks at whether to wait on.
 const TICK: Duration = Duration::from_millis(50);
-/// Lines that wait to be taken, at most.
+/// Streams that wait to be taken, at most.
 const BACKLOG: i32 = 16;
 
 /// Bytes of a secret.
 pub const SECRET_BYTES: usize = 16;
 /// Bytes of what a process says that joins: the secret, and a hash (SHA-256) of its limits.
 const CLAIM_BYTES: usize = SECRET_BYTES + 32;
-/// What it is answered that does not know the secret, or whose limits are others. One whose line is taken is answered nothing.
+/// What it is answered that does not know the secret, or whose limits are others. One whose stream is taken is answered nothing.
 const UNKNOWN: u8 = 1;
 const OTHER_LIMITS: u8 = 2;
 
-/// What entitles a process to bring a line.
+/// What entitles a process to bring a stream.
 #[derive(Clone)]
 pub struct Claim([u8; CLAIM_BYTES]);
 
@@ -72,7 +72,7 @@ impl Claim {
     }
 }
 
-/// Where further lines are taken.
+/// Where further streams are taken.
 pub struct Gathering {
     place: Vec<u8>,
     socket: OwnedFd,
@@ -105,13 +105,13 @@ impl Gathering {
         (self.place.clone(), self.claim.secret())
     }
 
-    /// The next process of this user that wants to bring a line, if one waits.
+    /// The next process of this user that wants to bring a stream, if one waits.
     pub fn accept(&self) -> Option<Bringer> {
         accept_with(&self.socket, SocketFlags::CLOEXEC).ok().filter(is_ours).map(|socket| Bringer { socket, claim: self.claim.clone() })
     }
 }
 
-/// Who brings a line, and goes when this is dropped.
+/// Who brings a stream, and goes when this is dropped.
 pub struct Bringer {
     socket: OwnedFd,
     /// What he has to say.
@@ -119,9 +119,9 @@ pub struct Bringer {
 }
 
 impl Bringer {
-    /// The line's input and output, if the process may bring one. Nobody has to, so this waits for it a while only, and no longer than
+    /// The stream's input and output, if the process may bring one. Nobody has to, so this waits for it a while only, and no longer than
     /// `is_over` says.
-    pub fn line(&self, is_over: impl Fn() -> bool) -> Option<(OwnedFd, OwnedFd)> {
+    pub fn stream(&self, is_over: impl Fn() -> bool) -> Option<(OwnedFd, OwnedFd)> {
         wait_for(self.socket.as_fd(), SILENCE, is_over).ok()?;
         let (claim, ends) = received(&self.socket).ok()?;
         if let Some(refusal) = self.claim.refusal_of(&claim) {

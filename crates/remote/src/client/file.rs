@@ -4,8 +4,9 @@
 //! not a factor. What goes wrong with a block is told before anything relies on it ([`WriteFile::settle`]).
 
 use crate::budget::{Room, Taken};
-use crate::dir::{Line, long_if_need_be, not_set};
-use crate::link::{Promise, Space, nonsense, on};
+use crate::client::Client;
+use crate::client::connection::{Promise, Space, nonsense, on};
+use crate::client::replies::{long_if_need_be, not_set};
 use crate::wire::{Handle, Reply, Request, WireFault};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs, errno};
@@ -15,13 +16,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one block on the line.
+/// Bytes of one block on the connection.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Blocks of a file that were written, or ranges that the other host is to copy, and that were not answered, at most.
 const WRITES_MAX: usize = 16;
 /// Blocks that are read ahead of a reader.
 const AHEAD_BLOCKS: u64 = 8;
-/// Bytes that are read ahead in all files of a line, at most.
+/// Bytes that are read ahead in all files of a connection, at most.
 const AHEAD_BYTES_MAX: u64 = 32 << 20;
 /// Blocks that are kept for all readers of a file, at most.
 const KEPT_BLOCKS_MAX: usize = 64;
@@ -30,7 +31,7 @@ const ASKED_RANGES_MAX: usize = 256;
 
 /// An open file of another host.
 pub struct RemoteFile {
-    line: Arc<Line>,
+    client: Arc<Client>,
     side: Side,
     at: Handle,
     /// What it was like when it was opened; answers the first look.
@@ -78,21 +79,21 @@ struct Writes {
 
 impl Drop for RemoteFile {
     fn drop(&mut self) {
-        self.line.link.forget(self.at);
+        self.client.connection.forget(self.at);
     }
 }
 
 impl RemoteFile {
     /// A file that was just opened.
-    pub fn new(line: &Arc<Line>, side: Side, at: Handle, meta: Meta) -> Self {
+    pub fn new(client: &Arc<Client>, side: Side, at: Handle, meta: Meta) -> Self {
         let (first, size) = (Mutex::new(Some(meta)), meta.size);
-        RemoteFile { line: line.clone(), side, at, first, size, writes: Mutex::default(), ahead: Mutex::default() }
+        RemoteFile { client: client.clone(), side, at, first, size, writes: Mutex::default(), ahead: Mutex::default() }
     }
 
     /// Asks once all that was written has arrived.
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
         self.settle_writes(0)?;
-        on(self.side, self.line.link.call(request, Vec::new()))
+        on(self.side, self.client.connection.call(request, Vec::new()))
     }
 
     fn confused<T>(&self) -> Done<T> {
@@ -103,7 +104,7 @@ impl RemoteFile {
     fn now(&self) -> Done<Meta> {
         // A write that failed is told by what follows on it; what is to be removed must be known all the same.
         let _is_told_later = self.settle_writes(0);
-        match on(self.side, self.line.link.call(&Request::Meta { at: self.at }, Vec::new()))? {
+        match on(self.side, self.client.connection.call(&Request::Meta { at: self.at }, Vec::new()))? {
             (Reply::Meta(meta), _) => Ok(meta),
             _ => self.confused(),
         }
@@ -114,7 +115,7 @@ impl RemoteFile {
         let mut writes = self.writes.lock();
         while writes.pending.len() > left {
             let (promise, bytes) = writes.pending.pop_front().expect("it is not empty");
-            let done = self.line.link.wait(&promise).and_then(|(reply, _)| match (reply, bytes) {
+            let done = self.client.connection.wait(&promise).and_then(|(reply, _)| match (reply, bytes) {
                 (Reply::Count(copied), Some(bytes)) if copied < bytes => Err(WireFault::new(Act::CopyOld, errno::ENODATA)),
                 (Reply::Count(..), Some(_)) | (_, None) => Ok(()),
                 _ => Err(nonsense()),
@@ -128,21 +129,21 @@ impl RemoteFile {
 
     /// Lets a change of it through.
     fn pass_gate(&self) -> Done {
-        if self.side == Side::Replica { self.line.gate.pass() } else { Ok(()) }
+        if self.side == Side::Replica { self.client.gate.pass() } else { Ok(()) }
     }
 
     /// Asks for something to be written, and does not wait for it; `bytes` is how much is to be copied there.
     fn write(&self, request: &Request, data: Vec<u8>, bytes: Option<u64>) -> Done {
         self.pass_gate()?;
         self.settle_writes(WRITES_MAX - 1)?;
-        let space = if data.is_empty() { Space::Nothing } else { Space::Sent(self.line.link.awaited(data.len() as u64)) };
-        let promise = self.line.link.ask_with(request, data, space);
+        let space = if data.is_empty() { Space::Nothing } else { Space::Sent(self.client.connection.awaited(data.len() as u64)) };
+        let promise = self.client.connection.ask_with(request, data, space);
         self.writes.lock().pending.push_back((promise, bytes));
         Ok(())
     }
 
     fn request(&self, offset: u64, len: usize) -> Arc<Promise> {
-        self.line.link.ask(&Request::Read { file: self.at, offset, len: len as u32 }, Vec::new())
+        self.client.connection.ask(&Request::Read { file: self.at, offset, len: len as u32 }, Vec::new())
     }
 
     /// The block at an offset, as it was asked for ahead, or asked for now, with its room; and asks for those that follow.
@@ -157,7 +158,7 @@ impl RemoteFile {
         let found = match kept {
             Some((kept, promise, room)) if kept == len => (promise, BlockRoom { _ahead: Some(room), _asked: None }),
             _ => {
-                let room = self.line.link.awaited(len as u64);
+                let room = self.client.connection.awaited(len as u64);
                 (self.request(offset, len), BlockRoom { _ahead: None, _asked: Some(room) })
             }
         };
@@ -169,7 +170,7 @@ impl RemoteFile {
         while next < end {
             let block = next..next + len as u64;
             if ahead.is_new(&block) {
-                let Some(room) = Room::take(&self.line.link.read_ahead, len as u64, AHEAD_BYTES_MAX) else { break };
+                let Some(room) = Room::take(&self.client.connection.read_ahead, len as u64, AHEAD_BYTES_MAX) else { break };
                 ahead.note(block);
                 ahead.blocks.insert(next, (len, self.request(next, len), room));
             }
@@ -204,7 +205,7 @@ impl ReadFile for RemoteFile {
         while filled < buffer.len() {
             let len = (buffer.len() - filled).min(BLOCK_BYTES);
             let (promise, room) = self.block(offset + filled as u64, len);
-            let (_, data) = on(self.side, self.line.link.wait(&promise))?;
+            let (_, data) = on(self.side, self.client.connection.wait(&promise))?;
             if data.len() > len {
                 return self.confused();
             }
@@ -232,7 +233,7 @@ impl ReadFile for RemoteFile {
     }
 
     fn token(&self) -> Option<(usize, u64)> {
-        Some((Arc::as_ptr(&self.line) as usize, self.at))
+        Some((Arc::as_ptr(&self.client) as usize, self.at))
     }
 
     fn drop_cached(&self) -> Done {
@@ -264,8 +265,8 @@ impl WriteFile for RemoteFile {
     }
 
     fn copy_from(&self, from: &dyn ReadFile, range: Range<u64>) -> Option<Done<u64>> {
-        let (line, from) = from.token()?;
-        if line != Arc::as_ptr(&self.line) as usize {
+        let (client, from) = from.token()?;
+        if client != Arc::as_ptr(&self.client) as usize {
             return None;
         }
         let bytes = range.end - range.start;
@@ -284,7 +285,7 @@ impl WriteFile for RemoteFile {
     fn allocate(&self, range: Range<u64>) -> Done {
         self.pass_gate()?;
         // Nothing relies on what was written before, so there is no need to wait for it.
-        on(self.side, self.line.link.call(&Request::Allocate { file: self.at, range }, Vec::new())).map(drop)
+        on(self.side, self.client.connection.call(&Request::Allocate { file: self.at, range }, Vec::new())).map(drop)
     }
 
     fn set(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {

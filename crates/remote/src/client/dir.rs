@@ -1,24 +1,25 @@
 //! A directory on another host.
 //!
 //! What a listing told of an entry answers the first look at it, so that a directory costs one round trip and not one for each
-//! entry. Every later look, and every look at what this side has changed, goes over the line. A directory that is made is used at
+//! entry. Every later look, and every look at what this side has changed, goes over the connection. A directory that is made is used at
 //! once; if it could not be made, everything in it fails for that reason.
 
 mod answers;
 mod listing;
 
-pub use answers::not_set;
 use driftless_lock::Mutex;
 
 use crate::budget::Room;
-use crate::file::RemoteFile;
-use crate::link::{Link, Promise, Space, nonsense, on};
+use crate::client::Client;
+use crate::client::connection::{Promise, Space, nonsense, on};
+use crate::client::file::RemoteFile;
+use crate::client::replies::{long_if_need_be, not_set};
 use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault};
 use answers::{fetched, looked, made, own_set};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs, errno};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Gate, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile,
-    Removed, Rights, Sentry, Spared, WriteFile,
+    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile, Removed,
+    Rights, Sentry, Spared, WriteFile,
 };
 use listing::{Entries, RemoteNames};
 use std::collections::HashMap;
@@ -34,18 +35,6 @@ const AHEAD_MAX: usize = 4096;
 /// What their replies may take, in bytes: as much as may come while they are under way, then what came.
 const AHEAD_BYTES_MAX: u64 = 48 << 20;
 
-/// The line to a host, and what was agreed with it.
-pub struct Line {
-    /// Requests and replies.
-    pub link: Link<Answer>,
-    /// What the user there may do.
-    pub rights: Rights,
-    /// Which attributes listings tell.
-    pub keep: Keep,
-    /// What the replica's first change waits for.
-    pub gate: Gate,
-}
-
 enum First {
     /// What it was like, and whether something is mounted there.
     Known(Meta, Option<bool>),
@@ -57,7 +46,7 @@ enum First {
 pub struct RemoteDir(Arc<Inner>);
 
 struct Inner {
-    line: Arc<Line>,
+    client: Arc<Client>,
     side: Side,
     at: Handle,
     first: First,
@@ -82,9 +71,9 @@ pub struct Foretold {
 
 impl Foretold {
     /// Asks for it, about a directory whose number the other side has been told.
-    pub fn ask(line: &Line, at: Handle) -> Foretold {
-        let ask = |request| Some(line.link.ask(&request, Vec::new()));
-        let xattrs = Request::Xattrs { at, keep: line.keep, long: false };
+    pub fn ask(client: &Client, at: Handle) -> Foretold {
+        let ask = |request| Some(client.connection.ask(&request, Vec::new()));
+        let xattrs = Request::Xattrs { at, keep: client.keep, long: false };
         Foretold { lineage: ask(Request::Lineage { dir: at }), xattrs: ask(xattrs) }
     }
 }
@@ -101,9 +90,9 @@ struct Expected {
 impl Drop for Inner {
     fn drop(&mut self) {
         let ahead = std::mem::take(&mut *self.ahead.lock());
-        self.line.link.ahead.fetch_sub(ahead.len(), Relaxed);
-        ahead.into_values().for_each(|expected| self.line.link.forget(expected.at));
-        self.line.link.forget(self.at);
+        self.client.connection.ahead.fetch_sub(ahead.len(), Relaxed);
+        ahead.into_values().for_each(|expected| self.client.connection.forget(expected.at));
+        self.client.connection.forget(self.at);
         // One by one, not each within the other: a chain of some ten thousand would overflow the stack.
         let mut above = self.above.take();
         while let Some(mut inner) = above.and_then(Arc::into_inner) {
@@ -133,19 +122,25 @@ impl Inner {
 
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
-    pub fn found(line: &Arc<Line>, side: Side, at: Handle, (own, foretold): (Own, Foretold)) -> DirRef {
-        let mut found = Self::of(line, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None));
+    pub fn found(client: &Arc<Client>, side: Side, at: Handle, (own, foretold): (Own, Foretold)) -> DirRef {
+        let mut found = Self::of(client, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None));
         found.is_unfinished = own.is_unfinished;
         found.foretold = Mutex::new(foretold);
         found.open()
     }
 
-    fn of(line: &Arc<Line>, side: Side, at: Handle, first: First, (own, files, listing): (Option<Xattrs>, bool, Option<Listing>)) -> Inner {
-        let entries = Mutex::new(Entries::with(listing, &line.link.known));
-        let (line, own) = (line.clone(), Mutex::new(own));
+    fn of(
+        client: &Arc<Client>,
+        side: Side,
+        at: Handle,
+        first: First,
+        (own, files, listing): (Option<Xattrs>, bool, Option<Listing>),
+    ) -> Inner {
+        let entries = Mutex::new(Entries::with(listing, &client.connection.known));
+        let (client, own) = (client.clone(), Mutex::new(own));
         let foretold = Mutex::default();
         Inner {
-            line,
+            client,
             side,
             at,
             first,
@@ -161,7 +156,7 @@ impl RemoteDir {
     }
 
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
-        on(self.0.side, self.0.line.link.call(request, Vec::new()))
+        on(self.0.side, self.0.client.connection.call(request, Vec::new()))
     }
 
     fn done(&self, request: &Request) -> Done {
@@ -207,18 +202,18 @@ impl RemoteDir {
 
     /// Lets a change through.
     fn pass_gate(&self) -> Done {
-        if self.0.side == Side::Replica { self.0.line.gate.pass() } else { Ok(()) }
+        if self.0.side == Side::Replica { self.0.client.gate.pass() } else { Ok(()) }
     }
 
     fn survey(&self, entries_max: u32, files: bool) -> Survey {
-        Survey { keep: self.0.line.keep, files, entries_max }
+        Survey { keep: self.0.client.keep, files, entries_max }
     }
 
     fn open(&self, at: Handle, request: &Request) -> Done<RemoteFile> {
         match self.meta_reply(request) {
-            Ok(meta) => Ok(RemoteFile::new(&self.0.line, self.0.side, at, meta)),
+            Ok(meta) => Ok(RemoteFile::new(&self.0.client, self.0.side, at, meta)),
             Err(fault) => {
-                self.0.line.link.forget(at);
+                self.0.client.connection.forget(at);
                 Err(fault)
             }
         }
@@ -229,23 +224,15 @@ impl RemoteDir {
         match on(self.0.side, reply) {
             Ok((Reply::Entered(own, listing), _)) if is_as_asked(listing.as_ref()) => {
                 let first = First::Known(own.meta, own.is_mount_root);
-                let mut entered = Self::of(&self.0.line, self.0.side, at, first, (own.xattrs, files, listing));
+                let mut entered = Self::of(&self.0.client, self.0.side, at, first, (own.xattrs, files, listing));
                 (entered.is_marked, entered.is_unfinished) = (own.is_marked, own.is_unfinished);
                 Ok(entered.open())
             }
             other => {
-                self.0.line.link.forget(at);
+                self.0.client.connection.forget(at);
                 other.and_then(|_| self.confused())
             }
         }
-    }
-}
-
-/// Asks for attributes, of which there are mostly few, and once more with room for more of them where that did not suffice.
-pub fn long_if_need_be(ask: impl Fn(bool) -> Done<Xattrs>) -> Done<Xattrs> {
-    match ask(false) {
-        Err(fault) if fault.act == Act::SendReply && fault.errno == errno::E2BIG => ask(true),
-        other => other,
     }
 }
 
@@ -274,29 +261,29 @@ const NO_META: Meta = Meta {
 
 impl Dir for RemoteDir {
     fn enter(&self, name: &CStr) -> Done<DirRef> {
-        let link = &self.0.line.link;
+        let connection = &self.0.client.connection;
         if let Some(expected) = self.0.ahead.lock().remove(name) {
-            link.ahead.fetch_sub(1, Relaxed);
-            return self.entered(expected.at, expected.files, link.wait(&expected.promise));
+            connection.ahead.fetch_sub(1, Relaxed);
+            return self.entered(expected.at, expected.files, connection.wait(&expected.promise));
         }
-        let (at, survey) = (link.handle(), Some(self.survey(EXPECTED_ENTRIES, true)));
-        self.entered(at, true, link.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new()))
+        let (at, survey) = (connection.handle(), Some(self.survey(EXPECTED_ENTRIES, true)));
+        self.entered(at, true, connection.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new()))
     }
 
     fn expect(&self, name: &CStr, look: bool) {
-        let link = &self.0.line.link;
-        if link.ahead.load(Relaxed) >= AHEAD_MAX {
+        let connection = &self.0.client.connection;
+        if connection.ahead.load(Relaxed) >= AHEAD_MAX {
             return;
         }
-        let (at, survey) = (link.handle(), Some(self.survey(EXPECTED_ENTRIES, look)));
+        let (at, survey) = (connection.handle(), Some(self.survey(EXPECTED_ENTRIES, look)));
         let request = Request::Enter { dir: self.0.at, name: name.into(), at, survey };
-        let Some(room) = Room::take(&link.expected, request.reply_max().bytes(), AHEAD_BYTES_MAX) else { return };
-        link.ahead.fetch_add(1, Relaxed);
+        let Some(room) = Room::take(&connection.expected, request.reply_max().bytes(), AHEAD_BYTES_MAX) else { return };
+        connection.ahead.fetch_add(1, Relaxed);
         let room = Arc::new(Mutex::new(room));
-        let promise = link.ask_with(&request, Vec::new(), Space::Answer(room.clone()));
+        let promise = connection.ask_with(&request, Vec::new(), Space::Answer(room.clone()));
         if let Some(unused) = self.0.ahead.lock().insert(name.into(), Expected { at, files: look, promise, _room: room }) {
-            link.ahead.fetch_sub(1, Relaxed);
-            link.forget(unused.at);
+            connection.ahead.fetch_sub(1, Relaxed);
+            connection.forget(unused.at);
         }
     }
 
@@ -306,7 +293,7 @@ impl Dir for RemoteDir {
         match &self.0.first {
             First::Known(meta, _) => meta,
             First::Coming(promise, met) => {
-                let met = met.get_or_init(|| match self.0.line.link.wait(promise)? {
+                let met = met.get_or_init(|| match self.0.client.connection.wait(promise)? {
                     (Reply::Meta(meta), _) => Ok(meta),
                     _ => Err(nonsense()),
                 });
@@ -330,13 +317,13 @@ impl Dir for RemoteDir {
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
-        if *keep == self.0.line.keep
+        if *keep == self.0.client.keep
             && let Some(own) = &*self.0.own.lock()
         {
             return Ok(own.clone());
         }
-        let foretold = if *keep == self.0.line.keep { self.0.foretold.lock().xattrs.take() } else { None };
-        if let Some(Ok((Reply::Xattrs(xattrs), _))) = foretold.map(|promise| self.0.line.link.wait(&promise)) {
+        let foretold = if *keep == self.0.client.keep { self.0.foretold.lock().xattrs.take() } else { None };
+        if let Some(Ok((Reply::Xattrs(xattrs), _))) = foretold.map(|promise| self.0.client.connection.wait(&promise)) {
             return Ok(xattrs);
         }
         long_if_need_be(|long| self.xattrs_reply(&Request::Xattrs { at: self.0.at, keep: *keep, long }))
@@ -346,7 +333,7 @@ impl Dir for RemoteDir {
         let mut entries = self.0.entries.lock();
         let restart = std::mem::replace(&mut entries.listed, true);
         if restart {
-            *entries = Entries::anew(&self.0.line.link.known);
+            *entries = Entries::anew(&self.0.client.connection.known);
         }
         Ok(Box::new(RemoteNames::new(self.0.clone(), restart)))
     }
@@ -371,7 +358,7 @@ impl Dir for RemoteDir {
     }
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
-        if *keep == self.0.line.keep
+        if *keep == self.0.client.keep
             && let Some(xattrs) = self.0.entries.lock().take(name, |heard| heard.xattrs.take())
         {
             return Ok(xattrs);
@@ -390,31 +377,31 @@ impl Dir for RemoteDir {
     }
 
     fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>> {
-        let at = self.0.line.link.handle();
+        let at = self.0.client.connection.handle();
         let file = self.open(at, &Request::Open { dir: self.0.at, name: name.into(), at })?;
         Ok(Box::new(file))
     }
 
     fn make_dir(&self, name: &CStr) -> Done<DirRef> {
         self.touched(name)?;
-        let at = self.0.line.link.handle();
-        let promise = self.0.line.link.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
+        let at = self.0.client.connection.handle();
+        let promise = self.0.client.connection.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
         let first = First::Coming(promise, OnceLock::new());
-        let mut made = Self::of(&self.0.line, self.0.side, at, first, (None, true, None));
+        let mut made = Self::of(&self.0.client, self.0.side, at, first, (None, true, None));
         made.above = Some(self.0.clone());
         Ok(made.open())
     }
 
     fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
         self.touched(name)?;
-        let at = self.0.line.link.handle();
+        let at = self.0.client.connection.handle();
         let file = self.open(at, &Request::Create { dir: self.0.at, name: name.into(), mode, at })?;
         Ok(Box::new(file))
     }
 
     fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
         self.touched(name)?;
-        let at = self.0.line.link.handle();
+        let at = self.0.client.connection.handle();
         let file = self.open(at, &Request::Reopen { dir: self.0.at, name: name.into(), at })?;
         Ok(Box::new(file))
     }
@@ -431,13 +418,13 @@ impl Dir for RemoteDir {
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
         self.touched(name)?;
-        let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
+        let from = from.token().filter(|(client, _)| *client == Arc::as_ptr(&self.0.client) as usize);
         let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Link, errno: errno::EXDEV }) };
         self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into(), id })
     }
 
     fn token(&self) -> Option<(usize, u64)> {
-        Some((Arc::as_ptr(&self.0.line) as usize, self.0.at))
+        Some((Arc::as_ptr(&self.0.client) as usize, self.0.at))
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
@@ -464,9 +451,9 @@ impl Dir for RemoteDir {
 
     fn nest(&self, hidden: bool) -> Done<Option<DirRef>> {
         self.pass_gate()?;
-        let at = self.0.line.link.handle();
+        let at = self.0.client.connection.handle();
         // Its number is given back when this is dropped, also if there is none.
-        let nested = |meta| Self::of(&self.0.line, self.0.side, at, First::Known(meta, Some(false)), (None, true, None)).open();
+        let nested = |meta| Self::of(&self.0.client, self.0.side, at, First::Known(meta, Some(false)), (None, true, None)).open();
         match self.call(&Request::Nest { dir: self.0.at, hidden, at }) {
             Ok((Reply::Meta(meta), _)) => Ok(Some(nested(meta))),
             other => {
@@ -478,7 +465,7 @@ impl Dir for RemoteDir {
 
     fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
         self.touched(to)?;
-        let from = from.token().filter(|(line, _)| *line == Arc::as_ptr(&self.0.line) as usize);
+        let from = from.token().filter(|(client, _)| *client == Arc::as_ptr(&self.0.client) as usize);
         let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Rename, errno: errno::EXDEV }) };
         self.done(&Request::Take { dir: self.0.at, from, name: name.into(), to: to.into() })
     }
@@ -538,16 +525,16 @@ impl Dir for RemoteDir {
     }
 
     fn user(&self) -> (u32, u32) {
-        (self.0.line.rights.uid, self.0.line.rights.gid)
+        (self.0.client.rights.uid, self.0.client.rights.gid)
     }
 
     fn rights(&self) -> Rights {
-        self.0.line.rights.clone()
+        self.0.client.rights.clone()
     }
 
     fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
-        let at = self.0.line.link.handle();
-        let held = FarLock(self.0.line.clone(), self.0.side, at);
+        let at = self.0.client.connection.handle();
+        let held = FarLock(self.0.client.clone(), self.0.side, at);
         match self.call(&Request::Lock { dir: self.0.at, name: name.map(Name::from), reach, at })? {
             (Reply::Lock(Locked::Held), _) => Ok(Lock::Held(Box::new(held))),
             (Reply::Lock(Locked::Taken(holder)), _) => Ok(Lock::Taken(holder)),
@@ -585,11 +572,11 @@ impl Dir for RemoteDir {
     }
 
     fn before_change(&self, act: Option<BeforeChange>) {
-        self.0.line.gate.set(act);
+        self.0.client.gate.set(act);
     }
 
     fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
-        self.0.line.gate.guard(sentry);
+        self.0.client.gate.guard(sentry);
     }
 
     fn hold(&self, identity: u128, movers: u128) -> Done {
@@ -597,12 +584,12 @@ impl Dir for RemoteDir {
     }
 
     fn confirm(&self) -> Done {
-        if self.0.side == Side::Replica { self.0.line.gate.confirm() } else { Ok(()) }
+        if self.0.side == Side::Replica { self.0.client.gate.confirm() } else { Ok(()) }
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
-        let link = &self.0.line.link;
-        let foretold = self.0.foretold.lock().lineage.take().map(|promise| on(self.0.side, link.wait(&promise)));
+        let connection = &self.0.client.connection;
+        let foretold = self.0.foretold.lock().lineage.take().map(|promise| on(self.0.side, connection.wait(&promise)));
         match foretold.unwrap_or_else(|| self.call(&Request::Lineage { dir: self.0.at }))? {
             (Reply::Lineage(above), _) if !above.is_empty() => Ok(above),
             _ => self.confused(),
@@ -622,32 +609,32 @@ impl Dir for RemoteDir {
 
     fn post(&self, token: u64, ask: Ask) {
         let (at, side, kept) = (self.0.at, self.0.side, self.0.clone());
-        let link = &self.0.line.link;
+        let connection = &self.0.client.connection;
         match ask {
             Ask::Make(parcel) => {
                 if let Err(fault) = self.touched(&parcel.name) {
-                    return link.refuse(token, Answer::Made(Err(fault)));
+                    return connection.refuse(token, Answer::Made(Err(fault)));
                 }
                 let (parcel, data) = ParcelHead::of(*parcel);
                 let request = Request::Make { dir: at, parcel: Box::new(parcel) };
-                link.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
+                connection.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
             }
             Ask::Fetch(name, keep) => {
                 self.0.entries.lock().drop_heard(&name);
                 let request = Request::Fetch { dir: at, name: Name(name), keep };
-                link.post(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
+                connection.post(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
             }
             Ask::Meta => {
                 let finish = move |reply| Answer::Meta(looked(&kept, side, reply));
-                link.post(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
+                connection.post(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
             }
             Ask::SetOwn(known, attributes) => {
                 if let Err(fault) = self.pass_gate() {
-                    return link.refuse(token, Answer::OwnSet(vec![fault]));
+                    return connection.refuse(token, Answer::OwnSet(vec![fault]));
                 }
                 self.0.forget_own();
                 let request = Request::SetOwn { at, known, attributes: *attributes };
-                link.post(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
+                connection.post(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
             }
         }
     }
@@ -659,11 +646,11 @@ fn may_be_directory(fault: &Fault) -> bool {
 }
 
 /// A lock that is given up when it is dropped.
-struct FarLock(Arc<Line>, Side, Handle);
+struct FarLock(Arc<Client>, Side, Handle);
 
 impl Held for FarLock {
     fn is_kept(&self) -> Done<bool> {
-        match on(self.1, self.0.link.call(&Request::IsKept { at: self.2 }, Vec::new()))? {
+        match on(self.1, self.0.connection.call(&Request::IsKept { at: self.2 }, Vec::new()))? {
             (Reply::Kept(kept), _) => Ok(kept),
             _ => Err(nonsense().on(self.1)),
         }
@@ -672,22 +659,22 @@ impl Held for FarLock {
 
 impl Drop for FarLock {
     fn drop(&mut self) {
-        self.0.link.forget(self.2);
+        self.0.connection.forget(self.2);
     }
 }
 
 /// What stands at a path, as the agent says.
 pub fn place(
-    line: &Arc<Line>,
+    client: &Arc<Client>,
     (side, at): (Side, Handle),
     located: Located,
     foretold: Foretold,
 ) -> Result<driftless_tree::Place, (Vec<u8>, WireFault)> {
     use driftless_tree::Place;
     Ok(match located {
-        Located::Dir(own) => Place::Dir(RemoteDir::found(line, side, at, (own, foretold))),
-        Located::Entry(own, name, meta) => Place::Entry { parent: RemoteDir::found(line, side, at, (own, foretold)), name: name.0, meta },
-        Located::Missing(own, name) => Place::Missing { parent: RemoteDir::found(line, side, at, (own, foretold)), name: name.0 },
+        Located::Dir(own) => Place::Dir(RemoteDir::found(client, side, at, (own, foretold))),
+        Located::Entry(own, name, meta) => Place::Entry { parent: RemoteDir::found(client, side, at, (own, foretold)), name: name.0, meta },
+        Located::Missing(own, name) => Place::Missing { parent: RemoteDir::found(client, side, at, (own, foretold)), name: name.0 },
         Located::Refused(path, fault) => return Err((path, fault)),
     })
 }

@@ -2,7 +2,7 @@
 
 use super::Inner;
 use crate::budget::Room;
-use crate::link::{nonsense, on};
+use crate::client::connection::{nonsense, on};
 use crate::wire::{Listing, Reply, Request, Survey, xattrs_memory};
 use driftless_model::{Entry, Meta, Side, Xattrs};
 use driftless_reconcile::fold;
@@ -13,14 +13,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What listings have told and nobody has asked for, on one line, in bytes. Beyond that, each entry is asked about by itself.
+/// What listings have told and nobody has asked for, on one connection, in bytes. Beyond that, each entry is asked about by itself.
 const HEARD_BYTES_MAX: u64 = 40 << 20;
-/// What the hashes take, on one line, by which the names of replicas' directories are known, in bytes. Beyond, no listing says what it lacks.
+/// What the hashes take, on one connection, by which the names of replicas' directories are known, in bytes. Beyond, no listing says what it lacks.
 const KNOWN_BYTES_MAX: u64 = 32 << 20;
 /// What one of them takes in a table that grows by half.
 const FOLD_BYTES: u64 = 24;
 /// Entries of the first listing that is asked for by itself; further ones of the directory have up to the most. Room is
-/// taken for what may come, so that many directories that are a little larger are listed at the same time, on a slow line, too.
+/// taken for what may come, so that many directories that are a little larger are listed at the same time, on a slow connection, too.
 const LISTED_ENTRIES: u32 = 512;
 const LISTED_ENTRIES_MAX: u32 = 4096;
 
@@ -77,7 +77,7 @@ impl Entries {
         Entries { listed: true, ..Entries::with(None, known) }
     }
 
-    /// Keeps what was told of an entry, as long as there is room for it on the line.
+    /// Keeps what was told of an entry, as long as there is room for it on the connection.
     fn hear(&mut self, name: CString, heard: Heard, used: &Arc<AtomicU64>) {
         let Some(room) = Room::take(used, heard.bytes(&name), HEARD_BYTES_MAX) else { return };
         self.heard.insert(name, Heard { _room: Some(room), ..heard });
@@ -151,10 +151,10 @@ impl RemoteNames {
         if let Some(first) = first {
             return Ok(first);
         }
-        let survey = Survey { keep: self.dir.line.keep, files: self.dir.files, entries_max: self.entries_max };
+        let survey = Survey { keep: self.dir.client.keep, files: self.dir.files, entries_max: self.entries_max };
         self.entries_max = (self.entries_max * 8).min(LISTED_ENTRIES_MAX);
         let restart = std::mem::take(&mut self.restart);
-        match on(self.dir.side, self.dir.line.link.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
+        match on(self.dir.side, self.dir.client.connection.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
             (Reply::Listing(listing), _) if listing.told.len() <= survey.entries_max as usize => Ok(listing),
             _ => Err(nonsense().on(self.dir.side)),
         }
@@ -162,7 +162,7 @@ impl RemoteNames {
 
     fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
         let mut entries = self.dir.entries.lock();
-        let keeps_xattrs = self.dir.line.keep.any_xattr();
+        let keeps_xattrs = self.dir.client.keep.any_xattr();
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();
         for told in listing.told {
@@ -173,7 +173,7 @@ impl RemoteNames {
             }
             let heard = Heard { meta, xattrs: xattrs.filter(|_| keeps_xattrs), target: told.target, _room: None };
             if !heard.is_empty() {
-                entries.hear(told.name.0, heard, &self.dir.line.link.heard);
+                entries.hear(told.name.0, heard, &self.dir.client.connection.heard);
             }
         }
         if let Some(fault) = listing.fault.or(endless.then(nonsense)) {

@@ -20,10 +20,10 @@ const OBJECTS_MAX: usize = 128 << 10;
 const UNTOLD_BYTES_MAX: u64 = 40 << 20;
 
 /// What a request takes of memory besides its frame.
-pub const JOB_BYTES: u64 = 512;
+pub const CALL_BYTES: u64 = 512;
 
 /// A request that was read and not carried out yet.
-pub struct Job {
+pub struct Call {
     /// Its number.
     pub number: u64,
     /// What is asked.
@@ -32,16 +32,16 @@ pub struct Job {
     pub data: Vec<u8>,
     /// They are compressed.
     pub compressed: bool,
-    /// The line on which it came, and on which it is answered. What waits here must not keep a line that has ended.
-    pub line: Weak<Sender<Frame>>,
+    /// The stream on which it came, and on which it is answered. What waits here must not keep a stream that has ended.
+    pub stream: Weak<Sender<Frame>>,
     /// What it takes of memory, as long as it is there.
     pub room: Taken,
 }
 
-impl Job {
+impl Call {
     /// What its data take of memory besides when they are opened.
     pub fn opened_bytes(&self) -> u64 {
-        let announced = if self.compressed { crate::compress::announced(&self.data) } else { 0 };
+        let announced = if self.compressed { crate::wire::compress::announced(&self.data) } else { 0 };
         announced.min(DATA_BYTES_MAX as u64)
     }
 
@@ -51,9 +51,9 @@ impl Job {
     }
 
     /// Takes a frame apart, for which room was taken.
-    pub fn of((frame, room): (Frame, Taken), line: &Arc<Sender<Frame>>) -> std::io::Result<Job> {
+    pub fn of((frame, room): (Frame, Taken), stream: &Arc<Sender<Frame>>) -> std::io::Result<Call> {
         let (number, request, compressed) = (frame.number(), frame.message()?, frame.is_compressed());
-        Ok(Job { number, request, data: frame.data, compressed, line: Arc::downgrade(line), room })
+        Ok(Call { number, request, data: frame.data, compressed, stream: Arc::downgrade(stream), room })
     }
 }
 
@@ -98,10 +98,10 @@ impl Object {
 }
 
 enum Slot {
-    /// It will be made; these wait for it. The request that makes it may be on another line, and come later.
+    /// It will be made; these wait for it. The request that makes it may be on another stream, and come later.
     Coming {
         announced: bool,
-        waiting: Vec<Job>,
+        waiting: Vec<Call>,
     },
     Here(Object),
     /// It could not be made.
@@ -111,8 +111,8 @@ enum Slot {
 /// All objects of a client.
 #[derive(Default)]
 pub struct Table {
-    /// Lines on which requests come.
-    pub lines: AtomicUsize,
+    /// Streams on which requests come.
+    pub streams: AtomicUsize,
     slots: Mutex<HashMap<Handle, Slot>>,
     /// Requests that wait for an object and have a reply to come.
     pub parked: AtomicUsize,
@@ -126,8 +126,8 @@ impl Table {
     }
 
     /// Takes the number of the object that a request will make. `false` if it cannot be had.
-    pub fn announce(&self, job: &Job) -> bool {
-        let Some(at) = makes(&job.request) else { return true };
+    pub fn announce(&self, call: &Call) -> bool {
+        let Some(at) = makes(&call.request) else { return true };
         let mut slots = self.slots.lock();
         if slots.len() >= OBJECTS_MAX {
             return false;
@@ -139,27 +139,27 @@ impl Table {
     }
 
     /// Hands a request back if all that it needs is here (or has failed); else keeps it until then.
-    pub fn admit(&self, job: Job) -> Option<Job> {
+    pub fn admit(&self, call: Call) -> Option<Call> {
         let mut slots = self.slots.lock();
-        for at in needs(&job.request) {
-            if self.lines.load(Relaxed) > 1 && is_in_directory(&job.request) && slots.len() < OBJECTS_MAX {
+        for at in needs(&call.request) {
+            if self.streams.load(Relaxed) > 1 && is_in_directory(&call.request) && slots.len() < OBJECTS_MAX {
                 slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() });
             }
             if let Some(Slot::Coming { waiting, .. }) = slots.get_mut(&at) {
-                self.parked.fetch_add(usize::from(job.is_answered()), Relaxed);
-                waiting.push(job);
+                self.parked.fetch_add(usize::from(call.is_answered()), Relaxed);
+                waiting.push(call);
                 return None;
             }
         }
-        Some(job)
+        Some(call)
     }
 
     /// The object is made, or cannot be; returns the requests that waited for it.
-    pub fn settle(&self, at: Handle, object: Result<Object, WireFault>) -> Vec<Job> {
+    pub fn settle(&self, at: Handle, object: Result<Object, WireFault>) -> Vec<Call> {
         let slot = object.map_or_else(Slot::Failed, Slot::Here);
         match self.slots.lock().insert(at, slot) {
             Some(Slot::Coming { waiting, .. }) => {
-                self.parked.fetch_sub(waiting.iter().filter(|job| job.is_answered()).count(), Relaxed);
+                self.parked.fetch_sub(waiting.iter().filter(|call| call.is_answered()).count(), Relaxed);
                 waiting
             }
             _ => Vec::new(),

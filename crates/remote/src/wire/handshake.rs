@@ -3,7 +3,8 @@
 //! Start-up files print what they like: lines, titles of terminals, words without an end of line. So a greeting may begin anywhere in
 //! a line, and ends it. What comes before is passed over up to a bound, and its end is kept to be shown when no greeting follows.
 
-use crate::wire::{Announced, Frame, Hello, PROTOCOL};
+use crate::wire::frame::{Announced, Frame};
+use crate::wire::hello::{Hello, PROTOCOL};
 use driftless_lock::Mutex;
 use driftless_model::escape;
 use std::io::{self, BufRead, ErrorKind, Write};

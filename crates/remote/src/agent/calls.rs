@@ -3,7 +3,7 @@
 //! To wake a thread costs as much as a short request, so threads take several of these at a time, and no more of them are woken than are
 //! needed for that. Where requests take long, each wakes a thread of its own.
 
-use crate::table::Job;
+use crate::agent::objects::Call;
 use driftless_lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 const HANDFUL_MAX: usize = 16;
 /// How long a thread may have to do with what it takes.
 const HANDFUL_TIME: Duration = Duration::from_micros(250);
-/// Weight of the last handful in what is known of a request's time.
+/// Weight of the last burst in what is known of a request's time.
 const LAST: f64 = 0.2;
 
 /// Waiting requests.
 #[derive(Default)]
-pub struct Jobs {
+pub struct CallQueue {
     state: Mutex<State>,
     more: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Call>,
     threads: usize,
     asleep: usize,
     /// Seconds that a request takes.
@@ -34,17 +34,17 @@ struct State {
 
 /// Requests that one thread carries out one after the other.
 #[derive(Default)]
-pub struct Handful {
-    jobs: VecDeque<Job>,
+pub struct Burst {
+    calls: VecDeque<Call>,
     taken: Option<(Instant, usize)>,
 }
 
-impl Jobs {
+impl CallQueue {
     /// Adds requests.
-    pub fn push(&self, jobs: impl IntoIterator<Item = Job>) {
+    pub fn push(&self, calls: impl IntoIterator<Item = Call>) {
         let mut state = self.state.lock();
         if !state.over {
-            state.waiting.extend(jobs);
+            state.waiting.extend(calls);
             self.wake(state.wanted());
         }
     }
@@ -70,10 +70,10 @@ impl Jobs {
         !state.waiting.is_empty() && state.asleep == 0
     }
 
-    /// Fills the handful, waiting for requests; false when there will be none.
-    pub fn take(&self, handful: &mut Handful) -> bool {
+    /// Fills the burst, waiting for requests; false when there will be none.
+    pub fn take(&self, burst: &mut Burst) -> bool {
         let mut state = self.state.lock();
-        if let Some((since, count)) = handful.taken.take() {
+        if let Some((since, count)) = burst.taken.take() {
             let last = since.elapsed().as_secs_f64() / count.max(1) as f64;
             state.each += LAST * (last - state.each);
         }
@@ -82,10 +82,10 @@ impl Jobs {
             state = self.more.wait(state);
             state.asleep -= 1;
         }
-        let count = state.handful().min(state.waiting.len());
-        handful.jobs.extend(state.waiting.drain(..count));
-        handful.taken = Some((Instant::now(), count));
-        !handful.jobs.is_empty()
+        let count = state.burst().min(state.waiting.len());
+        burst.calls.extend(state.waiting.drain(..count));
+        burst.taken = Some((Instant::now(), count));
+        !burst.calls.is_empty()
     }
 
     /// Ends all threads. What waits is dropped: nobody wants it any more.
@@ -101,32 +101,32 @@ impl Jobs {
 
 impl State {
     /// Requests that a thread takes at a time.
-    fn handful(&self) -> usize {
+    fn burst(&self) -> usize {
         ((HANDFUL_TIME.as_secs_f64() / self.each.max(1e-9)) as usize).clamp(1, HANDFUL_MAX)
     }
 
     /// How many threads are to be woken for what waits. Those that are awake come back soon, unless requests take long.
     fn wanted(&self) -> usize {
-        let handful = self.handful();
-        let awake = if handful > 1 { self.threads - self.asleep } else { 0 };
-        self.waiting.len().div_ceil(handful).saturating_sub(awake).min(self.asleep)
+        let burst = self.burst();
+        let awake = if burst > 1 { self.threads - self.asleep } else { 0 };
+        self.waiting.len().div_ceil(burst).saturating_sub(awake).min(self.asleep)
     }
 }
 
-impl Handful {
-    /// The next request. If those before it took longer than was thought, the others go back to `jobs`.
-    pub fn next(&mut self, jobs: &Jobs) -> Option<Job> {
-        let next = self.jobs.pop_front()?;
+impl Burst {
+    /// The next request. If those before it took longer than was thought, the others go back to `calls`.
+    pub fn next(&mut self, calls: &CallQueue) -> Option<Call> {
+        let next = self.calls.pop_front()?;
         if let Some((since, count)) = &mut self.taken
-            && !self.jobs.is_empty()
+            && !self.calls.is_empty()
             && since.elapsed() > 2 * HANDFUL_TIME
         {
-            *count -= self.jobs.len();
-            let mut state = jobs.state.lock();
-            let put_back = self.jobs.drain(..).rev();
+            *count -= self.calls.len();
+            let mut state = calls.state.lock();
+            let put_back = self.calls.drain(..).rev();
             if !state.over {
-                put_back.for_each(|job| state.waiting.push_front(job));
-                jobs.wake(state.waiting.len().min(state.asleep));
+                put_back.for_each(|call| state.waiting.push_front(call));
+                calls.wake(state.waiting.len().min(state.asleep));
             }
         }
         Some(next)
@@ -140,49 +140,49 @@ mod tests {
     use crate::wire::Request;
     use std::sync::{Arc, Weak};
 
-    fn jobs(numbers: std::ops::Range<u64>) -> impl Iterator<Item = Job> {
+    fn calls(numbers: std::ops::Range<u64>) -> impl Iterator<Item = Call> {
         let requests = Arc::new(Budget::new(u64::MAX));
         numbers.map(move |number| {
             let (request, room) = (Request::Meta { at: 0 }, requests.taken(0));
-            Job { number, request, data: Vec::new(), compressed: false, line: Weak::new(), room }
+            Call { number, request, data: Vec::new(), compressed: false, stream: Weak::new(), room }
         })
     }
 
-    fn all(handful: &mut Handful, from: &Jobs) -> Vec<u64> {
-        std::iter::from_fn(|| handful.next(from)).map(|job| job.number).collect()
+    fn all(burst: &mut Burst, from: &CallQueue) -> Vec<u64> {
+        std::iter::from_fn(|| burst.next(from)).map(|call| call.number).collect()
     }
 
     #[test]
     fn short_requests_are_taken_several_at_a_time_and_long_ones_one_by_one() {
-        let (waiting, mut handful) = (Jobs::default(), Handful::default());
-        waiting.push(jobs(0..40));
-        assert!(waiting.take(&mut handful));
-        assert_eq!(all(&mut handful, &waiting), (0..16).collect::<Vec<_>>());
-        handful.taken = Some((Instant::now() - Duration::from_secs(1), 16));
-        assert!(waiting.take(&mut handful));
-        assert_eq!(all(&mut handful, &waiting), [16]);
+        let (waiting, mut burst) = (CallQueue::default(), Burst::default());
+        waiting.push(calls(0..40));
+        assert!(waiting.take(&mut burst));
+        assert_eq!(all(&mut burst, &waiting), (0..16).collect::<Vec<_>>());
+        burst.taken = Some((Instant::now() - Duration::from_secs(1), 16));
+        assert!(waiting.take(&mut burst));
+        assert_eq!(all(&mut burst, &waiting), [16]);
     }
 
     #[test]
     fn what_a_slow_request_holds_up_goes_back_in_its_order() {
-        let (waiting, mut handful) = (Jobs::default(), Handful::default());
-        waiting.push(jobs(0..4));
-        assert!(waiting.take(&mut handful));
-        assert_eq!(handful.next(&waiting).map(|job| job.number), Some(0));
-        handful.taken = Some((Instant::now() - Duration::from_secs(1), 4));
-        assert_eq!(handful.next(&waiting).map(|job| job.number), Some(1));
-        assert!(handful.next(&waiting).is_none());
-        let mut other = Handful::default();
+        let (waiting, mut burst) = (CallQueue::default(), Burst::default());
+        waiting.push(calls(0..4));
+        assert!(waiting.take(&mut burst));
+        assert_eq!(burst.next(&waiting).map(|call| call.number), Some(0));
+        burst.taken = Some((Instant::now() - Duration::from_secs(1), 4));
+        assert_eq!(burst.next(&waiting).map(|call| call.number), Some(1));
+        assert!(burst.next(&waiting).is_none());
+        let mut other = Burst::default();
         assert!(waiting.take(&mut other));
         assert_eq!(all(&mut other, &waiting), [2, 3]);
     }
 
     #[test]
     fn what_waits_when_the_end_comes_is_dropped() {
-        let (waiting, mut handful) = (Jobs::default(), Handful::default());
-        waiting.push(jobs(0..4));
+        let (waiting, mut burst) = (CallQueue::default(), Burst::default());
+        waiting.push(calls(0..4));
         waiting.end();
-        waiting.push(jobs(4..8));
-        assert!(!waiting.take(&mut handful));
+        waiting.push(calls(4..8));
+        assert!(!waiting.take(&mut burst));
     }
 }

@@ -1,14 +1,14 @@
-//! Content that is made smaller before it crosses a slow line (zstd, RFC 8878), as long as that gains anything.
+//! Content that is made smaller before it crosses a slow connection (zstd, RFC 8878), as long as that gains anything.
 //!
 //! Each side does it only when the client wants it, piece by piece: what does not get smaller crosses as it is. Where hardly anything
 //! gets smaller it is left off for a while. What came is opened only where it is used, so what waits takes no more memory than
-//! crossed the line.
+//! crossed the connection.
 //!
 //! ```text
 //! compressed data = number of bytes (u32, little endian) | one zstd frame with just as many
 //! ```
 
-use crate::wire::{DATA_BYTES_MAX, Frame, bad};
+use crate::wire::bounds::{DATA_BYTES_MAX, bad};
 use std::io;
 use zstd::bulk::Compressor;
 
@@ -50,32 +50,27 @@ impl Gain {
     }
 }
 
-/// One end of a line that compresses what it sends, or does not.
-pub struct FrameCompressor {
-    compressor: Option<Compressor<'static>>,
+/// Compresses what one side sends, as long as that gains anything.
+pub struct ContentCompressor {
+    compressor: Compressor<'static>,
     gain: Gain,
 }
 
-impl FrameCompressor {
-    /// Compresses at a level of zstd; not at all if `None`.
-    pub fn new(level: Option<i32>) -> FrameCompressor {
-        // Without memory for it, all crosses as it is.
-        FrameCompressor { compressor: level.and_then(|level| Compressor::new(level).ok()), gain: Gain::default() }
+impl ContentCompressor {
+    /// Compresses at a level of zstd; `None` without memory for it.
+    pub fn new(level: i32) -> Option<ContentCompressor> {
+        Some(ContentCompressor { compressor: Compressor::new(level).ok()?, gain: Gain::default() })
     }
 
-    /// The same frame, its data compressed if they get smaller.
-    pub fn compress(&mut self, frame: Frame) -> Frame {
-        let len = frame.data.len();
-        let Some(compressor) = self.compressor.as_mut().filter(|_| len >= PIECE_BYTES_MIN) else { return frame };
-        if !self.gain.is_worth(len as u64) {
-            return frame;
+    /// Content, compressed; `None` if it is to cross as it is.
+    pub fn compress(&mut self, data: &[u8]) -> Option<Vec<u8>> {
+        let len = data.len();
+        if len < PIECE_BYTES_MIN || !self.gain.is_worth(len as u64) {
+            return None;
         }
-        let compressed = compressor.compress(&frame.data).ok().filter(|compressed| compressed.len() + SIZE_BYTES < len);
+        let compressed = self.compressor.compress(data).ok().filter(|compressed| compressed.len() + SIZE_BYTES < len);
         self.gain.note(len as u64, compressed.as_ref().map_or(len, |compressed| compressed.len() + SIZE_BYTES) as u64);
-        match compressed {
-            Some(compressed) => frame.with_compressed([&(len as u32).to_le_bytes(), &compressed[..]].concat()),
-            None => frame,
-        }
+        compressed.map(|compressed| [&(len as u32).to_le_bytes(), &compressed[..]].concat())
     }
 }
 
@@ -98,11 +93,6 @@ pub fn open(data: &[u8]) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Request;
-
-    fn frame(data: Vec<u8>) -> Frame {
-        Frame::new(7, &Request::Write { file: 1, offset: 0 }, data)
-    }
 
     fn random(len: usize) -> Vec<u8> {
         let mut state = 88_172_645_463_325_252_u64;
@@ -117,15 +107,17 @@ mod tests {
 
     #[test]
     fn what_is_compressed_comes_out_as_it_went_in() {
-        let mut compressor = FrameCompressor::new(Some(1));
+        let mut compressor = ContentCompressor::new(1).expect("memory");
         for data in [Vec::new(), vec![1; 100], vec![2; 256], b"words ".repeat(9999), random(5000), vec![0; DATA_BYTES_MAX]] {
-            let compressed = compressor.compress(frame(data.clone()));
-            assert!(compressed.data.len() <= data.len());
-            assert_eq!(compressed.number(), 7);
-            assert_eq!(compressed.is_compressed(), compressed.data.len() < data.len());
-            assert_eq!(compressed.into_data().expect("it was made here"), data);
+            match compressor.compress(&data) {
+                Some(compressed) => {
+                    assert!(compressed.len() < data.len());
+                    assert_eq!(announced(&compressed), data.len() as u64);
+                    assert_eq!(open(&compressed).expect("it was made here"), data);
+                }
+                None => assert!(data.len() < PIECE_BYTES_MIN || data.len() == 5000, "{} bytes", data.len()),
+            }
         }
-        assert!(!FrameCompressor::new(None).compress(frame(vec![0; 5000])).is_compressed(), "nobody asked for it");
     }
 
     /// How many of `pieces` are tried, when so many percent of each are left.
