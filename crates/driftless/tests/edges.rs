@@ -110,6 +110,92 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Modules of the engine in layers, the lowest first; a name stands for all below it that no other layer names. What a module imports
+/// stands in its own layer or in a lower one.
+const ENGINE_LAYERS: [&[&str]; 8] = [
+    &["clock", "tally", "sample", "underway", "monitor", "options"],
+    &["trees"],
+    &["shared::unfinished", "shared::settled", "shared::handed", "shared::share", "shared::brief", "shared::plan", "shared::lease"],
+    &[
+        "sync::entered",
+        "sync::deletes",
+        "sync::hashes",
+        "sync::links",
+        "sync::nested",
+        "sync::owners",
+        "sync::namesakes",
+        "sync::protected",
+    ],
+    &["sync::visit", "sync::entry", "sync::task", "sync::pending", "sync::twice", "shared::role"],
+    &["sync::run"],
+    &["sync", "shared::give_back"],
+    &["shared"],
+];
+
+/// Crates in which modules still import each other in a circle.
+const CIRCULAR: [&str; 5] = ["audit", "driftless", "mover", "tree", "verify"];
+
+/// The modules of a crate, and those of the crate that each imports; what only tests import is left out.
+fn imports(krate: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let src = project().join("crates").join(krate).join("src");
+    let paths = sources(&src);
+    let name = |path: &Path| path.strip_prefix(&src).expect("below").with_extension("").to_str().expect("text").replace('/', "::");
+    let modules: BTreeSet<String> = paths.iter().map(|path| name(path)).collect();
+    let module_of = |path: &str| {
+        let words: Vec<&str> = path.split("::").collect();
+        (1..=words.len()).rev().map(|length| words[..length].join("::")).find(|module| modules.contains(module))
+    };
+    let found = |path: &Path| -> BTreeSet<String> {
+        let text = fs::read_to_string(path).expect("a source file");
+        let text = text.split("#[cfg(test)]").next().expect("the first part");
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let after = lines.flat_map(|line| line.split("crate::").skip(1).map(str::to_owned).collect::<Vec<_>>());
+        after
+            .filter_map(|path| module_of(path.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).next()?.trim_end_matches(':')))
+            .collect()
+    };
+    let of = |path: &PathBuf| {
+        let own = name(path);
+        let mut imported = found(path);
+        imported.remove(&own);
+        (own, imported)
+    };
+    paths.iter().map(of).collect()
+}
+
+#[test]
+fn modules_import_each_other_in_no_circle() {
+    for (krate, _, _) in EDGES {
+        let mut left = imports(krate);
+        // What imports nothing that is left is in no circle.
+        while let Some(free) =
+            left.iter().find(|(_, imported)| imported.iter().all(|one| !left.contains_key(one))).map(|(name, _)| name.clone())
+        {
+            left.remove(&free);
+        }
+        assert_eq!(left.is_empty(), !CIRCULAR.contains(&krate), "{krate}: in a circle, or above one: {:?}", left.keys());
+    }
+}
+
+#[test]
+fn modules_of_the_engine_import_none_of_a_higher_layer() {
+    let layer_of = |module: &str| {
+        let named = ENGINE_LAYERS.iter().enumerate().flat_map(|(layer, names)| names.iter().map(move |name| (layer, *name)));
+        let fits = named.filter(|(_, name)| module == *name || module.starts_with(&format!("{name}::")));
+        fits.max_by_key(|(_, name)| name.len()).map(|(layer, _)| layer)
+    };
+    let modules = imports("engine");
+    for name in ENGINE_LAYERS.concat() {
+        assert!(modules.contains_key(name), "there is no {name}");
+    }
+    for (module, imported) in modules.into_iter().filter(|(module, _)| module != "lib") {
+        let layer = layer_of(&module).unwrap_or_else(|| panic!("{module} has no layer"));
+        for one in imported {
+            assert!(layer_of(&one).is_some_and(|lower| lower <= layer), "{module} imports {one}");
+        }
+    }
+}
+
 #[test]
 fn unsafe_code_stands_in_one_file() {
     let allow = concat!("allow(", "unsafe_code");

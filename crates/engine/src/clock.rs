@@ -1,6 +1,7 @@
 //! What time it is. Whoever decides by it is given a clock, so that a test can have hours pass.
 
-use std::time::{Duration, Instant, SystemTime};
+use driftless_model::Stamp;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What time it is.
 pub trait Clock {
@@ -28,4 +29,10 @@ impl Clock for MachineClock {
     fn sleep(&self, span: Duration) {
         std::thread::sleep(span);
     }
+}
+
+/// What this machine's clock says.
+pub fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
 }

@@ -1,7 +1,7 @@
 //! Who watches a run: the terminal, a log, a program.
 
-use crate::sync::underway::LargeFiles;
 use crate::tally::Counts;
+use crate::underway::LargeFiles;
 use driftless_model::{Problem, Receipt, RelPath, Unkept};
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What a user asks of a run.
 
-use crate::shared::sample::Sample;
-use crate::trees::mounts::MountNotes;
+use crate::sample::Sample;
 use driftless_model::{Filter, Keep, Level, RelPath, Selection};
 use driftless_mover::Carrier;
 use driftless_pool::Concurrency;
@@ -9,6 +8,7 @@ use driftless_reconcile::{DeleteLimit, Rules};
 use driftless_tree::{Cache, Endpoint, Loss};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +134,12 @@ impl Options {
         assert!(!said || loss.is_some(), "a connection is said to be lost, and none is");
         loss
     }
+}
+
+/// Keeps notes of mounted file systems, so that later runs miss them.
+pub trait MountNotes: Debug + Send + Sync {
+    /// A run has met something that is mounted at these paths of the source. Nothing below a path was copied yet, unless by a mover.
+    fn met(&self, paths: &BTreeSet<RelPath>);
 }
 
 #[cfg(test)]

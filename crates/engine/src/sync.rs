@@ -1,32 +1,40 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
-pub mod alike;
 pub mod closed;
 pub mod comparisons;
 pub mod deletes;
+pub mod doubt;
 pub mod entered;
 pub mod entries;
 pub mod entry;
 pub mod files;
 pub mod finish;
-pub mod folding;
 pub mod frozen;
 pub mod grouped;
+pub mod hashes;
 pub mod kept;
 pub mod links;
 pub mod listed;
 pub mod namesakes;
-pub mod posted;
+pub mod nested;
+pub mod owners;
+pub mod pending;
+pub mod protect;
 pub mod protected;
+pub mod removal;
 pub mod room;
+pub mod root;
 pub mod run;
+pub mod spelling;
 pub mod stored;
+pub mod submit;
 pub mod task;
 pub mod twice;
-pub mod underway;
 pub mod unkept;
+pub mod unmounted;
 pub mod visit;
 pub mod walk;
+pub mod whereabouts;
 pub mod worker;
 
 use crate::clock::{Clock, MachineClock};
@@ -34,15 +42,18 @@ use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
 use crate::sync::closed::mark_closed;
 use crate::sync::deletes::PlanError;
+use crate::sync::root::tell_root;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::visit::{Begin, Visit};
 use crate::sync::walk::forget_inherited;
 use crate::tally::{Counts, WHOLE_WALK, add};
 use crate::trees::changes::{Changes, Locks, Watch, hold};
+use crate::trees::error::RunError;
 use crate::trees::marks::{doubt_of_basis, tell_source};
-use crate::trees::precautions::{refuse_doubt, tell_root};
-use crate::trees::roots::{Replica, Roots, RunError, open_roots};
+use crate::trees::precautions::refuse_doubt;
+use crate::trees::replica::Replica;
+use crate::trees::roots::{Roots, open_roots};
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs, errno};
 use driftless_pool::{descriptors, drive};
 use driftless_reconcile::{Ending, lacks_change_time};
@@ -335,7 +346,7 @@ pub fn delete(run: &Run<'_>, threads_max: usize) -> End {
     if run.stopped() {
         return End::Stopped;
     }
-    match run.deletes.carry_out(run, &mut || drive(run, threads_max)) {
+    match run.carry_out_deletes(&mut || drive(run, threads_max)) {
         Ok(()) => End::Complete,
         Err(error @ PlanError::Refused(_)) => End::Refused(without(&error, run)),
         Err(error @ PlanError::Spool(_)) => End::NoPlan(without(&error, run)),

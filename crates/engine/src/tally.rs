@@ -4,7 +4,8 @@
 
 use driftless_model::Class;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Why an entry was left out on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

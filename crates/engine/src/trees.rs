@@ -1,10 +1,16 @@
 //! Both trees of a run: how they are opened, which pairs are refused, what their marks say, what is mounted in them, and from when on
 //! changes of the replica are under way.
 
+pub mod alike;
 pub mod changes;
+pub mod error;
+pub mod folding;
+pub mod held;
+pub mod looks;
 pub mod marks;
 pub mod mounts;
+pub mod numbers;
 pub mod overlap;
 pub mod precautions;
+pub mod replica;
 pub mod roots;
-pub mod whereabouts;

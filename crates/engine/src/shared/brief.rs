@@ -3,9 +3,9 @@
 //! It holds no command, no password and no file name of the coordinator's host but the two trees.
 
 use crate::options::{Durability, Options};
-use crate::shared::lease::Held;
-use crate::shared::sample::Sample;
+use crate::sample::Sample;
 use crate::shared::share::Route;
+use crate::trees::held::Held;
 use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
 use driftless_tree::{Cache, DirRef, Endpoint, Rights};
 use serde::{Deserialize, Serialize};

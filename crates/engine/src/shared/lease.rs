@@ -10,13 +10,13 @@
 
 use crate::clock::MachineClock;
 use crate::shared::brief::Brief;
+use crate::trees::held::Held;
 use crate::trees::marks::Marks;
 use driftless_lock::{Condvar, Mutex};
 use driftless_model::{Act, Fault, Side};
 use driftless_reconcile::{Mark, Scope};
 use driftless_tree::{DirRef, Done, Sentry};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,27 +24,18 @@ use std::time::Duration;
 
 /// For so long what was read in the mark holds.
 const MARK_HOLDS: Duration = Duration::from_secs(3);
-/// How long somebody waits who takes the replica over from movers: longer than that, and what a call takes.
-pub const MOVERS_NOTICE: Duration = Duration::from_secs(5);
+
 /// A coordinator that gave no sign of life for so long is gone.
 const SIGN_HOLDS: Duration = Duration::from_secs(15);
+
 /// A mover that did nothing for so long may have slept, and asks before it goes on.
 const NAP: Duration = Duration::from_millis(500);
+
 /// Between two looks at the mark.
 const LOOK: Duration = Duration::from_secs(1);
+
 /// Between two moments at which a mover knows that it is awake.
 const TICK: Duration = Duration::from_millis(50);
-
-/// By what a mover knows that its run holds the replica.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// Which replica it is.
-    pub identity: u128,
-    /// The run, as its movers know it.
-    pub movers: u128,
-    /// Who may not use the attributes `trusted.*` cannot see the mark (xattr(7)).
-    pub is_hidden: bool,
-}
 
 /// A moment by a clock that goes on while the machine sleeps (clock_gettime(2), `CLOCK_BOOTTIME`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

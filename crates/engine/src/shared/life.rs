@@ -5,7 +5,8 @@
 //! whatever it says is settled is looked at once more in the new life, before the run ends.
 
 use crate::options::Options;
-use crate::trees::changes::{Changes, boot_of};
+use crate::trees::changes::Changes;
+use crate::trees::numbers::boot_of;
 use driftless_model::{Stamp, span};
 use driftless_tree::DirRef;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use crate::shared::lease::Over;
 use crate::shared::message::{Order, Report, Unclear, decode, encode, reports};
 use crate::shared::share::{Outcome, Share};
 use crate::sync::End;
-use crate::trees::roots::RunError;
+use crate::trees::error::RunError;
 use driftless_tree::random_id;
 
 /// Tries after which a share is parked.

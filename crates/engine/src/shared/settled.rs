@@ -4,7 +4,8 @@
 use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath};
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Entries of a share that are told.
 const TOLD_MAX: usize = 8;

@@ -4,10 +4,11 @@
 //! links, directories whose entries are divided among several movers. These go back to whoever coordinates the run, as does
 //! what the mover does not get to when it is asked to leave some for others.
 
+use crate::shared::handed::{Misspelt, Namesake};
 use crate::shared::settled::Settled;
-use crate::sync::alike::{Misspelt, Namesake};
+use crate::shared::unfinished::Unfinished;
 use crate::tally::Counts;
-use driftless_model::{Action, EntryName, Kind, Meta, Problem, Receipt, RelPath, Unkept, What};
+use driftless_model::{Action, EntryName, Kind, Problem, Receipt, RelPath, Unkept, What};
 use driftless_reconcile::{Fingerprint, Ranges};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -70,30 +71,6 @@ impl From<Done> for Receipt {
         let Done { path, kind, action, what, size } = done;
         Receipt { path, kind, action, what, size, values: Vec::new(), ranges: Vec::new() }
     }
-}
-
-/// What was known of a source's directory when it was left to be finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Listed {
-    /// It was like this when all its names were read.
-    As(Meta),
-    /// It has changed since, and must be listed again.
-    Changed,
-    /// Only some paths in it are looked at, so it need not be listed.
-    InPart,
-}
-
-/// A directory that several share, or that waits for hard links: whoever coordinates the run finishes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unfinished {
-    /// What was known of the source's.
-    pub listed: Listed,
-    /// The run made the replica's.
-    pub made: bool,
-    /// It took the place of something else.
-    pub replaced: bool,
-    /// The source could not be listed to its end.
-    pub unlisted: bool,
 }
 
 /// A name of a file that has several.
@@ -186,6 +163,7 @@ impl Outcome {
 
 /// Bytes that anything takes at least, counted generously.
 const BYTES_EACH: usize = 64;
+
 /// Bytes of names that stay together at most.
 const WINDOW_BYTES: usize = 128 << 10;
 

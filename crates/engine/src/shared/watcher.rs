@@ -7,7 +7,8 @@ use crate::shared::lease::{Lease, Over};
 use crate::shared::message::Report;
 use crate::tally::Counts;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Between two signs of life.

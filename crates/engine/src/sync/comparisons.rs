@@ -4,9 +4,9 @@
 use crate::sync::entry::{Met, Pair, Verdict};
 use crate::sync::files::{LARGE_BYTES, is_far, next_step};
 use crate::sync::task::{LargeCompare, Task};
-use crate::sync::underway::Begun;
 use crate::sync::worker::Worker;
 use crate::tally::add;
+use crate::underway::Begun;
 use driftless_model::{Level, Meta, Side, What};
 use driftless_mover::{Comparison, Opened, Spot, Trouble};
 use driftless_pool::Stride;

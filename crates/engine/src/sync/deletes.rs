@@ -4,23 +4,19 @@
 //! (8 bytes, little-endian), the path, the number of names, and each name with its length in front. What a later look at a directory
 //! finds takes the place of what an earlier one did.
 
-use crate::sync::run::Run;
-use crate::sync::task::Task;
 use driftless_lock::Mutex;
-use driftless_model::{Class, Fault, RelPath, cause, quote};
+use driftless_model::{Fault, RelPath, cause, quote};
 use driftless_reconcile::{Guard, Refusal};
-use driftless_tree::descend;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
-/// Items that are in the queue at a time.
-const QUEUED_MAX: usize = 1024;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Directories whose earlier records are known not to hold; those of more count, too, and the guard is stricter than it need be.
 const FORGOTTEN_MAX: usize = 100_000;
+
 /// Directories that vanished from the source meanwhile and are looked at in the end; more are reported at once.
 const LEFT_MAX: usize = 10_000;
 
@@ -94,9 +90,8 @@ impl DeletePlan {
     }
 
     /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much. Under a limit nothing
-    /// may go before the whole plan has passed.
-    pub fn reserve(&self, entries: u64, run: &Run<'_>) -> bool {
-        let guard = Guard { limit: run.options.delete_limit };
+    /// may go before the whole plan has passed. `seen` tells how many entries of the replica the walk has come by.
+    pub fn reserve(&self, entries: u64, guard: Guard, seen: impl FnOnce() -> u64) -> bool {
         if guard.limit.is_none() || entries == 0 {
             return true;
         }
@@ -105,7 +100,7 @@ impl DeletePlan {
         }
         let reserved = self.reserved.fetch_add(entries, Relaxed) + entries;
         let unseen = self.unseen.fetch_add(entries, Relaxed) + entries;
-        let fits = guard.check(reserved, seen_of_replica(run) + unseen).is_ok();
+        let fits = guard.check(reserved, seen() + unseen).is_ok();
         if !fits {
             self.reserved.fetch_sub(entries, Relaxed);
             self.unseen.fetch_sub(entries, Relaxed);
@@ -113,8 +108,26 @@ impl DeletePlan {
         fits
     }
 
+    /// How many entries were taken off what may be deleted, and how many of them no listing has shown.
+    pub fn reserved(&self) -> (u64, u64) {
+        (self.reserved.load(Relaxed), self.unseen.load(Relaxed))
+    }
+
+    /// The plan has passed as a whole, with so many entries that go, so many of which no listing has shown: what is tried again after the
+    /// deletes may take what they have left, and no more.
+    pub fn pass(&self, deletes: u64, unseen: u64) {
+        self.reserved.store(deletes, Relaxed);
+        self.unseen.store(unseen, Relaxed);
+        self.passed.store(true, Relaxed);
+    }
+
+    /// The directories that names were to go from, and that the source does not have any more, once.
+    pub fn take_left(&self) -> Vec<(RelPath, Fault)> {
+        std::mem::take(&mut *self.left.lock())
+    }
+
     /// The finished plan, if there is any.
-    fn finished(&self) -> io::Result<Option<Finished>> {
+    pub fn finished(&self) -> io::Result<Option<Finished>> {
         if let Some(error) = self.error.lock().take() {
             return Err(error);
         }
@@ -127,70 +140,17 @@ impl DeletePlan {
     pub fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
         self.finished()?.map_or(Ok(()), |plan| plan.for_each(each))
     }
-
-    /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what is in the queue.
-    pub fn carry_out(&self, run: &Run<'_>, work: &mut dyn FnMut()) -> Result<(), PlanError> {
-        let Some(plan) = self.judged(run)? else { return Ok(()) };
-        let mut queued = 0;
-        plan.for_each(&mut |path, names| {
-            run.queue.push(Task::Delete(path, names));
-            queued += 1;
-            if queued % QUEUED_MAX == 0 {
-                work();
-            }
-        })?;
-        work();
-        self.report_left(run);
-        Ok(())
-    }
-
-    /// The finished plan, if there is any and it passes, together with what lies in directories that wait to be replaced.
-    fn judged(&self, run: &Run<'_>) -> Result<Option<Finished>, PlanError> {
-        let plan = self.finished()?;
-        let guard = Guard { limit: run.options.delete_limit };
-        if guard.limit.is_none() {
-            return Ok(plan);
-        }
-        let (mut deletes, mut unseen) = (self.reserved.load(Relaxed), self.unseen.load(Relaxed));
-        let mut add = |path: RelPath, names: Vec<CString>| {
-            let (goes, below) = count(run, &path, &names);
-            deletes += goes;
-            unseen += below;
-        };
-        plan.iter().try_for_each(|plan| plan.for_each(&mut add))?;
-        let displaced = run.displaced();
-        // What was counted until then is not the plan.
-        if run.stopped() {
-            return Ok(None);
-        }
-        guard.check(deletes + displaced, seen_of_replica(run) + unseen + displaced)?;
-        // What is tried again after the deletes may take what they have left, and no more.
-        self.reserved.store(deletes, Relaxed);
-        self.unseen.store(unseen, Relaxed);
-        self.passed.store(true, Relaxed);
-        Ok(plan)
-    }
-
-    /// A directory that the source does not have any more, and the replica still has, was removed too late for this run.
-    fn report_left(&self, run: &Run<'_>) {
-        let root = run.roots.1.as_ref().expect("deletes need a replica");
-        for (path, fault) in std::mem::take(&mut *self.left.lock()) {
-            if !run.stopped() && !descend(root, &path).is_err_and(|fault| fault.is_absent()) {
-                run.problem(path, fault, Class::Changing);
-            }
-        }
-    }
 }
 
 /// A plan that nothing is added to any more.
-struct Finished {
+pub struct Finished {
     file: File,
     forgotten: HashMap<RelPath, u64>,
 }
 
 impl Finished {
     /// Calls `each` for every record that holds.
-    fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
+    pub fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
         let mut before = 0;
         records(&self.file, &mut |path, names| {
             let holds = self.forgotten.get(&path).is_none_or(|forgotten| before >= *forgotten);
@@ -200,11 +160,6 @@ impl Finished {
             }
         })
     }
-}
-
-/// Entries of the replica that the walk has come by, what was removed before included.
-fn seen_of_replica(run: &Run<'_>) -> u64 {
-    run.tally.counts().replica_seen + run.options.deleted_before
 }
 
 /// Calls `each` for every record of a plan.
@@ -232,18 +187,6 @@ pub enum PlanError {
     /// The plan could not be written or read back.
     #[error("cannot keep the plan of deletes in a temporary file in {}: {}; nothing was deleted", quote(&std::env::temp_dir()), cause(.0))]
     Spool(#[from] io::Error),
-}
-
-/// How many entries go with `names` of the directory at `path`, and how many lie below these.
-fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> (u64, u64) {
-    let dir = run.roots.1.as_ref().and_then(|root| descend(root, path).ok());
-    let Some(dir) = dir else { return (names.len() as u64, 0) };
-    run.with_spared(path, |spared| {
-        names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {
-            // What cannot be told counts as one, as what could not be looked at does.
-            (goes + counted.entries, below + counted.met.saturating_sub(1))
-        })
-    })
 }
 
 fn write_bytes(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {

@@ -2,10 +2,10 @@
 
 use crate::sync::entry::{Intent, Met, Verdict};
 use crate::sync::task::{CopyContext, LargeCopy, Task};
-use crate::sync::underway::Begun;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
+use crate::underway::Begun;
 use driftless_model::{Action, Kind, RelPath, What};
 use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
 use driftless_pool::Stride;

@@ -1,6 +1,6 @@
 //! The end of a directory: what earlier runs left is removed, what the source lacks is noted, its own attributes are set.
 
-use crate::shared::share::Unfinished;
+use crate::shared::unfinished::Unfinished;
 use crate::sync::closed::OPENED;
 use crate::sync::entry::Intent;
 use crate::sync::run::Run;
@@ -8,6 +8,7 @@ use crate::sync::stored::stored_otherwise;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
+use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{
@@ -16,7 +17,8 @@ use driftless_tree::{
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How a directory ends.
 enum End {
@@ -367,23 +369,6 @@ enum Standing {
     Extra(Meta),
     /// The source has it, too.
     There,
-}
-
-/// What a look found; `None` if it proves that there is nothing. That a look failed proves nothing.
-pub fn there(look: Done<Meta>) -> Done<Option<Meta>> {
-    match look {
-        Ok(meta) => Ok(Some(meta)),
-        Err(fault) if fault.is_missing() => Ok(None),
-        Err(fault) => Err(fault),
-    }
-}
-
-/// What a look at the replica says, and that nothing is there only if a second look says so, too.
-pub fn believed_twice<T>(look: impl Fn() -> Done<T>) -> Done<T> {
-    match look() {
-        Err(fault) if fault.is_missing() => look(),
-        other => other,
-    }
 }
 
 /// The kind of an entry, which not every file system tells in a listing; `None` if it is gone.

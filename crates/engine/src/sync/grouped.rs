@@ -2,11 +2,12 @@
 
 use crate::sync::entry::{Intent, Met, Reconciled, Verdict};
 use crate::sync::links::{Arrival, Standing};
+use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
-use driftless_model::{Act, Action, Class, Entry, Fault, Keep, Kind, Level, Meta, Side, What, Xattrs, errno};
+use driftless_model::{Act, Action, Class, Entry, Fault, Keep, Kind, Level, Meta, Problem, RelPath, Side, What, Xattrs, errno};
 use driftless_mover::{Moved, Opened, Spot, Trouble};
 use driftless_reconcile::{Agreement, Step, differences, mtimes};
 use driftless_state::{Leader, StoreError};
@@ -252,4 +253,58 @@ impl Worker<'_> {
 /// The store of hard links fails when the disk for temporary files does.
 pub fn store_trouble(_: StoreError) -> Trouble {
     Trouble::Failed(Fault { side: Side::Replica, act: Act::KeepLinks, errno: errno::EIO })
+}
+
+impl Worker<'_> {
+    /// Notes the first name of a group whose names changed while the run went on: others may have been met before, when there were fewer.
+    pub fn note_late(&self, Met { visit, name, meta, .. }: &Met<'_>, verdict: &Verdict) {
+        let is_made = matches!(verdict, Verdict::Changed(intent, _) if intent.action != Action::Meta);
+        let is_late = meta.ctime > self.run.began || visit.pass() > 0 && is_made;
+        if is_late && !self.run.links.note_late(meta.id(), visit.path_of(name), meta.nlink) {
+            self.run.report_late_names(visit.path_of(name));
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Some of the paths of names that were put off. If they are lost, the run is not what it should be, and says so.
+    pub fn take_put_off(&self) -> Vec<RelPath> {
+        self.links.take_put_off().unwrap_or_else(|error| {
+            if let Trouble::Failed(fault) = store_trouble(error) {
+                self.problem(RelPath::root(), fault, Class::Skip);
+            }
+            Vec::new()
+        })
+    }
+
+    /// Names that a file got while the run went on: one that was met before was the only one then, and is a file of its own on the
+    /// replica. Where names are missing that the file still has, it is changing.
+    pub fn report_split_groups(&self) {
+        if self.stopped() {
+            return;
+        }
+        // Without the table nothing is known of any group, and that was told when it failed.
+        for (id, path, met) in self.links.incomplete().unwrap_or_default() {
+            let Some((dir, name)) = path.split_last().and_then(|(dir, name)| Some((dir, CString::new(name).ok()?))) else { continue };
+            let now = descend(&self.roots.0, &dir).and_then(|dir| dir.look(&name));
+            let complete = match now {
+                Ok(now) => now.id() != id || now.nlink <= met,
+                Err(fault) => fault.is_missing(),
+            };
+            if !complete {
+                self.report_late_names(path);
+            }
+        }
+    }
+
+    /// Says that the file at `path` has names that were made while the run went on.
+    pub fn report_late_names(&self, path: RelPath) {
+        self.report(&Problem {
+            path,
+            side: Side::Source,
+            act: Act::LinkAll,
+            cause: "it got another while the run went on".into(),
+            class: Class::Changing,
+        });
+    }
 }

@@ -11,14 +11,7 @@ use driftless_model::{Kind, Meta, RelPath, Stamp};
 use driftless_tree::{DirRef, Done, NameHashes, Names, descend, is_temp_name, windows};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// Names of large directories whose hashes are kept at a time: 18 MiB.
-pub const HASHES_MAX: usize = 1 << 20;
-
-/// How many hashes of names are kept.
-#[derive(Debug, Default)]
-pub struct HashesKept(AtomicUsize);
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Run<'_> {
     /// Whether a listing of the source vouches for what is not in it.
@@ -32,10 +25,8 @@ impl Run<'_> {
         if !due || visit.borrowed || visit.replica.is_none() {
             return;
         }
-        if self.hashes_kept.0.fetch_add(names.len(), Relaxed) + names.len() <= HASHES_MAX {
+        if self.hashes_kept.take(names.len()) {
             visit.met.lock().add(names);
-        } else {
-            self.hashes_kept.0.fetch_sub(names.len(), Relaxed);
         }
     }
 
@@ -43,7 +34,7 @@ impl Run<'_> {
     pub fn recall_names(&self, visit: &Visit) -> NameHashes {
         let met = std::mem::take(&mut *visit.met.lock());
         // Equal names are kept once and were counted twice, which no file system lists.
-        self.hashes_kept.0.fetch_sub(met.len(), Relaxed);
+        self.hashes_kept.give(met.len());
         met
     }
 }

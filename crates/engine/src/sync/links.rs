@@ -3,19 +3,13 @@
 //! Whoever meets a further name while the first is still being copied leaves it here and goes on; it is put back into the
 //! queue when the group is settled.
 
-use crate::sync::entry::{Met, Verdict};
-use crate::sync::grouped::store_trouble;
-use crate::sync::run::Run;
-use crate::sync::worker::Worker;
 use driftless_lock::Mutex;
-use driftless_model::{Act, Action, Class, Meta, Problem, RelPath, Side};
-use driftless_mover::Trouble;
+use driftless_model::{Meta, RelPath};
 use driftless_state::{InodeId, Leader, LinkTable};
-use driftless_tree::descend;
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Inodes held in memory; more spill to disk. At some 200 bytes each this is 20 MB.
 const MEMORY_INODES_MAX: usize = 100_000;
@@ -279,7 +273,7 @@ impl<T> Links<T> {
     }
 
     /// Those of these groups of which not all names were met: the inode, the first name, how many were met.
-    fn incomplete(&self) -> Store<Vec<(InodeId, RelPath, u64)>> {
+    pub fn incomplete(&self) -> Store<Vec<(InodeId, RelPath, u64)>> {
         let late = std::mem::take(&mut *self.late.lock());
         let State { table, .. } = &*self.lock();
         let mut found = Vec::new();
@@ -299,60 +293,6 @@ impl<T> Links<T> {
         // No device has this number (makedev(3)).
         let name = (u64::MAX, self.alone.fetch_add(1, Relaxed));
         self.claim(replica, name)
-    }
-}
-
-impl Worker<'_> {
-    /// Notes the first name of a group whose names changed while the run went on: others may have been met before, when there were fewer.
-    pub fn note_late(&self, Met { visit, name, meta, .. }: &Met<'_>, verdict: &Verdict) {
-        let is_made = matches!(verdict, Verdict::Changed(intent, _) if intent.action != Action::Meta);
-        let is_late = meta.ctime > self.run.began || visit.pass() > 0 && is_made;
-        if is_late && !self.run.links.note_late(meta.id(), visit.path_of(name), meta.nlink) {
-            self.run.report_late_names(visit.path_of(name));
-        }
-    }
-}
-
-impl Run<'_> {
-    /// Some of the paths of names that were put off. If they are lost, the run is not what it should be, and says so.
-    pub fn take_put_off(&self) -> Vec<RelPath> {
-        self.links.take_put_off().unwrap_or_else(|error| {
-            if let Trouble::Failed(fault) = store_trouble(error) {
-                self.problem(RelPath::root(), fault, Class::Skip);
-            }
-            Vec::new()
-        })
-    }
-
-    /// Names that a file got while the run went on: one that was met before was the only one then, and is a file of its own on the
-    /// replica. Where names are missing that the file still has, it is changing.
-    pub fn report_split_groups(&self) {
-        if self.stopped() {
-            return;
-        }
-        // Without the table nothing is known of any group, and that was told when it failed.
-        for (id, path, met) in self.links.incomplete().unwrap_or_default() {
-            let Some((dir, name)) = path.split_last().and_then(|(dir, name)| Some((dir, CString::new(name).ok()?))) else { continue };
-            let now = descend(&self.roots.0, &dir).and_then(|dir| dir.look(&name));
-            let complete = match now {
-                Ok(now) => now.id() != id || now.nlink <= met,
-                Err(fault) => fault.is_missing(),
-            };
-            if !complete {
-                self.report_late_names(path);
-            }
-        }
-    }
-
-    /// Says that the file at `path` has names that were made while the run went on.
-    pub fn report_late_names(&self, path: RelPath) {
-        self.report(&Problem {
-            path,
-            side: Side::Source,
-            act: Act::LinkAll,
-            cause: "it got another while the run went on".into(),
-            class: Class::Changing,
-        });
     }
 }
 

@@ -1,95 +1,31 @@
-//! What the filters protect on the replica, and the source has under another spelling.
-//!
-//! Rules mind case and Unicode form. Where the replica's file system does not, a name that they take may be that of something which
-//! they leave out: it would be overwritten, or all below it deleted. So the rules are asked about the replica's spelling, too, and
-//! what they protect stays; that the source's entry cannot be copied is a problem of its path. This has to be known before the
-//! first entry of a directory is made equal.
+//! Names at which the replica has something that the filters protect, spelt otherwise.
 
-use crate::sync::folding::{in_other_case, seen};
-use crate::sync::visit::Visit;
-use crate::sync::worker::Worker;
 use driftless_lock::Mutex;
-use driftless_model::{Class, Kind, escape};
-use driftless_mover::Trouble;
-use driftless_tree::{DirRef, Done, Names, windows};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Names of the source at which the replica has something, spelt otherwise, that is protected, or that may have something protected in it.
 #[derive(Default)]
 pub struct Protected {
     /// Whether there are any.
-    any: AtomicBool,
+    pub any: AtomicBool,
     /// Each, and what the replica has there.
-    names: Mutex<HashMap<CString, Spelt>>,
+    pub names: Mutex<HashMap<CString, Spelt>>,
 }
 
 /// What the replica has at a name.
-struct Spelt {
+pub struct Spelt {
     /// How it spells it.
-    theirs: CString,
+    pub theirs: CString,
     /// The rules leave it out. Otherwise it is a directory.
-    spared: bool,
-}
-
-impl Worker<'_> {
-    /// Looks through the replica's directory for what is protected under another spelling than that of one of the source's names, which
-    /// are `known`, and with which the index was filled.
-    pub fn find_protected(&self, visit: &Visit, known: &Names) {
-        let Some(replica) = visit.replica.as_ref().filter(|_| self.asks_about_spellings(visit)) else { return };
-        if let Err(fault) = self.scan_protected(visit, replica, known) {
-            self.run.problem(visit.path(), fault, Class::Skip);
-        }
-    }
-
-    fn scan_protected(&self, visit: &Visit, replica: &DirRef, known: &Names) -> Done {
-        for theirs in windows(replica)? {
-            let theirs = theirs?;
-            self.note_protected((visit, replica), known, &theirs);
-            if minds_spelling(replica, known, &theirs) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes what is protected among names of the replica, and is one with a name of the source in another spelling.
-    pub fn note_protected(&self, (visit, replica): (&Visit, &DirRef), known: &Names, theirs: &Names) {
-        if !self.asks_about_spellings(visit) {
-            return;
-        }
-        for (name, kind) in (0..theirs.len()).map(|number| theirs.get(number)) {
-            for number in self.index.alike(name.to_bytes(), |number| known.bytes(number)) {
-                let (ours, our_kind) = known.get(number);
-                if !self.run.takes(visit, ours, our_kind == Some(Kind::Dir)) || !may_be_one(replica, name, ours) {
-                    continue;
-                }
-                let is_dir = kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
-                let spelt = Spelt { theirs: name.into(), spared: !self.run.takes(visit, name, is_dir) };
-                if spelt.spared || is_dir {
-                    visit.protected.names.lock().insert(ours.into(), spelt);
-                    visit.protected.any.store(true, Relaxed);
-                }
-            }
-        }
-    }
-
-    /// Whether the filters may protect something in the replica's directory.
-    fn asks_about_spellings(&self, visit: &Visit) -> bool {
-        let options = self.run.options;
-        options.filter.has_rules() && !options.delete_excluded && !visit.is_made()
-    }
-
-    /// Trouble if what stands at a name of the source is protected under the replica's spelling.
-    pub fn spared_as_spelt(&self, visit: &Visit, name: &CStr) -> Result<(), Trouble> {
-        let spared = visit.protected.at(name, |spelt| spelt.spared.then(|| escape(spelt.theirs.to_bytes())));
-        spared.map_or(Ok(()), |theirs| Err(Trouble::InTheWay(format!("the filters protect what stands there as \"{theirs}\""))))
-    }
+    pub spared: bool,
 }
 
 impl Protected {
-    fn at<T>(&self, name: &CStr, told: impl Fn(&Spelt) -> Option<T>) -> Option<T> {
+    /// What is told of the name, if it is one of them.
+    pub fn at<T>(&self, name: &CStr, told: impl Fn(&Spelt) -> Option<T>) -> Option<T> {
         if self.any.load(Relaxed) { self.names.lock().get(name).and_then(told) } else { None }
     }
 
@@ -97,19 +33,4 @@ impl Protected {
     pub fn spelling(&self, name: &CStr) -> Option<CString> {
         self.at(name, |spelt| Some(spelt.theirs.clone()))
     }
-}
-
-/// Whether a name that the replica lists is the one of the source as well. In doubt it is.
-fn may_be_one(replica: &DirRef, theirs: &CStr, ours: &CStr) -> bool {
-    !matches!(seen(replica, (theirs, ours)), Ok(None | Some(false)))
-}
-
-/// Whether the replica's directory, which lists the names `theirs`, minds in what the source's names can differ from its own. One name
-/// tells it of case; of form only names can that are not ASCII.
-fn minds_spelling(replica: &DirRef, known: &Names, theirs: &Names) -> bool {
-    if !(0..known.len()).all(|number| known.bytes(number).is_ascii()) {
-        return false;
-    }
-    let with_letters = (0..theirs.len()).map(|number| theirs.get(number).0).find(|name| in_other_case(name).is_some());
-    with_letters.is_some_and(|name| in_other_case(name).is_some_and(|other| matches!(seen(replica, (name, &other)), Ok(Some(false)))))
 }

@@ -3,10 +3,10 @@
 //! The same terms hold as for deletes: nothing that rules protect goes, nothing that is mounted, no more than the limit allows, and
 //! nothing but an empty directory without `--delete`.
 
-use crate::sync::finish::there;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
+use crate::trees::looks::there;
 use crate::trees::mounts::UNMOUNTED;
 use driftless_model::{Kind, Meta, RelPath, Side, escape};
 use driftless_mover::Trouble;
@@ -37,7 +37,7 @@ impl Worker<'_> {
             return in_the_way("a directory that is not empty goes only with --delete");
         }
         self.may_all_go(&dir, &counted)?;
-        if !self.run.deletes.reserve(below, self.run) {
+        if !self.run.reserve(below) {
             return in_the_way("something lies in the directory, and --max-delete does not allow all that would go");
         }
         Ok(below)

@@ -1,23 +1,24 @@
 //! What all threads of a run share.
 
+use crate::clock::now;
 use crate::monitor::{Monitor, Progress};
 use crate::options::{Durability, Options};
 use crate::shared::lease::Lease;
-use crate::shared::part::Part;
+use crate::shared::role::Part;
 use crate::sync::deletes::DeletePlan;
 use crate::sync::entry::Intent;
-use crate::sync::kept::HashesKept;
+use crate::sync::hashes::HashesKept;
 use crate::sync::links::Links;
-use crate::sync::posted::Orders;
+use crate::sync::nested::NestedMarks;
+use crate::sync::owners::Owners;
+use crate::sync::pending::Pending;
 use crate::sync::task::Task;
 use crate::sync::twice::doubles;
-use crate::sync::underway::UnderWay;
-use crate::sync::unkept::Owners;
 use crate::sync::visit::Visit;
 use crate::tally::Tally;
 use crate::trees::changes::Changes;
-use crate::trees::marks::NestedMarks;
 use crate::trees::mounts::Mounts;
+use crate::underway::UnderWay;
 use driftless_lock::Mutex;
 use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
 use driftless_mover::Terms;
@@ -29,8 +30,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 /// Paths that wait for room; more are reported at once.
 const POSTPONED_MAX: usize = 10_000;
@@ -75,8 +77,8 @@ pub struct Run<'r> {
     reported: Mutex<HashSet<u64>>,
     lost: AtomicBool,
     cut_off: AtomicBool,
-    /// Orders to other hosts that are not answered.
-    pub orders: Orders,
+    /// Operations that were submitted to other hosts and are not complete.
+    pub pending: Pending,
     /// File systems that are mounted below the source.
     pub mounts: Mounts,
     /// Directories of the replica that the run would come to twice.
@@ -120,12 +122,6 @@ fn seconds_now() -> u64 {
     now().sec.cast_unsigned()
 }
 
-/// What this machine's clock says.
-pub fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
-}
-
 impl<'r> Run<'r> {
     /// A run that has not begun.
     pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirRef>)) -> Self {
@@ -154,7 +150,7 @@ impl<'r> Run<'r> {
             reported: Mutex::default(),
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
-            orders: Orders::default(),
+            pending: Pending::default(),
             mounts: Mounts::default(),
             hashes_kept: HashesKept::default(),
             stride: Stride::default(),
@@ -340,5 +336,25 @@ impl<'r> Run<'r> {
         if !known {
             self.file_systems.lock().entry(device).or_insert_with(|| dir.clone());
         }
+    }
+}
+
+impl Run<'_> {
+    /// Whether a directory of the source is the root of the replica.
+    pub fn is_replica(&self, source: &DirRef) -> bool {
+        let replica = self.roots.1.as_ref().filter(|_| self.one_machine);
+        replica.is_some_and(|replica| replica.first_meta().id() == source.first_meta().id())
+    }
+
+    /// Whether a directory of the replica is the root of the source.
+    pub fn is_source(&self, replica: &DirRef) -> bool {
+        self.one_machine && self.roots.0.first_meta().id() == replica.first_meta().id()
+    }
+}
+
+impl Run<'_> {
+    /// Whether the run comes to a directory of the replica at another place, too, and leaves it alone at this one.
+    pub fn is_double(&self, parent: &Visit, name: &CStr) -> bool {
+        !self.doubles.is_empty() && self.doubles.contains(&parent.path_of(name))
     }
 }

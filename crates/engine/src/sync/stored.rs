@@ -1,8 +1,8 @@
 //! Names that the replica's file system stores in a spelling of its own, whatever that is: nothing goes under it.
 
-use crate::sync::finish::{believed_twice, there};
-use crate::sync::kept::HASHES_MAX;
+use crate::sync::hashes::HASHES_MAX;
 use crate::sync::run::Run;
+use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Kind, RelPath};
 use driftless_tree::{DirRef, Done, NameHashes, windows};
 use std::collections::HashSet;

@@ -2,8 +2,8 @@
 
 use crate::sync::entry::{Intent, Pair};
 use crate::sync::links::Whole;
-use crate::sync::underway::Begun;
 use crate::sync::visit::Visit;
+use crate::underway::Begun;
 use driftless_model::{Meta, RelPath, What};
 use driftless_mover::{Comparison, Large};
 use driftless_reconcile::Fingerprint;

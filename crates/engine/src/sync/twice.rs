@@ -4,13 +4,10 @@
 //! entered, and that is a problem of its path. Where the run comes to one of them only, there is nothing to tell.
 
 use crate::options::Options;
-use crate::sync::run::Run;
-use crate::sync::visit::Visit;
 use crate::trees::overlap::leaves_out;
 use driftless_model::RelPath;
 use driftless_tree::{DirRef, descend, shown_twice};
 use std::collections::BTreeSet;
-use std::ffi::CStr;
 
 /// Why a directory of the replica is not entered.
 pub const SHOWN_TWICE: &str =
@@ -31,11 +28,4 @@ fn comes_to(options: &Options, source: &DirRef, path: &RelPath) -> bool {
 fn is_same(replica: &DirRef, one: &RelPath, other: &RelPath) -> bool {
     let id = |path| descend(replica, path).map(|dir| dir.first_meta().id());
     matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
-}
-
-impl Run<'_> {
-    /// Whether the run comes to a directory of the replica at another place, too, and leaves it alone at this one.
-    pub fn is_double(&self, parent: &Visit, name: &CStr) -> bool {
-        !self.doubles.is_empty() && self.doubles.contains(&parent.path_of(name))
-    }
 }

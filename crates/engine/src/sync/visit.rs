@@ -1,6 +1,6 @@
 //! A directory in the course of being made equal.
 
-use crate::shared::share::{Listed, Unfinished};
+use crate::shared::unfinished::{Listed, Unfinished};
 use crate::sync::entered::Entered;
 use crate::sync::namesakes::Namesakes;
 use crate::sync::protected::Protected;

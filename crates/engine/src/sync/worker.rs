@@ -1,10 +1,10 @@
 //! One thread of the pool: takes items and carries them out.
 
-use crate::sync::namesakes::random_seed;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::visit::Visit;
 use crate::tally::{Reason, add};
+use crate::trees::alike::random_seed;
 use driftless_model::{Act, Class, Fault, RelPath, Side, errno};
 use driftless_mover::{Mover, Trouble};
 use driftless_pool::{BYTES_PER_ENTRY, Concurrency, Queue, Workload};
@@ -67,7 +67,7 @@ impl Workload for Run<'_> {
     }
 
     fn held_up(&self) -> usize {
-        self.posting()
+        self.submitting()
     }
 
     fn tell(&self, jobs: usize) {

@@ -6,19 +6,20 @@
 use crate::clock::{Clock, MachineClock};
 use crate::monitor::Monitor;
 use crate::options::{Durability, Options};
-use crate::shared::lease::{Held, MOVERS_NOTICE};
+use crate::trees::error::{RunError, holder_words};
+use crate::trees::held::{Held, MOVERS_NOTICE};
 use crate::trees::marks::Marks;
-use crate::trees::roots::RunError;
+use crate::trees::numbers::{boot_of, number, source_number};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Fault, RelPath, Stamp, errno, escape, moment};
+use driftless_model::{Act, Fault, RelPath, Stamp, errno, escape};
 use driftless_reconcile::{Ending, Mark, SOMEBODY, Scope, Unsettled};
-use driftless_state::Ledger;
-use driftless_tree::{DirRef, Done, Endpoint, Hold, Holder, Lock, MarkText, Reach, random_id};
-use std::ffi::{CStr, CString, OsStr};
+use driftless_tree::{DirRef, Done, Hold, Holder, Lock, MarkText, Reach, random_id};
+use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// What was changed so short before the run began counts as changed by it: file systems tell the time in steps of up to two seconds (vfat),
@@ -424,24 +425,6 @@ fn scope(options: &Options) -> Scope {
     }
 }
 
-/// The source, or a directory in it, as a number: what a run has that the user starts on it.
-pub fn source_number(options: &Options, below: &RelPath) -> u64 {
-    let source = &options.source;
-    let host = source.host.as_ref().map(|host| host.name().as_bytes().to_vec()).unwrap_or_default();
-    let path = below.names().fold(source.plain_path(), |path, name| path.join(OsStr::from_bytes(name)));
-    number(&[&host, &b":"[..], path.as_os_str().as_bytes()].concat())
-}
-
-/// The boot of the machine that a tree is on, as a number.
-pub fn boot_of(root: &Endpoint) -> u64 {
-    number(&root.machine())
-}
-
-/// A number for some bytes.
-fn number(bytes: &[u8]) -> u64 {
-    Ledger::key(bytes).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
 /// What keeps other runs from a replica.
 #[derive(Default, Clone)]
 pub struct Locks {
@@ -486,10 +469,4 @@ fn left(path: &str, name: &[u8]) -> RunError {
     let cause =
         format!("its lock \"{name}\" was left by a run of another user that is over, and may not be removed by this one: remove it");
     RunError::Unusable { path: path.to_owned(), cause }
-}
-
-/// Who it is that works on a replica, in words.
-pub fn holder_words(holder: Option<&Holder>) -> String {
-    let since = |holder: &Holder| holder.since.map_or_else(String::new, |since| format!(", since {}", moment(since)));
-    holder.map_or_else(String::new, |holder| format!(" (process {} on {}{})", holder.process, escape(&holder.host), since(holder)))
 }

@@ -6,23 +6,17 @@
 //! above are read and left as they are, since this run sees only a part of what they speak of. Marks within are settled where it has
 //! compared all of that.
 
+use crate::clock::now;
 use crate::monitor::Monitor;
 use crate::options::Options;
-use crate::sync::run::{Run, now};
-use crate::sync::visit::Visit;
-use crate::trees::changes::{boot_of, source_number};
-use crate::trees::roots::RunError;
-use driftless_lock::Mutex;
-use driftless_model::{RelPath, Stamp, errno, escape, moment};
-use driftless_reconcile::{EVER, Ending, Mark, Rules, Scope, Unsettled};
-use driftless_tree::{DirRef, Done, Endpoint, Lock, MarkText, ROOT_MARK, Reach, random_id};
-use std::collections::BTreeMap;
+use crate::trees::error::RunError;
+use crate::trees::numbers::boot_of;
+use driftless_model::{Stamp, moment};
+use driftless_reconcile::{EVER, Mark, Scope, Unsettled};
+use driftless_tree::{DirRef, Done, Endpoint, MarkText, random_id};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-/// Replicas within a replica whose marks are settled by one run; more are settled by later ones.
-const NESTED_MAX: usize = 1024;
 
 /// How far the clocks of this machine and of a replica's file system are apart at most.
 const CLOCKS_SEC: i64 = 60;
@@ -83,7 +77,7 @@ impl Marks {
 }
 
 /// What the marks that stand on one directory say together.
-fn told_as_one(texts: &[MarkText], scope: Scope) -> Option<Mark> {
+pub fn told_as_one(texts: &[MarkText], scope: Scope) -> Option<Mark> {
     let mut marks = texts.iter().map(|found| decoded(&found.text, scope));
     let mut mark = marks.next()?;
     marks.for_each(|other| mark.take_over(other));
@@ -143,122 +137,7 @@ pub fn doubt_of_basis(options: &Options, basis: &DirRef, monitor: &dyn Monitor) 
     Ok(doubt)
 }
 
-fn tell_basis(path: &str, monitor: &dyn Monitor) {
+/// Says that an earlier copy is not durable.
+pub fn tell_basis(path: &str, monitor: &dyn Monitor) {
     monitor.note(&format!("the earlier copy \"{path}\" was not made durable: what was changed there since then is copied and not linked"));
-}
-
-/// A replica within the replica, which an earlier run has left unfinished.
-struct Nested {
-    dir: DirRef,
-    texts: Vec<MarkText>,
-    mark: Mark,
-}
-
-/// Those that a run has met, by their paths.
-#[derive(Default)]
-pub struct NestedMarks(Mutex<BTreeMap<RelPath, Nested>>);
-
-impl Run<'_> {
-    /// How entries of a directory are compared.
-    pub fn rules_in(&self, visit: &Visit) -> Rules {
-        Rules { suspect_since: earliest(self.rules.suspect_since, visit.suspect_since()), ..self.rules }
-    }
-
-    /// How entries of its earlier copy are.
-    pub fn basis_rules_in(&self, visit: &Visit) -> Rules {
-        Rules { suspect_since: earliest(self.basis_since, visit.doubt.basis), checksum: false, ..self.rules }
-    }
-
-    /// Takes notice of the marks that a directory has, as its attributes show, which were read when it was entered.
-    pub fn meet_marks(&self, visit: &mut Visit) -> Done {
-        if let Some(replica) = visit.replica.clone().filter(|replica| !visit.is_made() && replica.is_marked()) {
-            visit.doubt.replica = earliest(visit.doubt.replica, self.doubt_within(visit, &replica)?);
-        }
-        if let Some(basis) = visit.basis.clone() {
-            match self.doubt_of_basis_dir(&basis) {
-                Ok(None) => {}
-                Ok(doubt) if visit.doubt.basis.is_some() || self.basis_since.is_some() => {
-                    visit.doubt.basis = earliest(visit.doubt.basis, doubt)
-                }
-                Ok(doubt) => {
-                    tell_basis(&escape(visit.path().as_bytes()), self.monitor);
-                    visit.doubt.basis = doubt;
-                }
-                // What nobody knows is not linked to.
-                Err(_) => visit.basis = None,
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes notice of a mark that is a file, if a directory has one, before entries of a part of its names are compared.
-    pub fn look_for_mark(&self, visit: &Visit) -> Done {
-        let Some(replica) = visit.replica.as_ref().filter(|_| visit.parent.is_some() && !visit.is_made()) else { return Ok(()) };
-        match replica.look(ROOT_MARK) {
-            Ok(_) => self.meet_listed_mark(visit, replica),
-            Err(fault) if fault.is_missing() => Ok(()),
-            Err(fault) => Err(fault),
-        }
-    }
-
-    /// Takes notice of a mark that a listing of the replica has shown.
-    pub fn meet_listed_mark(&self, visit: &Visit, replica: &DirRef) -> Done {
-        if visit.parent.is_some()
-            && let Some(since) = self.doubt_within(visit, replica)?
-        {
-            visit.doubt_listed(since);
-        }
-        Ok(())
-    }
-
-    fn doubt_within(&self, visit: &Visit, dir: &DirRef) -> Done<Option<Stamp>> {
-        let (path, texts) = (visit.path(), dir.marks(false)?);
-        let scope = Scope { source: source_number(self.options, &path), entries: 0, whole: true };
-        let Some(mark) = told_as_one(&texts, scope).filter(|mark| !mark.unsettled.is_empty()) else { return Ok(None) };
-        let since = mark.suspect_since(0, boot_of(&self.options.replica));
-        let mut nested = self.nested.0.lock();
-        if since.is_some() && nested.is_empty() {
-            let path = escape(path.as_bytes());
-            let what = "what was changed there since then is compared by content";
-            self.monitor.note(&format!("an earlier run was not made durable, on \"{path}\" in the replica: {what}"));
-        }
-        if nested.len() < NESTED_MAX {
-            nested.insert(path, Nested { dir: dir.clone(), texts, mark });
-        }
-        Ok(since)
-    }
-
-    fn doubt_of_basis_dir(&self, basis: &DirRef) -> Done<Option<Stamp>> {
-        basis.xattrs(&self.options.keep)?;
-        if !basis.is_marked() {
-            return Ok(None);
-        }
-        let mark = told_as_one(&basis.marks(false)?, Scope { source: 0, entries: 0, whole: false });
-        Ok(mark.and_then(|mark| mark.suspect_since(0, boot_of(&self.options.replica))))
-    }
-
-    /// The run is over, and has come to this end: what it has compared of replicas within the replica is in doubt no longer.
-    pub fn settle_nested(&self, ending: &Ending) {
-        let nested = std::mem::take(&mut *self.nested.0.lock());
-        // What rules leave out is another thing in each directory.
-        for (path, nested) in nested.into_iter().filter(|_| ending.scope.whole) {
-            let scope = Scope { source: source_number(self.options, &path), ..ending.scope };
-            let now = (0, boot_of(&self.options.replica));
-            let mark = nested.mark.settled(None, now, &Ending { scope, ..*ending });
-            if mark != nested.mark {
-                let _it_says_more_than_it_must_if_that_fails = nested.write(&mark);
-            }
-        }
-    }
-}
-
-impl Nested {
-    /// Writes the mark, unless a run of another host is at work there, or was meanwhile.
-    fn write(&self, mark: &Mark) -> Done {
-        let lock = self.dir.lock(None, Reach::Within)?;
-        if matches!(lock, Lock::Held(_) | Lock::Missing(errno::ENOENT)) && self.dir.marks(false)? == self.texts {
-            self.dir.set_mark(&mark.encode(), false)?;
-        }
-        Ok(())
-    }
 }

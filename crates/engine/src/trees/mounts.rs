@@ -5,15 +5,13 @@
 //! and cannot be unmounted, is no mounted file system; a directory that is mounted at a second place is one.
 
 use crate::options::Options;
-use crate::shared::sample::Sample;
-use crate::sync::run::Run;
-use crate::sync::visit::Visit;
+use crate::sample::Sample;
 use crate::trees::overlap::leaves_out;
 use driftless_lock::Mutex;
-use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
+use driftless_model::{Kind, RelPath, Side};
 use driftless_tree::{DirRef, HandlePool, MountPoint, Place, descend, mounts_below};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt::Debug;
 
 /// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
@@ -21,6 +19,7 @@ pub const MOUNTS_MAX: usize = 1000;
 
 /// Of so many it is told what they show, and so many entries of each, with every share.
 const SHOWN_MAX: usize = 100;
+
 const SHOWN_ENTRIES: usize = 4;
 
 /// Directories that are held open while it is found out which are there.
@@ -30,17 +29,11 @@ const HANDLES: usize = 64;
 pub const UNMOUNTED: &str = "a file system that was mounted there in an earlier run, or is on the coordinator's host, is not there now; \
     mount it, or say of one of an earlier run that it is gone for good with --forget-mounts";
 
-/// Keeps notes of mounted file systems, so that later runs miss them.
-pub trait MountNotes: Debug + Send + Sync {
-    /// A run has met something that is mounted at these paths of the source. Nothing below a path was copied yet, unless by a mover.
-    fn met(&self, paths: &BTreeSet<RelPath>);
-}
-
 /// What a run finds out about them.
 #[derive(Debug, Default)]
 pub struct Mounts {
-    met: Mutex<BTreeSet<RelPath>>,
-    told: Mutex<BTreeSet<RelPath>>,
+    pub met: Mutex<BTreeSet<RelPath>>,
+    pub told: Mutex<BTreeSet<RelPath>>,
 }
 
 impl Mounts {
@@ -52,70 +45,6 @@ impl Mounts {
     /// Adds those that others met.
     pub fn add(&self, paths: impl IntoIterator<Item = RelPath>) {
         self.met.lock().extend(paths);
-    }
-}
-
-impl Run<'_> {
-    /// Whether something was mounted on a directory of the source in an earlier run, and is not now, or is another one than on the
-    /// coordinator's host. If something is, that is noted.
-    pub fn is_unmounted(&self, parent: &Visit, name: &CStr, source: &DirRef) -> bool {
-        let known = &self.options.known_mounts;
-        let was = !known.is_empty() && known.contains(&parent.path_of(name));
-        let crosses = source.first_meta().dev != parent.source.first_meta().dev;
-        // A bind mount shows another part of the same file system, and a subvolume is none.
-        let is = source.is_mount_root().unwrap_or(crosses);
-        if is && !self.is_foreign(source) {
-            self.meet_mount(parent.path_of(name));
-        }
-        let is_other = self.options.mounted.get(&parent.path_of(name)).is_some_and(|shown| !shown.is_dir(source));
-        was && !is || is_other
-    }
-
-    /// Whether a file of the source that is no directory is another one than what is mounted at its name on the coordinator's host.
-    pub fn is_other_file(&self, visit: &Visit, name: &CStr) -> bool {
-        let mounted = &self.options.mounted;
-        !mounted.is_empty() && mounted.get(&visit.path_of(name)).is_some_and(|shown| !shown.is_file(&visit.source, name))
-    }
-
-    /// Notes a mounted file system before anything on it is copied: the run may be killed at any time.
-    fn meet_mount(&self, path: RelPath) {
-        let mut met = self.mounts.met.lock();
-        let is_new = met.len() < MOUNTS_MAX && met.insert(path.clone());
-        drop(met);
-        if is_new {
-            self.options.note_mounts(&[path].into());
-        }
-    }
-
-    /// Whether a directory of the source lies on another file system than its root, and is not entered for that.
-    pub fn is_foreign(&self, source: &DirRef) -> bool {
-        self.options.is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
-    }
-
-    /// The same of one that cannot be entered, such as where a file system is mounted that nobody serves any more.
-    pub fn is_foreign_at(&self, visit: &Visit, name: &CStr) -> bool {
-        let own = self.roots.0.first_meta().dev;
-        let is_foreign = |meta: Meta| meta.kind == Kind::Dir && self.options.is_foreign(meta.dev, own);
-        // Nobody looks there unless it matters.
-        self.options.one_file_system && visit.source.peek(name).is_ok_and(is_foreign)
-    }
-
-    /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.
-    pub fn hides_mount(&self, visit: &Visit, name: &CStr) -> bool {
-        if self.options.known_mounts.is_empty() {
-            return false;
-        }
-        let path = visit.path_of(name);
-        let hides = self.had_mount(&path) && self.takes(visit, name, true);
-        if hides && self.mounts.told.lock().insert(path.clone()) {
-            self.report(&Problem { path, side: Side::Source, act: Act::Find, cause: UNMOUNTED.into(), class: Class::Skip });
-        }
-        hides
-    }
-
-    /// Whether something was mounted at or below a path in an earlier run.
-    pub fn had_mount(&self, path: &RelPath) -> bool {
-        at_or_below(&self.options.known_mounts, path)
     }
 }
 
@@ -183,7 +112,8 @@ fn is_gone(options: &Options, source: &DirRef, path: &RelPath) -> bool {
     at.is_mount_root() == Some(false)
 }
 
-fn at_or_below(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
+/// Whether one of the paths is this one, or lies below it.
+pub fn at_or_below(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
     if paths.contains(path) {
         return true;
     }

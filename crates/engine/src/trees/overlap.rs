@@ -5,13 +5,14 @@
 //! several places, is not entered: no run goes into its own replica.
 
 use crate::options::Options;
-use crate::sync::run::Run;
-use crate::trees::roots::{Replica, RunError};
+use crate::trees::error::RunError;
+use crate::trees::replica::Replica;
 use driftless_model::{EntryName, Fault, RelPath, Selection};
 use driftless_tree::{Ancestor, DirRef, Endpoint};
 
 /// Why a directory of the source is not entered.
 pub const OWN_REPLICA: &str = "it is the replica of this run, mounted below the source; exclude it";
+
 /// Why a directory of the replica is not entered.
 pub const OWN_SOURCE: &str = "it is the source of this run, mounted below the replica; exclude it";
 
@@ -137,19 +138,6 @@ fn pattern(names: &[&[u8]]) -> Option<String> {
     }
     pattern.push('/');
     Some(pattern)
-}
-
-impl Run<'_> {
-    /// Whether a directory of the source is the root of the replica.
-    pub fn is_replica(&self, source: &DirRef) -> bool {
-        let replica = self.roots.1.as_ref().filter(|_| self.one_machine);
-        replica.is_some_and(|replica| replica.first_meta().id() == source.first_meta().id())
-    }
-
-    /// Whether a directory of the replica is the root of the source.
-    pub fn is_source(&self, replica: &DirRef) -> bool {
-        self.one_machine && self.roots.0.first_meta().id() == replica.first_meta().id()
-    }
 }
 
 #[cfg(test)]

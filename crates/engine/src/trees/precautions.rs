@@ -1,17 +1,15 @@
 //! What is asked of both trees before anything is touched: what looks like a mistake is refused.
 
 use crate::options::Options;
-use crate::sync::folding::seen;
-use crate::sync::run::Run;
-use crate::trees::roots::{Replica, RunError};
-use driftless_model::{Kind, Meta, RelPath, Side};
+use crate::trees::error::RunError;
+use crate::trees::folding::seen;
+use crate::trees::replica::Replica;
+use driftless_model::{Kind, RelPath, Side};
 use driftless_reconcile::{NameIndex, Refusal};
 use driftless_tree::{DirRef, Names, descend, is_temp_name, windows};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
-/// The sticky bit (inode(7)).
-const STICKY: u32 = 0o1000;
 /// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
 const OF_FILE_SYSTEM: &CStr = c"lost+found";
 
@@ -45,28 +43,6 @@ fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError>
 
 fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
     Refusal::Lacking { side: side.word(), path: path.to_string(), cause: cause.to_owned() }
-}
-
-/// Says what the root of the replica is about to become, where it is more than a directory of the tree: one in which everybody makes files,
-/// such as `/tmp`, or one on which a file system is mounted.
-pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirRef) {
-    let before = replica.first_meta();
-    let is_mounted = replica.is_mount_root() == Some(true);
-    let place = match before.mode & STICKY != 0 {
-        true => "in which everybody may make files",
-        false if is_mounted => "on which a file system is mounted",
-        false => return,
-    };
-    let (keep, wanted) = (&run.options.keep, run.attainable(source, before, None));
-    let changes = [
-        (keep.mode && wanted.mode != before.mode, format!("mode {:04o} (is {:04o})", wanted.mode, before.mode)),
-        (keep.owner && wanted.uid != before.uid, format!("owner {} (is {})", wanted.uid, before.uid)),
-        (keep.group && wanted.gid != before.gid, format!("group {} (is {})", wanted.gid, before.gid)),
-    ];
-    let changes: Vec<String> = changes.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect();
-    if !changes.is_empty() {
-        run.monitor.note(&format!("the root of the replica, {place}, takes over from the source: {}", changes.join(", ")));
-    }
 }
 
 /// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is no reason to delete.
@@ -115,7 +91,7 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result
 }
 
 fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tree::Done<Likeness> {
-    let mut index = NameIndex::new(crate::sync::namesakes::random_seed());
+    let mut index = NameIndex::new(crate::trees::alike::random_seed());
     let bytes = |number| names.bytes(number);
     index.fill(names.len(), bytes);
     let mut found = Likeness::Harmless;

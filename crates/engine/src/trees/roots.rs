@@ -1,109 +1,15 @@
 //! Opening the two roots, and refusing what would go wrong before anything is touched.
 
 use crate::options::Options;
+use crate::trees::error::RunError;
 use crate::trees::overlap::refuse_overlap;
 use crate::trees::precautions::{require, require_nothing};
+use crate::trees::replica::Replica;
 use driftless_model::{Kind, Meta, Side};
-use driftless_reconcile::Refusal;
-use driftless_tree::{DirRef, HandlePool, Holder, Place, RootError};
+use driftless_tree::{DirRef, HandlePool, Place};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-
-/// Why a run did not begin, so that nothing was touched; or, where that is said, did not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// A root cannot be opened.
-    #[error(transparent)]
-    Root(#[from] RootError),
-    /// The source is not there.
-    #[error("\"{0}\": no such file or directory (the source)")]
-    NoSource(String),
-    /// There is nothing to compare with.
-    #[error("\"{0}\": no such replica")]
-    NoReplica(String),
-    /// The same entry twice.
-    #[error("source and replica are the same: \"{0}\"")]
-    Same(String),
-    /// One within the other.
-    #[error("the {inner} \"{path}\" lies inside the {outer}: the run would copy into itself{hint}")]
-    Inside {
-        /// Which one lies inside.
-        inner: &'static str,
-        /// Which one it lies in.
-        outer: &'static str,
-        /// Its path.
-        path: String,
-        /// What can be done about it.
-        hint: String,
-    },
-    /// The replica is of another type.
-    #[error("the source is {source_kind}, the replica \"{path}\" is {replica_kind}: name another{hint}")]
-    OtherType {
-        /// What the source is.
-        source_kind: &'static str,
-        /// What the replica is.
-        replica_kind: &'static str,
-        /// Path of the replica.
-        path: String,
-        /// What could have been meant.
-        hint: String,
-    },
-    /// The directory that would hold the replica is missing or cannot be used.
-    #[error("\"{path}\": {cause}")]
-    Unusable {
-        /// Path of the root.
-        path: String,
-        /// Why, with what was tried.
-        cause: String,
-    },
-    /// The program that moves content cannot be used.
-    #[error("{0}")]
-    NoCarrier(String),
-    /// Another run works on the same replica.
-    #[error("\"{path}\": another run is working on this replica, or on one that overlaps it{}; wait for it to end", crate::trees::changes::holder_words(holder.as_ref()))]
-    Locked {
-        /// Path of the replica.
-        path: String,
-        /// Who has the lock, as far as that can be told.
-        holder: Option<Holder>,
-    },
-    /// Its lock is not there any more.
-    #[error(
-        "\"{0}\": the lock of this run was taken away, so another one may be at work there; it ends here, and what it left undone is not equal"
-    )]
-    Unlocked(String),
-    /// A mover may not change the replica.
-    #[error("\"{path}\": {why}")]
-    NotHeld {
-        /// Path of the replica.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// A mover would make something else than its coordinator, whoever asks it.
-    #[error("\"{path}\": {why}")]
-    Misfit {
-        /// Path of the replica.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// Another run has worked on the replica between the first look of this one and its first change.
-    #[error(
-        "\"{0}\": another run has worked on this replica since this one began to compare it; this one has changed nothing: start it again"
-    )]
-    Overtaken(String),
-    /// The guard refused.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The movers cannot be reached.
-    #[error("{0}")]
-    NoMovers(String),
-    /// What is known of the shares of a run cannot be kept.
-    #[error("cannot keep the record of the run: {0}")]
-    Record(#[from] driftless_state::StoreError),
-}
 
 /// The roots of a run.
 pub enum Roots {
@@ -121,14 +27,6 @@ pub enum Roots {
         /// Directory and name of the replica.
         replica: (DirRef, CString),
     },
-}
-
-/// The root of a replica.
-pub enum Replica {
-    /// It is there.
-    There(DirRef),
-    /// It is to be made: where, and its name.
-    Missing(DirRef, CString),
 }
 
 /// Opens both roots and refuses pairs that make no sense.

@@ -6,20 +6,23 @@ use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::shared::brief::Brief;
 use crate::shared::exchange::PartOfOutcome;
-use crate::shared::facts::{BEGUN, ENDING, add_shares, decoded, encoded, fact, keyed};
+use crate::shared::facts::{BEGUN, ENDING, decoded, encoded, fact, keyed};
 use crate::shared::life::{Ground, Life, Verdict};
+use crate::shared::names::{alike_chosen, note_alike};
+use crate::shared::noted::add_shares;
 use crate::shared::plan::{chosen, pack};
-use crate::shared::share::{Listed, Piece, Share, Unfinished};
+use crate::shared::share::{Piece, Share};
+use crate::shared::unfinished::{Listed, Unfinished};
 use crate::shared::work_off::{Ends, work_off};
 use crate::sync::End;
-use crate::sync::alike::{alike_chosen, note_alike};
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::trees::changes::{Changes, Locks};
-use crate::trees::roots::RunError;
+use crate::trees::error::RunError;
 use driftless_model::{RelPath, Stamp};
 use driftless_state::Record;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How long movers are listened to before shares of an interrupted run are handed out again; they say that they are alive each second.

@@ -9,7 +9,7 @@
 use super::Coordinator;
 use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
-use crate::trees::roots::RunError;
+use crate::trees::error::RunError;
 use driftless_model::{Kind, Meta, RelPath, escape};
 use driftless_tree::{DirRef, Done, shows_changes_at_once};
 use std::collections::{HashMap, HashSet};

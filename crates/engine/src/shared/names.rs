@@ -1,94 +1,16 @@
-//! What a mover that lists a directory knows of its names as a whole, and hands on where it leaves some of them to others.
-//!
-//! Which names a replica may take for one is seen only where all names of a directory are known. A mover that is given a few of them is
-//! told by the coordinator which others they are like; so is the coordinator, when it finishes the directory, and what it is to respell there.
+//! What the record of a shared run says of names that a replica may take for one with others, or has under another spelling.
 
 use crate::shared::facts::{Facts, Noted, decoded, encoded, fact, keyed};
+use crate::shared::handed::{Handed, Misspelt, Namesake};
 use crate::shared::share::{Piece, Share};
-use crate::sync::folding::Firsts;
-use crate::sync::namesakes::random_seed;
+use crate::trees::alike::{alike_of, random_seed};
 use driftless_model::{EntryName, Filter, RelPath, Selection};
 use driftless_reconcile::NameIndex;
 use driftless_state::{Batch, Record};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-/// A name of the source that a replica may take for one with others of its directory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Namesake {
-    /// The name.
-    pub name: EntryName,
-    /// Those before it, of which few are held: the first of each likeness.
-    pub earlier: Vec<EntryName>,
-}
-
-/// What stands on the replica under another spelling than the source's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Misspelt {
-    /// Its directory.
-    pub dir: RelPath,
-    /// How the replica spells it.
-    pub from: EntryName,
-    /// How the source does.
-    pub to: EntryName,
-}
-
-/// What is known of the names of directories, each of which somebody else has listed.
-#[derive(Debug, Default)]
-pub struct Handed {
-    alike: HashMap<RelPath, Vec<Namesake>>,
-    misspelt: HashMap<RelPath, Vec<Misspelt>>,
-}
-
-impl Handed {
-    /// What is known to whoever carries out a share.
-    pub fn with(share: &Share) -> Handed {
-        Handed { alike: share.alike.iter().cloned().collect(), misspelt: HashMap::new() }
-    }
-
-    /// All that movers have handed on.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn noted(record: &Record) -> Noted<Handed> {
-        let (mut handed, mut alike, mut misspelt) = (Handed::default(), Facts::of(record, fact::ALIKE), Facts::of(record, fact::MISSPELT));
-        while let Some((_, value)) = alike.next()? {
-            decoded(&value).into_iter().for_each(|(dir, namesake): (RelPath, Namesake)| {
-                handed.alike.entry(dir).or_default().push(namesake);
-            });
-        }
-        while let Some((_, value)) = misspelt.next()? {
-            decoded(&value).into_iter().for_each(|misspelt: Misspelt| {
-                handed.misspelt.entry(misspelt.dir.clone()).or_default().push(misspelt);
-            });
-        }
-        Ok(handed)
-    }
-
-    /// The names of a directory that are like others of it.
-    pub fn alike_in(&self, dir: &RelPath) -> &[Namesake] {
-        self.alike.get(dir).map_or(&[], Vec::as_slice)
-    }
-
-    /// What is to be respelt in a directory.
-    pub fn misspelt_in(&self, dir: &RelPath) -> &[Misspelt] {
-        self.misspelt.get(dir).map_or(&[], Vec::as_slice)
-    }
-
-    /// Whether nothing is known.
-    pub fn is_empty(&self) -> bool {
-        self.alike.is_empty() && self.misspelt.is_empty()
-    }
-}
-
-/// Of so many names of a directory, the numbers of those that differ from earlier ones in case, form or end alone, each with the numbers of these.
-pub fn alike_of<'n>(index: &mut NameIndex, count: usize, name: impl Fn(usize) -> &'n [u8]) -> Vec<(usize, Vec<usize>)> {
-    let mut firsts = Firsts::default();
-    let found = index.fill(count, &name).into_iter();
-    found.map(|(first, later)| (later, firsts.of((first, name(first)), (later, name(later))))).collect()
-}
-
-/// The same of all that is chosen by name, which no mover sees as a whole. Names that the filter leaves out are like no others.
+/// Which names are like earlier ones among all that is chosen by name, which no mover sees as a whole. Names that the filter leaves out are
+/// like no others.
 pub fn alike_chosen(selection: &Selection, filter: &Filter) -> Vec<(RelPath, Namesake)> {
     let (mut found, mut left) = (Vec::new(), vec![(RelPath::root(), selection)]);
     let mut index = NameIndex::new(random_seed());
@@ -159,6 +81,21 @@ fn names_in(share: &Share) -> BTreeSet<(RelPath, Vec<u8>)> {
 
 fn alike_key(dir: &RelPath, name: &[u8]) -> Vec<u8> {
     [&keyed(dir), &b"\0"[..], name].concat()
+}
+
+/// All that movers have handed on.
+///
+/// # Errors
+/// The record cannot be read.
+pub fn handed_on(record: &Record) -> Noted<Handed> {
+    let (mut handed, mut alike, mut misspelt) = (Handed::default(), Facts::of(record, fact::ALIKE), Facts::of(record, fact::MISSPELT));
+    while let Some((_, value)) = alike.next()? {
+        decoded(&value).into_iter().for_each(|(dir, namesake)| handed.add_alike(dir, namesake));
+    }
+    while let Some((_, value)) = misspelt.next()? {
+        decoded(&value).into_iter().for_each(|misspelt| handed.add_misspelt(misspelt));
+    }
+    Ok(handed)
 }
 
 #[cfg(test)]

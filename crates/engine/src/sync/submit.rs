@@ -5,72 +5,38 @@
 //! links, large files, what changes meanwhile) are called for and waited for, as on this machine.
 
 use crate::sync::entry::{Intent, Met, Verdict};
+use crate::sync::pending::{Op, PendingEntry};
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
-use driftless_lock::Mutex;
 use driftless_model::{Entry, Fault, Meta};
 use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
 use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
-use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Listeners for each host.
 pub const LISTENERS: usize = 4;
+
 /// Between two looks at whether the work is over.
 const LISTEN: Duration = Duration::from_millis(10);
 
-/// What was posted.
-enum Order {
-    /// An entry is being made: what for, and how many bytes it has.
-    Make(Place, Intent, u64),
-    /// A file is on its way. With an intent it is made as that says; without, it was not looked at before.
-    Fetch(Place, Option<(Meta, Intent)>),
-    /// A directory is looked at again.
-    LookAgain(Arc<Visit>),
-    /// A directory gets its attributes: what for.
-    SetOwn(Arc<Visit>, Intent),
-}
-
-/// An entry whose fate is not known yet.
-struct Place {
-    visit: Arc<Visit>,
-    name: CString,
-    weight: u64,
-}
-
-impl Place {
-    fn of(met: &Met<'_>) -> Place {
-        Place { visit: met.visit.clone(), name: met.name.into(), weight: met.weight }
-    }
-}
-
-/// All orders of a run that are not answered.
-#[derive(Default)]
-pub struct Orders {
-    next: AtomicU64,
-    open: Mutex<HashMap<u64, Order>>,
-    /// Threads that are handing an order to a line: they wait if that is full.
-    posting: AtomicUsize,
-}
-
 impl Run<'_> {
-    fn post(&self, dir: &DirRef, order: Order, ask: Ask) {
-        let token = self.orders.next.fetch_add(1, Relaxed);
-        self.orders.open.lock().insert(token, order);
+    fn post(&self, dir: &DirRef, op: Op, ask: Ask) {
+        let token = self.pending.next.fetch_add(1, Relaxed);
+        self.pending.open.lock().insert(token, op);
         self.queue.hold();
-        self.orders.posting.fetch_add(1, Relaxed);
+        self.pending.submitting.fetch_add(1, Relaxed);
         dir.post(token, ask);
-        self.orders.posting.fetch_sub(1, Relaxed);
+        self.pending.submitting.fetch_sub(1, Relaxed);
     }
 
     /// How many threads wait for a line that is full, or are about to.
-    pub fn posting(&self) -> usize {
-        self.orders.posting.load(Relaxed)
+    pub fn submitting(&self) -> usize {
+        self.pending.submitting.load(Relaxed)
     }
 
     /// How many listeners there are.
@@ -94,8 +60,8 @@ impl Run<'_> {
         self.with_worker(|worker| {
             while !self.queue.is_over() {
                 for (token, answer) in host.answers(LISTEN) {
-                    let order = self.orders.open.lock().remove(&token);
-                    worker.answered(order.expect("an order is answered once"), answer);
+                    let op = self.pending.open.lock().remove(&token);
+                    worker.answered(op.expect("an operation is completed once"), answer);
                     self.queue.done();
                 }
             }
@@ -140,14 +106,14 @@ impl Worker<'_> {
         let parcel = Parcel { name, entry, content, target, keep, private, room, sync, verify };
         visit.more();
         let replica = visit.replica.as_ref().expect("only dry runs have none, and they make nothing");
-        self.run.post(replica, Order::Make(Place::of(met), intent.clone(), bytes), Ask::Make(Box::new(parcel)));
+        self.run.post(replica, Op::Make(PendingEntry::of(met), intent.clone(), bytes), Ask::Make(Box::new(parcel)));
     }
 
     /// Posts the reading of a file that was not looked at, if that can be; says whether it was.
     pub fn post_fetch_new(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> bool {
         let may = visit.source.posts();
         if may {
-            self.post_fetch(Place { visit: visit.clone(), name: name.into(), weight }, None);
+            self.post_fetch(PendingEntry { visit: visit.clone(), name: name.into(), weight }, None);
         }
         may
     }
@@ -156,22 +122,22 @@ impl Worker<'_> {
     pub fn post_fetch_known(&mut self, met: &Met<'_>, intent: &Intent) -> bool {
         let may = !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.visit.source.posts();
         if may {
-            self.post_fetch(Place::of(met), Some((*met.meta, intent.clone())));
+            self.post_fetch(PendingEntry::of(met), Some((*met.meta, intent.clone())));
         }
         may
     }
 
-    fn post_fetch(&mut self, place: Place, known: Option<(Meta, Intent)>) {
+    fn post_fetch(&mut self, place: PendingEntry, known: Option<(Meta, Intent)>) {
         place.visit.more();
         let (source, name) = (place.visit.source.clone(), place.name.clone());
-        self.run.post(&source, Order::Fetch(place, known), Ask::Fetch(name, self.mover.terms.rules.keep));
+        self.run.post(&source, Op::Fetch(place, known), Ask::Fetch(name, self.mover.terms.rules.keep));
     }
 
     /// Posts another look at a directory's source, if that can be; says whether it was.
     pub fn post_look_again(&mut self, visit: &Arc<Visit>) -> bool {
         let may = visit.source.posts();
         if may {
-            self.run.post(&visit.source, Order::LookAgain(visit.clone()), Ask::Meta);
+            self.run.post(&visit.source, Op::LookAgain(visit.clone()), Ask::Meta);
         }
         may
     }
@@ -180,24 +146,24 @@ impl Worker<'_> {
     pub fn post_attributes(&mut self, visit: &Arc<Visit>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
         let Some(replica) = visit.replica.as_ref().filter(|replica| replica.posts()) else { return false };
         let ask = Ask::SetOwn(known, Box::new(attributes.clone()));
-        self.run.post(replica, Order::SetOwn(visit.clone(), intent.clone()), ask);
+        self.run.post(replica, Op::SetOwn(visit.clone(), intent.clone()), ask);
         true
     }
 
-    fn answered(&mut self, order: Order, answer: Answer) {
-        match (order, answer) {
-            (Order::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
-            (Order::Fetch(place, known), Answer::Fetched(fetched)) => self.fetched(&place, known, fetched),
-            (Order::LookAgain(visit), Answer::Meta(now)) => self.looked_again(&visit, now),
-            (Order::SetOwn(visit, intent), Answer::OwnSet(faults)) => {
+    fn answered(&mut self, op: Op, answer: Answer) {
+        match (op, answer) {
+            (Op::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
+            (Op::Fetch(place, known), Answer::Fetched(fetched)) => self.fetched(&place, known, fetched),
+            (Op::LookAgain(visit), Answer::Meta(now)) => self.looked_again(&visit, now),
+            (Op::SetOwn(visit, intent), Answer::OwnSet(faults)) => {
                 self.account_dir(&visit, intent, faults);
                 self.ascend(&visit);
             }
-            _ => unreachable!("an order is answered in its own way"),
+            _ => unreachable!("an operation completes in its own way"),
         }
     }
 
-    fn made(&mut self, place: &Place, intent: Intent, bytes: u64, answer: Answer) {
+    fn made(&mut self, place: &PendingEntry, intent: Intent, bytes: u64, answer: Answer) {
         let done = match answer {
             Answer::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
             Answer::Lost(fault) => Err(Trouble::Lost(fault)),
@@ -209,15 +175,15 @@ impl Worker<'_> {
     }
 
     /// What was written is not what was read back: it is made again while this thread waits.
-    fn make_again(&mut self, place: &Place, room: u64) -> Result<Moved, Trouble> {
+    fn make_again(&mut self, place: &PendingEntry, room: u64) -> Result<Moved, Trouble> {
         let spot = Spot { room, ..place.visit.touched_spot(&place.name) };
         let opened = self.mover.open(&spot)?;
         let moved = self.mover.copy_small(&spot, opened)?;
         Ok(Moved { mismatches: moved.mismatches + 1, ..moved })
     }
 
-    fn fetched(&mut self, place: &Place, known: Option<(Meta, Intent)>, fetched: Result<Option<Whole>, Fault>) {
-        let Place { visit, name, weight } = place;
+    fn fetched(&mut self, place: &PendingEntry, known: Option<(Meta, Intent)>, fetched: Result<Option<Whole>, Fault>) {
+        let PendingEntry { visit, name, weight } = place;
         let opened = match fetched {
             Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole), young: false }),
             // All files of a directory are asked for at once, and what is too large to come along would all be copied here.

@@ -4,7 +4,8 @@
 //! of all and still take longer than all others together: its bytes are known, so they are counted from its beginning.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Large files of a run: bytes, and shares of the walk in the unit of `Tally::walked`. Never decreases.
 #[derive(Debug, Default)]

@@ -1,0 +1,245 @@
+//! Which part of a run this is: all of it, a share of it, or what is left when all shares are done; and what a share leaves to others.
+
+use crate::monitor::{Monitor, Progress};
+use crate::options::Options;
+use crate::shared::brief::Brief;
+use crate::shared::handed::{Handed, Misspelt, Namesake};
+use crate::shared::settled::SettledFew;
+use crate::shared::share::{Outcome, Piece, Share};
+use crate::shared::unfinished::{Listed, Unfinished};
+use crate::sync::visit::Visit;
+use driftless_lock::Mutex;
+use driftless_model::{Kind, Problem, Receipt, RelPath, Selection, Unkept};
+use driftless_mover::Large;
+use driftless_reconcile::{Fingerprint, Ranges};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Weight of an outcome, in bytes, above which a mover comes to an end and leaves the rest.
+const OUTCOME_BYTES_MAX: usize = 4 << 20;
+
+/// Which part of a run it is.
+pub enum Part<'r> {
+    /// All of it.
+    Whole,
+    /// A share.
+    Share(Sharing<'r>),
+    /// What is left when all shares are done.
+    End(Left),
+}
+
+/// What is left when all shares are done: the names of files that have several, and directories.
+#[derive(Default)]
+pub struct Left {
+    /// These directories, when it is their turn.
+    pub dirs: HashMap<RelPath, Unfinished>,
+    /// What is known of names.
+    pub handed: Arc<Handed>,
+}
+
+/// A share in the course of being carried out.
+pub struct Sharing<'r> {
+    pub brief: &'r Brief,
+    pub share: &'r Share,
+    pub yields: &'r AtomicBool,
+    pub leaves: &'r AtomicBool,
+    pub gathered: &'r Gathered<'r>,
+    pub copied: HashMap<RelPath, (Fingerprint, Ranges)>,
+    pub handed: Handed,
+}
+
+/// What a share leads to, while it does.
+pub struct Gathered<'r> {
+    pub outcome: Mutex<Outcome>,
+    receipts: bool,
+    weight: AtomicU64,
+    settled: SettledFew,
+    watch: &'r (dyn Fn(&Progress) + Sync),
+}
+
+impl<'r> Gathered<'r> {
+    /// Nothing yet; `watch` is told a few times a second how far it is.
+    pub fn new(receipts: bool, watch: &'r (dyn Fn(&Progress) + Sync)) -> Self {
+        Gathered { outcome: Mutex::default(), receipts, weight: AtomicU64::new(0), settled: SettledFew::default(), watch }
+    }
+
+    /// All of it.
+    pub fn take(&self) -> Outcome {
+        Outcome { settled: self.settled.take(), ..std::mem::take(&mut *self.outcome.lock()) }
+    }
+
+    /// Adds something that is said of a path.
+    pub fn add(&self, path: &RelPath, add: impl FnOnce(&mut Outcome)) {
+        add(&mut self.outcome.lock());
+        self.weight.fetch_add(path.as_bytes().len() as u64 + 64, Relaxed);
+    }
+
+    /// Whether it has become so large that the share comes to its end.
+    pub fn is_full(&self) -> bool {
+        self.weight.load(Relaxed) > OUTCOME_BYTES_MAX as u64
+    }
+}
+
+impl Monitor for Gathered<'_> {
+    fn wants_receipts(&self) -> bool {
+        self.receipts
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        self.add(&receipt.path, |outcome| outcome.done.push(receipt.into()));
+    }
+
+    fn problem(&self, problem: &Problem) {
+        self.add(&problem.path, |outcome| outcome.problems.push(problem.clone()));
+    }
+
+    fn unkept(&self, what: Unkept, path: &RelPath) {
+        self.add(path, |outcome| outcome.unkept.push((what, path.clone())));
+    }
+
+    fn progress(&self, progress: &Progress) {
+        (self.watch)(progress);
+    }
+}
+
+impl<'r> Sharing<'r> {
+    /// A share that has not begun; it comes to an end early when `yields` is set, and leaves what is begun, too, when `leaves` is.
+    pub fn new(
+        (brief, share): (&'r Brief, &'r Share),
+        (yields, leaves): (&'r AtomicBool, &'r AtomicBool),
+        gathered: &'r Gathered<'r>,
+    ) -> Self {
+        let copied = share.pieces.iter().filter_map(|piece| match piece {
+            Piece::Rest(path, source, done) => Some((path.clone(), (source.clone(), done.clone()))),
+            _ => None,
+        });
+        Sharing { brief, share, yields, leaves, gathered, copied: copied.collect(), handed: Handed::with(&share.alike) }
+    }
+}
+
+impl Part<'_> {
+    /// The share, if it is one.
+    pub fn share(&self) -> Option<&Sharing<'_>> {
+        if let Part::Share(sharing) = self { Some(sharing) } else { None }
+    }
+
+    /// What others have seen of the names of directories, if any of it is known.
+    fn handed(&self) -> Option<&Handed> {
+        let handed = match self {
+            Part::Whole => return None,
+            Part::Share(sharing) => &sharing.handed,
+            Part::End(left) => &*left.handed,
+        };
+        Some(handed).filter(|handed| !handed.is_empty())
+    }
+
+    /// The names of a directory that are like others of it, as whoever has listed it says.
+    pub fn alike_in(&self, visit: &Visit) -> &[Namesake] {
+        self.handed().map_or(&[], |handed| handed.alike_in(&visit.path()))
+    }
+
+    /// What whoever has listed a directory found in another spelling on the replica.
+    pub fn misspelt_in(&self, visit: &Visit) -> &[Misspelt] {
+        self.handed().map_or(&[], |handed| handed.misspelt_in(&visit.path()))
+    }
+
+    /// Whether it is a share.
+    pub fn is_share(&self) -> bool {
+        self.share().is_some()
+    }
+
+    /// Whether files with several names are made like all others.
+    pub fn is_alone(&self) -> bool {
+        self.share().is_some_and(|sharing| sharing.share.alone)
+    }
+
+    /// Whether directories that stand in the way are left to whoever counts what is removed.
+    pub fn is_limited(&self) -> bool {
+        self.share().is_some_and(|sharing| sharing.brief.limited())
+    }
+
+    /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made it so.
+    pub fn settle(&self, path: impl FnOnce() -> RelPath, made: Option<(Kind, u64)>) {
+        if let Some(sharing) = self.share() {
+            sharing.gathered.settled.add(path, made);
+        }
+    }
+
+    /// The class of the work in hand.
+    pub fn class(&self) -> u8 {
+        self.share().map_or(0, |sharing| sharing.share.class)
+    }
+
+    /// The class that a file's content belongs to, if that is not this one.
+    pub fn other_class(&self, size: u64) -> Option<u8> {
+        self.share().map(|sharing| sharing.brief.class_of(size)).filter(|class| *class != self.class())
+    }
+
+    /// Says who sees to a directory that is entered.
+    pub fn assign(&self, visit: &mut Visit) {
+        match self {
+            Part::Share(_) => visit.borrowed = !visit.selection.whole,
+            Part::End(left) if !visit.selection.whole => match left.dirs.get(&visit.path()) {
+                Some(left) => visit.take_over(*left),
+                None => visit.borrowed = true,
+            },
+            Part::Whole | Part::End(_) => {}
+        }
+    }
+
+    /// Whether the names below a directory that is only passed through were found in it, and not listed by the user.
+    pub fn found_names(&self, options: &Options) -> bool {
+        match self {
+            Part::Whole => false,
+            Part::Share(sharing) => !sharing.brief.chosen(),
+            Part::End(_) => options.selection.is_none(),
+        }
+    }
+
+    /// Whether the names below a directory that is only passed through are the user's list.
+    pub fn has_list(&self, options: &Options) -> bool {
+        match self {
+            Part::Whole => options.selection.is_some(),
+            part => !part.found_names(options),
+        }
+    }
+
+    /// Whether shares have passed through this directory, and said so if it was not there.
+    pub fn was_passed(&self, visit: &Visit, name: &CStr) -> bool {
+        let Part::End(left) = self else { return false };
+        left.dirs.get(&visit.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
+    }
+
+    /// How many of `count` names that are handed out are counted as seen: directories that are only passed through are not.
+    pub fn counted(&self, visit: &Visit, count: u64) -> u64 {
+        if matches!(self, Part::Whole) || visit.selection.whole || visit.pass() > 0 {
+            return count;
+        }
+        visit.selection.children.iter().filter(|(name, below)| self.counts(visit, name, below)).count() as u64
+    }
+
+    fn counts(&self, visit: &Visit, name: &[u8], below: &Selection) -> bool {
+        below.whole || matches!(self, Part::End(left) if left.dirs.contains_key(&visit.path().join(name)))
+    }
+
+    /// Whether a directory is only passed through, and not counted.
+    pub fn passes(&self, parent: &Visit, name: &CStr) -> bool {
+        let below = parent.selection.children.get(name.to_bytes()).filter(|_| !parent.selection.whole);
+        !matches!(self, Part::Whole) && below.is_some_and(|below| !self.counts(parent, name.to_bytes(), below))
+    }
+
+    /// Whether the file at `path` was begun by another mover of this run.
+    pub fn continues(&self, path: &RelPath) -> bool {
+        self.share().is_some_and(|sharing| sharing.copied.contains_key(path))
+    }
+
+    /// Tells the copy of a large file which bytes others have copied.
+    pub fn tell_copied(&self, path: &RelPath, large: &mut Large) {
+        if let Some((source, done)) = self.share().and_then(|sharing| sharing.copied.get(path)) {
+            large.take_over(source, done);
+        }
+    }
+}
