@@ -4,8 +4,10 @@
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{Entry, Filter, Keep, Kind, Level, RelPath, Rule, Side, Xattrs, check_name};
 use driftless_remote::Root;
-use driftless_remote::wire::{DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, Opening, ParcelHead, ROOTS_MAX, Request, SparingRules, Survey};
-use driftless_tree::{Attributes, Known, Parcel, Reach, Spared, Whole};
+use driftless_remote::wire::{
+    DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, NewEntryHead, Opening, ROOTS_MAX, Request, SparingRules, Survey,
+};
+use driftless_tree::{Attributes, Known, NewEntry, Reach, Spared, Whole};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
@@ -38,23 +40,23 @@ fn heard(frame: Frame) {
     let Ok(request) = frame.message::<Request>() else { return };
     said_again(&request);
     let _a_number = request.reply_memory();
-    if let Request::Make { parcel, .. } = request {
-        packed_again(*parcel, frame.data);
+    if let Request::Make { new, .. } = request {
+        packed_again(*new, frame.data);
     }
 }
 
-fn packed_again(head: ParcelHead, data: Vec<u8>) {
+fn packed_again(head: NewEntryHead, data: Vec<u8>) {
     let size = data.len();
-    let Some(parcel) = head.with(data) else { return };
-    assert!(check_name(parcel.name.to_bytes()).is_ok());
-    assert_eq!(parcel.content.is_some(), parcel.entry.meta.kind == Kind::File);
-    assert_eq!(parcel.target.is_some(), parcel.entry.meta.kind == Kind::Symlink);
-    if let Some(Whole { meta, extents, data, .. }) = &parcel.content {
+    let Some(new) = head.with(data) else { return };
+    assert!(check_name(new.name.to_bytes()).is_ok());
+    assert_eq!(new.content.is_some(), new.entry.meta.kind == Kind::File);
+    assert_eq!(new.target.is_some(), new.entry.meta.kind == Kind::Symlink);
+    if let Some(Whole { meta, extents, data, .. }) = &new.content {
         assert!(meta.size == size as u64 && data.len() == size);
         assert!(extents.iter().all(|extent| extent.start < extent.end && extent.end <= meta.size));
     }
-    let shown = format!("{parcel:?}");
-    let (head, data) = ParcelHead::of(parcel);
+    let shown = format!("{new:?}");
+    let (head, data) = NewEntryHead::of(new);
     assert_eq!(format!("{:?}", head.with(data).expect("what was packed is unpacked")), shown);
 }
 
@@ -62,15 +64,15 @@ fn name() -> Name {
     Name(c"name".into())
 }
 
-fn parcels() -> [Parcel; 2] {
+fn parcels() -> [NewEntry; 2] {
     let keep = Keep::default();
     let file = Entry { meta: meta(Kind::File, 7), xattrs: vec![(b"user.a"[..].into(), b"b"[..].into())].into() };
     let content = Whole { meta: file.meta, xattrs: file.xattrs.clone(), extents: vec![0..2, 3..7], data: b"content".to_vec() };
     let link = Entry { meta: meta(Kind::Symlink, 6), xattrs: Xattrs::default() };
     let (private, sync, verify) = (true, false, Some(Level::Content));
     [
-        Parcel { name: c"file".into(), entry: file, content: Some(content), target: None, keep, private, room: 0, sync, verify },
-        Parcel {
+        NewEntry { name: c"file".into(), entry: file, content: Some(content), target: None, keep, private, room: 0, sync, verify },
+        NewEntry {
             name: c"link".into(),
             entry: link,
             content: None,
@@ -125,9 +127,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let opening =
         Opening { roots: vec![Root { path: b"/a/b".to_vec(), side: Side::Source }, Root { path: b"c".to_vec(), side: Side::Replica }] };
     let mut frames: Vec<Frame> = requests().iter().map(|request| Frame::new(9, request, Vec::new())).collect();
-    frames.extend(
-        parcels().map(ParcelHead::of).map(|(parcel, data)| Frame::new(9, &Request::Make { dir: 1, parcel: Box::new(parcel) }, data)),
-    );
+    frames.extend(parcels().map(NewEntryHead::of).map(|(new, data)| Frame::new(9, &Request::Make { dir: 1, new: Box::new(new) }, data)));
     frames.push(Frame::new(0, &opening, Vec::new()));
     let line = |frames: &[Frame]| {
         let mut bytes = Vec::new();

@@ -97,12 +97,17 @@ fn code(krate: &str) -> Vec<(String, usize, String)> {
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
+    files(folder, &["rs"])
+}
+
+/// The files below a folder whose names end so; build results are left out.
+fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).expect("list").map(|entry| entry.expect("entry").path()) {
             match path.extension() {
-                _ if path.is_dir() => folders.push(path),
-                Some(extension) if extension == "rs" => found.push(path),
+                _ if path.is_dir() && path.file_name().is_some_and(|name| name != "target") => folders.push(path),
+                Some(extension) if extensions.iter().any(|one| extension == *one) => found.push(path),
                 _ => {}
             }
         }
@@ -292,4 +297,44 @@ fn the_architecture_page_lists_every_source_file_and_no_other() {
     }
     assert_eq!(named.difference(&real).collect::<Vec<_>>(), Vec::<&String>::new(), "named, but not there");
     assert_eq!(real.difference(&named).collect::<Vec<_>>(), Vec::<&String>::new(), "there, but not named");
+}
+
+/// Names of the kernel and of other programs that the pages speak of.
+const NAMES_OF_OTHERS: [&str; 1] = ["RENAME_EXCHANGE"];
+
+/// Whether something looks like the name of an item: words with `::` between them, and perhaps `()` behind.
+fn is_name(quoted: &str) -> bool {
+    let name = quoted.trim_end_matches("()");
+    !name.is_empty()
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
+        && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// All words of the project's sources, manifests and scripts, and the names of its source files.
+fn words_of_the_code() -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    for folder in ["crates", "fuzz/targets", "bench"] {
+        for path in files(&project().join(folder), &["rs", "toml", "py"]) {
+            words.insert(path.file_stem().expect("a name").to_str().expect("text").to_owned());
+            let text = fs::read_to_string(&path).expect("a text file");
+            words.extend(text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned));
+        }
+    }
+    words
+}
+
+#[test]
+fn names_that_the_pages_speak_of_are_in_the_code() {
+    let known = words_of_the_code();
+    let mut seen = 0;
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(project().join(page)).expect("a page");
+        // Every other part lies between fences, and then between backticks.
+        for quoted in text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2)).filter(|quoted| is_name(quoted)) {
+            seen += 1;
+            let lacking = quoted.trim_end_matches("()").split("::").find(|word| !known.contains(*word) && !NAMES_OF_OTHERS.contains(word));
+            assert_eq!(lacking, None, "{page}: `{quoted}`");
+        }
+    }
+    assert!(seen > 200, "the test has lost its grip");
 }

@@ -8,7 +8,7 @@ mod carry;
 mod comparison;
 mod large;
 mod mover;
-mod parcel;
+mod new_entry;
 mod spot;
 
 pub use carry::{Carrier, Undone};

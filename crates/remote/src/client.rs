@@ -8,12 +8,12 @@ mod replies;
 
 use connection::Connection;
 use driftless_model::Keep;
-use driftless_tree::{Answer, Gate, Rights};
+use driftless_tree::{Completion, Gate, Rights};
 
 /// A client of an agent: its connection, and what was agreed over it.
 pub struct Client {
     /// Requests and replies.
-    pub connection: Connection<Answer>,
+    pub connection: Connection<Completion>,
     /// What the user there may do.
     pub rights: Rights,
     /// Which attributes listings tell.

@@ -1,6 +1,6 @@
 //! Where a tree is: a path on this machine, or on another that is reached through a [`Host`].
 
-use crate::{Answer, HandlePool, Place, RootError, locate};
+use crate::{Completion, HandlePool, Place, RootError, locate};
 use driftless_model::{Side, escape};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -19,8 +19,8 @@ pub trait Host: Send + Sync {
     fn machine(&self) -> &[u8];
     /// Looks at what stands at `path` there. Symbolic links in the path and at its end are followed.
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
-    /// The next answers to posted orders, with their tokens; none if none comes within `wait`.
-    fn answers(&self, wait: Duration) -> Vec<(u64, Answer)>;
+    /// The next completions of what was submitted, with their tokens; none if none comes within `wait`.
+    fn completions(&self, wait: Duration) -> Vec<(u64, Completion)>;
     /// How long it takes at least until a question is answered, as far as is known.
     fn round_trip(&self) -> Duration;
     /// Why the connection is lost, if it is.

@@ -4,7 +4,7 @@
 //! at, read, made and removed by their names. Names are single components, no symbolic link is ever followed, and every
 //! act goes through an open handle, so nobody who owns a part of a tree can lead an act out of it.
 //! [`LocalDir`] is the implementation on this machine's file systems. A directory on another machine answers later: it may be
-//! told what will be asked of it ([`Dir::expect`]), and takes orders whose answers come in their own time ([`Dir::post`]).
+//! told what will be asked of it ([`Dir::expect`]), and takes submissions that complete in their own time ([`Dir::submit`]).
 #![deny(missing_docs)]
 
 mod attributes;
@@ -24,10 +24,10 @@ mod mark;
 mod mounts;
 mod names;
 mod nest;
-mod post;
 mod remove;
 mod root;
 mod started;
+mod submit;
 mod sys;
 mod temp;
 mod whole;
@@ -46,9 +46,9 @@ pub use locks::{Holder, Lock, Reach, prepare_holder, prepare_locks};
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{MountPoint, mounts_below, shown_twice, shows_changes_at_once};
 pub use names::{NameHashes, NameStream, Names};
-pub use post::{Answer, Ask, Parcel};
 pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, descend, locate};
+pub use submit::{Completion, NewEntry, Op};
 pub use temp::{ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name, temp_name};
 pub use whole::{WHOLE_BYTES_MAX, WHOLE_XATTRS_BYTES_MAX, Whole};
 pub use windows::{WINDOW_NAMES, windows};
@@ -261,13 +261,13 @@ pub trait Dir: Send + Sync {
     }
     /// Says that the subdirectory `name` will soon be entered and listed, and whether its files will be looked at then.
     fn expect(&self, _name: &CStr, _look: bool) {}
-    /// Whether orders can be posted here, because answers take their time.
-    fn posts(&self) -> bool {
+    /// Whether operations can be submitted here, because replies take their time.
+    fn takes_submissions(&self) -> bool {
         false
     }
-    /// Posts an order; its answer comes from [`Host::answers`] with the same token. May wait until there is room for one more.
-    fn post(&self, _token: u64, _ask: Ask) {
-        unreachable!("only directories that say so take orders");
+    /// Submits an operation; its completion comes from [`Host::completions`] with the same token. May wait until there is room for one more.
+    fn submit(&self, _token: u64, _op: Op) {
+        unreachable!("only directories that say so take submissions");
     }
     /// Which connection to another host this directory is reached through, and the number by which it is known there.
     fn token(&self) -> Option<(usize, u64)> {

@@ -40,7 +40,7 @@ impl Worker<'_> {
                 add(&self.run.tally.same, 1);
                 self.run.part.settle(|| visit.path_of(name), None);
             }
-            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Posted | Verdict::Below | Verdict::GivenBack => {}
+            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Submitted | Verdict::Below | Verdict::GivenBack => {}
             Verdict::Reported => {
                 self.count_late(visit);
                 add(&self.run.tally.failed, 1);
@@ -155,8 +155,8 @@ impl Worker<'_> {
 
     /// The short way for a file in a new directory: nothing to compare with, and one look through the open file.
     fn new_file(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> Reconciled {
-        if self.post_fetch_new(visit, name, weight) {
-            return Ok(Verdict::Posted);
+        if self.submit_fetch_new(visit, name, weight) {
+            return Ok(Verdict::Submitted);
         }
         let opened = visit.spot(name).open()?;
         self.new_opened(visit, name, weight, opened)
@@ -410,8 +410,8 @@ impl Worker<'_> {
         }
         let spot = Spot { room: intent.room, ..met.visit.touched_spot(met.name) };
         let target = if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name)?) } else { None };
-        if self.post_special(&met, source, target.as_deref(), &intent) {
-            return Ok(Verdict::Posted);
+        if self.submit_special(&met, source, target.as_deref(), &intent) {
+            return Ok(Verdict::Submitted);
         }
         let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))

@@ -83,7 +83,7 @@ pub enum Verdict {
     /// It is a large file, which is accounted for, its share of the walk too, when all of it is copied.
     Large,
     /// It is being made on another host; it is accounted for, its share of the walk too, when that is answered.
-    Posted,
+    Submitted,
     /// It failed, and that was reported.
     Reported,
     /// It is left to somebody else, who accounts for it.

@@ -30,7 +30,7 @@ impl Worker<'_> {
     pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
         let opened = match opened {
             Some(opened) => opened,
-            None if self.post_fetch_known(&met, &intent) => return Ok(Verdict::Posted),
+            None if self.submit_fetch_known(&met, &intent) => return Ok(Verdict::Submitted),
             None => Spot { only: met.only(), ..met.visit.touched_spot(met.name) }.open()?,
         };
         self.make_opened(met, opened, patch, intent)
@@ -50,8 +50,8 @@ impl Worker<'_> {
             self.give_back(visit, name, class);
             return Ok(Verdict::GivenBack);
         }
-        if self.post_file(&met, &opened, &intent)? {
-            return Ok(Verdict::Posted);
+        if self.submit_file(&met, &opened, &intent)? {
+            return Ok(Verdict::Submitted);
         }
         let patch = patch.or_else(|| self.old_content(&spot, &opened, intent.action));
         let by_ranges = patch.as_ref().is_some_and(|patch| patch.differs.is_none());
@@ -212,7 +212,7 @@ impl Worker<'_> {
 
 /// Whether one of the trees is on another host.
 pub fn is_far(spot: &Spot<'_>) -> bool {
-    spot.source.posts() || spot.replica.posts()
+    spot.source.takes_submissions() || spot.replica.takes_submissions()
 }
 
 /// Takes the next step off a range: up to the end of the data or a multiple of `stride`.

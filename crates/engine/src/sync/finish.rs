@@ -26,8 +26,8 @@ enum End {
     Equal,
     /// What differed was set, but for what could not be.
     Set(Intent, Vec<Fault>),
-    /// What differs was posted; the rest follows from the answer.
-    Posted,
+    /// What differs was submitted; the rest follows from its completion.
+    Submitted,
 }
 
 impl Worker<'_> {
@@ -137,7 +137,7 @@ impl Worker<'_> {
         Ok(there(visit.source.look(name))?.is_some_and(|meta| self.run.takes(visit, name, meta.kind == Kind::Dir)))
     }
 
-    /// Sets the attributes of the directory itself and accounts for it; returns whether that is done, and not posted. `now` is what the
+    /// Sets the attributes of the directory itself and accounts for it; returns whether that is done, and not submitted. `now` is what the
     /// source's directory is like.
     pub fn finish_attributes(&mut self, visit: &Arc<Visit>, now: Result<Meta, Fault>) -> bool {
         if let (Some(left), Some(replica)) = (&visit.left, &visit.replica) {
@@ -154,7 +154,7 @@ impl Worker<'_> {
                 add(&self.run.tally.failed, 1);
                 self.run.problem(visit.path(), fault, Class::Skip);
             }
-            Ok(End::Posted) => return false,
+            Ok(End::Submitted) => return false,
             Ok(End::Equal) if !visit.is_unlisted() => drop(self.count_dir(visit, &self.run.tally.same)),
             Ok(End::Equal) => self.account_unlisted(visit),
             Ok(End::Set(intent, faults)) => self.account_dir(visit, intent, faults),
@@ -227,8 +227,8 @@ impl Worker<'_> {
                 let (known, mut attributes) = self.wanted(visit, replica, source)?;
                 attributes.mtime = attributes.mtime.filter(|_| timed);
                 self.run.unmark_closed(visit)?;
-                if !equal && self.post_attributes(visit, known, &attributes, &intent) {
-                    return Ok(End::Posted);
+                if !equal && self.submit_attributes(visit, known, &attributes, &intent) {
+                    return Ok(End::Submitted);
                 }
                 let faults = replica.set_own(&known, &attributes).into_iter();
                 faults.filter(|fault| !self.run.does_without(fault)).collect()

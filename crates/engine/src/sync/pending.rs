@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What was submitted.
-pub enum Op {
+pub enum PendingOp {
     /// An entry is being made: what for, and how many bytes it has.
     Make(PendingEntry, Intent, u64),
     /// A file is on its way. With an intent it is made as that says; without, it was not looked at before.
@@ -37,7 +37,7 @@ pub struct Pending {
     /// The number of the next.
     pub next: AtomicU64,
     /// Those that are not complete, by their numbers.
-    pub open: Mutex<HashMap<u64, Op>>,
+    pub open: Mutex<HashMap<u64, PendingOp>>,
     /// Threads that are submitting one: they wait where too much is under way.
     pub submitting: AtomicUsize,
 }

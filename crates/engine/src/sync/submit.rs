@@ -1,18 +1,18 @@
-//! Orders to another host that were posted and not answered yet, and what follows from their answers.
+//! What is submitted to another host and not waited for, and what follows from its completion.
 //!
-//! Over a line, nobody waits for the making of a small file, for its content, or for the end of a directory: the order is
-//! posted, its directory has one more piece of work pending, and a listener goes on with it when the answer is here. The rare cases (hard
+//! Over a connection, nobody waits for the making of a small file, for its content, or for the end of a directory: the operation is
+//! submitted, its directory has one more piece of work pending, and a listener goes on with it when it is complete. The rare cases (hard
 //! links, large files, what changes meanwhile) are called for and waited for, as on this machine.
 
 use crate::sync::entry::{Intent, Met, Verdict};
-use crate::sync::pending::{Op, PendingEntry};
+use crate::sync::pending::{PendingEntry, PendingOp};
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
 use driftless_model::{Entry, Fault, Meta};
 use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
-use driftless_tree::{Answer, Ask, Attributes, DirRef, Known, Parcel, WHOLE_BYTES_MAX, Whole};
+use driftless_tree::{Attributes, Completion, DirRef, Known, NewEntry, Op, WHOLE_BYTES_MAX, Whole};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,16 +25,16 @@ pub const LISTENERS: usize = 4;
 const LISTEN: Duration = Duration::from_millis(10);
 
 impl Run<'_> {
-    fn post(&self, dir: &DirRef, op: Op, ask: Ask) {
+    fn submit(&self, dir: &DirRef, op: PendingOp, ask: Op) {
         let token = self.pending.next.fetch_add(1, Relaxed);
         self.pending.open.lock().insert(token, op);
         self.queue.hold();
         self.pending.submitting.fetch_add(1, Relaxed);
-        dir.post(token, ask);
+        dir.submit(token, ask);
         self.pending.submitting.fetch_sub(1, Relaxed);
     }
 
-    /// How many threads wait for a line that is full, or are about to.
+    /// How many threads wait to submit, since too much is under way, or are about to.
     pub fn submitting(&self) -> usize {
         self.pending.submitting.load(Relaxed)
     }
@@ -54,12 +54,12 @@ impl Run<'_> {
         self.options.lost_as(self.was_told_cut_off()).map(|loss| loss.why)
     }
 
-    /// Goes on with what is answered, as listener number `index`, until the work is over.
+    /// Goes on with what is complete, as listener number `index`, until the work is over.
     pub fn listen(&self, index: usize) {
         let host = self.hosts().nth(index / LISTENERS).expect("there are listeners for each host");
         self.with_worker(|worker| {
             while !self.queue.is_over() {
-                for (token, answer) in host.answers(LISTEN) {
+                for (token, answer) in host.completions(LISTEN) {
                     let op = self.pending.open.lock().remove(&token);
                     worker.answered(op.expect("an operation is completed once"), answer);
                     self.queue.done();
@@ -70,92 +70,92 @@ impl Run<'_> {
 }
 
 impl Worker<'_> {
-    /// Whether making this entry can be posted.
-    fn may_post(&self, met: &Met<'_>) -> bool {
-        !met.leads && met.visit.replica.as_ref().is_some_and(|replica| replica.posts())
+    /// Whether making this entry can be submitted.
+    fn may_submit(&self, met: &Met<'_>) -> bool {
+        !met.leads && met.visit.replica.as_ref().is_some_and(|replica| replica.takes_submissions())
     }
 
-    /// Posts the making of a small file, if that can be; says whether it was.
-    pub fn post_file(&mut self, met: &Met<'_>, opened: &Opened, intent: &Intent) -> Result<bool, Trouble> {
-        if !self.may_post(met) || opened.meta.size > WHOLE_BYTES_MAX || opened.young {
+    /// Submits the making of a small file, if that can be; says whether it was.
+    pub fn submit_file(&mut self, met: &Met<'_>, opened: &Opened, intent: &Intent) -> Result<bool, Trouble> {
+        if !self.may_submit(met) || opened.meta.size > WHOLE_BYTES_MAX || opened.young {
             return Ok(false);
         }
         self.run.pace_bytes(opened.meta.size);
         let Some(whole) = Whole::read(&*opened.file, &opened.meta, &self.mover.terms.rules.keep)? else { return Ok(false) };
         let bytes = whole.extents.iter().map(|extent| extent.end - extent.start).sum();
         let entry = Entry { meta: whole.meta, xattrs: whole.xattrs.clone() };
-        self.post_make(met, (entry, Some(whole), None), intent, bytes);
+        self.submit_make(met, (entry, Some(whole), None), intent, bytes);
         Ok(true)
     }
 
-    /// Posts the making of something that is no regular file, if that can be; says whether it was.
-    pub fn post_special(&mut self, met: &Met<'_>, source: &Entry, target: Option<&CStr>, intent: &Intent) -> bool {
-        let may = self.may_post(met);
+    /// Submits the making of something that is no regular file, if that can be; says whether it was.
+    pub fn submit_special(&mut self, met: &Met<'_>, source: &Entry, target: Option<&CStr>, intent: &Intent) -> bool {
+        let may = self.may_submit(met);
         if may {
-            self.post_make(met, (source.clone(), None, target.map(CStr::to_owned)), intent, 0);
+            self.submit_make(met, (source.clone(), None, target.map(CStr::to_owned)), intent, 0);
         }
         may
     }
 
-    fn post_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
+    fn submit_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
         let (visit, terms) = (met.visit, self.mover.terms);
         self.note_made(visit, met.name, entry.meta.unkept | entry.xattrs.unkept);
         let spot = visit.touched_spot(met.name);
         let (name, private, room) = (spot.name.into(), spot.private, intent.room);
         let (keep, sync, verify) = (terms.rules.keep, terms.sync_each, terms.verify);
-        let parcel = Parcel { name, entry, content, target, keep, private, room, sync, verify };
+        let new = NewEntry { name, entry, content, target, keep, private, room, sync, verify };
         visit.more();
         let replica = visit.replica.as_ref().expect("only dry runs have none, and they make nothing");
-        self.run.post(replica, Op::Make(PendingEntry::of(met), intent.clone(), bytes), Ask::Make(Box::new(parcel)));
+        self.run.submit(replica, PendingOp::Make(PendingEntry::of(met), intent.clone(), bytes), Op::Make(Box::new(new)));
     }
 
-    /// Posts the reading of a file that was not looked at, if that can be; says whether it was.
-    pub fn post_fetch_new(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> bool {
-        let may = visit.source.posts();
+    /// Submits the reading of a file that was not looked at, if that can be; says whether it was.
+    pub fn submit_fetch_new(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> bool {
+        let may = visit.source.takes_submissions();
         if may {
-            self.post_fetch(PendingEntry { visit: visit.clone(), name: name.into(), weight }, None);
+            self.submit_fetch(PendingEntry { visit: visit.clone(), name: name.into(), weight }, None);
         }
         may
     }
 
-    /// Posts the reading of a file that is to be made, if that can be; says whether it was.
-    pub fn post_fetch_known(&mut self, met: &Met<'_>, intent: &Intent) -> bool {
-        let may = !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.visit.source.posts();
+    /// Submits the reading of a file that is to be made, if that can be; says whether it was.
+    pub fn submit_fetch_known(&mut self, met: &Met<'_>, intent: &Intent) -> bool {
+        let may = !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.visit.source.takes_submissions();
         if may {
-            self.post_fetch(PendingEntry::of(met), Some((*met.meta, intent.clone())));
+            self.submit_fetch(PendingEntry::of(met), Some((*met.meta, intent.clone())));
         }
         may
     }
 
-    fn post_fetch(&mut self, place: PendingEntry, known: Option<(Meta, Intent)>) {
+    fn submit_fetch(&mut self, place: PendingEntry, known: Option<(Meta, Intent)>) {
         place.visit.more();
         let (source, name) = (place.visit.source.clone(), place.name.clone());
-        self.run.post(&source, Op::Fetch(place, known), Ask::Fetch(name, self.mover.terms.rules.keep));
+        self.run.submit(&source, PendingOp::Fetch(place, known), Op::Fetch(name, self.mover.terms.rules.keep));
     }
 
-    /// Posts another look at a directory's source, if that can be; says whether it was.
-    pub fn post_look_again(&mut self, visit: &Arc<Visit>) -> bool {
-        let may = visit.source.posts();
+    /// Submits another look at a directory's source, if that can be; says whether it was.
+    pub fn submit_look_again(&mut self, visit: &Arc<Visit>) -> bool {
+        let may = visit.source.takes_submissions();
         if may {
-            self.run.post(&visit.source, Op::LookAgain(visit.clone()), Ask::Meta);
+            self.run.submit(&visit.source, PendingOp::LookAgain(visit.clone()), Op::Meta);
         }
         may
     }
 
-    /// Posts the attributes of a replica's directory, if that can be; says whether it was.
-    pub fn post_attributes(&mut self, visit: &Arc<Visit>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
-        let Some(replica) = visit.replica.as_ref().filter(|replica| replica.posts()) else { return false };
-        let ask = Ask::SetOwn(known, Box::new(attributes.clone()));
-        self.run.post(replica, Op::SetOwn(visit.clone(), intent.clone()), ask);
+    /// Submits the attributes of a replica's directory, if that can be; says whether it was.
+    pub fn submit_attributes(&mut self, visit: &Arc<Visit>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
+        let Some(replica) = visit.replica.as_ref().filter(|replica| replica.takes_submissions()) else { return false };
+        let ask = Op::SetOwn(known, Box::new(attributes.clone()));
+        self.run.submit(replica, PendingOp::SetOwn(visit.clone(), intent.clone()), ask);
         true
     }
 
-    fn answered(&mut self, op: Op, answer: Answer) {
+    fn answered(&mut self, op: PendingOp, answer: Completion) {
         match (op, answer) {
-            (Op::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
-            (Op::Fetch(place, known), Answer::Fetched(fetched)) => self.fetched(&place, known, fetched),
-            (Op::LookAgain(visit), Answer::Meta(now)) => self.looked_again(&visit, now),
-            (Op::SetOwn(visit, intent), Answer::OwnSet(faults)) => {
+            (PendingOp::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
+            (PendingOp::Fetch(place, known), Completion::Fetched(fetched)) => self.fetched(&place, known, fetched),
+            (PendingOp::LookAgain(visit), Completion::Meta(now)) => self.looked_again(&visit, now),
+            (PendingOp::SetOwn(visit, intent), Completion::OwnSet(faults)) => {
                 self.account_dir(&visit, intent, faults);
                 self.ascend(&visit);
             }
@@ -163,11 +163,11 @@ impl Worker<'_> {
         }
     }
 
-    fn made(&mut self, place: &PendingEntry, intent: Intent, bytes: u64, answer: Answer) {
+    fn made(&mut self, place: &PendingEntry, intent: Intent, bytes: u64, answer: Completion) {
         let done = match answer {
-            Answer::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
-            Answer::Lost(fault) => Err(Trouble::Lost(fault)),
-            Answer::Stuck(removed) => Err(Trouble::Stuck(removed)),
+            Completion::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
+            Completion::Lost(fault) => Err(Trouble::Lost(fault)),
+            Completion::Stuck(removed) => Err(Trouble::Stuck(removed)),
             _ => self.make_again(place, intent.room),
         };
         self.conclude(&place.visit, &place.name, place.weight, done.map(|moved| Verdict::Changed(intent, moved)));
@@ -214,7 +214,7 @@ impl Worker<'_> {
     /// Accounts for an entry, if that is due.
     pub fn conclude(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64, done: Result<Verdict, Trouble>) {
         match done {
-            Ok(Verdict::Below | Verdict::Large | Verdict::Posted) => return,
+            Ok(Verdict::Below | Verdict::Large | Verdict::Submitted) => return,
             Ok(verdict) => self.account(visit, name, verdict),
             Err(trouble) => self.account_trouble(visit, name, trouble),
         }

@@ -334,12 +334,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks again at the source's directory; returns whether the matter is over, and not posted or begun again.
+    /// Looks again at the source's directory; returns whether the matter is over, and not submitted or begun again.
     fn finish(&mut self, visit: &Arc<Visit>) -> bool {
         if self.run.stopped() || self.leaves_open(visit) {
             return true;
         }
-        if self.post_look_again(visit) {
+        if self.submit_look_again(visit) {
             return false;
         }
         self.finish_now(visit, visit.source.meta_again())

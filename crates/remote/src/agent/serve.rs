@@ -95,7 +95,7 @@ impl Server<'_> {
             R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::written)?)?,
             R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::written)?)?,
             R::Lock { dir, name, reach, at } => locked(at, self.replica(dir, Act::Lock)?.lock(name.as_ref().map(|name| &*name.0), reach)?),
-            R::Make { dir, parcel } => self.make(dir, parcel.with(data))?.into(),
+            R::Make { dir, new } => self.make(dir, new.with(data))?.into(),
             R::Fetch { dir, name, keep } => {
                 let (reply, data) = fetched(&*self.dir(dir)?, &name.0, &keep)?;
                 Outcome { replied: (reply, data), made: None }
@@ -301,10 +301,10 @@ impl Server<'_> {
         })
     }
 
-    fn make(&mut self, dir: Handle, parcel: Option<driftless_tree::Parcel>) -> Result<Reply, WireFault> {
-        let parcel = parcel.ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
+    fn make(&mut self, dir: Handle, new: Option<driftless_tree::NewEntry>) -> Result<Reply, WireFault> {
+        let new = new.ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
         let dir = self.dir(dir)?;
-        Ok(match self.mover.unpack(&*dir, parcel) {
+        Ok(match self.mover.unpack(&*dir, new) {
             Ok(moved) => faults(moved.faults),
             Err(Trouble::Mismatch) => Reply::Mismatch,
             Err(Trouble::Stuck(removed)) => Reply::Removed(shortened(removed).into()),
@@ -443,7 +443,7 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     }))
 }
 
-/// The first of what is stuck, as much as has room in the answer to an order.
+/// The first of what is stuck, as much as has room in one reply.
 fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
     const PATHS_BYTES_MAX: usize = 8 << 10;
     let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! The connection to an agent, as many threads share it: requests go out as they come, replies find whoever waits for them.
 //!
-//! Nobody holds the connection while he waits, so thousands of requests are under way at once. What is posted has its answer kept until
-//! somebody asks for it; how much may be posted is bounded. When the connection is lost, everything that waits fails at once.
+//! Nobody holds the connection while he waits, so thousands of requests are under way at once. What is submitted has its completion kept until
+//! somebody asks for it; how much may be submitted is bounded. When the connection is lost, everything that waits fails at once.
 
 use crate::budget::{Budget, Room, Taken};
 use crate::wire::{Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault};
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// Bytes of posted orders that were not answered, or whose answers nobody has taken, at most. An order that is not answered counts as much
-/// as its answer may have.
-const POSTED_BYTES_MAX: u64 = 80 << 20;
+/// Bytes of submissions that are not complete, or whose completions nobody has taken, at most. One that is not complete counts as much
+/// as its reply may have.
+const SUBMITTED_BYTES_MAX: u64 = 80 << 20;
 /// Bytes of answers that threads wait for, and of blocks of files that were sent and not answered, at most. What says little is not counted.
 const AWAITED_BYTES_MAX: u64 = 24 << 20;
-/// What an order costs besides its data and those of its answer, for that bound; the head of its answer takes no more.
-const ORDER_BYTES: u64 = 32 << 10;
+/// What a submission costs besides its data and those of its reply, for that bound; the head of its reply takes no more.
+const SUBMISSION_BYTES: u64 = 32 << 10;
 /// How another side does not keep to the protocol.
 const UNASKED: &str = "it answers what nobody asked";
 const TOO_MUCH: &str = "it answers more than was asked for";
 /// Answers that one listener takes at once, at most.
-const ANSWERS_MAX: usize = 16;
+const COMPLETIONS_MAX: usize = 16;
 
 /// Where a reply arrives that somebody waits for, now or later.
 pub struct Promise {
@@ -57,7 +57,7 @@ impl Promise {
     }
 }
 
-/// Turns the reply to a posted order into its answer.
+/// Turns the reply to a submission into its completion.
 pub type Finish<A> = Box<dyn FnOnce(Result<(Reply, Vec<u8>), WireFault>) -> A + Send>;
 
 /// Room that is held until an answer is here.
@@ -65,28 +65,28 @@ pub enum Space {
     /// None.
     Nothing,
     /// That of the answer, which keeps what it takes.
-    Answer(Arc<Mutex<Room>>),
+    Completion(Arc<Mutex<Room>>),
     /// That of what was sent.
     Sent(Taken),
 }
 
 enum Waiter<A> {
     Promise(Arc<Promise>, Space),
-    Posted { token: u64, bytes: u64, room: u64, finish: Finish<A> },
+    Submitted { token: u64, bytes: u64, room: u64, finish: Finish<A> },
 }
 
 /// Somebody who waits, and what the reply may have at most.
 struct Waiting<A>(Waiter<A>, ReplyMax);
 
-/// The answer to a posted order that nobody has taken yet.
-struct Answered<A> {
+/// The completion of a submission that nobody has taken yet.
+struct Completed<A> {
     token: u64,
     answer: A,
-    /// What it counts of what may be posted.
+    /// What it counts of what may be submitted.
     bytes: u64,
 }
 
-/// A connection. `A` is what posted orders are answered with.
+/// A connection. `A` is what submissions complete with.
 pub struct Connection<A> {
     /// The streams; the first is the one that the others depend on. Empty when all is lost.
     outs: RwLock<Vec<Sender<Frame>>>,
@@ -96,9 +96,9 @@ pub struct Connection<A> {
     come: AtomicU64,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, Waiting<A>>>,
-    answers: Mutex<VecDeque<Answered<A>>>,
+    completions: Mutex<VecDeque<Completed<A>>>,
     answered: Condvar,
-    posted: Budget,
+    submitted: Budget,
     awaited: Arc<Budget>,
     lost: OnceLock<Loss>,
     /// The shortest time that an answer took, in nanoseconds.
@@ -125,9 +125,9 @@ impl<A: Send> Connection<A> {
             come: AtomicU64::new(0),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
-            answers: Mutex::default(),
+            completions: Mutex::default(),
             answered: Condvar::new(),
-            posted: Budget::new(POSTED_BYTES_MAX),
+            submitted: Budget::new(SUBMITTED_BYTES_MAX),
             awaited: Arc::new(Budget::new(AWAITED_BYTES_MAX)),
             lost: OnceLock::new(),
             fastest: AtomicU64::new(u64::MAX),
@@ -190,16 +190,16 @@ impl<A: Send> Connection<A> {
         if nanos == u64::MAX { Duration::ZERO } else { Duration::from_nanos(nanos) }
     }
 
-    /// Posts an order; `finish` turns its reply into the answer. Waits while too much is posted, unless it is `urgent`.
-    pub fn post(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
+    /// Submits a request; `finish` turns its reply into the completion. Waits while too much is submitted, unless it is `urgent`.
+    pub fn submit(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
         let (frame, room) = (self.frame(request, data), request.reply_max().data);
-        let bytes = ORDER_BYTES + frame.bytes();
+        let bytes = SUBMISSION_BYTES + frame.bytes();
         if urgent {
-            self.posted.overdraw(bytes + room)
+            self.submitted.overdraw(bytes + room)
         } else {
-            self.posted.take(bytes + room)
+            self.submitted.take(bytes + room)
         }
-        self.send_frame(request, frame, Waiter::Posted { token, bytes, room, finish });
+        self.send_frame(request, frame, Waiter::Submitted { token, bytes, room, finish });
     }
 
     /// Lets go of an object.
@@ -282,34 +282,34 @@ impl<A: Send> Connection<A> {
             Waiter::Promise(promise, space) => {
                 match space {
                     Space::Nothing => {}
-                    Space::Answer(room) => room.lock().shrink(frame.as_ref().map_or(0, Frame::bytes)),
+                    Space::Completion(room) => room.lock().shrink(frame.as_ref().map_or(0, Frame::bytes)),
                     Space::Sent(room) => drop(room),
                 }
                 promise.keep(frame);
             }
-            Waiter::Posted { token, bytes, room, finish } => {
+            Waiter::Submitted { token, bytes, room, finish } => {
                 // What came with the answer takes memory until a listener takes it.
                 let came = frame.as_ref().map_or(0, Frame::data_bytes);
-                self.posted.give(room.saturating_sub(came));
+                self.submitted.give(room.saturating_sub(came));
                 let opened = frame.map_err(|()| lost_fault()).and_then(open);
-                let answer = finish(opened.and_then(|opened| within(ORDER_BYTES, opened)));
-                self.hand_over(Answered { token, answer, bytes: bytes + came.min(room) });
+                let answer = finish(opened.and_then(|opened| within(SUBMISSION_BYTES, opened)));
+                self.hand_over(Completed { token, answer, bytes: bytes + came.min(room) });
             }
         }
     }
 
-    fn hand_over(&self, answered: Answered<A>) {
-        let mut answers = self.answers.lock();
-        answers.push_back(answered);
+    fn hand_over(&self, answered: Completed<A>) {
+        let mut completions = self.completions.lock();
+        completions.push_back(answered);
         // More than one answer is worth one listener's waking.
-        if answers.len() == 1 || answers.len().is_multiple_of(ANSWERS_MAX) {
+        if completions.len() == 1 || completions.len().is_multiple_of(COMPLETIONS_MAX) {
             self.answered.notify_one();
         }
     }
 
-    /// Answers an order that is not sent.
+    /// Completes what is not sent.
     pub fn refuse(&self, token: u64, answer: A) {
-        self.hand_over(Answered { token, answer, bytes: 0 });
+        self.hand_over(Completed { token, answer, bytes: 0 });
     }
 
     /// Whether a frame that begins so may come.
@@ -342,19 +342,19 @@ impl<A: Send> Connection<A> {
         Ok(())
     }
 
-    /// The next answers to posted orders; none if none comes within `wait`.
-    pub fn next_answers(&self, wait: Duration) -> Vec<(u64, A)> {
-        let mut answers = self.answers.lock();
-        if answers.is_empty() {
-            answers = self.answered.wait_for(answers, wait);
+    /// The next completions of submissions; none if none comes within `wait`.
+    pub fn next_completions(&self, wait: Duration) -> Vec<(u64, A)> {
+        let mut completions = self.completions.lock();
+        if completions.is_empty() {
+            completions = self.answered.wait_for(completions, wait);
         }
-        let some = answers.len().min(ANSWERS_MAX);
-        let taken: Vec<Answered<A>> = answers.drain(..some).collect();
-        drop(answers);
+        let some = completions.len().min(COMPLETIONS_MAX);
+        let taken: Vec<Completed<A>> = completions.drain(..some).collect();
+        drop(completions);
         if !taken.is_empty() {
-            self.posted.give(taken.iter().map(|answered| answered.bytes).sum());
+            self.submitted.give(taken.iter().map(|answered| answered.bytes).sum());
         }
-        taken.into_iter().map(|Answered { token, answer, .. }| (token, answer)).collect()
+        taken.into_iter().map(|Completed { token, answer, .. }| (token, answer)).collect()
     }
 
     /// The connection is lost: whoever waits hears of it.
@@ -418,8 +418,8 @@ mod tests {
     fn no_more_is_posted_than_there_is_room_for_all_answers() {
         let (out, frames) = unbounded();
         let connection: Connection<()> = Connection::new(out);
-        let post = |token| connection.post(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
-        let under_way = POSTED_BYTES_MAX / (ORDER_BYTES + WHOLE_BYTES_MAX);
+        let post = |token| connection.submit(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let under_way = SUBMITTED_BYTES_MAX / (SUBMISSION_BYTES + WHOLE_BYTES_MAX);
         (0..under_way).for_each(post);
         let numbers: Vec<u64> = frames.try_iter().map(|frame| frame.number()).collect();
         assert_eq!(numbers.len() as u64, under_way);
@@ -436,14 +436,14 @@ mod tests {
     fn what_was_opened_counts_and_not_what_crossed_the_line() {
         let (out, frames) = unbounded();
         let connection: Connection<()> = Connection::new(out);
-        connection.post(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
-        let sent = frames.recv().expect("it was posted");
+        connection.submit(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let sent = frames.recv().expect("it was submitted");
         let number = sent.number();
         let compressed = crate::wire::send::FrameCompressor::new(Some(1)).compress(whole(number, WHOLE_BYTES_MAX));
         assert!(compressed.is_compressed() && compressed.data_bytes() == WHOLE_BYTES_MAX);
         assert_eq!(connection.arrived(compressed), Ok(()));
-        let answered: u64 = connection.answers.lock().iter().map(|answered| answered.bytes).sum();
-        assert_eq!(answered, ORDER_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
+        let answered: u64 = connection.completions.lock().iter().map(|answered| answered.bytes).sum();
+        assert_eq!(answered, SUBMISSION_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
     }
 
     #[test]
@@ -451,12 +451,12 @@ mod tests {
         for (bytes, compress) in [(WHOLE_BYTES_MAX + 1, None), (4 << 20, None), (4 << 20, Some(1))] {
             let (out, frames) = unbounded();
             let connection: Connection<bool> = Connection::new(out);
-            connection.post(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
-            let number = frames.recv().expect("it was posted").number();
+            connection.submit(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
+            let number = frames.recv().expect("it was submitted").number();
             let answer = crate::wire::send::FrameCompressor::new(compress).compress(whole(number, bytes));
             let Err(why) = connection.arrived(answer) else { panic!("{bytes}") };
             connection.lose(Loss { why: why.into(), is_mendable: false });
-            assert_eq!(connection.next_answers(Duration::ZERO), [(1, false)]);
+            assert_eq!(connection.next_completions(Duration::ZERO), [(1, false)]);
         }
     }
 }

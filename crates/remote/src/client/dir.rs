@@ -4,7 +4,7 @@
 //! entry. Every later look, and every look at what this side has changed, goes over the connection. A directory that is made is used at
 //! once; if it could not be made, everything in it fails for that reason.
 
-mod answers;
+mod completions;
 mod listing;
 
 use driftless_lock::Mutex;
@@ -14,12 +14,12 @@ use crate::client::Client;
 use crate::client::connection::{Promise, Space, nonsense, on};
 use crate::client::file::RemoteFile;
 use crate::client::replies::{long_if_need_be, not_set};
-use crate::wire::{Handle, Listing, Located, Locked, Name, Own, ParcelHead, Reply, Request, SparingRules, Survey, WireFault};
-use answers::{fetched, looked, made, own_set};
+use crate::wire::{Handle, Listing, Located, Locked, Name, NewEntryHead, Own, Reply, Request, SparingRules, Survey, WireFault};
+use completions::{fetched, looked, made, own_set};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs, errno};
 use driftless_tree::{
-    Ancestor, Answer, Ask, Attributes, BeforeChange, Dir, DirRef, Done, Held, Known, Lock, MarkText, NameStream, Reach, ReadFile, Removed,
-    Rights, Sentry, Spared, WriteFile,
+    Ancestor, Attributes, BeforeChange, Completion, Dir, DirRef, Done, Held, Known, Lock, MarkText, NameStream, Op, Reach, ReadFile,
+    Removed, Rights, Sentry, Spared, WriteFile,
 };
 use listing::{Entries, RemoteNames};
 use std::collections::HashMap;
@@ -280,7 +280,7 @@ impl Dir for RemoteDir {
         let Some(room) = Room::take(&connection.expected, request.reply_max().bytes(), AHEAD_BYTES_MAX) else { return };
         connection.ahead.fetch_add(1, Relaxed);
         let room = Arc::new(Mutex::new(room));
-        let promise = connection.ask_with(&request, Vec::new(), Space::Answer(room.clone()));
+        let promise = connection.ask_with(&request, Vec::new(), Space::Completion(room.clone()));
         if let Some(unused) = self.0.ahead.lock().insert(name.into(), Expected { at, files: look, promise, _room: room }) {
             connection.ahead.fetch_sub(1, Relaxed);
             connection.forget(unused.at);
@@ -603,38 +603,38 @@ impl Dir for RemoteDir {
         }
     }
 
-    fn posts(&self) -> bool {
+    fn takes_submissions(&self) -> bool {
         true
     }
 
-    fn post(&self, token: u64, ask: Ask) {
+    fn submit(&self, token: u64, op: Op) {
         let (at, side, kept) = (self.0.at, self.0.side, self.0.clone());
         let connection = &self.0.client.connection;
-        match ask {
-            Ask::Make(parcel) => {
-                if let Err(fault) = self.touched(&parcel.name) {
-                    return connection.refuse(token, Answer::Made(Err(fault)));
+        match op {
+            Op::Make(new) => {
+                if let Err(fault) = self.touched(&new.name) {
+                    return connection.refuse(token, Completion::Made(Err(fault)));
                 }
-                let (parcel, data) = ParcelHead::of(*parcel);
-                let request = Request::Make { dir: at, parcel: Box::new(parcel) };
-                connection.post(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
+                let (new, data) = NewEntryHead::of(*new);
+                let request = Request::Make { dir: at, new: Box::new(new) };
+                connection.submit(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
             }
-            Ask::Fetch(name, keep) => {
+            Op::Fetch(name, keep) => {
                 self.0.entries.lock().drop_heard(&name);
                 let request = Request::Fetch { dir: at, name: Name(name), keep };
-                connection.post(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
+                connection.submit(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
             }
-            Ask::Meta => {
-                let finish = move |reply| Answer::Meta(looked(&kept, side, reply));
-                connection.post(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
+            Op::Meta => {
+                let finish = move |reply| Completion::Meta(looked(&kept, side, reply));
+                connection.submit(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
             }
-            Ask::SetOwn(known, attributes) => {
+            Op::SetOwn(known, attributes) => {
                 if let Err(fault) = self.pass_gate() {
-                    return connection.refuse(token, Answer::OwnSet(vec![fault]));
+                    return connection.refuse(token, Completion::OwnSet(vec![fault]));
                 }
                 self.0.forget_own();
                 let request = Request::SetOwn { at, known, attributes: *attributes };
-                connection.post(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
+                connection.submit(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::wire::Reply;
 use driftless_model::{Act, Fault, Side, Xattrs, errno};
 use driftless_tree::Done;
 
-/// What could not be set, as the reply to an order to set something says.
+/// What could not be set, as the reply to a request to set something says.
 pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
     match reply {
         Reply::Done => Ok(Vec::new()),

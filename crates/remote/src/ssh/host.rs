@@ -14,7 +14,7 @@ use crate::wire::{Frame, Identity, Limits, Met, Opening, Reply, Request, Root, W
 use crossbeam_channel::unbounded;
 use driftless_lock::Mutex;
 use driftless_model::{Act, Side, errno, escape};
-use driftless_tree::{Answer, Gate, Host, Loss, Place, RootError};
+use driftless_tree::{Completion, Gate, Host, Loss, Place, RootError};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -162,8 +162,8 @@ impl Host for SshHost {
         located.map_err(|(path, fault)| self.refused(&path, &fault, side))
     }
 
-    fn answers(&self, wait: Duration) -> Vec<(u64, Answer)> {
-        self.client.connection.next_answers(wait)
+    fn completions(&self, wait: Duration) -> Vec<(u64, Completion)> {
+        self.client.connection.next_completions(wait)
     }
 
     fn round_trip(&self) -> Duration {

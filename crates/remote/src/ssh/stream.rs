@@ -11,7 +11,7 @@ use crate::wire::handshake::{Heard, Silence, greeted};
 use crate::wire::send::{FrameCompressor, write_all};
 use crate::wire::{Announced, Frame, Hello, Reply, Request, bad};
 use crossbeam_channel::{Receiver, unbounded};
-use driftless_tree::{Answer, Loss};
+use driftless_tree::{Completion, Loss};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn unheard(name: &str, heard: &Heard, child: &mut Child) -> ReachError {
     ReachError::NoGreeting { host: name.into(), heard: heard.question() }
 }
 
-fn read_all(stream: &mut impl Read, compressed: bool, connection: &Connection<Answer>, complaint: &Complaint) -> Loss {
+fn read_all(stream: &mut impl Read, compressed: bool, connection: &Connection<Completion>, complaint: &Complaint) -> Loss {
     let (why, is_mendable) = loop {
         // Memory is taken only for what is an answer, and no larger than was asked for.
         let admit = |_: &mut _, announced: &Announced| {

@@ -168,8 +168,8 @@ fn deed(request: &Request) -> Deed<'_> {
         R::CopyRange { .. } | R::Write { .. } | R::SetLen { .. } | R::Allocate { .. } | R::SaveProgress { .. } => Deed::Changes,
         R::SyncFile { .. } | R::FlushFile { .. } | R::Progress { .. } | R::SyncAll { .. } | R::SetUnfinished { .. } => Deed::Changes,
         R::SetOwn { .. } | R::SetEntry { .. } | R::MakeWritable { .. } | R::SetMark { .. } | R::Lock { .. } => Deed::Changes,
-        R::Make { dir, parcel } => {
-            let (name, kind) = parcel.place();
+        R::Make { dir, new } => {
+            let (name, kind) = new.place();
             Deed::Publishes { at: *dir, name, kind }
         }
         R::Rename { dir, from, to } => Deed::Names { from: *dir, name: from, to: *dir, new: to },

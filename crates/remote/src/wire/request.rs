@@ -5,7 +5,7 @@ use crate::wire::bounds::{
 };
 use crate::wire::frame::Frame;
 use crate::wire::name::{Handle, Name};
-use crate::wire::parcel::ParcelHead;
+use crate::wire::new_entry::NewEntryHead;
 use crate::wire::sparing::SparingRules;
 use driftless_model::{Keep, Kind, Side, bounds};
 use driftless_tree::{Attributes, Known, Reach, WHOLE_BYTES_MAX};
@@ -159,7 +159,7 @@ pub enum Request {
     /// `movers`.
     Hold { dir: Handle, identity: u128, movers: u128 },
     /// Make an entry; the frame's data is its content.
-    Make { dir: Handle, parcel: Box<ParcelHead> },
+    Make { dir: Handle, new: Box<NewEntryHead> },
     /// Read a small file whole.
     Fetch { dir: Handle, name: Name, keep: Keep },
     /// Take further streams of this client, and greet on each with this number.

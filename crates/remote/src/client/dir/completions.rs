@@ -1,27 +1,27 @@
-//! What follows from the replies to orders whose answers come in their own time.
+//! What follows from the replies to what was submitted.
 
 use super::Inner;
 use crate::client::connection::{nonsense, on};
 use crate::client::replies::not_set;
 use crate::wire::{Reply, WireFault, whole};
 use driftless_model::{Meta, Side};
-use driftless_tree::{Answer, Done};
+use driftless_tree::{Completion, Done};
 
 pub(super) type Replied = Result<(Reply, Vec<u8>), WireFault>;
 
 // The directory is kept until the reply is here, or the agent would let go of it.
 
-pub(super) fn made(_kept: &Inner, side: Side, reply: Replied) -> Answer {
+pub(super) fn made(_kept: &Inner, side: Side, reply: Replied) -> Completion {
     match on(side, reply) {
-        Ok((Reply::Mismatch, _)) => Answer::Mismatch,
-        Ok((Reply::Removed(told), _)) => Answer::Stuck(told.on(side)),
-        Ok((Reply::Lost(fault), _)) => Answer::Lost(fault.on(side)),
-        other => Answer::Made(other.and_then(|(reply, _)| not_set(side, reply))),
+        Ok((Reply::Mismatch, _)) => Completion::Mismatch,
+        Ok((Reply::Removed(told), _)) => Completion::Stuck(told.on(side)),
+        Ok((Reply::Lost(fault), _)) => Completion::Lost(fault.on(side)),
+        other => Completion::Made(other.and_then(|(reply, _)| not_set(side, reply))),
     }
 }
 
-pub(super) fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Answer {
-    Answer::Fetched(match on(side, reply) {
+pub(super) fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Completion {
+    Completion::Fetched(match on(side, reply) {
         Ok((Reply::Whole(None), _)) => Ok(None),
         Ok((Reply::Whole(Some((entry, extents))), data)) => whole(entry, extents, data).map(Some).ok_or_else(|| nonsense().on(side)),
         Ok(_) => Err(nonsense().on(side)),
@@ -39,6 +39,6 @@ pub(super) fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
     }
 }
 
-pub(super) fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Answer {
-    Answer::OwnSet(on(side, reply).and_then(|(reply, _)| not_set(side, reply)).unwrap_or_else(|fault| vec![fault]))
+pub(super) fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Completion {
+    Completion::OwnSet(on(side, reply).and_then(|(reply, _)| not_set(side, reply)).unwrap_or_else(|fault| vec![fault]))
 }

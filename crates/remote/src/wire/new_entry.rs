@@ -3,14 +3,14 @@
 use crate::wire::bounds::{EXTENTS_MAX, maybe_at_most};
 use crate::wire::name::Name;
 use driftless_model::{Entry, Keep, Kind, Level};
-use driftless_tree::{Parcel, WHOLE_BYTES_MAX, Whole};
+use driftless_tree::{NewEntry, WHOLE_BYTES_MAX, Whole};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 
-/// A parcel but for the bytes of its content.
+/// a new entry but for the bytes of its content.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ParcelHead {
+pub struct NewEntryHead {
     name: Name,
     entry: Entry,
     #[serde(deserialize_with = "maybe_at_most::<EXTENTS_MAX, _, _>")]
@@ -23,12 +23,12 @@ pub struct ParcelHead {
     verify: Option<Level>,
 }
 
-impl ParcelHead {
-    /// Takes a parcel apart: what goes into the head, and the data.
-    pub fn of(parcel: Parcel) -> (Self, Vec<u8>) {
-        let Parcel { name, entry, content, target, keep, private, room, sync, verify } = parcel;
+impl NewEntryHead {
+    /// Takes a new entry apart: what goes into the head, and the data.
+    pub fn of(new: NewEntry) -> (Self, Vec<u8>) {
+        let NewEntry { name, entry, content, target, keep, private, room, sync, verify } = new;
         let (extents, data) = content.map_or((None, Vec::new()), |whole| (Some(whole.extents), whole.data));
-        (ParcelHead { name: Name(name), entry, extents, target, keep, private, room, sync, verify }, data)
+        (NewEntryHead { name: Name(name), entry, extents, target, keep, private, room, sync, verify }, data)
     }
 
     /// What it makes: the name and the kind.
@@ -37,8 +37,8 @@ impl ParcelHead {
     }
 
     /// Puts it together again. `None` if the data does not fit the head.
-    pub fn with(self, data: Vec<u8>) -> Option<Parcel> {
-        let ParcelHead { name, entry, extents, target, keep, private, room, sync, verify } = self;
+    pub fn with(self, data: Vec<u8>) -> Option<NewEntry> {
+        let NewEntryHead { name, entry, extents, target, keep, private, room, sync, verify } = self;
         let size = data.len() as u64;
         let kind = entry.meta.kind;
         let has_content = match &extents {
@@ -47,7 +47,7 @@ impl ParcelHead {
         };
         let fits = has_content && (kind == Kind::Symlink) == target.is_some();
         let content = extents.map(|extents| Whole { meta: entry.meta, xattrs: entry.xattrs.clone(), extents, data });
-        fits.then_some(Parcel { name: name.0, entry, content, target, keep, private, room, sync, verify })
+        fits.then_some(NewEntry { name: name.0, entry, content, target, keep, private, room, sync, verify })
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             let context = format!("{kind:?} {extents:?} {target:?} {bytes}");
             let (entry, keep) = (Entry { meta: meta(kind, 3), xattrs: Xattrs::default() }, Keep::default());
             let name = Name(c"name".into());
-            let head = ParcelHead { name, entry, extents, target, keep, private: false, room: 0, sync: false, verify: None };
+            let head = NewEntryHead { name, entry, extents, target, keep, private: false, room: 0, sync: false, verify: None };
             assert_eq!(head.with(vec![1; bytes]).is_some(), fits, "{context}");
         }
     }

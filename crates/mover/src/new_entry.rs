@@ -1,19 +1,19 @@
-//! Making an entry from a parcel: all that it shall be, in one piece, as it comes from another machine.
+//! Making an entry from what is told of it: all that it shall be, in one piece, as it comes from another machine.
 
 use crate::mover::{Made, Mover, Terms};
 use crate::spot::{Opened, Spot};
 use driftless_reconcile::Rules;
-use driftless_tree::{Dir, Parcel};
+use driftless_tree::{Dir, NewEntry};
 use std::sync::Arc;
 
 impl Mover<'_> {
-    /// Makes the entry in `dir`, as the parcel says and not as this mover's terms do.
-    pub fn unpack(&mut self, dir: &dyn Dir, parcel: Parcel) -> Made {
-        let Parcel { name, entry, content, target, keep, private, room, sync, verify } = parcel;
+    /// Makes the entry in `dir`, as it is told and not as this mover's terms do.
+    pub fn unpack(&mut self, dir: &dyn Dir, new: NewEntry) -> Made {
+        let NewEntry { name, entry, content, target, keep, private, room, sync, verify } = new;
         let rules = Rules { keep, ..Rules::default() };
         self.terms = Terms { rules, sync_each: sync, sync_large: sync, verify };
         let birth = if private { dir.birth() } else { None };
-        // The source is the parcel: its directory is not here, and is not asked.
+        // The source is what is told: its directory is not here, and is not asked.
         let spot = Spot { source: dir, source_name: &name, replica: dir, name: &name, private, nested: false, birth, room, only: None };
         match content {
             Some(whole) => {

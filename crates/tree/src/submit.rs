@@ -1,7 +1,7 @@
-//! Orders to a directory whose answers take their time, and the answers.
+//! Operations that are submitted to a directory whose replies take their time, and their completions.
 //!
 //! Over a long line a call that waits for its answer costs a round trip. What makes up the bulk of a run (making small entries,
-//! reading small files, the end of a directory) is posted instead, thousands at a time.
+//! reading small files, the end of a directory) is submitted instead, thousands at a time.
 
 use crate::{Attributes, Done, Known, Removed, Whole};
 use driftless_model::{Entry, Fault, Keep, Level, Meta};
@@ -9,7 +9,7 @@ use std::ffi::CString;
 
 /// An entry to be made, with all that is in it.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct NewEntry {
     /// Its name.
     pub name: CString,
     /// Metadata and extended attributes that it shall have.
@@ -30,11 +30,11 @@ pub struct Parcel {
     pub verify: Option<Level>,
 }
 
-/// An order.
+/// What is submitted.
 #[derive(Debug)]
-pub enum Ask {
+pub enum Op {
     /// Make this entry, and give it its name.
-    Make(Box<Parcel>),
+    Make(Box<NewEntry>),
     /// Read this regular file whole, if it is small enough.
     Fetch(CString, Keep),
     /// Metadata of the directory itself, now.
@@ -43,9 +43,9 @@ pub enum Ask {
     SetOwn(Known, Box<Attributes>),
 }
 
-/// What came of an order.
+/// What came of it.
 #[derive(Debug)]
-pub enum Answer {
+pub enum Completion {
     /// The entry was made, but for what could not be set.
     Made(Done<Vec<Fault>>),
     /// The disk did not keep what it was given (fsync failed).
