@@ -57,7 +57,7 @@ use crate::trees::roots::{Roots, open_roots};
 use driftless_model::{Class, Fault, RelPath, Scope, Selection, Side, Work, Xattrs, errno};
 use driftless_pool::{descriptors, drive};
 use driftless_reconcile::{Ending, lacks_change_time};
-use driftless_tree::{DirRef, HandlePool, Place};
+use driftless_tree::{DirMutRef, DirRef, HandlePool, Place};
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ fn sync_trees(
 }
 
 /// Locks the replica, refuses it on doubt, makes it if it is missing; tells whether it was made.
-pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool, Locks), RunError> {
+pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirMutRef>, bool, Locks), RunError> {
     let mut locks = match &replica {
         _ if options.dry_run || options.report_only && matches!(replica, Replica::Missing(..)) => Locks::default(),
         Replica::There(dir) => hold(options, dir, None)?,
@@ -280,7 +280,7 @@ fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
 }
 
 /// Opens or makes the replica's root; tells whether it was made.
-fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirRef>, bool), RunError> {
+fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirMutRef>, bool), RunError> {
     match replica {
         Replica::There(dir) => Ok((Some(dir), false)),
         Replica::Missing(..) if options.report_only => Err(RunError::NoReplica(options.replica.to_string())),
@@ -308,7 +308,7 @@ fn unusable<T>(options: &Options, done: Result<T, Fault>) -> Result<T, RunError>
 fn sync_entry(
     options: &Options,
     (monitor, stop, _): Outside<'_>,
-    ((source_dir, name), replica): ((DirRef, CString), (DirRef, CString)),
+    ((source_dir, name), replica): ((DirRef, CString), (DirMutRef, CString)),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
     let locks = if options.dry_run { Locks::default() } else { hold(options, &replica.0, Some(&replica.1))? };

@@ -8,7 +8,7 @@ use crate::large::CHECKPOINT_BYTES;
 use crate::mover::{Made, Mover, leads};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Act, Fault, Kind, Meta, Side, errno};
-use driftless_tree::{Attributes, Dir, DirRef, Known, LocalDir, LocalFile, WriteFile, temp_name};
+use driftless_tree::{Attributes, Dir, DirMut, DirMutRef, Known, LocalDir, LocalFile, WriteFile, temp_name};
 use std::ffi::CStr;
 use std::fmt::Debug;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Mover<'_> {
         })
     }
 
-    fn carry_into(&mut self, carrier: &dyn Carrier, spot: &Spot, opened: &Opened, room: &DirRef) -> Made {
+    fn carry_into(&mut self, carrier: &dyn Carrier, spot: &Spot, opened: &Opened, room: &DirMutRef) -> Made {
         let (source, place) = near(opened, &**room)?;
         let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
         let unkept = opened.meta.unkept | xattrs.unkept;
@@ -97,7 +97,7 @@ impl Mover<'_> {
 }
 
 /// Both ends as a program on this machine can reach them.
-fn near<'a>(opened: &'a Opened, room: &'a dyn Dir) -> Result<(&'a LocalFile, &'a LocalDir), Trouble> {
+fn near<'a>(opened: &'a Opened, room: &'a dyn DirMut) -> Result<(&'a LocalFile, &'a LocalDir), Trouble> {
     opened.file.as_local().zip(room.as_local()).ok_or_else(elsewhere)
 }
 

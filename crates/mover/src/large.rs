@@ -8,7 +8,7 @@ use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Keep, Kind, Level, Side, Xattrs, errno};
 use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
-use driftless_tree::{Attributes, Copier, Dir, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
+use driftless_tree::{Attributes, Copier, Dir, DirMut, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
@@ -374,7 +374,7 @@ impl Large {
 
     /// So far nobody but this user may open the copy. It is moved to where nobody can find it before it belongs to somebody else, who
     /// could write to it before it has the rights that go with its content.
-    fn finish_out_of_sight(&self, mover: &Mover, nest: &dyn Dir, spot: &Spot, attributes: &Attributes) -> Made {
+    fn finish_out_of_sight(&self, mover: &Mover, nest: &dyn DirMut, spot: &Spot, attributes: &Attributes) -> Made {
         nest.take(spot.replica, &self.temp, &self.temp)?;
         // By another name it could be found.
         let alone = nest.look(&self.temp).map_err(Trouble::from).and_then(|there| if there.nlink == 1 { Ok(()) } else { Err(stale()) });

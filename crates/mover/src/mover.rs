@@ -5,7 +5,7 @@ use crate::comparison::{Compared, Comparison};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs, errno};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
-use driftless_tree::{ACL_ACCESS, Attributes, Copier, Dir, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
+use driftless_tree::{ACL_ACCESS, Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
 use std::ffi::CStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -144,7 +144,7 @@ impl Mover<'_> {
     }
 
     /// Moves a finished entry out of the private directory to its name.
-    pub(crate) fn emerge(&self, nest: &dyn Dir, temp: &CStr, spot: &Spot) -> Result<(), Trouble> {
+    pub(crate) fn emerge(&self, nest: &dyn DirMut, temp: &CStr, spot: &Spot) -> Result<(), Trouble> {
         let done = match spot.replica.take(nest, temp, spot.name) {
             Err(e) if in_the_way(e.errno) => match spot.replica.take(nest, temp, temp) {
                 Ok(()) => self.publish(spot, Some(temp)),

@@ -3,12 +3,12 @@
 use crate::mover::{Made, Mover, Terms};
 use crate::spot::{Opened, Spot};
 use driftless_reconcile::Rules;
-use driftless_tree::{Dir, NewEntry};
+use driftless_tree::{DirMut, NewEntry};
 use std::sync::Arc;
 
 impl Mover<'_> {
     /// Makes the entry in `dir`, as it is told and not as this mover's terms do.
-    pub fn unpack(&mut self, dir: &dyn Dir, new: NewEntry) -> Made {
+    pub fn unpack(&mut self, dir: &dyn DirMut, new: NewEntry) -> Made {
         let NewEntry { name, entry, content, target, keep, private, room, sync, verify } = new;
         let rules = Rules { keep, ..Rules::default() };
         self.terms = Terms { rules, sync_each: sync, sync_large: sync, verify };

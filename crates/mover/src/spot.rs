@@ -2,7 +2,7 @@
 
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Unkept};
 use driftless_reconcile::held_back;
-use driftless_tree::{Dir, Halt, Known, ReadFile, Removed};
+use driftless_tree::{Dir, DirMut, Halt, Known, ReadFile, Removed};
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Spot<'a> {
     /// Name in it.
     pub source_name: &'a CStr,
     /// Directory of the replica.
-    pub replica: &'a dyn Dir,
+    pub replica: &'a dyn DirMut,
     /// Name in it.
     pub name: &'a CStr,
     /// The replica's directory is new and private: entries are made under their own names.

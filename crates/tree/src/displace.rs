@@ -3,7 +3,7 @@
 //! Nothing is moved aside: what lies in the directory goes where it is, if all of it may, and then the empty directory and the entry
 //! change places. So whoever is killed in between leaves no tree under a name that nobody knows, and something always stands at the name.
 
-use crate::Dir;
+use crate::DirMut;
 use crate::Done;
 use crate::leftover::below;
 use crate::local::{LocalDir, fault};

@@ -1,6 +1,6 @@
 //! Where a tree is: a path on this machine, or on another that is reached through a [`Host`].
 
-use crate::{Completion, HandlePool, Place, RootError, locate};
+use crate::{Completion, DirMutRef, HandlePool, Place, RootError, locate, locate_mut};
 use driftless_model::{Side, escape};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -19,6 +19,8 @@ pub trait Host: Send + Sync {
     fn machine(&self) -> &[u8];
     /// Looks at what stands at `path` there. Symbolic links in the path and at its end are followed.
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
+    /// The same of a replica that may be changed.
+    fn locate_mut(&self, path: &Path) -> Result<Place<DirMutRef>, RootError>;
     /// The next completions of what was submitted, with their tokens; none if none comes within `wait`.
     fn completions(&self, wait: Duration) -> Vec<(u64, Completion)>;
     /// How long it takes at least until a question is answered, as far as is known.
@@ -57,6 +59,17 @@ impl Endpoint {
         match &self.host {
             None => locate(&self.path, side, pool),
             Some(host) => host.locate(&self.path, side),
+        }
+    }
+
+    /// Looks at what stands there, a replica's that may be changed.
+    ///
+    /// # Errors
+    /// It cannot be opened, or its directory cannot.
+    pub fn locate_mut(&self, pool: &Arc<HandlePool>) -> Result<Place<DirMutRef>, RootError> {
+        match &self.host {
+            None => locate_mut(&self.path, pool),
+            Some(host) => host.locate_mut(&self.path),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::local::{LocalDir, fault};
 use crate::remove::{Removed, clear, enter_same};
-use crate::{Dir, Done};
+use crate::{Dir, DirMut, Done};
 use driftless_model::{Act, Kind, Meta, Side};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};

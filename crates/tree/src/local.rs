@@ -11,7 +11,7 @@ use crate::nest::Keeper;
 use crate::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN, is_root_name};
 use crate::xattr::{Target, proc_path};
-use crate::{Ancestor, Dir, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
+use crate::{Ancestor, Dir, DirMut, DirMutRef, DirRef, Done, NameStream, Names, ReadFile, Rights, WriteFile};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
@@ -475,7 +475,58 @@ impl Dir for LocalDir {
         Ok(Box::new(LocalFile::new(fd, self.side())))
     }
 
-    fn make_dir(&self, name: &CStr) -> Done<DirRef> {
+    fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
+        count_tree(self, name, max, spared)
+    }
+
+    fn user(&self) -> (u32, u32) {
+        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    }
+
+    fn may_give(&self) -> bool {
+        use rustix::thread::{CapabilitySet, capabilities};
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::own()
+    }
+
+    fn marks(&self, above: bool) -> Done<Vec<MarkText>> {
+        crate::mark::read(self, above)
+    }
+
+    fn is_unfinished(&self) -> bool {
+        crate::leftover::is_unfinished(self)
+    }
+
+    fn lineage(&self) -> Done<Vec<Ancestor>> {
+        self.fail(Act::FindAbove, crate::root::lineage(&*self.fd()?))
+    }
+
+    fn is_mount_root(&self) -> Option<bool> {
+        self.is_mount_root
+    }
+
+    fn made_at(&self) -> Option<Stamp> {
+        made_at(&*self.fd().ok()?, c"")
+    }
+
+    fn made_at_of(&self, name: &CStr) -> Option<Stamp> {
+        made_at(&*self.fd().ok()?, name)
+    }
+
+    fn as_local(&self) -> Option<&LocalDir> {
+        Some(self)
+    }
+}
+
+impl DirMut for LocalDir {
+    fn enter_mut(&self, name: &CStr) -> Done<DirMutRef> {
+        Ok(Arc::new(self.enter_local(name)?))
+    }
+
+    fn make_dir(&self, name: &CStr) -> Done<DirMutRef> {
         Ok(Arc::new(self.make_dir_local(name)?))
     }
 
@@ -557,14 +608,14 @@ impl Dir for LocalDir {
         }
     }
 
-    fn nest(&self, hidden: bool) -> Done<Option<DirRef>> {
+    fn nest(&self, hidden: bool) -> Done<Option<DirMutRef>> {
         if self.is_private() || !hidden && self.is_guarded() {
             return Ok(None);
         }
         Ok(Some(Arc::new(self.nest_local()?)))
     }
 
-    fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
+    fn take(&self, from: &dyn DirMut, name: &CStr, to: &CStr) -> Done {
         let Some(from) = from.as_local() else { return self.fail(Act::Rename, Err(Errno::XDEV)) };
         self.fail(Act::Rename, fs::renameat(&*from.fd()?, name, &*self.changing()?, to))
     }
@@ -598,41 +649,16 @@ impl Dir for LocalDir {
         remove_leftover(self, name)
     }
 
-    fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
-        count_tree(self, name, max, spared)
-    }
-
     fn sync_all(&self) -> Done {
         self.fail(Act::Flush, fs::syncfs(&*self.fd()?))
-    }
-
-    fn user(&self) -> (u32, u32) {
-        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
-    }
-
-    fn may_give(&self) -> bool {
-        use rustix::thread::{CapabilitySet, capabilities};
-        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
-    }
-
-    fn rights(&self) -> Rights {
-        Rights::own()
     }
 
     fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
         crate::locks::take(self, name, reach)
     }
 
-    fn marks(&self, above: bool) -> Done<Vec<MarkText>> {
-        crate::mark::read(self, above)
-    }
-
     fn set_unfinished(&self, is: bool) -> Done {
         if is { crate::leftover::mark(self) } else { crate::leftover::unmark(self) }
-    }
-
-    fn is_unfinished(&self) -> bool {
-        crate::leftover::is_unfinished(self)
     }
 
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {
@@ -649,26 +675,6 @@ impl Dir for LocalDir {
 
     fn confirm(&self) -> Done {
         if self.side() == Side::Replica { self.node.gate().confirm() } else { Ok(()) }
-    }
-
-    fn lineage(&self) -> Done<Vec<Ancestor>> {
-        self.fail(Act::FindAbove, crate::root::lineage(&*self.fd()?))
-    }
-
-    fn is_mount_root(&self) -> Option<bool> {
-        self.is_mount_root
-    }
-
-    fn made_at(&self) -> Option<Stamp> {
-        made_at(&*self.fd().ok()?, c"")
-    }
-
-    fn made_at_of(&self, name: &CStr) -> Option<Stamp> {
-        made_at(&*self.fd().ok()?, name)
-    }
-
-    fn as_local(&self) -> Option<&LocalDir> {
-        Some(self)
     }
 }
 

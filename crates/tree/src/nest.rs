@@ -7,7 +7,7 @@
 
 use crate::handles::Node;
 use crate::local::{LocalDir, fault};
-use crate::{Dir, Done, NameStream, Names, temp_name};
+use crate::{Dir, DirMut, Done, NameStream, Names, temp_name};
 use driftless_model::Act;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, RenameFlags, Stat, fstat, renameat_with, unlinkat};

@@ -6,7 +6,7 @@
 
 use crate::local::{LocalDir, fault};
 use crate::mounts::{is_crossing, is_subvolume};
-use crate::{Dir, Done, Names};
+use crate::{Dir, DirMut, Done, Names};
 use driftless_model::{Act, Fault, Filter, Kind, Meta, RelPath, Unkept};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};

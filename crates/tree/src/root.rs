@@ -5,7 +5,7 @@
 
 use crate::handles::HandlePool;
 use crate::local::{LocalDir, meta_of};
-use crate::{DirRef, Done};
+use crate::{DirMutRef, DirRef, Done};
 use driftless_model::{Act, EntryName, Meta, RelPath, Side, cause_of, quote};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
@@ -84,13 +84,13 @@ impl fmt::Display for RootError {
 impl std::error::Error for RootError {}
 
 /// What stands at a path that the user named.
-pub enum Place {
+pub enum Place<D = DirRef> {
     /// A directory.
-    Dir(DirRef),
+    Dir(D),
     /// Something else: the directory that holds it, its name and its metadata.
     Entry {
         /// The directory that holds it.
-        parent: DirRef,
+        parent: D,
         /// Its name there.
         name: CString,
         /// Its metadata.
@@ -99,26 +99,56 @@ pub enum Place {
     /// Nothing: the directory that would hold it and its name there.
     Missing {
         /// The directory that would hold it.
-        parent: DirRef,
+        parent: D,
         /// Its name there.
         name: CString,
     },
 }
 
-/// Looks at what stands at `path`. Symbolic links in the path and at its end are followed.
+impl<D> Place<D> {
+    /// The same place, its directory met otherwise.
+    pub fn map<E>(self, dir: impl FnOnce(D) -> E) -> Place<E> {
+        match self {
+            Place::Dir(found) => Place::Dir(dir(found)),
+            Place::Entry { parent, name, meta } => Place::Entry { parent: dir(parent), name, meta },
+            Place::Missing { parent, name } => Place::Missing { parent: dir(parent), name },
+        }
+    }
+
+    /// The directory itself, or that which holds the entry, or would.
+    pub fn dir(&self) -> &D {
+        let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }) = self;
+        dir
+    }
+}
+
+/// Looks at what stands at `path`, to read it. Symbolic links in the path and at its end are followed.
+///
+/// # Errors
+/// It cannot be opened, or its directory cannot.
 pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, RootError> {
+    Ok(locate_local(path, side, pool)?.map(|dir| Arc::new(dir) as DirRef))
+}
+
+/// Looks at what stands at `path`, a replica's that may be changed. Symbolic links in the path and at its end are followed.
+///
+/// # Errors
+/// It cannot be opened, or its directory cannot.
+pub fn locate_mut(path: &Path, pool: &Arc<HandlePool>) -> Result<Place<DirMutRef>, RootError> {
+    Ok(locate_local(path, Side::Replica, pool)?.map(|dir| Arc::new(dir) as DirMutRef))
+}
+
+fn locate_local(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place<LocalDir>, RootError> {
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => {
-            LocalDir::root(pool, side, fd).map(|dir| Place::Dir(Arc::new(dir))).map_err(|e| RootError::from_errno(path, Act::Open, e.errno))
-        }
+        Ok(fd) => LocalDir::root(pool, side, fd).map(Place::Dir).map_err(|e| RootError::from_errno(path, Act::Open, e.errno)),
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
         Err(errno) => Err(fail(Act::Open, errno)),
     }
 }
 
-fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, RootError> {
+fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place<LocalDir>, RootError> {
     let path = &followed(path);
     let name = path.file_name().ok_or_else(|| RootError::new(path, Act::Use, Errno::NOENT))?;
     let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -128,7 +158,6 @@ fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place
     let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
     let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, Act::Use, Errno::INVAL))?;
     let fd = parent.fd().map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
-    let parent: DirRef = Arc::new(parent);
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
         // A moment ago there was none; a file system has just been mounted, say. As an entry it would be compared without what is in it.
         Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => Err(RootError::new(path, Act::Open, Errno::STALE)),
@@ -204,4 +233,12 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
 /// Opens the directory at `path` below `root`, name by name.
 pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
     path.names().try_fold(root.clone(), |dir, name| dir.enter(&CString::new(name).expect("names hold no NUL")))
+}
+
+/// Opens the directory at `path` below `root`, name by name, to change it.
+///
+/// # Errors
+/// One of the names is not there, is none of a directory, or cannot be entered.
+pub fn descend_mut(root: &DirMutRef, path: &RelPath) -> Done<DirMutRef> {
+    path.names().try_fold(root.clone(), |dir, name| dir.enter_mut(&CString::new(name).expect("names hold no NUL")))
 }

@@ -30,15 +30,20 @@ pub struct NewEntry {
     pub verify: Option<Level>,
 }
 
-/// What is submitted.
+/// What is asked of a directory.
 #[derive(Debug)]
 pub enum Op {
-    /// Make this entry, and give it its name.
-    Make(Box<NewEntry>),
     /// Read this regular file whole, if it is small enough.
     Fetch(CString, Keep),
     /// Metadata of the directory itself, now.
     Meta,
+}
+
+/// What is changed in a directory.
+#[derive(Debug)]
+pub enum OpMut {
+    /// Make this entry, and give it its name.
+    Make(Box<NewEntry>),
     /// Set attributes of the directory itself.
     SetOwn(Known, Box<Attributes>),
 }

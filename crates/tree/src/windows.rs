@@ -1,12 +1,13 @@
 //! The names of a directory in windows: so many are held at a time, however many there are.
 
-use crate::{DirRef, Done, Names};
+use crate::{Dir, Done, Names};
+use std::sync::Arc;
 
 /// Names that are held of one directory at a time.
 pub const WINDOW_NAMES: usize = 16 * 1024;
 
 /// Lists a directory, window by window. Behind an error there is no other window.
-pub fn windows(dir: &DirRef) -> Done<impl Iterator<Item = Done<Names>> + use<>> {
+pub fn windows<D: Dir + ?Sized>(dir: &Arc<D>) -> Done<impl Iterator<Item = Done<Names>> + use<D>> {
     let (mut stream, mut more) = (dir.list()?, true);
     Ok(std::iter::from_fn(move || {
         let mut names = Names::default();

@@ -7,7 +7,7 @@ use crate::sample::Sample;
 use crate::shared::share::Route;
 use crate::trees::held::Held;
 use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
-use driftless_tree::{Cache, DirRef, Endpoint, Rights};
+use driftless_tree::{Cache, DirMutRef, DirRef, Endpoint, Rights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -166,7 +166,7 @@ impl Brief {
     }
 
     /// Which of the trees is not the one that whoever coordinates the run sees: a file system may not be mounted here.
-    pub fn other_root(&self, source: &DirRef, replica: &DirRef) -> Option<Side> {
+    pub fn other_root(&self, source: &DirRef, replica: &DirMutRef) -> Option<Side> {
         let is_sampled = || self.sample.as_ref().is_none_or(|sample| sample.is_of(source));
         match self.roots {
             (there, _) if there != source.first_meta().ino || !is_sampled() => Some(Side::Source),

@@ -38,7 +38,7 @@ use begin::{Birth, TOTAL};
 use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Stamp, Work, escape_text};
 use driftless_pool::descriptors;
 use driftless_state::Record;
-use driftless_tree::{DirRef, HandlePool};
+use driftless_tree::{DirMutRef, DirRef, HandlePool};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ fn try_coordinate(
     coordinator.end_here(roots, (renamed, Some(birth.changes)), threads_max)
 }
 
-type Pair = (DirRef, Option<DirRef>);
+type Pair = (DirRef, Option<DirMutRef>);
 
 /// The names of a single file on the source and on the replica.
 type Single = Option<(CString, CString)>;

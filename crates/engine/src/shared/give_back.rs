@@ -12,7 +12,7 @@ use crate::sync::worker::Worker;
 use driftless_model::{EntryName, RelPath, Xattrs};
 use driftless_mover::Trouble;
 use driftless_reconcile::split_half;
-use driftless_tree::{Names, descend};
+use driftless_tree::{Names, descend, descend_mut};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ impl Worker<'_> {
         let (dir, name) = path.split_last()?;
         let name = CString::new(name).ok()?;
         let (source, replica) = &self.run.roots;
-        let (source, replica) = (descend(source, &dir).ok()?, descend(replica.as_ref()?, &dir).ok()?);
+        let (source, replica) = (descend(source, &dir).ok()?, descend_mut(replica.as_ref()?, &dir).ok()?);
         let before = Some((*replica.first_meta(), Xattrs::default()));
         let renamed = self.run.renamed.clone().filter(|_| dir.is_root());
         let begin = Begin {

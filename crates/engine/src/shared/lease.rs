@@ -15,7 +15,7 @@ use crate::trees::marks::Marks;
 use driftless_lock::{Condvar, Mutex};
 use driftless_model::{Act, Fault, Side};
 use driftless_reconcile::{Mark, Scope};
-use driftless_tree::{DirRef, Done, Sentry};
+use driftless_tree::{DirMutRef, Done, Sentry};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ pub struct Lease {
     known: Mutex<Known>,
     changed: Condvar,
     /// The replica while it is open, and what its mark has to say; nothing where no mark can be seen.
-    mark: Mutex<Option<(DirRef, Option<Held>)>>,
+    mark: Mutex<Option<(DirMutRef, Option<Held>)>>,
 }
 
 /// What a mover knows, and since when.
@@ -207,7 +207,7 @@ impl Lease {
     ///
     /// # Errors
     /// It is not that run's.
-    pub fn guard(self: &Arc<Self>, replica: &DirRef, brief: &Brief) -> Result<(), Over> {
+    pub fn guard(self: &Arc<Self>, replica: &DirMutRef, brief: &Brief) -> Result<(), Over> {
         let held = brief.held().filter(|held| !held.is_hidden || replica.rights().trusted);
         *self.mark.lock() = Some((replica.clone(), held));
         self.learn(|known| known.unmarked = held.is_none());

@@ -8,8 +8,9 @@ use crate::options::Options;
 use crate::trees::changes::Changes;
 use crate::trees::numbers::boot_of;
 use driftless_model::{Stamp, span};
-use driftless_tree::DirRef;
+use driftless_tree::{Dir, DirMutRef, DirRef};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// A record that is older is not gone on with: little of what it could save is left by then. Seven days.
 pub const AGE_SECONDS_MAX: u64 = 7 * 24 * 3600;
@@ -25,7 +26,7 @@ struct Root {
 }
 
 impl Root {
-    fn of(dir: &DirRef, boot: u64) -> Root {
+    fn of<D: Dir + ?Sized>(dir: &Arc<D>, boot: u64) -> Root {
         let (dev, ino) = dir.first_meta().id();
         Root { boot, dev, ino, made: dir.made_at() }
     }
@@ -42,7 +43,7 @@ pub struct Ground {
 
 impl Ground {
     /// Of these trees, with what is known of the mark of the replica.
-    pub fn of(options: &Options, source: &DirRef, replica: &DirRef, mark: Option<(u128, u128)>) -> Ground {
+    pub fn of(options: &Options, source: &DirRef, replica: &DirMutRef, mark: Option<(u128, u128)>) -> Ground {
         let source = Root::of(source, boot_of(&options.source));
         Ground { source, replica: Root::of(replica, boot_of(&options.replica)), mark }
     }

@@ -16,7 +16,7 @@ use crate::trees::replica::Replica;
 use crate::trees::roots::{Roots, find};
 use driftless_model::{Scope, Selection, Side, Work};
 use driftless_pool::{descriptors, drive};
-use driftless_tree::{DirRef, HandlePool};
+use driftless_tree::{DirMutRef, DirRef, HandlePool};
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -101,7 +101,7 @@ fn carry_out(
 }
 
 /// A file system that is not mounted on this host looks like an empty tree.
-fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, Option<DirRef>)) -> Result<(), RunError> {
+fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, Option<DirMutRef>)) -> Result<(), RunError> {
     let Some(replica) = replica else { return Ok(()) };
     let path = match brief.other_root(source, replica) {
         None => return Ok(()),
@@ -112,7 +112,7 @@ fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, O
 }
 
 /// A mover of another user may leave what it makes to the wrong owner.
-fn refuse_misfit(options: &Options, brief: &Brief, replica: Option<&DirRef>) -> Result<(), RunError> {
+fn refuse_misfit(options: &Options, brief: &Brief, replica: Option<&DirMutRef>) -> Result<(), RunError> {
     let why = replica.and_then(|replica| brief.misfit(&replica.rights()));
     why.map_or(Ok(()), |why| Err(RunError::Misfit { path: options.replica.to_string(), why }))
 }
@@ -129,7 +129,7 @@ fn refusal(options: &Options, over: Over) -> RunError {
 }
 
 /// Both roots, and the name of the replica of a single file.
-type ForShare = ((DirRef, Option<DirRef>), Option<CString>);
+type ForShare = ((DirRef, Option<DirMutRef>), Option<CString>);
 
 /// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the replica's, and holds its lock.
 fn open_for_share(options: &Options, directories: usize) -> Result<ForShare, RunError> {

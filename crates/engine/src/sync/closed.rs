@@ -6,7 +6,7 @@
 use crate::options::Options;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
-use driftless_tree::{DirRef, Done};
+use driftless_tree::{DirMutRef, Done};
 
 /// The mode of new directories where modes are not kept.
 pub const OPENED: u32 = 0o755;
@@ -14,7 +14,7 @@ pub const OPENED: u32 = 0o755;
 const CLOSED: u32 = 0o700;
 
 /// Marks a directory that this run has made.
-pub fn mark_closed(options: &Options, dir: &DirRef) -> Done {
+pub fn mark_closed(options: &Options, dir: &DirMutRef) -> Done {
     if options.keep.mode { Ok(()) } else { dir.set_unfinished(true) }
 }
 

@@ -7,7 +7,7 @@ use crate::trees::marks::{earliest, tell_basis, told_as_one};
 use crate::trees::numbers::{boot_of, source_number};
 use driftless_model::{Stamp, escape};
 use driftless_reconcile::{Ending, Rules, Scope};
-use driftless_tree::{DirRef, Done, ROOT_MARK};
+use driftless_tree::{DirMutRef, DirRef, Done, ROOT_MARK};
 
 impl Run<'_> {
     /// How entries of a directory are compared.
@@ -53,7 +53,7 @@ impl Run<'_> {
     }
 
     /// Takes notice of a mark that a listing of the replica has shown.
-    pub fn meet_listed_mark(&self, visit: &Visit, replica: &DirRef) -> Done {
+    pub fn meet_listed_mark(&self, visit: &Visit, replica: &DirMutRef) -> Done {
         if visit.parent.is_some()
             && let Some(since) = self.doubt_within(visit, replica)?
         {
@@ -62,7 +62,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn doubt_within(&self, visit: &Visit, dir: &DirRef) -> Done<Option<Stamp>> {
+    fn doubt_within(&self, visit: &Visit, dir: &DirMutRef) -> Done<Option<Stamp>> {
         let (path, texts) = (visit.path(), dir.marks(false)?);
         let scope = Scope { source: source_number(self.options, &path), entries: 0, whole: true };
         let Some(mark) = told_as_one(&texts, scope).filter(|mark| !mark.unsettled.is_empty()) else { return Ok(None) };

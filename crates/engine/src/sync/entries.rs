@@ -12,7 +12,7 @@ use crate::trees::mounts::UNMOUNTED;
 use driftless_model::{Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
 use driftless_reconcile::{Step, after_content, decide, values};
-use driftless_tree::{Dir, DirRef, is_temp_name};
+use driftless_tree::{Dir, DirMutRef, DirRef, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Worker<'_> {
     fn was_entered(&self, visit: &Visit, name: &CStr) -> Result<bool, Trouble> {
         if visit.left.is_some() {
             // By somebody else, who made what he entered.
-            let known = |replica: &DirRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
+            let known = |replica: &DirMutRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
             return Ok(visit.replica.as_ref().is_some_and(known));
         }
         Ok(visit.entered.has(name, &visit.source.look(name)?))

@@ -12,7 +12,8 @@ use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{
-    Attributes, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, descend, is_between_name, is_root_name, is_temp_name, windows,
+    Attributes, DirMutRef, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, descend, descend_mut, is_between_name, is_root_name,
+    is_temp_name, windows,
 };
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -50,7 +51,7 @@ impl Worker<'_> {
     }
 
     /// Of a directory that somebody else listed: only unfinished entries are looked for.
-    fn find_leftovers(&mut self, visit: &Arc<Visit>, left: &Unfinished, replica: &DirRef) {
+    fn find_leftovers(&mut self, visit: &Arc<Visit>, left: &Unfinished, replica: &DirMutRef) {
         if left.unlisted {
             visit.mark_unlisted();
         }
@@ -59,7 +60,7 @@ impl Worker<'_> {
         }
     }
 
-    fn scan_extras(&mut self, visit: &Arc<Visit>, replica: &DirRef, known: Option<&Names>) -> Done {
+    fn scan_extras(&mut self, visit: &Arc<Visit>, replica: &DirMutRef, known: Option<&Names>) -> Done {
         let windows = windows(replica)?;
         let met = self.run.recall_names(visit);
         for names in windows {
@@ -105,7 +106,7 @@ impl Worker<'_> {
     /// Whether an entry of the replica is to go. Nothing goes on doubt: a look that fails for another reason than absence is a fault.
     fn is_extra(
         &self,
-        (visit, replica): (&Arc<Visit>, &DirRef),
+        (visit, replica): (&Arc<Visit>, &DirMutRef),
         (name, kind): (&CStr, Option<Kind>),
         (known, met): (Option<&Names>, &NameHashes),
     ) -> Done<bool> {
@@ -199,7 +200,7 @@ impl Worker<'_> {
             (None, before) => before.as_ref().map(|(meta, xattrs)| Entry { meta: *meta, xattrs: xattrs.clone() }),
         };
         let differs = || {
-            let held = |there| differences(&self.run.attainable_entry(&source, there, None), there, keep);
+            let held = |there| differences(&self.run.attainable_entry(&source, there, None::<&DirMutRef>), there, keep);
             let mut what = there.as_ref().map_or(What::default(), held);
             what.add_if(visit.closed, What::MODE);
             what
@@ -235,7 +236,7 @@ impl Worker<'_> {
             }
             _ => {
                 for (before, xattrs) in visit.before.iter().filter(|_| equal) {
-                    self.run.note_owner(&source.meta, before, None);
+                    self.run.note_owner(&source.meta, before, None::<&DirMutRef>);
                     self.run.note_privileges(&source.xattrs, xattrs);
                 }
                 Vec::new()
@@ -245,7 +246,7 @@ impl Worker<'_> {
     }
 
     /// What is known of the replica's directory, and what it shall have.
-    fn wanted(&mut self, visit: &Visit, replica: &DirRef, source: Entry) -> Done<(Known, Attributes)> {
+    fn wanted(&mut self, visit: &Visit, replica: &DirMutRef, source: Entry) -> Done<(Known, Attributes)> {
         let terms = self.mover.terms;
         let mut attributes = Attributes::of(&source.meta, source.xattrs, &terms.rules.keep);
         let known = if visit.is_made() {
@@ -306,9 +307,9 @@ impl Worker<'_> {
 
     /// The directory that names go from, on both sides. It was listed, so that it is absent is believed the second time. Where the replica
     /// has none any more, there is nothing to remove; where the source has none any more, it is seen later whether the replica still has it.
-    fn open_both(&self, path: &driftless_model::RelPath) -> Option<(DirRef, DirRef)> {
+    fn open_both(&self, path: &driftless_model::RelPath) -> Option<(DirRef, DirMutRef)> {
         let (source, replica) = &self.run.roots;
-        let open = || descend(replica.as_ref().expect("deletes need a replica"), path);
+        let open = || descend_mut(replica.as_ref().expect("deletes need a replica"), path);
         match believed_twice(open).and_then(|replica| Ok((descend(source, path)?, replica))) {
             Ok(both) => return Some(both),
             Err(fault) if !fault.is_absent() => self.run.problem(path.clone(), fault, Class::Skip),
@@ -319,7 +320,7 @@ impl Worker<'_> {
     }
 
     /// Removes an entry of the replica, unless it is one of those that are `stored` there under another name of the source.
-    fn delete_one(&mut self, (path, name): (&driftless_model::RelPath, &CStr), dirs: (&DirRef, &DirRef), stored: &HashSet<(u64, u64)>) {
+    fn delete_one(&mut self, (path, name): (&driftless_model::RelPath, &CStr), dirs: (&DirRef, &DirMutRef), stored: &HashSet<(u64, u64)>) {
         match self.still_extra(path, name, dirs) {
             Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) => {}
             Ok(Standing::Extra(meta)) => self.remove_extra(path, name, dirs.1, &meta),
@@ -331,7 +332,7 @@ impl Worker<'_> {
 
     /// Looks once more on both sides at a name that is to go. The source is not asked only about what the rules leave out. That the replica
     /// lacks what it has listed before is believed the second time: who deletes it is not this run, and nobody else would tell.
-    fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirRef)) -> Done<Standing> {
+    fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirMutRef)) -> Done<Standing> {
         let Some(meta) = there(believed_twice(|| replica.look(name)))? else { return Ok(Standing::Gone) };
         let (filter, options) = (&self.run.options.filter, self.run.options);
         let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
@@ -345,7 +346,7 @@ impl Worker<'_> {
         self.run.report(&driftless_model::Problem { path, side: Side::Source, act, cause, class: Class::Changing });
     }
 
-    fn remove_extra(&mut self, path: &driftless_model::RelPath, name: &CStr, replica: &DirRef, meta: &Meta) {
+    fn remove_extra(&mut self, path: &driftless_model::RelPath, name: &CStr, replica: &DirMutRef, meta: &Meta) {
         let place = || path.join(name.to_bytes());
         let dry = self.run.options.dry_run;
         let removed = self.run.with_spared(path, |spared| match dry {
@@ -372,6 +373,6 @@ enum Standing {
 }
 
 /// The kind of an entry, which not every file system tells in a listing; `None` if it is gone.
-fn kind_there(dir: &DirRef, name: &CStr, listed: Option<Kind>) -> Done<Option<Kind>> {
+fn kind_there(dir: &DirMutRef, name: &CStr, listed: Option<Kind>) -> Done<Option<Kind>> {
     listed.map_or_else(|| Ok(there(dir.look(name))?.map(|meta| meta.kind)), |kind| Ok(Some(kind)))
 }

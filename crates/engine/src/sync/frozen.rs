@@ -4,7 +4,7 @@
 
 use crate::sync::run::Run;
 use driftless_model::{Act, Fault, Meta, RelPath, Side, Unkept, errno};
-use driftless_tree::descend;
+use driftless_tree::descend_mut;
 use std::ffi::CString;
 
 const OWN: [(Unkept, &str); 2] = [
@@ -24,7 +24,7 @@ impl Run<'_> {
         let named =
             |flags: Unkept, words: &[(Unkept, &'static str)]| words.iter().find(|(flag, _)| flags.has(*flag)).map(|(_, words)| *words);
         let Some((above, name)) = path.split_last() else { return named(replica.first_meta().unkept, &OWN) };
-        let dir = descend(replica, &above).ok()?;
+        let dir = descend_mut(replica, &above).ok()?;
         let (around, there) = (dir.first_meta(), CString::new(name).ok().and_then(|name| dir.look(&name).ok()));
         let own = there.as_ref().and_then(|there| named(there.unkept, &OWN));
         let sticky = || there.as_ref().filter(|there| takes_name(fault.act) && self.is_held_by_sticky(around, there)).map(|_| STICKY);

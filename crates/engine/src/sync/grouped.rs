@@ -11,7 +11,7 @@ use driftless_model::{Act, Action, Class, Entry, Fault, Keep, Kind, Level, Meta,
 use driftless_mover::{Moved, Opened, Spot, Trouble};
 use driftless_reconcile::{Agreement, Step, differences, mtimes};
 use driftless_state::{Leader, StoreError};
-use driftless_tree::{DirRef, descend};
+use driftless_tree::{DirMutRef, descend, descend_mut};
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -215,7 +215,7 @@ impl Worker<'_> {
     }
 
     /// Where on the replica the first name of a group is.
-    fn place_of(&self, visit: &Visit, leader: &Leader) -> Result<(DirRef, CString), Trouble> {
+    fn place_of(&self, visit: &Visit, leader: &Leader) -> Result<(DirMutRef, CString), Trouble> {
         let gone = Fault { side: Side::Replica, act: Act::FindFirstLink, errno: 2 };
         let (dir, name) = leader.place().ok_or(Trouble::Failed(gone))?;
         let name = CString::new(name).map_err(|_| Trouble::Failed(gone))?;
@@ -223,12 +223,12 @@ impl Worker<'_> {
     }
 
     /// The replica's directory at a path: this very one most of the time, else a walk from the root.
-    fn replica_dir(&self, visit: &Visit, path: &driftless_model::RelPath) -> Result<DirRef, Fault> {
+    fn replica_dir(&self, visit: &Visit, path: &driftless_model::RelPath) -> Result<DirMutRef, Fault> {
         let own = visit.replica.as_ref().expect("only dry runs have none");
         if visit.path() == *path {
             return Ok(own.clone());
         }
-        descend(self.run.roots.1.as_ref().expect("only dry runs have none"), path)
+        descend_mut(self.run.roots.1.as_ref().expect("only dry runs have none"), path)
     }
 
     /// The file system refuses one more link (EMLINK, say): the content is kept, and that it is no link is reported.

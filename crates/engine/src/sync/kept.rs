@@ -8,7 +8,7 @@ use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
 use driftless_model::{Kind, Meta, RelPath, Stamp};
-use driftless_tree::{DirRef, Done, NameHashes, Names, descend, is_temp_name, windows};
+use driftless_tree::{DirMutRef, DirRef, Done, NameHashes, Names, descend, is_temp_name, windows};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,7 +44,7 @@ impl Worker<'_> {
     /// the index was filled; else `met` has those that are kept in mind.
     pub fn is_kept(
         &self,
-        (visit, replica): (&Arc<Visit>, &DirRef),
+        (visit, replica): (&Arc<Visit>, &DirMutRef),
         (name, kind): (&CStr, Option<Kind>),
         (known, met): (Option<&Names>, &NameHashes),
     ) -> bool {
@@ -61,11 +61,11 @@ impl Worker<'_> {
 
     /// Looks whether what only the replica has, and nobody compares, was changed since an earlier run that was not made durable. One such
     /// entry says enough.
-    pub fn note_doubt_of_kept(&self, (visit, replica): (&Visit, &DirRef), kept: &[CString]) {
+    pub fn note_doubt_of_kept(&self, (visit, replica): (&Visit, &DirMutRef), kept: &[CString]) {
         let tally = &self.run.tally.kept_in_doubt;
         let Some(since) = self.run.rules_in(visit).suspect_since.filter(|_| tally.load(Relaxed) == 0) else { return };
         // What cannot be looked at is in doubt.
-        if kept.iter().any(|name| self.has_since(replica, name, since).unwrap_or(true)) {
+        if kept.iter().any(|name| self.has_since(&(replica.clone() as DirRef), name, since).unwrap_or(true)) {
             add(tally, 1);
         }
     }

@@ -3,7 +3,7 @@
 use driftless_lock::Mutex;
 use driftless_model::{RelPath, errno};
 use driftless_reconcile::Mark;
-use driftless_tree::{DirRef, Done, Lock, MarkText, Reach};
+use driftless_tree::{DirMutRef, Done, Lock, MarkText, Reach};
 use std::collections::BTreeMap;
 
 /// Replicas within a replica whose marks are settled by one run; more are settled by later ones.
@@ -12,7 +12,7 @@ pub const NESTED_MAX: usize = 1024;
 /// A replica within the replica, which an earlier run has left unfinished.
 pub struct Nested {
     /// Its root.
-    pub dir: DirRef,
+    pub dir: DirMutRef,
     /// Its marks as they were read.
     pub texts: Vec<MarkText>,
     /// What they say together.

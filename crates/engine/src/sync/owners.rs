@@ -2,7 +2,7 @@
 
 use driftless_model::{Act, Fault, Keep, Meta, SETGID, SETUID, Side, What, errno};
 use driftless_reconcile::Step;
-use driftless_tree::{DirRef, Rights};
+use driftless_tree::{DirMutRef, Rights};
 
 /// Which owners can be given on the replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Owners {
 
 impl Owners {
     /// What the user who acts on the replica may do, unless owners were demanded.
-    pub fn of(replica: Option<&DirRef>, keep: &Keep) -> Owners {
+    pub fn of(replica: Option<&DirMutRef>, keep: &Keep) -> Owners {
         let rights = replica.filter(|_| !keep.demands_owners).map(|replica| replica.rights());
         rights.filter(|rights| !rights.any_owner).map_or(Owners::All, Owners::Own)
     }

@@ -11,7 +11,7 @@ use crate::sync::worker::Worker;
 use crate::trees::folding::{in_other_case, seen};
 use driftless_model::{Class, Kind, escape};
 use driftless_mover::Trouble;
-use driftless_tree::{DirRef, Done, Names, windows};
+use driftless_tree::{DirMutRef, Done, Names, windows};
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +25,7 @@ impl Worker<'_> {
         }
     }
 
-    fn scan_protected(&self, visit: &Visit, replica: &DirRef, known: &Names) -> Done {
+    fn scan_protected(&self, visit: &Visit, replica: &DirMutRef, known: &Names) -> Done {
         for theirs in windows(replica)? {
             let theirs = theirs?;
             self.note_protected((visit, replica), known, &theirs);
@@ -37,7 +37,7 @@ impl Worker<'_> {
     }
 
     /// Notes what is protected among names of the replica, and is one with a name of the source in another spelling.
-    pub fn note_protected(&self, (visit, replica): (&Visit, &DirRef), known: &Names, theirs: &Names) {
+    pub fn note_protected(&self, (visit, replica): (&Visit, &DirMutRef), known: &Names, theirs: &Names) {
         if !self.asks_about_spellings(visit) {
             return;
         }
@@ -71,13 +71,13 @@ impl Worker<'_> {
 }
 
 /// Whether a name that the replica lists is the one of the source as well. In doubt it is.
-fn may_be_one(replica: &DirRef, theirs: &CStr, ours: &CStr) -> bool {
+fn may_be_one(replica: &DirMutRef, theirs: &CStr, ours: &CStr) -> bool {
     !matches!(seen(replica, (theirs, ours)), Ok(None | Some(false)))
 }
 
 /// Whether the replica's directory, which lists the names `theirs`, minds in what the source's names can differ from its own. One name
 /// tells it of case; of form only names can that are not ASCII.
-fn minds_spelling(replica: &DirRef, known: &Names, theirs: &Names) -> bool {
+fn minds_spelling(replica: &DirMutRef, known: &Names, theirs: &Names) -> bool {
     if !(0..known.len()).all(|number| known.bytes(number).is_ascii()) {
         return false;
     }

@@ -5,7 +5,7 @@ use crate::sync::run::Run;
 use crate::sync::task::Task;
 use driftless_model::{Class, RelPath};
 use driftless_reconcile::Guard;
-use driftless_tree::descend;
+use driftless_tree::descend_mut;
 use std::ffi::CString;
 
 /// Items that are in the queue at a time.
@@ -64,7 +64,7 @@ impl Run<'_> {
     fn report_left(&self) {
         let root = self.roots.1.as_ref().expect("deletes need a replica");
         for (path, fault) in self.deletes.take_left() {
-            if !self.stopped() && !descend(root, &path).is_err_and(|fault| fault.is_absent()) {
+            if !self.stopped() && !descend_mut(root, &path).is_err_and(|fault| fault.is_absent()) {
                 self.problem(path, fault, Class::Changing);
             }
         }
@@ -78,7 +78,7 @@ fn seen_of_replica(run: &Run<'_>) -> u64 {
 
 /// How many entries go with `names` of the directory at `path`, and how many lie below these.
 fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> (u64, u64) {
-    let dir = run.roots.1.as_ref().and_then(|root| descend(root, path).ok());
+    let dir = run.roots.1.as_ref().and_then(|root| descend_mut(root, path).ok());
     let Some(dir) = dir else { return (names.len() as u64, 0) };
     run.with_spared(path, |spared| {
         names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {

@@ -10,7 +10,7 @@ use crate::trees::looks::there;
 use crate::trees::mounts::UNMOUNTED;
 use driftless_model::{Kind, Meta, RelPath, Side, escape};
 use driftless_mover::Trouble;
-use driftless_tree::{DirRef, Removed, Spared, descend};
+use driftless_tree::{DirMutRef, Removed, Spared, descend, descend_mut};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
@@ -83,7 +83,7 @@ impl Run<'_> {
     fn displaced_at(&self, path: &RelPath) -> Option<u64> {
         let (dir, name) = path.split_last()?;
         let name = CString::new(name).ok()?;
-        let (source, replica) = (descend(&self.roots.0, &dir).ok()?, descend(self.roots.1.as_ref()?, &dir).ok()?);
+        let (source, replica) = (descend(&self.roots.0, &dir).ok()?, descend_mut(self.roots.1.as_ref()?, &dir).ok()?);
         let is_dir = |meta: Meta| meta.kind == Kind::Dir;
         let from = there(source.look(&name)).ok()??;
         let name = self.renamed.clone().unwrap_or(name);
@@ -96,7 +96,7 @@ impl Run<'_> {
     }
 
     /// Counts what goes from the replica's directory with all at `name`, where all of it goes or nothing does.
-    fn count_warily(&self, (path, replica): (&RelPath, &DirRef), name: &CStr, most: u64) -> Removed {
+    fn count_warily(&self, (path, replica): (&RelPath, &DirMutRef), name: &CStr, most: u64) -> Removed {
         self.with_spared(path, |spared| replica.count_tree(name, most, Spared { is_wary: true, ..spared }))
     }
 }

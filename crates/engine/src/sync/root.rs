@@ -2,14 +2,14 @@
 
 use crate::sync::run::Run;
 use driftless_model::Meta;
-use driftless_tree::DirRef;
+use driftless_tree::DirMutRef;
 
 /// The sticky bit (inode(7)).
 const STICKY: u32 = 0o1000;
 
 /// Says what the root of the replica is about to become, where it is more than a directory of the tree: one in which everybody makes files,
 /// such as `/tmp`, or one on which a file system is mounted.
-pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirRef) {
+pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirMutRef) {
     let before = replica.first_meta();
     let is_mounted = replica.is_mount_root() == Some(true);
     let place = match before.mode & STICKY != 0 {
@@ -17,7 +17,7 @@ pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirRef) {
         false if is_mounted => "on which a file system is mounted",
         false => return,
     };
-    let (keep, wanted) = (&run.options.keep, run.attainable(source, before, None));
+    let (keep, wanted) = (&run.options.keep, run.attainable(source, before, None::<&DirMutRef>));
     let changes = [
         (keep.mode && wanted.mode != before.mode, format!("mode {:04o} (is {:04o})", wanted.mode, before.mode)),
         (keep.owner && wanted.uid != before.uid, format!("owner {} (is {})", wanted.uid, before.uid)),

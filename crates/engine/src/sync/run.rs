@@ -25,7 +25,7 @@ use driftless_mover::Terms;
 use driftless_pool::{Pace, Queue, Stride};
 use driftless_reconcile::Rules;
 use driftless_state::Ledger;
-use driftless_tree::{DirRef, Halt, Ladder, Rights, Spared};
+use driftless_tree::{DirMutRef, DirRef, Halt, Ladder, Rights, Spared};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,9 +67,9 @@ pub struct Run<'r> {
     /// The same by the clock on the wall.
     pub began: Stamp,
     /// One directory of each file system of the replica that was met.
-    pub file_systems: Mutex<HashMap<u64, DirRef>>,
+    pub file_systems: Mutex<HashMap<u64, DirMutRef>>,
     /// The root directories, once they are open.
-    pub roots: (DirRef, Option<DirRef>),
+    pub roots: (DirRef, Option<DirMutRef>),
     /// Both are on one machine.
     pub one_machine: bool,
     /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
@@ -112,7 +112,7 @@ pub struct Run<'r> {
     /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
     pub basis_since: Option<Stamp>,
     /// Of a dry run: where a replica that is not there yet would be made.
-    pub above: Option<DirRef>,
+    pub above: Option<DirMutRef>,
     /// Unfinished replicas within the replica.
     pub nested: NestedMarks,
 }
@@ -124,7 +124,7 @@ fn seconds_now() -> u64 {
 
 impl<'r> Run<'r> {
     /// A run that has not begun.
-    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirRef>)) -> Self {
+    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirMutRef>)) -> Self {
         let keeps_own = roots.1.as_ref().is_some_and(|replica| !replica.may_give());
         Run {
             rules: Rules { keeps_own, ..options.rules() },
@@ -330,7 +330,7 @@ impl<'r> Run<'r> {
     }
 
     /// Remembers a directory of each file system of the replica, to make all of them durable at the end.
-    pub fn met_replica(&self, dir: &DirRef) {
+    pub fn met_replica(&self, dir: &DirMutRef) {
         let device = dir.first_meta().dev;
         let known = self.roots.1.as_ref().is_some_and(|root| root.first_meta().dev == device);
         if !known {
@@ -347,7 +347,7 @@ impl Run<'_> {
     }
 
     /// Whether a directory of the replica is the root of the source.
-    pub fn is_source(&self, replica: &DirRef) -> bool {
+    pub fn is_source(&self, replica: &DirMutRef) -> bool {
         self.one_machine && self.roots.0.first_meta().id() == replica.first_meta().id()
     }
 }

@@ -15,7 +15,7 @@ use crate::trees::folding::{Folding, listed, seen, told_by_its_names};
 use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Act, Action, Class, Difference, Fault, Kind, Meta, Problem, Side, What, errno, escape};
 use driftless_reconcile::{Likeness, fold, likeness};
-use driftless_tree::{Dir, DirRef, Done, Names, between_name, temp_name, windows};
+use driftless_tree::{DirMut, DirMutRef, Done, Names, between_name, temp_name, windows};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -229,7 +229,7 @@ fn respelling(meta: &Meta, from: &CStr, to: &CStr) -> Intent {
 
 /// By way of another name: between two names of one inode a rename does nothing (rename(2)). Whoever is killed meanwhile leaves that, and
 /// the next run goes on from there.
-fn respell(dir: &dyn Dir, from: &CStr, to: &CStr) -> Result<(), Fault> {
+fn respell(dir: &dyn DirMut, from: &CStr, to: &CStr) -> Result<(), Fault> {
     let between = between_name(to);
     if there(dir.look(&between))?.is_some() {
         return Err(Fault { side: Side::Replica, act: Act::Rename, errno: errno::EEXIST });
@@ -244,19 +244,19 @@ fn respell(dir: &dyn Dir, from: &CStr, to: &CStr) -> Result<(), Fault> {
     Ok(())
 }
 
-fn is_same(dir: &DirRef, a: &CStr, b: &CStr) -> bool {
+fn is_same(dir: &DirMutRef, a: &CStr, b: &CStr) -> bool {
     let looks = [a, b].map(|name| dir.look(name).ok().map(|meta| meta.id()));
     looks[0].is_some() && looks[0] == looks[1]
 }
 
 /// The replica's directory, or those above it, from the nearest on; where there is no replica yet, the one that it is to be made in.
-fn nearest<'a>(run: &'a Run<'_>, visit: &'a Visit) -> impl Iterator<Item = &'a DirRef> {
+fn nearest<'a>(run: &'a Run<'_>, visit: &'a Visit) -> impl Iterator<Item = &'a DirMutRef> {
     let visits = std::iter::successors(Some(visit), |visit| visit.parent.as_deref());
     visits.filter_map(|visit| visit.replica.as_ref()).chain(&run.above)
 }
 
 /// Makes a file of the first name for a moment, in a directory of its own, and looks for it by the other.
-fn probe(visit: &Visit, replica: &DirRef, (first, later): (&CStr, &CStr)) -> Done<bool> {
+fn probe(visit: &Visit, replica: &DirMutRef, (first, later): (&CStr, &CStr)) -> Done<bool> {
     visit.touch();
     let name = temp_name();
     let room = replica.make_dir(&name)?;
@@ -266,7 +266,7 @@ fn probe(visit: &Visit, replica: &DirRef, (first, later): (&CStr, &CStr)) -> Don
     is_one
 }
 
-fn is_found(room: &dyn Dir, made: &CStr, wanted: &CStr) -> Done<bool> {
+fn is_found(room: &dyn DirMut, made: &CStr, wanted: &CStr) -> Done<bool> {
     let file = room.create_file(made, 0o600)?;
     // Another host answers when the file is there.
     file.meta()?;

@@ -4,14 +4,14 @@ use crate::sync::hashes::HASHES_MAX;
 use crate::sync::run::Run;
 use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Kind, RelPath};
-use driftless_tree::{DirRef, Done, NameHashes, windows};
+use driftless_tree::{DirMutRef, DirRef, Done, NameHashes, windows};
 use std::collections::HashSet;
 
 /// The inodes of a directory of the replica that are found by a name of the source which no listing of the replica shows.
 ///
 /// Where the listing shows all of them, that costs the two listings. The rules say nothing of those names, unless what they leave out is
 /// to go.
-pub fn stored_otherwise(run: &Run<'_>, path: &RelPath, (source, replica): (&DirRef, &DirRef)) -> Done<HashSet<(u64, u64)>> {
+pub fn stored_otherwise(run: &Run<'_>, path: &RelPath, (source, replica): (&DirRef, &DirMutRef)) -> Done<HashSet<(u64, u64)>> {
     let mut shown = NameHashes::default();
     for names in windows(replica)? {
         let names = names?;

@@ -12,7 +12,7 @@ use crate::sync::worker::Worker;
 use crate::tally::add;
 use driftless_model::{Entry, Fault, Meta};
 use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
-use driftless_tree::{Attributes, Completion, DirRef, Known, NewEntry, Op, WHOLE_BYTES_MAX, Whole};
+use driftless_tree::{Attributes, Completion, Known, NewEntry, Op, OpMut, WHOLE_BYTES_MAX, Whole};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,12 +25,13 @@ pub const LISTENERS: usize = 4;
 const LISTEN: Duration = Duration::from_millis(10);
 
 impl Run<'_> {
-    fn submit(&self, dir: &DirRef, op: PendingOp, ask: Op) {
+    /// Has `submit` submit an operation by its number.
+    fn submit(&self, op: PendingOp, submit: impl FnOnce(u64)) {
         let token = self.pending.next.fetch_add(1, Relaxed);
         self.pending.open.lock().insert(token, op);
         self.queue.hold();
         self.pending.submitting.fetch_add(1, Relaxed);
-        dir.submit(token, ask);
+        submit(token);
         self.pending.submitting.fetch_sub(1, Relaxed);
     }
 
@@ -106,7 +107,8 @@ impl Worker<'_> {
         let new = NewEntry { name, entry, content, target, keep, private, room, sync, verify };
         visit.more();
         let replica = visit.replica.as_ref().expect("only dry runs have none, and they make nothing");
-        self.run.submit(replica, PendingOp::Make(PendingEntry::of(met), intent.clone(), bytes), Op::Make(Box::new(new)));
+        let op = PendingOp::Make(PendingEntry::of(met), intent.clone(), bytes);
+        self.run.submit(op, |token| replica.submit_change(token, OpMut::Make(Box::new(new))));
     }
 
     /// Submits the reading of a file that was not looked at, if that can be; says whether it was.
@@ -130,14 +132,15 @@ impl Worker<'_> {
     fn submit_fetch(&mut self, place: PendingEntry, known: Option<(Meta, Intent)>) {
         place.visit.more();
         let (source, name) = (place.visit.source.clone(), place.name.clone());
-        self.run.submit(&source, PendingOp::Fetch(place, known), Op::Fetch(name, self.mover.terms.rules.keep));
+        let fetch = Op::Fetch(name, self.mover.terms.rules.keep);
+        self.run.submit(PendingOp::Fetch(place, known), |token| source.submit(token, fetch));
     }
 
     /// Submits another look at a directory's source, if that can be; says whether it was.
     pub fn submit_look_again(&mut self, visit: &Arc<Visit>) -> bool {
         let may = visit.source.takes_submissions();
         if may {
-            self.run.submit(&visit.source, PendingOp::LookAgain(visit.clone()), Op::Meta);
+            self.run.submit(PendingOp::LookAgain(visit.clone()), |token| visit.source.submit(token, Op::Meta));
         }
         may
     }
@@ -145,8 +148,8 @@ impl Worker<'_> {
     /// Submits the attributes of a replica's directory, if that can be; says whether it was.
     pub fn submit_attributes(&mut self, visit: &Arc<Visit>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
         let Some(replica) = visit.replica.as_ref().filter(|replica| replica.takes_submissions()) else { return false };
-        let ask = Op::SetOwn(known, Box::new(attributes.clone()));
-        self.run.submit(replica, PendingOp::SetOwn(visit.clone(), intent.clone()), ask);
+        let change = OpMut::SetOwn(known, Box::new(attributes.clone()));
+        self.run.submit(PendingOp::SetOwn(visit.clone(), intent.clone()), |token| replica.submit_change(token, change));
         true
     }
 

@@ -6,7 +6,7 @@
 use crate::options::Options;
 use crate::trees::overlap::leaves_out;
 use driftless_model::RelPath;
-use driftless_tree::{DirRef, descend, shown_twice};
+use driftless_tree::{DirMutRef, DirRef, descend, descend_mut, shown_twice};
 use std::collections::BTreeSet;
 
 /// Why a directory of the replica is not entered.
@@ -14,7 +14,7 @@ pub const SHOWN_TWICE: &str =
     "it is another directory of this replica, which is mounted there, too, and cannot be equal to two; unmount one, or exclude it";
 
 /// Those of a replica on this host that the run would come to twice.
-pub fn doubles(options: &Options, (source, replica): (&DirRef, Option<&DirRef>)) -> BTreeSet<RelPath> {
+pub fn doubles(options: &Options, (source, replica): (&DirRef, Option<&DirMutRef>)) -> BTreeSet<RelPath> {
     let Some(replica) = replica.filter(|_| options.replica.host.is_none()) else { return BTreeSet::new() };
     let pairs = shown_twice(&options.replica.plain_path()).into_iter();
     pairs.filter(|(at, other)| comes_to(options, source, other) && is_same(replica, at, other)).map(|(at, _)| at).collect()
@@ -25,7 +25,7 @@ fn comes_to(options: &Options, source: &DirRef, path: &RelPath) -> bool {
     !leaves_out(options, &path.names().collect::<Vec<_>>()) && descend(source, path).is_ok()
 }
 
-fn is_same(replica: &DirRef, one: &RelPath, other: &RelPath) -> bool {
-    let id = |path| descend(replica, path).map(|dir| dir.first_meta().id());
+fn is_same(replica: &DirMutRef, one: &RelPath, other: &RelPath) -> bool {
+    let id = |path| descend_mut(replica, path).map(|dir| dir.first_meta().id());
     matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
 }

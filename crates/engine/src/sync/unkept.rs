@@ -14,9 +14,10 @@ use crate::tally::add;
 use driftless_model::Keep;
 use driftless_model::{Act, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
-use driftless_tree::{DirRef, Rights};
+use driftless_tree::{Dir, Rights};
 use std::borrow::Cow;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 /// The attributes that an entry, which has those that are `there`, can come to have: what this user may not set only if it is there already.
 /// `None` if all can be had. What is there and not the source's is a difference, whoever may remove it.
@@ -38,13 +39,13 @@ impl Run<'_> {
     ///
     /// What belongs to whom the directory around it belongs to is left with him: a file system that gives all to one user would have it made
     /// anew in every run.
-    pub fn attainable(&self, source: &Meta, there: &Meta, above: Option<&DirRef>) -> Meta {
+    pub fn attainable<D: Dir + ?Sized>(&self, source: &Meta, there: &Meta, above: Option<&Arc<D>>) -> Meta {
         let stays = above.is_none_or(|above| above.first_meta().uid == there.uid);
         self.owners.attainable(source, there, &self.options.keep, stays)
     }
 
     /// The same of an entry with its extended attributes.
-    pub fn attainable_entry<'e>(&self, source: &'e Entry, there: &Entry, above: Option<&DirRef>) -> Cow<'e, Entry> {
+    pub fn attainable_entry<'e, D: Dir + ?Sized>(&self, source: &'e Entry, there: &Entry, above: Option<&Arc<D>>) -> Cow<'e, Entry> {
         if self.owners == Owners::All && source.xattrs.is_empty() {
             return Cow::Borrowed(source);
         }
@@ -107,7 +108,7 @@ impl Run<'_> {
     }
 
     /// Counts an owner that is not kept, if the replica's entry cannot come to have it.
-    pub fn note_owner(&self, source: &Meta, there: &Meta, above: Option<&DirRef>) {
+    pub fn note_owner<D: Dir + ?Sized>(&self, source: &Meta, there: &Meta, above: Option<&Arc<D>>) {
         if self.owners == Owners::All {
             return;
         }

@@ -8,7 +8,7 @@ use crate::trees::marks::{Doubt, earliest};
 use driftless_lock::Mutex;
 use driftless_model::{Meta, RelPath, Selection, Stamp, Xattrs};
 use driftless_mover::Spot;
-use driftless_tree::{Attributes, DirRef, Known, NameHashes};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Known, NameHashes};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ pub struct Visit {
     /// The source's directory.
     pub source: DirRef,
     /// The replica's; `None` when a dry run has not made it.
-    pub replica: Option<DirRef>,
+    pub replica: Option<DirMutRef>,
     /// The same directory of an earlier copy (`--link-dest`).
     pub basis: Option<DirRef>,
     /// What of it is looked at.
@@ -91,7 +91,7 @@ pub struct Begin {
     /// See [`Visit`].
     pub source: DirRef,
     /// See [`Visit`].
-    pub replica: Option<DirRef>,
+    pub replica: Option<DirMutRef>,
     /// See [`Visit`].
     pub basis: Option<DirRef>,
     /// See [`Visit`].

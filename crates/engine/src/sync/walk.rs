@@ -13,7 +13,7 @@ use crate::trees::overlap::{OWN_REPLICA, OWN_SOURCE};
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
 use driftless_mover::Trouble;
 use driftless_reconcile::{differences, split_half, values};
-use driftless_tree::{Attributes, DirRef, Done, Known, NameStream, Names, WINDOW_NAMES};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, NameStream, Names, WINDOW_NAMES};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::sync::Arc;
@@ -102,13 +102,13 @@ impl Worker<'_> {
         let Some(above) = parent.replica.as_ref().filter(|_| !parent.is_fresh()) else {
             return self.make_replica(parent, name).map(|made| (made, None, None));
         };
-        match above.enter(name) {
+        match above.enter_mut(name) {
             Ok(dir) => self.existing(parent, name, dir),
             Err(fault) => self.make_room(parent, name, above, fault),
         }
     }
 
-    fn existing(&mut self, parent: &Visit, name: &CStr, dir: DirRef) -> Result<Entered, Trouble> {
+    fn existing(&mut self, parent: &Visit, name: &CStr, dir: DirMutRef) -> Result<Entered, Trouble> {
         if self.run.is_source(&dir) {
             return Err(Trouble::Barred(Side::Replica, OWN_SOURCE));
         }
@@ -122,7 +122,7 @@ impl Worker<'_> {
     }
 
     /// There is no such directory on the replica, or something else in its place.
-    fn make_room(&mut self, parent: &Arc<Visit>, name: &CStr, above: &DirRef, fault: Fault) -> Result<Entered, Trouble> {
+    fn make_room(&mut self, parent: &Arc<Visit>, name: &CStr, above: &DirMutRef, fault: Fault) -> Result<Entered, Trouble> {
         match above.look(name) {
             Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, None)),
             Err(other) => Err(other.into()),
@@ -138,13 +138,13 @@ impl Worker<'_> {
     }
 
     /// A directory of this very user that he may not read: he gives himself the right for the time of the run.
-    fn force_open(&mut self, above: &DirRef, name: &CStr, meta: &Meta, fault: Fault) -> Result<Entered, Trouble> {
+    fn force_open(&mut self, above: &DirMutRef, name: &CStr, meta: &Meta, fault: Fault) -> Result<Entered, Trouble> {
         if self.run.options.dry_run || meta.uid != above.user().0 {
             return Err(fault.into());
         }
         let attributes = Attributes { mode: Some(meta.mode | 0o700), ..Attributes::default() };
         above.set(name, &Known::of(meta), &attributes)?;
-        let dir = above.enter(name)?;
+        let dir = above.enter_mut(name)?;
         let before = (*meta, dir.xattrs(&self.run.options.keep)?);
         self.run.met_replica(&dir);
         Ok((Some(dir), Some(before), None))
@@ -174,7 +174,7 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    fn make_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Option<DirRef>, Trouble> {
+    fn make_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Option<DirMutRef>, Trouble> {
         let Some(above) = parent.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return Ok(None) };
         parent.touch();
         let dir = above.make_dir(name)?;
@@ -364,7 +364,7 @@ impl Worker<'_> {
 }
 
 /// A replica's directory, what it was like if it existed, and what it took the place of if that was something else.
-type Entered = (Option<DirRef>, Option<(Meta, Xattrs)>, Option<Meta>);
+type Entered = (Option<DirMutRef>, Option<(Meta, Xattrs)>, Option<Meta>);
 
 /// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
 fn below(parent: &Visit, name: &CStr) -> Arc<Selection> {
@@ -378,7 +378,7 @@ fn kind_changed(fault: Fault) -> Trouble {
 }
 
 /// Removes an ACL that a new directory took over from the one above: everything in it would take that over, too.
-pub fn forget_inherited(dir: &DirRef) -> Done {
+pub fn forget_inherited(dir: &DirMutRef) -> Done {
     let keep = driftless_model::Keep::default();
     if dir.xattrs(&keep)?.is_empty() {
         return Ok(());

@@ -6,7 +6,8 @@
 use crate::sync::run::Run;
 use driftless_model::{Act, Class, Fault, Meta, RelPath, Side, errno};
 use driftless_reconcile::{Agreement, mtimes};
-use driftless_tree::{DirRef, Endpoint, HandlePool, Place};
+use driftless_tree::{Dir, Endpoint, HandlePool, Place};
+use std::sync::Arc;
 
 impl Run<'_> {
     /// Looks once more where the paths of both roots lead to, and reports what is not as the run leaves it.
@@ -22,7 +23,7 @@ impl Run<'_> {
     }
 
     /// What a root is like now, if its path still leads to it. That it does not is a problem of this class.
-    fn find_again(&self, side: Side, path: &Endpoint, root: &DirRef, class: Class) -> Option<Meta> {
+    fn find_again<D: Dir + ?Sized>(&self, side: Side, path: &Endpoint, root: &Arc<D>, class: Class) -> Option<Meta> {
         match path.locate(side, &HandlePool::new(1)) {
             Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => return Some(*now.first_meta()),
             _ if path.lost().is_some() => {}

@@ -13,7 +13,7 @@ use crate::trees::numbers::{boot_of, number, source_number};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, RelPath, Stamp, errno, escape};
 use driftless_reconcile::{Ending, Mark, SOMEBODY, Scope, Unsettled};
-use driftless_tree::{DirRef, Done, Hold, Holder, Lock, MarkText, Reach, random_id};
+use driftless_tree::{DirMutRef, Done, Hold, Holder, Lock, MarkText, Reach, random_id};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Changes of a replica that a run makes, from the first to the flush of the last.
 pub struct Changes {
-    root: DirRef,
+    root: DirMutRef,
     /// The replica as the user named it.
     path: String,
     /// The name of a single file in `root`, which is not marked: it is made durable by itself.
@@ -76,7 +76,7 @@ impl Changes {
     ///
     /// # Errors
     /// The mark cannot be read, so nobody knows what of the replica is durable.
-    pub fn of(options: &Options, root: &DirRef, name: Option<&CStr>, locks: &Locks) -> Result<Changes, RunError> {
+    pub fn of(options: &Options, root: &DirMutRef, name: Option<&CStr>, locks: &Locks) -> Result<Changes, RunError> {
         let run = if options.run == 0 { random_id() } else { options.run };
         let (scope, now) = (scope(options), (run, boot_of(&options.replica)));
         let texts = Marks::texts(&options.replica, root)?;
@@ -400,7 +400,7 @@ impl Changes {
 }
 
 /// Opens the tree's gate when it is dropped: what was to be done before the first change holds on to the tree.
-pub struct Watch(DirRef);
+pub struct Watch(DirMutRef);
 
 impl Drop for Watch {
     fn drop(&mut self) {
@@ -446,7 +446,7 @@ impl Locks {
 ///
 /// # Errors
 /// Another run is at work.
-pub fn hold(options: &Options, root: &DirRef, name: Option<&CStr>) -> Result<Locks, RunError> {
+pub fn hold(options: &Options, root: &DirMutRef, name: Option<&CStr>) -> Result<Locks, RunError> {
     let mut locks = Locks::default();
     for reach in [Reach::Host, Reach::Found] {
         let path = || options.replica.to_string();

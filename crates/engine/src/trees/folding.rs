@@ -5,9 +5,10 @@
 use crate::trees::looks::there;
 use driftless_model::{Kind, Meta};
 use driftless_reconcile::{Likeness, without_form};
-use driftless_tree::{DirRef, Done, windows};
+use driftless_tree::{Dir, DirRef, Done, windows};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
 /// Names of a directory that are tried to find out what it takes for one: some may have just gone.
 const ASKED_MAX: usize = 16;
@@ -50,7 +51,7 @@ impl Folding {
 }
 
 /// Whether a directory takes names for one that are as like as that, as the first of its names tells that has another spelling.
-pub fn told_by_its_names(dir: &DirRef, likeness: Likeness) -> Option<bool> {
+pub fn told_by_its_names<D: Dir + ?Sized>(dir: &Arc<D>, likeness: Likeness) -> Option<bool> {
     let names = windows(dir).ok()?.next()?.ok()?;
     let other = |name| match likeness {
         Likeness::Form => in_other_form(name),
@@ -63,7 +64,7 @@ pub fn told_by_its_names(dir: &DirRef, likeness: Likeness) -> Option<bool> {
 
 /// Whether two names are one, as far as what is there tells that. The first thread that makes one of them may be at work, so the first
 /// name is looked at twice, and so is the other: the first look at a name may be answered from a listing, which has its spellings only.
-pub fn seen(replica: &DirRef, (first, later): (&CStr, &CStr)) -> Done<Option<bool>> {
+pub fn seen<D: Dir + ?Sized>(replica: &Arc<D>, (first, later): (&CStr, &CStr)) -> Done<Option<bool>> {
     let looks = [first, later, later, first].map(|name| there(replica.look(name)));
     let [before, _, other, after] = looks;
     let (Some(before), other, Some(after)) = (before?, other?, after?) else { return Ok(None) };
@@ -80,12 +81,12 @@ fn is_single(meta: &Meta) -> bool {
 }
 
 /// Whether a listing has both names, which are one inode's: what takes them for one lists it under one of them, whichever that is.
-fn are_listed(dir: &DirRef, wanted: [&CStr; 2]) -> Done<bool> {
+fn are_listed<D: Dir + ?Sized>(dir: &Arc<D>, wanted: [&CStr; 2]) -> Done<bool> {
     Ok(listed(dir, &BTreeSet::from(wanted))?.len() == wanted.len())
 }
 
 /// Which of these names a directory lists, each once.
-pub fn listed(dir: &DirRef, wanted: &BTreeSet<&CStr>) -> Done<BTreeSet<CString>> {
+pub fn listed<D: Dir + ?Sized>(dir: &Arc<D>, wanted: &BTreeSet<&CStr>) -> Done<BTreeSet<CString>> {
     let mut found = BTreeSet::new();
     for names in windows(dir)? {
         let names = names?;

@@ -13,10 +13,11 @@ use crate::trees::error::RunError;
 use crate::trees::numbers::boot_of;
 use driftless_model::{Stamp, moment};
 use driftless_reconcile::{EVER, Mark, Scope, Unsettled};
-use driftless_tree::{DirRef, Done, Endpoint, MarkText, random_id};
+use driftless_tree::{Dir, DirRef, Done, Endpoint, MarkText, random_id};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How far the clocks of this machine and of a replica's file system are apart at most.
 const CLOCKS_SEC: i64 = 60;
@@ -34,12 +35,12 @@ impl Marks {
     ///
     /// # Errors
     /// Nobody knows what they say.
-    pub fn read(root: &Endpoint, dir: &DirRef, scope: Scope) -> Result<Marks, RunError> {
+    pub fn read<D: Dir + ?Sized>(root: &Endpoint, dir: &Arc<D>, scope: Scope) -> Result<Marks, RunError> {
         Ok(Marks::of_texts(Marks::texts(root, dir)?, scope))
     }
 
     /// What those say that stand on a directory itself, if there are any.
-    pub fn read_own(dir: &DirRef, scope: Scope) -> Done<Option<Mark>> {
+    pub fn read_own<D: Dir + ?Sized>(dir: &Arc<D>, scope: Scope) -> Done<Option<Mark>> {
         Ok(told_as_one(&dir.marks(false)?, scope))
     }
 
@@ -47,7 +48,7 @@ impl Marks {
     ///
     /// # Errors
     /// Nobody knows.
-    pub fn texts(root: &Endpoint, dir: &DirRef) -> Result<Vec<MarkText>, RunError> {
+    pub fn texts<D: Dir + ?Sized>(root: &Endpoint, dir: &Arc<D>) -> Result<Vec<MarkText>, RunError> {
         dir.marks(true).map_err(|fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() })
     }
 

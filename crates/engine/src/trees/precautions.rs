@@ -6,7 +6,7 @@ use crate::trees::folding::seen;
 use crate::trees::replica::Replica;
 use driftless_model::{Kind, RelPath, Side};
 use driftless_reconcile::{NameIndex, Refusal};
-use driftless_tree::{DirRef, Names, descend, is_temp_name, windows};
+use driftless_tree::{Dir, DirMutRef, DirRef, Names, descend, is_temp_name, windows};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
@@ -18,7 +18,7 @@ pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<
     for path in &options.required {
         require_in(source, Side::Source, path)?;
         match replica {
-            Replica::There(replica) => require_in(replica, Side::Replica, path)?,
+            Replica::There(replica) => require_in(&(replica.clone() as DirRef), Side::Replica, path)?,
             Replica::Missing(..) => return Err(lacking(Side::Replica, path, "it is not there itself").into()),
         }
     }
@@ -46,15 +46,15 @@ fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
 }
 
 /// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is no reason to delete.
-pub fn refuse_doubt(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
-    let has_entries = |dir: &DirRef| {
+pub fn refuse_doubt(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), RunError> {
+    let has_entries = |dir: &dyn Dir| {
         let mut names = Names::default();
         dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
     };
-    if !has_entries(replica).unwrap_or(true) {
+    if !has_entries(&**replica).unwrap_or(true) {
         return Ok(());
     }
-    match has_entries(source) {
+    match has_entries(&**source) {
         Ok(true) => refuse_unlike(options, source, replica),
         Ok(false) => Err(Refusal::EmptySource.into()),
         Err(fault) => Err(Refusal::UnreadableSource(fault.cause()).into()),
@@ -74,7 +74,7 @@ enum Likeness {
 
 /// Two trees that are meant for each other have a name in common at the top, if only for a file system that takes no heed of case. Of a
 /// source with more names than are held at a time, the replica is looked through again for each window, unless they are alike.
-fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result<(), RunError> {
+fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), RunError> {
     let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
     if options.delete_unlike || !is_whole {
         return Ok(());
@@ -90,7 +90,7 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirRef) -> Result
     Err(Refusal::Unlike { replica: options.replica.to_string(), meant: meant(options, source) }.into())
 }
 
-fn likeness(options: &Options, names: &Names, replica: &DirRef) -> driftless_tree::Done<Likeness> {
+fn likeness(options: &Options, names: &Names, replica: &DirMutRef) -> driftless_tree::Done<Likeness> {
     let mut index = NameIndex::new(crate::trees::alike::random_seed());
     let bytes = |number| names.bytes(number);
     index.fill(names.len(), bytes);
@@ -115,7 +115,7 @@ fn says_something(name: &CStr) -> bool {
 }
 
 /// Whether an entry at the top of the replica would be deleted if the source lacks it.
-fn may_go(options: &Options, replica: &DirRef, name: &CStr, kind: Option<Kind>) -> bool {
+fn may_go(options: &Options, replica: &DirMutRef, name: &CStr, kind: Option<Kind>) -> bool {
     if options.delete_excluded || !options.filter.has_rules() {
         return true;
     }

@@ -1,12 +1,12 @@
 //! The root of a replica, as it is found.
 
-use driftless_tree::DirRef;
+use driftless_tree::DirMutRef;
 use std::ffi::CString;
 
 /// The root of a replica.
 pub enum Replica {
     /// It is there.
-    There(DirRef),
+    There(DirMutRef),
     /// It is to be made: where, and its name.
-    Missing(DirRef, CString),
+    Missing(DirMutRef, CString),
 }

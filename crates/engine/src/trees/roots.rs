@@ -6,7 +6,7 @@ use crate::trees::overlap::refuse_overlap;
 use crate::trees::precautions::{require, require_nothing};
 use crate::trees::replica::Replica;
 use driftless_model::{Kind, Meta, Side};
-use driftless_tree::{DirRef, HandlePool, Place};
+use driftless_tree::{DirMutRef, DirRef, HandlePool, Place};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub enum Roots {
         /// Directory and name of the source.
         source: (DirRef, CString),
         /// Directory and name of the replica.
-        replica: (DirRef, CString),
+        replica: (DirMutRef, CString),
     },
 }
 
@@ -50,7 +50,7 @@ pub fn open_roots(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, Ru
 /// Finds both roots. Whoever uses them knows that they do not overlap where the run goes.
 pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
     let source = options.source.locate(Side::Source, pool)?;
-    let replica = options.replica.locate(Side::Replica, pool)?;
+    let replica = options.replica.locate_mut(pool)?;
     match (source, replica) {
         (Place::Missing { .. }, _) => Err(RunError::NoSource(options.source.to_string())),
         (Place::Dir(source), replica) => open_trees(options, source, replica),
@@ -58,7 +58,7 @@ pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError
     }
 }
 
-fn open_trees(options: &Options, source: DirRef, replica: Place) -> Result<Roots, RunError> {
+fn open_trees(options: &Options, source: DirRef, replica: Place<DirMutRef>) -> Result<Roots, RunError> {
     let replica = match replica {
         Place::Dir(dir) => Replica::There(dir),
         Place::Missing { parent, name } => Replica::Missing(parent, name),
@@ -67,7 +67,7 @@ fn open_trees(options: &Options, source: DirRef, replica: Place) -> Result<Roots
     Ok(Roots::Trees { source, replica })
 }
 
-fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Place) -> Result<Roots, RunError> {
+fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Place<DirMutRef>) -> Result<Roots, RunError> {
     let (dir, name, meta) = source;
     let replica = match replica {
         Place::Missing { parent, name } => (parent, name),

@@ -11,7 +11,7 @@ use crate::agent::home::find;
 use crate::wire::May;
 use crate::wire::Root;
 use driftless_model::Side;
-use driftless_tree::{DirRef, HandlePool, Place, prepare_holder, prepare_marks};
+use driftless_tree::{DirRef, HandlePool, prepare_holder, prepare_marks};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, Scope,
@@ -52,9 +52,7 @@ pub fn can_hold() -> bool {
 /// The directory that a root is, or that holds it: a single file is replaced by a rename, and has its lock beside it. There is none
 /// where a root cannot be used; the client hears why when it asks for it.
 fn directory(root: &Root, pool: &Arc<HandlePool>) -> Option<DirRef> {
-    let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }): Place =
-        find((&root.path, root.side), pool).ok()?;
-    Some(dir)
+    Some(find((&root.path, root.side), pool).ok()?.dir().reader())
 }
 
 fn open(dir: &DirRef) -> Option<Arc<OwnedFd>> {

@@ -3,8 +3,8 @@
 use crate::wire::{Apart, Limits, May};
 use crate::wire::{Handle, Request, WireFault};
 use driftless_lock::RwLock;
-use driftless_model::{Side, errno, quote};
-use driftless_tree::{DirRef, HandlePool, Place, locate, prepare_marks};
+use driftless_model::{errno, quote};
+use driftless_tree::{DirRef, HandlePool, Place, locate_mut, prepare_marks};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -84,7 +84,7 @@ fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef
     loop {
         looks_left -= 1;
         let has_appeared = |errno| (errno == errno::EEXIST || errno == errno::ESTALE) && looks_left > 0;
-        let (parent, name) = match locate(path, Side::Replica, pool) {
+        let (parent, name) = match locate_mut(path, pool) {
             Ok(Place::Dir(dir)) => return Ok(dir),
             Ok(Place::Missing { parent, name }) if may != May::Read => (parent, name),
             Ok(Place::Missing { .. }) => return Err("there is no such directory".into()),
@@ -94,7 +94,7 @@ fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef
         };
         match parent.make_dir(&name) {
             Err(fault) if has_appeared(fault.errno) => {}
-            made => return made.map_err(|fault| format!("cannot {}: {}", fault.act.words(), fault.cause())),
+            made => return made.map(|dir| dir as DirRef).map_err(|fault| format!("cannot {}: {}", fault.act.words(), fault.cause())),
         }
     }
 }

@@ -7,7 +7,7 @@
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side, errno};
 use driftless_reconcile::Mark;
-use driftless_tree::{Dir, DirRef, Done, MarkText, Sentry};
+use driftless_tree::{DirMut, DirMutRef, Done, MarkText, Sentry};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ const LOOKS_MAX: u32 = 5;
 /// Lets changes through as long as the mark of a replica names a run.
 pub struct Hold {
     /// The replica's root, which the client has open.
-    root: Weak<dyn Dir>,
+    root: Weak<dyn DirMut>,
     identity: u128,
     movers: u128,
     /// Changes pass until then without a look, in milliseconds by a clock that goes on while the machine sleeps.
@@ -40,7 +40,7 @@ fn now() -> u64 {
 
 impl Hold {
     /// Has every change of the tree of `root` wait for a look at its mark.
-    pub fn guard(root: &DirRef, identity: u128, movers: u128) {
+    pub fn guard(root: &DirMutRef, identity: u128, movers: u128) {
         let (until, is_over, looking) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::default());
         root.guard(Some(Arc::new(Hold { root: Arc::downgrade(root), identity, movers, until, is_over, looking })));
     }

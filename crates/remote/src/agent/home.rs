@@ -2,8 +2,9 @@
 //!
 //! Unless that cannot be entered: then sshd(8) starts the agent in `/`, and `data` would silently be `/data`.
 
+use crate::agent::objects::OpenDir;
 use driftless_model::{Act, Side, errno};
-use driftless_tree::{HandlePool, Place, RootError, locate};
+use driftless_tree::{HandlePool, Place, RootError, locate, locate_mut};
 use rustix::fs::{Access, access, stat};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,11 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What stands at a path that a client has named.
-pub fn find((path, side): (&[u8], Side), pool: &Arc<HandlePool>) -> Result<Place, RootError> {
+pub fn find((path, side): (&[u8], Side), pool: &Arc<HandlePool>) -> Result<Place<OpenDir>, RootError> {
     let path = Path::new(OsStr::from_bytes(path));
     match astray().filter(|_| path.is_relative()) {
         Some(errno) => Err(RootError::from_errno(path, Act::BeginAtHome, errno)),
-        None => locate(path, side, pool),
+        None if side == Side::Source => Ok(locate(path, side, pool)?.map(OpenDir::Read)),
+        None => Ok(locate_mut(path, pool)?.map(OpenDir::Write)),
     }
 }
 

@@ -9,8 +9,9 @@ use crate::wire::{DATA_BYTES_MAX, Frame, Handle, Request, WireFault};
 use crossbeam_channel::Sender;
 use driftless_lock::Mutex;
 use driftless_model::{Act, errno};
-use driftless_tree::{DirRef, Hold, NameStream, Names, WriteFile};
+use driftless_tree::{DirMutRef, DirRef, Done, Hold, NameStream, Names, WriteFile};
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
@@ -79,11 +80,52 @@ pub enum OpenFile {
     Write(Box<dyn WriteFile>, Mutex<()>),
 }
 
+/// An open directory: one of a source, which is only read, or one of a replica.
+#[derive(Clone)]
+pub enum OpenDir {
+    /// It is read.
+    Read(DirRef),
+    /// It may be changed.
+    Write(DirMutRef),
+}
+
+impl OpenDir {
+    /// The directory, to be read.
+    pub fn reader(&self) -> DirRef {
+        match self {
+            OpenDir::Read(dir) => dir.clone(),
+            OpenDir::Write(dir) => dir.clone(),
+        }
+    }
+
+    /// The directory, to be changed.
+    ///
+    /// # Errors
+    /// It is a source's. `act` says what was to be done.
+    pub fn writer(&self, act: Act) -> Result<DirMutRef, WireFault> {
+        match self {
+            OpenDir::Read(_) => Err(WireFault::new(act, errno::EACCES)),
+            OpenDir::Write(dir) => Ok(dir.clone()),
+        }
+    }
+
+    /// Opens a subdirectory for what this directory is open for.
+    ///
+    /// # Errors
+    /// As for [`Dir::enter`](driftless_tree::Dir::enter).
+    pub fn enter(&self, name: &CStr) -> Done<OpenDir> {
+        Ok(match self {
+            OpenDir::Read(dir) => OpenDir::Read(dir.enter(name)?),
+            OpenDir::Write(dir) => OpenDir::Write(dir.enter_mut(name)?),
+        })
+    }
+}
+
 /// Something that a client holds.
 #[derive(Clone)]
 pub enum Object {
     /// A directory, and how far its listing is.
-    Dir(DirRef, Arc<Mutex<Cursor>>),
+    Dir(OpenDir, Arc<Mutex<Cursor>>),
     /// A file.
     File(Arc<OpenFile>),
     /// A lock.
@@ -92,7 +134,7 @@ pub enum Object {
 
 impl Object {
     /// A directory whose listing has not begun.
-    pub fn dir(dir: DirRef) -> Object {
+    pub fn dir(dir: OpenDir) -> Object {
         Object::Dir(dir, Arc::default())
     }
 }

@@ -3,16 +3,16 @@
 use crate::agent::fence::Fence;
 use crate::agent::hold::Hold;
 use crate::agent::home::find;
-use crate::agent::objects::{Call, Cursor, Object, OpenFile, Table};
+use crate::agent::objects::{Call, Cursor, Object, OpenDir, OpenFile, Table};
 use crate::wire::HEAD_BYTES_MAX;
 use crate::wire::{
     DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, PIECE_BYTES_MAX, Reply,
     Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, Told, WireFault,
 };
 use driftless_lock::Mutex;
-use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Side, Xattrs, errno};
+use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Xattrs, errno};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile};
+use driftless_tree::{Dir, DirMutRef, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile};
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -84,16 +84,18 @@ impl Server<'_> {
         let data = if compressed { opened_data(&data)? } else { data };
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
-            R::Enter { dir, name, at, survey } => self.enter(&*self.dir(dir)?, &name.0, at, survey)?,
+            R::Enter { dir, name, at, survey } => self.enter(&self.open_dir(dir)?, &name.0, at, survey)?,
             R::MakeDir { dir, name, at } => {
-                let made = self.dir(dir)?.make_dir(&name.0)?;
-                Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(made)))) }
+                let made = self.replica(dir, Act::MakeDirectory)?.make_dir(&name.0)?;
+                Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(OpenDir::Write(made))))) }
             }
-            R::Nest { dir, hidden, at } => nested(at, self.dir(dir)?.nest(hidden)?),
+            R::Nest { dir, hidden, at } => nested(at, self.replica(dir, Act::MakeDirectory)?.nest(hidden)?),
             R::List { dir, survey, restart } => Reply::Listing(self.list(dir, survey, restart)?).into(),
             R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
-            R::Create { dir, name, mode, at } => opened(at, self.dir(dir)?.create_file(&name.0, mode).map(OpenFile::written)?)?,
-            R::Reopen { dir, name, at } => opened(at, self.dir(dir)?.reopen_file(&name.0).map(OpenFile::written)?)?,
+            R::Create { dir, name, mode, at } => {
+                opened(at, self.replica(dir, Act::Create)?.create_file(&name.0, mode).map(OpenFile::written)?)?
+            }
+            R::Reopen { dir, name, at } => opened(at, self.replica(dir, Act::Open)?.reopen_file(&name.0).map(OpenFile::written)?)?,
             R::Lock { dir, name, reach, at } => locked(at, self.replica(dir, Act::Lock)?.lock(name.as_ref().map(|name| &*name.0), reach)?),
             R::Make { dir, new } => self.make(dir, new.with(data))?.into(),
             R::Fetch { dir, name, keep } => {
@@ -127,37 +129,45 @@ impl Server<'_> {
                 told(self.dir(dir)?.xattrs_of_within(&name.0, &keep, xattrs_max(long)), or_too_long)
             }
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
-            R::Symlink { dir, name, target } => done(self.dir(dir)?.make_symlink(&name.0, &target)),
+            R::Symlink { dir, name, target } => done(self.replica(dir, Act::MakeSymlink)?.make_symlink(&name.0, &target)),
             R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, errno::EINVAL)),
-            R::Node { dir, name, kind, rdev } => done(self.dir(dir)?.make_node(&name.0, kind, rdev)),
-            R::Link { dir, name, from, from_name, id } => done(self.dir(dir)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id)),
-            R::SetEntry { dir, name, known, attributes } => told(self.dir(dir)?.set(&name.0, &known, &attributes), faults),
-            R::Take { dir, from, name, to } => done(self.dir(dir)?.take(&*self.dir(from)?, &name.0, &to.0)),
-            R::Rename { dir, from, to } => done(self.dir(dir)?.rename(&from.0, &to.0)),
-            R::Displace { dir, from, to, below_max } => Reply::Removed(self.dir(dir)?.displace(&from.0, &to.0, below_max).into()),
-            R::Remove { dir, name } => done(self.dir(dir)?.remove(&name.0)),
-            R::RemoveDir { dir, name } => done(self.dir(dir)?.remove_dir(&name.0)),
+            R::Node { dir, name, kind, rdev } => done(self.replica(dir, Act::MakeNode)?.make_node(&name.0, kind, rdev)),
+            R::Link { dir, name, from, from_name, id } => {
+                done(self.replica(dir, Act::Link)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id))
+            }
+            R::SetEntry { dir, name, known, attributes } => {
+                told(self.replica(dir, Act::SetAttributes)?.set(&name.0, &known, &attributes), faults)
+            }
+            R::Take { dir, from, name, to } => {
+                done(self.replica(dir, Act::Rename)?.take(&*self.replica(from, Act::Rename)?, &name.0, &to.0))
+            }
+            R::Rename { dir, from, to } => done(self.replica(dir, Act::Rename)?.rename(&from.0, &to.0)),
+            R::Displace { dir, from, to, below_max } => {
+                Reply::Removed(self.replica(dir, Act::Rename)?.displace(&from.0, &to.0, below_max).into())
+            }
+            R::Remove { dir, name } => done(self.replica(dir, Act::Remove)?.remove(&name.0)),
+            R::RemoveDir { dir, name } => done(self.replica(dir, Act::RemoveDirectory)?.remove_dir(&name.0)),
             R::RemoveTree { dir, name, spared } => {
                 let rules = opened_rules(spared)?;
-                Reply::Removed(self.dir(dir)?.remove_tree(&name.0, self.sparing(&rules)).into())
+                Reply::Removed(self.replica(dir, Act::Remove)?.remove_tree(&name.0, self.sparing(&rules)).into())
             }
-            R::RemoveLeftover { dir, name } => Reply::Removed(self.dir(dir)?.remove_leftover(&name.0).into()),
+            R::RemoveLeftover { dir, name } => Reply::Removed(self.replica(dir, Act::Remove)?.remove_leftover(&name.0).into()),
             R::CountTree { dir, name, max, spared, is_wary } => {
                 let rules = opened_rules(spared)?;
                 let spared = Spared { is_wary, ..self.sparing(&rules) };
                 Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
             }
             R::MakeWritable { dir } => {
-                self.dir(dir)?.make_writable();
+                self.replica(dir, Act::SetMode)?.make_writable();
                 Reply::Done
             }
-            R::SyncAll { dir } => done(self.dir(dir)?.sync_all()),
+            R::SyncAll { dir } => done(self.replica(dir, Act::Flush)?.sync_all()),
             R::SetUnfinished { dir, is } => done(self.replica(dir, Act::SetXattr)?.set_unfinished(is)),
             R::IsKept { at } => self.is_kept(at)?,
             R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
             R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
             R::Hold { dir, identity, movers } => {
-                Hold::guard(&self.dir(dir)?, identity, movers);
+                Hold::guard(&self.replica(dir, Act::Change)?, identity, movers);
                 Reply::Done
             }
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
@@ -184,18 +194,20 @@ impl Server<'_> {
         Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)), is_over: Some(self.is_unwanted), ..Spared::NOTHING }
     }
 
-    fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
+    fn open_dir(&self, at: Handle) -> Result<OpenDir, WireFault> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(dir),
             _ => Err(WireFault::new(Act::Obey, errno::EBADF)),
         }
     }
 
-    /// A directory that may be changed: attributes are none of Landlock's affair.
-    fn replica(&self, at: Handle, act: Act) -> Result<DirRef, WireFault> {
-        let dir = self.dir(at)?;
-        let is_source = dir.as_local().is_some_and(|dir| dir.side() == Side::Source);
-        if is_source { Err(WireFault::new(act, errno::EACCES)) } else { Ok(dir) }
+    fn dir(&self, at: Handle) -> Result<DirRef, WireFault> {
+        Ok(self.open_dir(at)?.reader())
+    }
+
+    /// A directory that may be changed; `act` is what is to be done to it.
+    fn replica(&self, at: Handle, act: Act) -> Result<DirMutRef, WireFault> {
+        self.open_dir(at)?.writer(act)
     }
 
     fn file(&self, at: Handle) -> Result<Arc<OpenFile>, WireFault> {
@@ -208,7 +220,7 @@ impl Server<'_> {
     fn meta(&self, at: Handle) -> Result<Reply, WireFault> {
         match self.table.get(at)? {
             // The first look came with the opening.
-            Object::Dir(dir, _) => Ok(told(dir.meta_again(), Reply::Meta)),
+            Object::Dir(dir, _) => Ok(told(dir.reader().meta_again(), Reply::Meta)),
             Object::File(file) => Ok(told(file.reader().meta_again(), Reply::Meta)),
             Object::Lock(_) => Err(WireFault::new(Act::LookAt, errno::EBADF)),
         }
@@ -216,7 +228,7 @@ impl Server<'_> {
 
     fn xattrs(&self, at: Handle, keep: &driftless_model::Keep, bytes_max: u64) -> Result<Done<Option<Xattrs>>, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, _) => Ok(dir.xattrs_within(keep, bytes_max)),
+            Object::Dir(dir, _) => Ok(dir.reader().xattrs_within(keep, bytes_max)),
             Object::File(file) => Ok(file.reader().xattrs_within(keep, bytes_max)),
             Object::Lock(_) => Err(WireFault::new(Act::LookAt, errno::EBADF)),
         }
@@ -224,7 +236,7 @@ impl Server<'_> {
 
     fn set_own(&self, at: Handle, known: &driftless_tree::Known, attributes: &driftless_tree::Attributes) -> Result<Reply, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, _) => Ok(faults(dir.set_own(known, attributes))),
+            Object::Dir(dir, _) => Ok(faults(dir.writer(Act::SetAttributes)?.set_own(known, attributes))),
             Object::File(file) => Ok(faults(file.writer()?.set(known, attributes))),
             Object::Lock(_) => Err(WireFault::new(Act::SetAttributes, errno::EBADF)),
         }
@@ -239,13 +251,7 @@ impl Server<'_> {
 
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
         let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
-        let own = |dir: &DirRef| Own {
-            meta: *dir.first_meta(),
-            is_mount_root: dir.is_mount_root(),
-            xattrs: None,
-            is_marked: false,
-            is_unfinished: dir.is_unfinished(),
-        };
+        let own = |dir: &OpenDir| own_of(&*dir.reader(), None);
         let found = find((path, *side), self.pool).and_then(|place| self.within(path, place));
         let (located, dir) = match found {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
@@ -262,29 +268,26 @@ impl Server<'_> {
     }
 
     /// What stands at a path, unless the client is not let in there.
-    fn within(&self, path: &[u8], place: Place) -> Result<Place, RootError> {
-        let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }) = &place;
+    fn within(&self, path: &[u8], place: Place<OpenDir>) -> Result<Place<OpenDir>, RootError> {
         let refused = || RootError::from_errno(Path::new(OsStr::from_bytes(path)), Act::Use, errno::EACCES);
-        if self.fence.holds(dir) { Ok(place) } else { Err(refused()) }
+        if self.fence.holds(&place.dir().reader()) { Ok(place) } else { Err(refused()) }
     }
 
-    fn enter(&self, parent: &dyn Dir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
-        let dir = parent.enter(name)?;
+    fn enter(&self, parent: &OpenDir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
+        let opened = parent.enter(name)?;
+        let dir = opened.reader();
         let told = |survey: Survey| dir.xattrs_within(&survey.keep, survey.listing_bytes_max() as u64).ok().flatten();
-        let xattrs = survey.and_then(told);
-        let (is_mount_root, is_marked, is_unfinished) = (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
-        let own = Own { meta: *dir.first_meta(), is_mount_root, xattrs, is_marked, is_unfinished };
+        let own = own_of(&*dir, survey.and_then(told));
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.and_then(|survey| next_listing((&*dir, &cursor), survey, (false, self.table)));
-        let object = Object::Dir(dir, Arc::new(cursor));
+        let object = Object::Dir(opened, Arc::new(cursor));
         Ok(Outcome { replied: (Reply::Entered(own, listing), Vec::new()), made: Some((at, Ok(object))) })
     }
 
     fn list(&self, at: Handle, survey: Survey, restart: bool) -> Result<Listing, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, cursor) => {
-                next_listing((&*dir, &cursor), survey, (restart, self.table)).ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS))
-            }
+            Object::Dir(dir, cursor) => next_listing((&*dir.reader(), &cursor), survey, (restart, self.table))
+                .ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS)),
             _ => Err(WireFault::new(Act::List, errno::EBADF)),
         }
     }
@@ -303,7 +306,7 @@ impl Server<'_> {
 
     fn make(&mut self, dir: Handle, new: Option<driftless_tree::NewEntry>) -> Result<Reply, WireFault> {
         let new = new.ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
-        let dir = self.dir(dir)?;
+        let dir = self.replica(dir, Act::MakeEntry)?;
         Ok(match self.mover.unpack(&*dir, new) {
             Ok(moved) => faults(moved.faults),
             Err(Trouble::Mismatch) => Reply::Mismatch,
@@ -321,6 +324,12 @@ impl Server<'_> {
             ) => Reply::Fault(WireFault::new(Act::Obey, errno::EINVAL)),
         })
     }
+}
+
+/// What is known of a directory that was opened. Its attributes have shown whether it is marked, if they were read.
+fn own_of(dir: &dyn Dir, xattrs: Option<Xattrs>) -> Own {
+    let (is_mount_root, is_marked, is_unfinished) = (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
+    Own { meta: *dir.first_meta(), is_mount_root, xattrs, is_marked, is_unfinished }
 }
 
 /// What attributes may take of memory: no more is read, so that a file of many megabytes of them takes that much only where room was made.
@@ -352,9 +361,9 @@ fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
     Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
 }
 
-fn nested(at: Handle, nest: Option<DirRef>) -> Outcome {
+fn nested(at: Handle, nest: Option<DirMutRef>) -> Outcome {
     let reply = nest.as_ref().map_or(Reply::Done, |nest| Reply::Meta(*nest.first_meta()));
-    let object = nest.map(Object::dir).ok_or_else(|| WireFault::new(Act::Obey, errno::EBADF));
+    let object = nest.map(|nest| Object::dir(OpenDir::Write(nest))).ok_or_else(|| WireFault::new(Act::Obey, errno::EBADF));
     Outcome { replied: (reply, Vec::new()), made: Some((at, object)) }
 }
 

@@ -4,6 +4,7 @@
 //! entry. Every later look, and every look at what this side has changed, goes over the connection. A directory that is made is used at
 //! once; if it could not be made, everything in it fails for that reason.
 
+mod change;
 mod completions;
 mod listing;
 
@@ -14,13 +15,10 @@ use crate::client::Client;
 use crate::client::connection::{Promise, Space, nonsense, on};
 use crate::client::file::RemoteFile;
 use crate::client::replies::{long_if_need_be, not_set};
-use crate::wire::{Handle, Listing, Located, Locked, Name, NewEntryHead, Own, Reply, Request, SparingRules, Survey, WireFault};
-use completions::{fetched, looked, made, own_set};
+use crate::wire::{Handle, Listing, Located, Name, Own, Reply, Request, SparingRules, Survey, WireFault};
+use completions::{fetched, looked};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs, errno};
-use driftless_tree::{
-    Ancestor, Attributes, BeforeChange, Completion, Dir, DirRef, Done, Held, Known, Lock, MarkText, NameStream, Op, Reach, ReadFile,
-    Removed, Rights, Sentry, Spared, WriteFile,
-};
+use driftless_tree::{Ancestor, Completion, Dir, DirRef, Done, Held, MarkText, NameStream, Op, ReadFile, Removed, Rights, Spared};
 use listing::{Entries, RemoteNames};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -102,8 +100,8 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    fn open(self) -> DirRef {
-        Arc::new(RemoteDir(Arc::new(self)))
+    fn open(self) -> RemoteDir {
+        RemoteDir(Arc::new(self))
     }
 
     /// Its attributes are what they were only if it is.
@@ -122,7 +120,7 @@ impl Inner {
 
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
-    pub fn found(client: &Arc<Client>, side: Side, at: Handle, (own, foretold): (Own, Foretold)) -> DirRef {
+    pub fn found(client: &Arc<Client>, side: Side, at: Handle, (own, foretold): (Own, Foretold)) -> RemoteDir {
         let mut found = Self::of(client, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None));
         found.is_unfinished = own.is_unfinished;
         found.foretold = Mutex::new(foretold);
@@ -220,7 +218,7 @@ impl RemoteDir {
     }
 
     /// The reply to a request to enter.
-    fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<DirRef> {
+    fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<RemoteDir> {
         match on(self.0.side, reply) {
             Ok((Reply::Entered(own, listing), _)) if is_as_asked(listing.as_ref()) => {
                 let first = First::Known(own.meta, own.is_mount_root);
@@ -259,8 +257,8 @@ const NO_META: Meta = Meta {
     unkept: Unkept::NONE,
 };
 
-impl Dir for RemoteDir {
-    fn enter(&self, name: &CStr) -> Done<DirRef> {
+impl RemoteDir {
+    fn enter_far(&self, name: &CStr) -> Done<RemoteDir> {
         let connection = &self.0.client.connection;
         if let Some(expected) = self.0.ahead.lock().remove(name) {
             connection.ahead.fetch_sub(1, Relaxed);
@@ -268,6 +266,12 @@ impl Dir for RemoteDir {
         }
         let (at, survey) = (connection.handle(), Some(self.survey(EXPECTED_ENTRIES, true)));
         self.entered(at, true, connection.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new()))
+    }
+}
+
+impl Dir for RemoteDir {
+    fn enter(&self, name: &CStr) -> Done<DirRef> {
+        Ok(Arc::new(self.enter_far(name)?))
     }
 
     fn expect(&self, name: &CStr, look: bool) {
@@ -300,10 +304,6 @@ impl Dir for RemoteDir {
                 met.as_ref().unwrap_or(&NO_META)
             }
         }
-    }
-
-    fn birth(&self) -> Option<(u32, u32)> {
-        None
     }
 
     fn meta(&self) -> Done<Meta> {
@@ -382,146 +382,13 @@ impl Dir for RemoteDir {
         Ok(Box::new(file))
     }
 
-    fn make_dir(&self, name: &CStr) -> Done<DirRef> {
-        self.touched(name)?;
-        let at = self.0.client.connection.handle();
-        let promise = self.0.client.connection.ask(&Request::MakeDir { dir: self.0.at, name: name.into(), at }, Vec::new());
-        let first = First::Coming(promise, OnceLock::new());
-        let mut made = Self::of(&self.0.client, self.0.side, at, first, (None, true, None));
-        made.above = Some(self.0.clone());
-        Ok(made.open())
-    }
-
-    fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
-        self.touched(name)?;
-        let at = self.0.client.connection.handle();
-        let file = self.open(at, &Request::Create { dir: self.0.at, name: name.into(), mode, at })?;
-        Ok(Box::new(file))
-    }
-
-    fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
-        self.touched(name)?;
-        let at = self.0.client.connection.handle();
-        let file = self.open(at, &Request::Reopen { dir: self.0.at, name: name.into(), at })?;
-        Ok(Box::new(file))
-    }
-
-    fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
-        self.touched(name)?;
-        self.done(&Request::Symlink { dir: self.0.at, name: name.into(), target: target.into() })
-    }
-
-    fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
-        self.touched(name)?;
-        self.done(&Request::Node { dir: self.0.at, name: name.into(), kind, rdev })
-    }
-
-    fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
-        self.touched(name)?;
-        let from = from.token().filter(|(client, _)| *client == Arc::as_ptr(&self.0.client) as usize);
-        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Link, errno: errno::EXDEV }) };
-        self.done(&Request::Link { dir: self.0.at, name: name.into(), from, from_name: from_name.into(), id })
-    }
-
     fn token(&self) -> Option<(usize, u64)> {
         Some((Arc::as_ptr(&self.0.client) as usize, self.0.at))
-    }
-
-    fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
-        self.touched(name)?;
-        let (known, attributes) = (*expected, attributes.clone());
-        self.faults_reply(&Request::SetEntry { dir: self.0.at, name: name.into(), known, attributes })
-    }
-
-    fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
-        if let Err(fault) = self.pass_gate() {
-            return vec![fault];
-        }
-        self.0.forget_own();
-        let request = Request::SetOwn { at: self.0.at, known: *known, attributes: attributes.clone() };
-        self.faults_reply(&request).unwrap_or_else(|fault| vec![fault])
-    }
-
-    fn make_writable(&self) {
-        if self.pass_gate().is_err() {
-            return;
-        }
-        let _may_fail_for_others = self.done(&Request::MakeWritable { dir: self.0.at });
-    }
-
-    fn nest(&self, hidden: bool) -> Done<Option<DirRef>> {
-        self.pass_gate()?;
-        let at = self.0.client.connection.handle();
-        // Its number is given back when this is dropped, also if there is none.
-        let nested = |meta| Self::of(&self.0.client, self.0.side, at, First::Known(meta, Some(false)), (None, true, None)).open();
-        match self.call(&Request::Nest { dir: self.0.at, hidden, at }) {
-            Ok((Reply::Meta(meta), _)) => Ok(Some(nested(meta))),
-            other => {
-                drop(nested(NO_META));
-                if matches!(other?.0, Reply::Done) { Ok(None) } else { self.confused() }
-            }
-        }
-    }
-
-    fn take(&self, from: &dyn Dir, name: &CStr, to: &CStr) -> Done {
-        self.touched(to)?;
-        let from = from.token().filter(|(client, _)| *client == Arc::as_ptr(&self.0.client) as usize);
-        let Some((_, from)) = from else { return Err(Fault { side: self.0.side, act: Act::Rename, errno: errno::EXDEV }) };
-        self.done(&Request::Take { dir: self.0.at, from, name: name.into(), to: to.into() })
-    }
-
-    fn rename(&self, from: &CStr, to: &CStr) -> Done {
-        self.touched(from)?;
-        self.touched(to)?;
-        self.done(&Request::Rename { dir: self.0.at, from: from.into(), to: to.into() })
-    }
-
-    fn displace(&self, from: &CStr, to: &CStr, below_max: u64) -> Removed {
-        if let Err(fault) = self.touched(from).and_then(|()| self.touched(to)) {
-            return Removed::failed(to, fault);
-        }
-        self.removed(to, &Request::Displace { dir: self.0.at, from: from.into(), to: to.into(), below_max })
-    }
-
-    fn remove(&self, name: &CStr) -> Done {
-        self.touched(name)?;
-        self.done(&Request::Remove { dir: self.0.at, name: name.into() })
-    }
-
-    fn remove_dir(&self, name: &CStr) -> Done {
-        self.touched(name)?;
-        self.done(&Request::RemoveDir { dir: self.0.at, name: name.into() })
-    }
-
-    fn remove_tree(&self, name: &CStr, spared: Spared<'_>) -> Removed {
-        // Most of what goes is no directory, and that needs no rules, which may be long.
-        if spared.rules.is_some() {
-            match self.remove(name) {
-                Ok(()) => return Removed { entries: 1, met: 1, ..Removed::default() },
-                Err(fault) if !may_be_directory(&fault) => return Removed::failed(name, fault),
-                Err(_) => {}
-            }
-        }
-        if let Err(fault) = self.touched(name) {
-            return Removed::failed(name, fault);
-        }
-        self.removed(name, &Request::RemoveTree { dir: self.0.at, name: name.into(), spared: SparingRules::of(spared) })
-    }
-
-    fn remove_leftover(&self, name: &CStr) -> Removed {
-        if let Err(fault) = self.touched(name) {
-            return Removed::failed(name, fault);
-        }
-        self.removed(name, &Request::RemoveLeftover { dir: self.0.at, name: name.into() })
     }
 
     fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
         let (dir, is_wary, spared) = (self.0.at, spared.is_wary, SparingRules::of(spared));
         self.removed(name, &Request::CountTree { dir, name: name.into(), max, spared, is_wary })
-    }
-
-    fn sync_all(&self) -> Done {
-        self.done(&Request::SyncAll { dir: self.0.at })
     }
 
     fn user(&self) -> (u32, u32) {
@@ -530,18 +397,6 @@ impl Dir for RemoteDir {
 
     fn rights(&self) -> Rights {
         self.0.client.rights.clone()
-    }
-
-    fn lock(&self, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
-        let at = self.0.client.connection.handle();
-        let held = FarLock(self.0.client.clone(), self.0.side, at);
-        match self.call(&Request::Lock { dir: self.0.at, name: name.map(Name::from), reach, at })? {
-            (Reply::Lock(Locked::Held), _) => Ok(Lock::Held(Box::new(held))),
-            (Reply::Lock(Locked::Taken(holder)), _) => Ok(Lock::Taken(holder)),
-            (Reply::Lock(Locked::Left(name)), _) => Ok(Lock::Left(name)),
-            (Reply::Lock(Locked::Missing(errno)), _) => Ok(Lock::Missing(errno)),
-            _ => self.confused(),
-        }
     }
 
     fn marks(&self, above: bool) -> Done<Vec<MarkText>> {
@@ -555,36 +410,8 @@ impl Dir for RemoteDir {
         self.0.is_marked
     }
 
-    fn set_unfinished(&self, is: bool) -> Done {
-        self.pass_gate()?;
-        self.done(&Request::SetUnfinished { dir: self.0.at, is })
-    }
-
     fn is_unfinished(&self) -> bool {
         self.0.is_unfinished
-    }
-
-    fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {
-        match self.call(&Request::SetMark { dir: self.0.at, text: text.to_vec(), durable })? {
-            (Reply::Time(now), _) => Ok(now),
-            _ => self.confused(),
-        }
-    }
-
-    fn before_change(&self, act: Option<BeforeChange>) {
-        self.0.client.gate.set(act);
-    }
-
-    fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
-        self.0.client.gate.guard(sentry);
-    }
-
-    fn hold(&self, identity: u128, movers: u128) -> Done {
-        self.done(&Request::Hold { dir: self.0.at, identity, movers })
-    }
-
-    fn confirm(&self) -> Done {
-        if self.0.side == Side::Replica { self.0.client.gate.confirm() } else { Ok(()) }
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
@@ -611,14 +438,6 @@ impl Dir for RemoteDir {
         let (at, side, kept) = (self.0.at, self.0.side, self.0.clone());
         let connection = &self.0.client.connection;
         match op {
-            Op::Make(new) => {
-                if let Err(fault) = self.touched(&new.name) {
-                    return connection.refuse(token, Completion::Made(Err(fault)));
-                }
-                let (new, data) = NewEntryHead::of(*new);
-                let request = Request::Make { dir: at, new: Box::new(new) };
-                connection.submit(token, (&request, data), false, Box::new(move |reply| made(&kept, side, reply)));
-            }
             Op::Fetch(name, keep) => {
                 self.0.entries.lock().drop_heard(&name);
                 let request = Request::Fetch { dir: at, name: Name(name), keep };
@@ -627,14 +446,6 @@ impl Dir for RemoteDir {
             Op::Meta => {
                 let finish = move |reply| Completion::Meta(looked(&kept, side, reply));
                 connection.submit(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
-            }
-            Op::SetOwn(known, attributes) => {
-                if let Err(fault) = self.pass_gate() {
-                    return connection.refuse(token, Completion::OwnSet(vec![fault]));
-                }
-                self.0.forget_own();
-                let request = Request::SetOwn { at, known, attributes: *attributes };
-                connection.submit(token, (&request, Vec::new()), true, Box::new(move |reply| own_set(&kept, side, reply)));
             }
         }
     }
@@ -669,7 +480,7 @@ pub fn place(
     (side, at): (Side, Handle),
     located: Located,
     foretold: Foretold,
-) -> Result<driftless_tree::Place, (Vec<u8>, WireFault)> {
+) -> Result<driftless_tree::Place<RemoteDir>, (Vec<u8>, WireFault)> {
     use driftless_tree::Place;
     Ok(match located {
         Located::Dir(own) => Place::Dir(RemoteDir::found(client, side, at, (own, foretold))),

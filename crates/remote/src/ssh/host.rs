@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::client::connection::{Connection, nonsense};
-use crate::client::dir::{Foretold, place};
+use crate::client::dir::{Foretold, RemoteDir, place};
 use crate::ssh::child::{end, part};
 use crate::ssh::deploy::bring;
 use crate::ssh::reach::in_place_of;
@@ -14,7 +14,7 @@ use crate::wire::{Frame, Identity, Limits, Met, Opening, Reply, Request, Root, W
 use crossbeam_channel::unbounded;
 use driftless_lock::Mutex;
 use driftless_model::{Act, Side, errno, escape};
-use driftless_tree::{Completion, Gate, Host, Loss, Place, RootError};
+use driftless_tree::{Completion, DirMutRef, DirRef, Gate, Host, Loss, Place, RootError};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -149,17 +149,11 @@ impl Host for SshHost {
     }
 
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError> {
-        let named = self.roots.iter().position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
-        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, errno::EACCES), side)) };
-        let at = self.client.connection.handle();
-        let request = Request::Locate { root: root as u32, at };
-        let mut foretold = Foretold::default();
-        let located = match self.client.connection.call_and(&request, Vec::new(), || foretold = Foretold::ask(&self.client, at)) {
-            Ok((Reply::Located(located), _)) => place(&self.client, (side, at), located, foretold),
-            Ok(_) => Err((request_path(path), nonsense())),
-            Err(fault) => Err((request_path(path), fault)),
-        };
-        located.map_err(|(path, fault)| self.refused(&path, &fault, side))
+        Ok(self.find(path, side)?.map(|dir| Arc::new(dir) as DirRef))
+    }
+
+    fn locate_mut(&self, path: &Path) -> Result<Place<DirMutRef>, RootError> {
+        Ok(self.find(path, Side::Replica)?.map(|dir| Arc::new(dir) as DirMutRef))
     }
 
     fn completions(&self, wait: Duration) -> Vec<(u64, Completion)> {
@@ -180,6 +174,21 @@ fn request_path(path: &Path) -> Vec<u8> {
 }
 
 impl SshHost {
+    /// What stands at a path that was named when this was connected to.
+    fn find(&self, path: &Path, side: Side) -> Result<Place<RemoteDir>, RootError> {
+        let named = self.roots.iter().position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
+        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, errno::EACCES), side)) };
+        let at = self.client.connection.handle();
+        let request = Request::Locate { root: root as u32, at };
+        let mut foretold = Foretold::default();
+        let located = match self.client.connection.call_and(&request, Vec::new(), || foretold = Foretold::ask(&self.client, at)) {
+            Ok((Reply::Located(located), _)) => place(&self.client, (side, at), located, foretold),
+            Ok(_) => Err((request_path(path), nonsense())),
+            Err(fault) => Err((request_path(path), fault)),
+        };
+        located.map_err(|(path, fault)| self.refused(&path, &fault, side))
+    }
+
     fn refused(&self, path: &[u8], fault: &WireFault, side: Side) -> RootError {
         let fault = fault.on(side);
         let shown = [self.name.as_bytes(), b":", path].concat();

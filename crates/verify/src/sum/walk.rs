@@ -351,12 +351,12 @@ fn first(names: &Names, count: usize) -> Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_tree::HandlePool;
+    use driftless_tree::{HandlePool, locate_mut};
 
     #[test]
     fn windows_of_a_directory_are_sorted_and_leave_nothing_out() {
         let folder = tempfile::tempdir().expect("a folder");
-        let Ok(Place::Dir(dir)) = locate(folder.path(), Side::Source, &HandlePool::new(8)) else { panic!("it is there") };
+        let Ok(Place::Dir(dir)) = locate_mut(folder.path(), &HandlePool::new(8)) else { panic!("it is there") };
         let name = |number: u32| CString::new(format!("{:03}", number * 7919 % 100)).expect("no NUL");
         (0..100).for_each(|number| drop(dir.create_file(&name(number), 0o600).expect("create")));
         for names_max in [1, 7, 33, 50, 99, 100, 1000] {

@@ -11,7 +11,7 @@ use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
 use crate::trees::error::RunError;
 use driftless_model::{Kind, Meta, RelPath, escape};
-use driftless_tree::{DirRef, Done, shows_changes_at_once};
+use driftless_tree::{DirMutRef, DirRef, Done, shows_changes_at_once};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -138,9 +138,9 @@ impl Coordinator<'_> {
 }
 
 /// Whether an entry is not on the replica as it was made, although the source has it still. What cannot be looked at may be there.
-fn is_missing(source: &DirRef, replica: &DirRef, told: &Settled) -> bool {
+fn is_missing(source: &DirRef, replica: &DirMutRef, told: &Settled) -> bool {
     let agrees = |meta: &Meta| told.made.is_none_or(|(kind, size)| meta.kind == kind && (kind != Kind::File || meta.size == size));
-    let is_there = match look(replica, &told.path) {
+    let is_there = match look(&(replica.clone() as DirRef), &told.path) {
         Ok(meta) => agrees(&meta),
         Err(fault) => !fault.is_missing(),
     };
