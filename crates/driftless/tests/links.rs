@@ -43,7 +43,8 @@ fn names_beyond_what_one_file_can_have_are_told_and_copied_once() {
     let run = || {
         let outcome = sync(&src, &dst).run().expect(3);
         check_accounts(&outcome);
-        assert_eq!(outcome.events_named("problem").len(), FURTHER, "{:?}", outcome.code());
+        let problems = outcome.events_named("problem");
+        assert_eq!(problems.len(), FURTHER, "{problems:?}");
         outcome
     };
     let first = run();

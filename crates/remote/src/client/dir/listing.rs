@@ -23,6 +23,38 @@ const FOLD_BYTES: u64 = 24;
 /// taken for what may come, so that many directories that are a little larger are listed at the same time, on a slow connection, too.
 const LISTED_ENTRIES: u32 = 512;
 const LISTED_ENTRIES_MAX: u32 = 4096;
+/// Names that are known to have been changed while a listing was under way; when there are more, nothing that it tells is kept.
+const CHANGED_MAX: usize = 4096;
+
+/// What was changed since a listing was asked for: what that tells of it may be older.
+#[derive(Default)]
+enum Changed {
+    /// No listing is under way.
+    #[default]
+    Unwatched,
+    /// These names.
+    Names(HashSet<CString>),
+    /// So much that it is not known.
+    Much,
+}
+
+impl Changed {
+    fn add(&mut self, name: &CStr) {
+        match self {
+            Changed::Names(names) if names.len() < CHANGED_MAX => drop(names.insert(name.into())),
+            Changed::Names(_) => *self = Changed::Much,
+            Changed::Unwatched | Changed::Much => {}
+        }
+    }
+
+    fn has(&self, name: &CStr) -> bool {
+        match self {
+            Changed::Unwatched => false,
+            Changed::Names(names) => names.contains(name),
+            Changed::Much => true,
+        }
+    }
+}
 
 /// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was touched; ask.
 #[derive(Default)]
@@ -62,14 +94,17 @@ pub(super) struct Entries {
     knows_some: bool,
     hashes: RandomState,
     /// The listing that came with the directory.
-    pub(super) first: Option<Listing>,
+    first: Option<Listing>,
+    /// What was changed since that, or since another one was asked for.
+    changed: Changed,
     pub(super) listed: bool,
 }
 
 impl Entries {
     /// With the listing that came with the directory.
     pub(super) fn with(first: Option<Listing>, known: &Arc<AtomicU64>) -> Entries {
-        Entries { first, room: Room::none(known), ..Entries::default() }
+        let changed = if first.is_some() { Changed::Names(HashSet::new()) } else { Changed::Unwatched };
+        Entries { first, changed, room: Room::none(known), ..Entries::default() }
     }
 
     /// Of a directory that is listed once more.
@@ -97,7 +132,23 @@ impl Entries {
     /// What was told of an entry does not hold any more, or was not told: it is asked about.
     pub(super) fn forget(&mut self, name: &CStr) {
         self.heard.remove(name);
+        self.changed.add(name);
         self.know(name);
+    }
+
+    /// The listing that came with the directory, once. Otherwise one is about to be asked for.
+    fn first_or_ask(&mut self) -> Option<Listing> {
+        let first = self.first.take();
+        if first.is_none() {
+            self.changed = Changed::Names(HashSet::new());
+        }
+        first
+    }
+
+    /// Keeps what a listing tells of entries that were not changed since it was asked for.
+    fn hear_all(&mut self, told: impl Iterator<Item = (CString, Heard)>, used: &Arc<AtomicU64>) {
+        let changed = std::mem::take(&mut self.changed);
+        told.filter(|(name, heard)| !heard.is_empty() && !changed.has(name)).for_each(|(name, heard)| self.hear(name, heard, used));
     }
 
     /// Takes a part of what was told of an entry. What nobody has asked for is kept.
@@ -147,7 +198,7 @@ impl RemoteNames {
     }
 
     fn next(&mut self) -> Done<Listing> {
-        let first = self.dir.entries.lock().first.take();
+        let first = self.dir.entries.lock().first_or_ask();
         if let Some(first) = first {
             return Ok(first);
         }
@@ -165,17 +216,17 @@ impl RemoteNames {
         let keeps_xattrs = self.dir.client.keep.any_xattr();
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();
-        for told in listing.told {
+        for told in &listing.told {
             names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
-            let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
             if self.dir.side == Side::Replica {
                 entries.know(&told.name.0);
             }
-            let heard = Heard { meta, xattrs: xattrs.filter(|_| keeps_xattrs), target: told.target, _room: None };
-            if !heard.is_empty() {
-                entries.hear(told.name.0, heard, &self.dir.client.connection.heard);
-            }
         }
+        let heard = listing.told.into_iter().map(|told| {
+            let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
+            (told.name.0, Heard { meta, xattrs: xattrs.filter(|_| keeps_xattrs), target: told.target, _room: None })
+        });
+        entries.hear_all(heard, &self.dir.client.connection.heard);
         if let Some(fault) = listing.fault.or(endless.then(nonsense)) {
             return Err(fault.on(self.dir.side));
         }
@@ -212,6 +263,29 @@ mod tests {
         assert!(entries.lacks(&name(300_000)));
         drop(entries);
         assert_eq!(used.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn what_was_changed_since_a_listing_was_asked_for_is_not_heard_of_from_it() {
+        let (used, known) = (Arc::default(), Arc::default());
+        let told = || (0..3).map(|number| (name(number), heard()));
+        let is_heard = |entries: &Entries| [0, 1, 2].map(|number| entries.heard.contains_key(&name(number)));
+        let mut entries = Entries::with(Some(Listing::default()), &known);
+        entries.forget(&name(1));
+        assert!(entries.first_or_ask().is_some());
+        entries.hear_all(told(), &used);
+        assert_eq!(is_heard(&entries), [true, false, true], "of the one that came with the directory");
+        assert!(entries.first_or_ask().is_none());
+        entries.forget(&name(0));
+        entries.hear_all(told(), &used);
+        assert_eq!(is_heard(&entries), [false, true, true], "of another");
+        assert!(entries.first_or_ask().is_none());
+        (0..=CHANGED_MAX).for_each(|number| entries.forget(&name(number)));
+        entries.hear_all(told(), &used);
+        assert_eq!(is_heard(&entries), [false; 3], "much was changed");
+        assert!(entries.first_or_ask().is_none());
+        entries.hear_all(told(), &used);
+        assert_eq!(is_heard(&entries), [true; 3], "of the next one");
     }
 
     #[test]
