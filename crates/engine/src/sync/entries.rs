@@ -193,7 +193,9 @@ impl Worker<'_> {
         let pair = self.pair(visit, name, meta, there)?;
         let same_target = pair.targets.as_ref().is_none_or(|(source, replica)| source == replica);
         let mut step = self.decide(visit, &pair, same_target);
-        if there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
+        // What is of another kind goes from this name and is nothing to claim.
+        let is_to_go = matches!(step, Step::Replace(_));
+        if !is_to_go && there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
             let mut what = What::default();
             what.add_if(true, What::LINKS);
             step = Step::Anew(what);
