@@ -14,6 +14,8 @@ mod dir;
 mod dir_mut;
 mod displace;
 mod endpoint;
+#[cfg(feature = "fake")]
+pub mod fake;
 mod file;
 mod gate;
 mod handles;
