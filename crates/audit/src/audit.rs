@@ -6,6 +6,7 @@
 
 use crate::findings::{Draw, Mismatch, Standing, Verdict, judge};
 use crate::inspect::{Found, Seen, inspect};
+use crate::monitor::{AuditMonitor, AuditStage};
 use crate::survey::{Surveyed, survey};
 use driftless_engine::{End, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync};
 use driftless_lock::Mutex;
@@ -15,7 +16,8 @@ use driftless_tree::{DirRef, HandlePool};
 use driftless_verify::Sampler;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// An audit: which trees, how they are compared, and what of them.
@@ -77,25 +79,6 @@ pub struct Sampled {
     pub mtime: Stamp,
     /// What came of it.
     pub standing: Standing,
-}
-
-/// Told how an audit goes. Called from many threads.
-pub trait AuditMonitor: Sync {
-    /// A path could not be counted or compared.
-    fn problem(&self, problem: &Problem);
-    /// So many entries of this stage are done, of so many, where that is known, by so many threads.
-    fn progress(&self, stage: AuditStage, entries: u64, of: Option<u64>, jobs: usize);
-}
-
-/// The stages of an audit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuditStage {
-    /// Entries are counted and drawn.
-    Counting,
-    /// What was drawn is compared.
-    Comparing,
-    /// What differs is looked at once more.
-    Looking,
 }
 
 /// Audits the replica. A connection that is lost is an end ([`Audit::cut_off`]), however early.

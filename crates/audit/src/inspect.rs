@@ -3,7 +3,7 @@
 //! An entry that is missing has no times of its own. What was removed or renamed shows in the directory that it is missing
 //! from, and, if more than the entry is missing, in the uppermost part that the other side still has.
 
-use crate::audit::{AuditMonitor, AuditStage};
+use crate::monitor::{AuditMonitor, AuditStage};
 use driftless_lock::Mutex;
 use driftless_model::{Fault, Meta, RelPath, Stamp};
 use driftless_pool::{Concurrency, Queue, Workload, drive};

@@ -3,7 +3,9 @@
 mod audit;
 mod findings;
 mod inspect;
+mod monitor;
 mod survey;
 
-pub use audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Sampled, audit};
+pub use audit::{Audit, AuditOptions, Sampled, audit};
 pub use findings::{Mismatch, Standing};
+pub use monitor::{AuditMonitor, AuditStage};

@@ -4,7 +4,7 @@
 //! directory that stands on one side only, all that is in it does. Names of the replica are known by their numbers in the
 //! sample's hash: an entry would go uncounted if it had the same 64 bits as another of its directory.
 
-use crate::audit::{AuditMonitor, AuditStage};
+use crate::monitor::{AuditMonitor, AuditStage};
 use driftless_engine::{Options, folds};
 use driftless_lock::Mutex;
 use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};

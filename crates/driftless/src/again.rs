@@ -4,6 +4,7 @@
 //! large files from their notes. What the user sees is one run: entries are accounted for by the last pass, which meets all of them,
 //! and what the passes before it changed, deleted and copied is added up beside that.
 
+use crate::earlier::Earlier;
 use crate::output::Output;
 use crate::reach::Lines;
 use crate::signals::Signals;
@@ -17,74 +18,14 @@ use std::time::{Duration, Instant};
 /// The pause before the first attempt; each is twice as long as the one before, up to the longest. Half of each is left to chance, so
 /// that many runs that lost the same host do not come back at once.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
+
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+
 /// An attempt that takes longer is given up, and another made.
 const ATTEMPT: Duration = Duration::from_secs(60);
+
 /// Between two looks at whether to stop.
 const TICK: Duration = Duration::from_millis(20);
-
-/// What the passes before the last one did, each of them cut off.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Earlier {
-    /// How often a connection was lost, and the run went on.
-    pub lost: u64,
-    /// Entries made equal; the last pass met them again.
-    pub changed: u64,
-    deleted: u64,
-    mismatched: u64,
-    bytes_copied: u64,
-    bytes_compared: u64,
-    /// Those of the pass that came furthest.
-    furthest: Counts,
-    /// The most that any pass saw, resumed and knew, so that getting further shows.
-    best: [u64; 4],
-}
-
-impl Earlier {
-    /// Adds a pass; `acts` unless it only looked. Tells whether it got anywhere.
-    fn add(&mut self, counts: &Counts, acts: bool) -> bool {
-        self.lost += 1;
-        let reached = [counts.seen, counts.walked, counts.bytes_resumed, counts.known_equal];
-        let is_further = reached.iter().zip(&self.best).any(|(now, best)| now > best);
-        let has_acted = acts && counts.changed + counts.deleted > 0;
-        self.best.iter_mut().zip(reached).for_each(|(best, now)| *best = now.max(*best));
-        if counts.walked >= self.furthest.walked {
-            self.furthest = *counts;
-        }
-        self.bytes_compared += counts.bytes_compared;
-        if acts {
-            self.changed += counts.changed;
-            self.deleted += counts.deleted;
-            self.mismatched += counts.mismatched;
-            self.bytes_copied += counts.bytes_copied;
-        }
-        is_further || has_acted
-    }
-
-    /// The counters of the last pass with what was done before.
-    pub fn with(&self, last: &Counts) -> Counts {
-        Counts {
-            deleted: last.deleted + self.deleted,
-            mismatched: last.mismatched + self.mismatched,
-            bytes_copied: last.bytes_copied + self.bytes_copied,
-            bytes_compared: last.bytes_compared + self.bytes_compared,
-            ..*last
-        }
-    }
-
-    /// The same of a pass that may not have come as far as one before it: entries are those of the one that came furthest.
-    fn so_far(&self, now: &Counts) -> Counts {
-        let entries = if now.walked >= self.furthest.walked { now } else { &self.furthest };
-        let acts = Counts {
-            deleted: now.deleted,
-            mismatched: now.mismatched,
-            bytes_copied: now.bytes_copied,
-            bytes_compared: now.bytes_compared,
-            ..*entries
-        };
-        self.with(&acts)
-    }
-}
 
 /// What a run has to do with besides its trees: who is told, and who may stop it.
 type Outside<'a> = (&'a Output, &'a Signals);
@@ -116,16 +57,6 @@ impl Witness for Outside<'_> {
     fn note(&self, text: &str) {
         self.0.note(text);
     }
-}
-
-/// The words for a line that was lost and is to be made again.
-pub fn lost_words(why: &str, patience: Duration) -> String {
-    format!("the connection was lost: {why}; trying for {} s to connect again", patience.as_secs())
-}
-
-/// The words for one that was made again.
-pub fn made_words(host: &str, after: Duration) -> String {
-    format!("{host}: connected again after {:.1} s; going on", after.as_secs_f64())
 }
 
 /// What may have to be done more than once: the lines are there again, and what was done counts.

@@ -3,7 +3,7 @@
 //! Where a key has a command of its own (sshd(8), "AUTHORIZED_KEYS FILE FORMAT"), that is started, and what the client wanted to start
 //! stands in the environment. What it asked the agent for is taken from there; its limits are no client's to choose.
 
-use crate::cli::{AgentArgs, AskedArgs};
+use crate::args::{AgentArgs, AskedArgs};
 use crate::exit::Exit;
 use crate::own;
 use clap::Parser;

@@ -1,7 +1,7 @@
 //! From arguments to what the engine is asked to do.
 
-use crate::audit::AuditArgs;
-use crate::cli::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
+use crate::args::AuditArgs;
+use crate::args::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
 use crate::outputs::rules_for_state;
 use crate::own;
 use crate::program::Program;

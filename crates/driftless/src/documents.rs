@@ -1,6 +1,6 @@
 //! Manual pages, completions and the command-line reference, all from the one definition of the arguments.
 
-use crate::cli::{Cli, Document};
+use crate::args::{Cli, Document};
 use crate::exit::Exit;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::{Shell, generate};

@@ -14,10 +14,11 @@ macro_rules! eprintln {
 
 mod again;
 mod agent;
+mod args;
 mod audit;
-mod cli;
 mod config;
 mod documents;
+mod earlier;
 mod estimate;
 mod exit;
 mod mounts;
@@ -34,11 +35,11 @@ mod sum;
 mod units;
 mod unkept;
 
-use again::Earlier;
+use args::{Cli, Command, GuardArgs, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use cli::{Cli, Command, GuardArgs, OutputArgs, ReachArgs, SyncArgs, VerifyArgs};
 use driftless_engine::{End, Options, RunError, Summary};
 use driftless_reconcile::Refusal;
+use earlier::Earlier;
 use exit::Exit;
 use output::{Output, Task};
 use reach::Lines;

@@ -5,7 +5,7 @@ mod crew;
 mod hosts;
 
 use crate::again::{self, Passed};
-use crate::cli::{MoverArgs, MoversArgs, SyncArgs};
+use crate::args::{MoverArgs, MoversArgs, SyncArgs};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::reach::Lines;

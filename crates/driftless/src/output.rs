@@ -2,8 +2,8 @@
 //!
 //! Problems and changes are written as they come; a person gets the list of problems again at the end, up to a bound.
 
-use crate::again::{self, Earlier};
-use crate::cli::OutputArgs;
+use crate::args::OutputArgs;
+use crate::earlier::Earlier;
 use crate::exit::Exit;
 use crate::own;
 use crate::standing::{Standing, parts};
@@ -289,7 +289,7 @@ impl Output {
         if self.json {
             self.print_json(json!({ "event": "connection_lost", "reason": why, "seconds": elapsed.as_secs_f64() }));
         }
-        self.say(&again::lost_words(why, patience));
+        self.say(&lost_words(why, patience));
     }
 
     /// The connection to a host was made again after so long.
@@ -298,7 +298,7 @@ impl Output {
         if self.json {
             self.print_json(json!({ "event": "connected_again", "host": host, "seconds": seconds }));
         }
-        self.say(&again::made_words(host, after));
+        self.say(&made_words(host, after));
     }
 
     /// The trees are gone through once more: problems hold if they are found again.
@@ -611,4 +611,14 @@ impl Monitor for Output {
             }
         }
     }
+}
+
+/// The words for a line that was lost and is to be made again.
+pub fn lost_words(why: &str, patience: Duration) -> String {
+    format!("the connection was lost: {why}; trying for {} s to connect again", patience.as_secs())
+}
+
+/// The words for one that was made again.
+pub fn made_words(host: &str, after: Duration) -> String {
+    format!("{host}: connected again after {:.1} s; going on", after.as_secs_f64())
 }

@@ -1,6 +1,6 @@
 //! From what the user typed for a tree to where it is: here, or on another host that is connected to, and connected to again.
 
-use crate::cli::ReachArgs;
+use crate::args::ReachArgs;
 use crate::exit::Exit;
 use crate::signals::Signals;
 use driftless_engine::Options;

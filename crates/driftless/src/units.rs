@@ -1,6 +1,5 @@
 //! Numbers with units as a user writes them.
 
-use crate::cli::Streams;
 use driftless_engine::{Route, now};
 use driftless_pool::Concurrency;
 use driftless_reconcile::DeleteLimit;
@@ -176,6 +175,10 @@ pub fn log_time() -> String {
     let (date, time) = driftless_model::date_and_time(now().sec);
     format!("{date}T{time}Z")
 }
+
+/// How many connections there are to a host; found out if `None`.
+#[derive(Debug, Clone, Copy)]
+pub struct Streams(pub Option<usize>);
 
 #[cfg(test)]
 mod tests {

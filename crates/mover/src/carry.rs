@@ -4,47 +4,20 @@
 //! Nobody else can put anything in its way there. When it has ended, what it made is looked at without trust, and goes on
 //! like any other unfinished file.
 
+use crate::copy_with::{Carrier, Undone};
 use crate::large::CHECKPOINT_BYTES;
 use crate::mover::{Made, Mover, leads};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Act, Fault, Kind, Meta, Side, errno};
 use driftless_tree::{Attributes, Dir, DirMut, DirMutRef, Known, LocalDir, LocalFile, WriteFile, temp_name};
 use std::ffi::CStr;
-use std::fmt::Debug;
-use std::path::Path;
 
 /// What the file is called in the private directory. Names of the tree, which anybody may have chosen, are no business of a program
 /// that may hand them to a shell.
 const CONTENT: &CStr = c"content";
+
 /// What may be done to a file while it is unfinished: read and write, by its owner.
 const UNFINISHED_MODE: u32 = 0o600;
-
-/// Moves the content of files by means of its own.
-pub trait Carrier: Debug + Send + Sync {
-    /// Whether it can be used at all; if not, why. Asked before anything is touched.
-    fn check(&self) -> Result<(), String>;
-    /// Makes the file `replica`, which is not there, with the content of the file `source`. Nothing that it started goes on
-    /// when this returns, which it does soon after `stopped` says so.
-    fn carry(&self, source: &Path, replica: &Path, stopped: &dyn Fn() -> bool) -> Result<(), Undone>;
-}
-
-/// Why a carrier did not do its work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Undone {
-    /// It was asked to stop.
-    Stopped,
-    /// It failed: how, in words.
-    Failed(String),
-}
-
-impl From<Undone> for Trouble {
-    fn from(undone: Undone) -> Self {
-        match undone {
-            Undone::Stopped => Trouble::Stopped,
-            Undone::Failed(cause) => Trouble::Undone(cause),
-        }
-    }
-}
 
 impl Mover<'_> {
     /// Copies a file once, its content with `carrier`.

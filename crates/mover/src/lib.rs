@@ -6,13 +6,14 @@
 
 mod carry;
 mod comparison;
+mod copy_with;
 mod large;
 mod mover;
 mod new_entry;
 mod spot;
 
-pub use carry::{Carrier, Undone};
 pub use comparison::{Compared, Comparison};
+pub use copy_with::{Carrier, Undone};
 pub use large::{Large, Patch};
 pub use mover::{Made, Mover, Terms};
 pub use spot::{Moved, Opened, Spot, Trouble, kind_changed};

@@ -1,7 +1,7 @@
 //! Making one entry equal: small files, symbolic links, nodes, hard links, metadata.
 
-use crate::carry::Carrier;
 use crate::comparison::{Compared, Comparison};
+use crate::copy_with::Carrier;
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs, errno};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};

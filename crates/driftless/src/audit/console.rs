@@ -1,7 +1,8 @@
 //! What an audit prints: for a person at a terminal, for a program (JSON), and into a log.
 
-use super::{AuditArgs, Proof};
-use crate::cli::OutputArgs;
+use super::Proof;
+use crate::args::AuditArgs;
+use crate::args::OutputArgs;
 use crate::exit::Exit;
 use crate::output::{Output, Task, difference, difference_fields, joined, path_fields, root_field};
 use crate::units::{show_count, show_entries};

@@ -2,9 +2,10 @@
 //!
 //! Names come from the trees and may be anything, so all text goes through [`escaped`].
 
+use super::Proof;
 use super::console::{counts_line, recent_words};
 use super::plots::{by_age, by_size};
-use super::{AuditArgs, Proof};
+use crate::args::AuditArgs;
 use crate::output::{details, found};
 use crate::product::{Form, Product};
 use crate::units::{show_bytes, show_count, show_counted, show_share};

@@ -1,7 +1,7 @@
 //! Movers that take their work from RabbitMQ: the coordinator's side and the mover's.
 
 use super::crew::Crew;
-use crate::cli::{MoverArgs, QueueArgs};
+use crate::args::{MoverArgs, QueueArgs};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::signals::Signals;

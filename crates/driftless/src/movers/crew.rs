@@ -1,7 +1,8 @@
 //! Carrying out shares on this host: opens the trees of a run, and has a thread watch over each share while it is worked off.
 
-use crate::again::{self, Earlier, Passed, Witness};
-use crate::cli::{ReachArgs, ThrottleArgs};
+use crate::again::{self, Passed, Witness};
+use crate::args::{ReachArgs, ThrottleArgs};
+use crate::earlier::Earlier;
 use crate::reach::{self, Lines};
 use crate::signals::Signals;
 use driftless_engine::message::Report;
@@ -128,11 +129,11 @@ impl Witness for Told<'_> {
     }
 
     fn line_lost(&self, why: &str, (_, patience): (Duration, Duration)) {
-        eprintln!("driftless mover: {}", again::lost_words(why, patience));
+        eprintln!("driftless mover: {}", crate::output::lost_words(why, patience));
     }
 
     fn line_made(&self, host: &str, after: Duration) {
-        eprintln!("driftless mover: {}", again::made_words(host, after));
+        eprintln!("driftless mover: {}", crate::output::made_words(host, after));
     }
 
     fn note(&self, text: &str) {

@@ -4,7 +4,7 @@
 //! shell may print something before.
 
 use super::crew::Crew;
-use crate::cli::SyncArgs;
+use crate::args::SyncArgs;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::reach::{self, Unreached};

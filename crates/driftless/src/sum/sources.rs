@@ -1,7 +1,7 @@
 //! Where the targets come from: arguments, standard input, a list of sums, a file of hash trees. Read as they are needed.
 
 use super::dialect::Dialect;
-use super::{SumArgs, range};
+use crate::args::{SumArgs, range};
 use driftless_lock::Mutex;
 use driftless_model::{cause, quote};
 use driftless_verify::{Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line};

@@ -1,10 +1,15 @@
 //! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
 
-use crate::audit::AuditArgs;
+mod audit;
+mod sum;
+
+pub use audit::AuditArgs;
+pub use sum::{AlgorithmArg, SumArgs, range};
+
 use crate::exit::Exit;
 use crate::program::Template;
 use crate::standing::When;
-use crate::sum::SumArgs;
+use crate::units::Streams;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -374,10 +379,6 @@ pub struct ReachArgs {
 
 /// A year: more would be as good as for ever, and is not to overflow a clock.
 const RECONNECT_SECONDS_MAX: u64 = 365 * 24 * 3600;
-
-/// How many connections there are to a host; found out if `None`.
-#[derive(Debug, Clone, Copy)]
-pub struct Streams(pub Option<usize>);
 
 /// What is printed, and where.
 #[derive(Debug, Args)]

@@ -1,0 +1,107 @@
+//! What `driftless sum` takes.
+
+use clap::{Args, ValueEnum};
+use driftless_pool::Concurrency;
+use driftless_verify::{Algorithm, is_piece_size};
+use std::ops::Range;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct SumArgs {
+    /// Files, and directories with all regular files below them; symbolic links are followed here and nowhere below
+    #[arg(value_name = "PATH", required_unless_present_any = ["from_stdin", "check", "check_tree"])]
+    pub paths: Vec<PathBuf>,
+
+    /// The hash function; with --check, that of lines which do not name theirs (default: blake3, or what the length tells)
+    #[arg(short, long, value_name = "NAME", value_enum, help_heading = "Hashing")]
+    pub algorithm: Option<AlgorithmArg>,
+    /// Hash only the bytes from START up to END, which is not included (such as 0-4096 or 1M-2M; 1G- goes to the end)
+    #[arg(long, value_name = "START-END", value_parser = range, conflicts_with_all = ["tree", "manifest", "check", "check_tree"], help_heading = "Hashing")]
+    pub range: Option<Range<u64>>,
+    /// Take the paths from standard input, one a line; a line "START-END", a tab and a path means these bytes of it
+    #[arg(long, conflicts_with_all = ["paths", "manifest", "check", "check_tree"], help_heading = "Hashing")]
+    pub from_stdin: bool,
+    /// The lines of --from-stdin end with NUL instead of newline
+    #[arg(long, requires = "from_stdin", help_heading = "Hashing")]
+    pub from0: bool,
+
+    /// Verify the sums that are listed in FILE ("-" is standard input), as sha256sum, md5sum, b3sum and this command print them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "tree", "manifest", "check_tree"], help_heading = "Verifying")]
+    pub check: Option<PathBuf>,
+    /// Write the hash tree of each file to FILE as well, for --check-tree
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["manifest", "check_tree"], help_heading = "Verifying")]
+    pub tree: Option<PathBuf>,
+    /// Bytes of a leaf of the hash trees: a power of two from 1024 on [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = leaf_size, requires = "tree", help_heading = "Verifying")]
+    pub leaf_size: Option<u64>,
+    /// Compare the files with the hash trees in FILE ("-" is standard input), and say which bytes differ
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "algorithm"], help_heading = "Verifying")]
+    pub check_tree: Option<PathBuf>,
+    /// Print a manifest of the directory PATH: names, metadata and content of all that is in it; the hash in its last line stands for all of it
+    #[arg(long, conflicts_with = "algorithm", help_heading = "Verifying")]
+    pub manifest: bool,
+
+    /// Requests in flight: "auto" finds out while it runs
+    #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
+    pub jobs: Concurrency,
+    /// Print one JSON object a line
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// With --check and --check-tree, do not print what is as it should be
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AlgorithmArg {
+    /// BLAKE3, as b3sum
+    Blake3,
+    /// SHA-256, as sha256sum
+    Sha256,
+    /// SHA-512, as sha512sum
+    Sha512,
+    /// MD5, as md5sum
+    Md5,
+    /// XXH3 with 128 bits, as xxh128sum: against accidents only
+    Xxh3,
+}
+
+impl From<AlgorithmArg> for Algorithm {
+    fn from(arg: AlgorithmArg) -> Self {
+        match arg {
+            AlgorithmArg::Blake3 => Algorithm::Blake3,
+            AlgorithmArg::Sha256 => Algorithm::Sha256,
+            AlgorithmArg::Sha512 => Algorithm::Sha512,
+            AlgorithmArg::Md5 => Algorithm::Md5,
+            AlgorithmArg::Xxh3 => Algorithm::Xxh3,
+        }
+    }
+}
+
+/// `START-END`; without END, up to the end of the file, which is `u64::MAX` here.
+pub fn range(text: &str) -> Result<Range<u64>, String> {
+    let (start, end) = text.split_once('-').ok_or("START-END is expected, such as 0-4096")?;
+    let start = crate::units::bytes(start)?;
+    let end = if end.is_empty() { u64::MAX } else { crate::units::bytes(end)? };
+    if start > end { Err("the end lies before the start".into()) } else { Ok(start..end) }
+}
+
+fn leaf_size(text: &str) -> Result<u64, String> {
+    crate::units::bytes(text).ok().filter(|bytes| is_piece_size(*bytes)).ok_or("a power of two from 1024 on is expected".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_a_start_and_perhaps_an_end() {
+        for (text, expected) in [("0-10", 0..10), ("1k-2k", 1024..2048), ("5-", 5..u64::MAX), ("7-7", 7..7)] {
+            assert_eq!(range(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "5", "-5", "5-4", "a-b", "1-2-3"] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+        assert!(leaf_size("1000").is_err() && leaf_size("512").is_err() && leaf_size("64k") == Ok(65_536));
+    }
+}
