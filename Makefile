@@ -1,3 +1,4 @@
+# make check: what a newcomer runs first: formatting, clippy, and all tests that need neither root nor mounts nor servers.
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
 # make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
 # times 600 system calls that fail and 120 power cuts.
@@ -11,7 +12,7 @@ PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-p
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
 
-.PHONY: build static test test-broker campaign fuzz lint bench packages docs
+.PHONY: build static check test test-broker campaign fuzz lint bench packages docs
 
 build:
 	cargo build --release
@@ -46,6 +47,10 @@ suites = $(foreach suite,$(1),--test $(suite))
 # All in one set of packages: for another one cargo would build the libraries anew, with other features.
 TEST = cargo test --workspace --exclude driftless-queue
 
+# The tests of the libraries, whole runs between trees in memory, and the rules of the code.
+check: lint
+	$(TEST) --exclude driftless-testkit --lib --test fake_trees --test edges
+
 test: packages
 	$(TEST)
 	$(TEST) --test movers_chaos -- --ignored --test-threads=5
@@ -73,6 +78,8 @@ lint:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null; then cargo deny --offline check bans licenses sources; else \
+	echo "cargo-deny is not installed: licences and sources are left to the tests"; fi
 
 bench:
 	bench/run.py

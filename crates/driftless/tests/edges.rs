@@ -340,3 +340,39 @@ fn names_that_the_pages_speak_of_are_in_the_code() {
     }
     assert!(seen > 200, "the test has lost its grip");
 }
+
+/// All packages that the project is built from on this kind of machine, as cargo describes them.
+fn all_packages() -> Vec<Value> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    cargo.args(["metadata", "--format-version=1", "--offline", "--filter-platform", &platform]).current_dir(project());
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    all["packages"].as_array().expect("a list").clone()
+}
+
+/// Whether one of the alternatives of a licence (SPDX, older ones with a slash) has nothing but what is allowed.
+fn is_allowed(licence: &str, allowed: &BTreeSet<String>) -> bool {
+    let plain = licence.replace(['(', ')'], " ").replace('/', " OR ");
+    // Where all of several hold, each is among the alternatives of one side or the other.
+    plain.split(" AND ").all(|all| all.split(" OR ").any(|one| allowed.contains(one.trim())))
+}
+
+#[test]
+fn all_that_the_project_is_built_from_may_be_used_and_comes_from_where_crates_come_from() {
+    let rules = fs::read_to_string(project().join("deny.toml")).expect("deny.toml");
+    let list = rules.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("the licences");
+    let allowed: BTreeSet<String> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    let packages = all_packages();
+    assert!(allowed.len() > 5 && packages.len() > 100, "the test has lost its grip");
+    for package in &packages {
+        let (name, licence) = (&package["name"], package["license"].as_str().unwrap_or("none"));
+        assert!(is_allowed(licence, &allowed), "{name}: {licence}");
+        let source = package["source"].as_str().unwrap_or("registry+ here");
+        assert!(source.starts_with("registry+"), "{name} comes from {source}");
+    }
+    for (licence, expected) in [("MIT", true), ("GPL-3.0", false), ("GPL-2.0 OR MIT", true), ("MIT AND GPL-2.0", false), ("none", false)] {
+        assert_eq!(is_allowed(licence, &allowed), expected, "{licence}");
+    }
+}
