@@ -99,7 +99,7 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Locate { root: 0, at: 1 },
         Request::Enter { dir: 1, name: name(), at: 2, survey: Some(survey) },
-        Request::List { dir: 2, survey, restart: true },
+        Request::List { dir: 2, survey },
         Request::EntryXattrs { dir: 2, name: name(), keep, long: false },
         Request::Create { dir: 2, name: name(), mode: 0o600, at: 3 },
         Request::Read { file: 3, offset: 0, len: 1 << 20 },

@@ -170,8 +170,8 @@ fn answers_that_nobody_reads_are_held_in_bounded_memory() {
     let asked: [Asked; 7] = [
         ("content", |_| Request::Read { file: 3, offset: 0, len: DATA_BYTES_MAX as u32 }),
         ("hashes", |_| Request::Digests { file: 3, range: 0..65_000, piece: 1 }),
-        ("names", |_| Request::List { dir: 2, survey: survey(u32::MAX), restart: true }),
-        ("a few names", |_| Request::List { dir: 2, survey: survey(500), restart: true }),
+        ("names", |_| Request::List { dir: 2, survey: survey(u32::MAX) }),
+        ("a few names", |_| Request::List { dir: 2, survey: survey(500) }),
         ("attributes", |keep| Request::EntryXattrs { dir: 1, name: name("marked"), keep, long: true }),
         ("whole files", |keep| Request::Fetch { dir: 1, name: name("whole"), keep }),
         ("what is above", |_| Request::Lineage { dir: 2 }),

@@ -547,7 +547,7 @@ fn links_are_never_followed_for_a_client() {
         Request::Fetch { dir: 1, name: name("file"), keep: Keep::default() },
         Request::RemoveDir { dir: 1, name: name("out") },
         // What could not be opened is not there either.
-        Request::List { dir: 20, survey: Survey { keep: Keep::default(), files: true, entries_max: 10 }, restart: false },
+        Request::List { dir: 20, survey: Survey { keep: Keep::default(), files: true, entries_max: 10 } },
         Request::Remove { dir: 20, name: name("victim") },
         Request::Read { file: 21, offset: 0, len: 100 },
         Request::SetLen { file: 22, len: 0 },
@@ -744,7 +744,7 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
     let survey = Survey { keep: Keep::default(), files: true, entries_max: u32::MAX };
     for at in [2, 3, 77, u64::MAX] {
         let as_directory = [
-            Request::List { dir: at, survey, restart: true },
+            Request::List { dir: at, survey },
             Request::Look { dir: at, name: name("x") },
             Request::MakeDir { dir: at, name: name("x"), at: 1000 + at % 100 },
             Request::Rename { dir: at, from: name("x"), to: name("y") },
@@ -775,7 +775,7 @@ fn objects_that_are_not_there_or_of_another_kind_are_faults() {
         let reply = victim.ask(&request);
         assert!(matches!(reply, Reply::Fault(_)), "a file that is only read: {request:?}: {reply:?}");
     }
-    let entries = victim.ask(&Request::List { dir: 1, survey, restart: true });
+    let entries = victim.ask(&Request::List { dir: 1, survey });
     assert!(matches!(&entries, Reply::Listing(listing) if listing.told.len() == 2), "{entries:?}");
     assert_eq!(fs::read(stage.dst.join("file")).expect("read"), b"content");
     assert_eq!(victim.part("strange objects").0, 0);

@@ -43,6 +43,27 @@ fn ways(src: &Path, dst: &Path) -> Vec<Driftless> {
     ways
 }
 
+/// Such a directory is listed window by window, and each window has a thread that removes names and finds out for itself what the directory has.
+#[test]
+fn further_names_of_files_that_stay_go_from_a_root_with_many_of_them() {
+    const NAMES: usize = 25_000;
+    const EXTRA: usize = 24_000;
+    let scratch = Scratch::new(FsKind::Tmpfs, 256);
+    let src = scratch.dir("src");
+    (0..NAMES).for_each(|number| put(&src.join(format!("n{number:05}")), ""));
+    for (number, way) in [Way::Push, Way::Push].into_iter().enumerate() {
+        let dst = scratch.path().join(format!("dst{number}"));
+        sync_ok(&src, &dst, NONE);
+        let extra = |number: usize| fs::hard_link(dst.join(format!("n{number:05}")), dst.join(format!("x{number:05}"))).expect("link");
+        (0..EXTRA).for_each(extra);
+        let run = if number == 0 || is_user() { sync(&src, &dst) } else { kept(Who::Root).sync(way, &src, &dst) };
+        let outcome = run.args(["--delete", "--jobs", "8"]).run().expect(0);
+        assert_eq!(outcome.count("deleted") as usize, EXTRA, "{}", outcome.describe());
+        check_settled(&src, &dst, ["--delete"]);
+        fs::remove_dir_all(&dst).expect("make room");
+    }
+}
+
 #[test]
 fn what_is_mounted_below_the_replica_is_never_removed() {
     let (scratch, src, dst) = stage();

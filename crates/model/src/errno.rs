@@ -4,6 +4,7 @@
 pub const EPERM: i32 = 1;
 pub const ENOENT: i32 = 2;
 pub const EIO: i32 = 5;
+pub const ENXIO: i32 = 6;
 pub const E2BIG: i32 = 7;
 pub const EBADF: i32 = 9;
 pub const EAGAIN: i32 = 11;
@@ -12,6 +13,7 @@ pub const EACCES: i32 = 13;
 pub const EBUSY: i32 = 16;
 pub const EEXIST: i32 = 17;
 pub const EXDEV: i32 = 18;
+pub const ENODEV: i32 = 19;
 pub const ENOTDIR: i32 = 20;
 pub const EISDIR: i32 = 21;
 pub const EINVAL: i32 = 22;

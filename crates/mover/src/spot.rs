@@ -1,6 +1,6 @@
 //! The place where an entry is made equal, and what can come of it.
 
-use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Unkept};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Unkept, errno};
 use driftless_reconcile::held_back;
 use driftless_tree::{Dir, DirMut, Halt, Known, ReadFile, Removed};
 use std::ffi::CStr;
@@ -54,10 +54,12 @@ impl Spot<'_> {
     }
 }
 
-/// Opening something that was a regular file and is a link or device now fails in ways of its own: ELOOP, ENXIO, ENODEV, ENOTDIR, EISDIR.
+/// What was a regular file or a symbolic link when it was looked at and is now a link, a directory or a device fails in ways of its own to
+/// be opened or read (open(2), readlink(2)): ELOOP, ENXIO, ENODEV, ENOTDIR, EISDIR, EINVAL.
 pub fn kind_changed(fault: Fault) -> Trouble {
-    const KIND_ERRORS: [i32; 5] = [40, 6, 19, 20, 21];
-    let changed = fault.side == Side::Source && KIND_ERRORS.contains(&fault.errno);
+    const KIND_ERRORS: [i32; 5] = [errno::ELOOP, errno::ENXIO, errno::ENODEV, errno::ENOTDIR, errno::EISDIR];
+    let is_no_link = fault.act == Act::ReadLink && fault.errno == errno::EINVAL;
+    let changed = fault.side == Side::Source && (is_no_link || KIND_ERRORS.contains(&fault.errno));
     if changed { Trouble::Vanished } else { fault.into() }
 }
 

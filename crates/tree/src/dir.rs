@@ -29,7 +29,7 @@ pub trait Dir: Send + Sync {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs(keep).map(Some)
     }
-    /// Starts to list the names. One listing at a time.
+    /// Starts to list the names. Listings of one directory do not disturb each other.
     fn list(&self) -> Done<Box<dyn NameStream>>;
     /// Metadata of an entry, now.
     fn look(&self, name: &CStr) -> Done<Meta>;

@@ -345,6 +345,15 @@ impl LocalDir {
     }
 }
 
+/// The same directory with a place of its own in the listing (open(2): an open file description). Where the user has lost the right to
+/// open it since, the place is that of the handle, at the beginning.
+fn opened_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
+    match fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::ACCESS) => fs::seek(dir, fs::SeekFrom::Start(0)).and_then(|_| rustix::io::fcntl_dupfd_cloexec(dir, 0)),
+        opened => opened,
+    }
+}
+
 /// Opens without touching the access time, where this user may (open(2): O_NOATIME).
 fn quietly(flags: OFlags, open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     match open(flags | OFlags::NOATIME) {
@@ -442,10 +451,9 @@ impl Dir for LocalDir {
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
-        let fd = self.fd()?;
-        if self.state.listed.swap(true, Relaxed) {
-            self.fail(Act::List, fs::seek(&*fd, fs::SeekFrom::Start(0)))?;
-        }
+        let own = self.fd()?;
+        // The own handle has one place in the listing, and the one before may be under way still.
+        let fd = if self.state.listed.swap(true, Relaxed) { Arc::new(self.fail(Act::List, opened_again(&own))?) } else { own };
         Ok(Box::new(LocalNames { fd, side: self.side(), at_root: self.node.is_root() }))
     }
 
@@ -681,6 +689,28 @@ impl DirMut for LocalDir {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HandlePool;
+
+    #[test]
+    fn listings_of_one_directory_do_not_disturb_each_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = HandlePool::new(8);
+        let Ok(crate::Place::Dir(dir)) = crate::locate_mut(folder.path(), &pool) else { panic!("it is there") };
+        let name = |number: usize| CString::new(format!("name-{number}")).expect("no NUL");
+        (0..5000).for_each(|number| drop(dir.create_file(&name(number), 0o600).expect("create")));
+        let mut listings: Vec<(Box<dyn NameStream>, Names)> = (0..3).map(|_| (dir.list().expect("list"), Names::default())).collect();
+        // In turn, and the last one is begun when the others are under way.
+        for round in 1..=100 {
+            for (stream, names) in &mut listings {
+                stream.fill(names, 60 * round).expect("list");
+            }
+        }
+        for (_, mut names) in listings {
+            names.sort();
+            let all: std::collections::BTreeSet<&[u8]> = (0..names.len()).map(|number| names.bytes(number)).collect();
+            assert_eq!((names.len(), all.len()), (5000, 5000), "each name once");
+        }
+    }
 
     #[test]
     fn both_ways_to_look_at_an_inode_say_the_same() {

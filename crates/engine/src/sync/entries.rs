@@ -10,7 +10,7 @@ use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
 use driftless_model::{Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape};
-use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble};
+use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble, kind_changed};
 use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_tree::{Dir, DirMutRef, DirRef, is_temp_name};
 use std::ffi::{CStr, CString};
@@ -360,7 +360,7 @@ impl Worker<'_> {
 
     fn targets(&self, visit: &Visit, name: &CStr) -> Result<(CString, CString), Trouble> {
         let spot = visit.spot(name);
-        Ok((spot.source.read_link(name)?, spot.replica.read_link(spot.name)?))
+        Ok((spot.source.read_link(name).map_err(kind_changed)?, spot.replica.read_link(spot.name)?))
     }
 
     fn set_meta(&mut self, visit: &Arc<Visit>, name: &CStr, pair: &Pair, intent: Intent) -> Reconciled {
@@ -411,7 +411,8 @@ impl Worker<'_> {
             return self.make_file(met, ready.opened, ready.patch, intent);
         }
         let spot = Spot { room: intent.room, ..met.visit.touched_spot(met.name) };
-        let target = if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name)?) } else { None };
+        let target =
+            if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name).map_err(kind_changed)?) } else { None };
         if self.submit_special(&met, source, target.as_deref(), &intent) {
             return Ok(Verdict::Submitted);
         }

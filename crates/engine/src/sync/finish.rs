@@ -322,7 +322,9 @@ impl Worker<'_> {
     /// Removes an entry of the replica, unless it is one of those that are `stored` there under another name of the source.
     fn delete_one(&mut self, (path, name): (&driftless_model::RelPath, &CStr), dirs: (&DirRef, &DirMutRef), stored: &HashSet<(u64, u64)>) {
         match self.still_extra(path, name, dirs) {
-            Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) => {}
+            Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) && (meta.kind == Kind::Dir || meta.nlink == 1) => {}
+            // It may be a further name of what another name of the source stands for, or that name as the file system stores it.
+            Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) => self.report_untold(path.join(name.to_bytes())),
             Ok(Standing::Extra(meta)) => self.remove_extra(path, name, dirs.1, &meta),
             Ok(Standing::Gone) => {}
             Ok(Standing::There) => self.report_unlisted(path.join(name.to_bytes())),
@@ -338,6 +340,12 @@ impl Worker<'_> {
         let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
         let lacks = excluded || there(source.look(name))?.is_none();
         Ok(if lacks { Standing::Extra(meta) } else { Standing::There })
+    }
+
+    /// Says that a name may be one of the source's that the replica stores otherwise, or a further one of the same file.
+    fn report_untold(&self, path: driftless_model::RelPath) {
+        let cause = "a name of the source that no listing shows leads to the same file".into();
+        self.run.report(&driftless_model::Problem { path, side: Side::Replica, act: Act::TellApart, cause, class: Class::Skip });
     }
 
     /// Says that the source has a name that no listing had: it came back, or the listing missed it. Nobody compared it.

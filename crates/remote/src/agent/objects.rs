@@ -235,6 +235,7 @@ pub fn makes(request: &Request) -> Option<Handle> {
     match request {
         Request::Locate { at, .. }
         | Request::Enter { at, .. }
+        | Request::Again { at, .. }
         | Request::MakeDir { at, .. }
         | Request::Nest { at, .. }
         | Request::Open { at, .. }
@@ -262,6 +263,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::CopyRange { from, file, .. } => (Some(*from), Some(*file)),
         R::Link { dir, from, .. } | R::Take { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Nest { dir, .. } => (Some(*dir), None),
+        R::Again { dir, .. } => (Some(*dir), None),
         R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } | R::Peek { dir, .. } => {
             (Some(*dir), None)
         }

@@ -90,7 +90,8 @@ impl Server<'_> {
                 Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(OpenDir::Write(made))))) }
             }
             R::Nest { dir, hidden, at } => nested(at, self.replica(dir, Act::MakeDirectory)?.nest(hidden)?),
-            R::List { dir, survey, restart } => Reply::Listing(self.list(dir, survey, restart)?).into(),
+            R::Again { dir, at } => Outcome { replied: (Reply::Done, Vec::new()), made: Some((at, Ok(Object::dir(self.open_dir(dir)?)))) },
+            R::List { dir, survey } => Reply::Listing(self.list(dir, survey)?).into(),
             R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
             R::Create { dir, name, mode, at } => {
                 opened(at, self.replica(dir, Act::Create)?.create_file(&name.0, mode).map(OpenFile::written)?)?
@@ -279,15 +280,16 @@ impl Server<'_> {
         let told = |survey: Survey| dir.xattrs_within(&survey.keep, survey.listing_bytes_max() as u64).ok().flatten();
         let own = own_of(&*dir, survey.and_then(told));
         let cursor = Mutex::new(Cursor::default());
-        let listing = survey.and_then(|survey| next_listing((&*dir, &cursor), survey, (false, self.table)));
+        let listing = survey.and_then(|survey| next_listing((&*dir, &cursor), survey, self.table));
         let object = Object::Dir(opened, Arc::new(cursor));
         Ok(Outcome { replied: (Reply::Entered(own, listing), Vec::new()), made: Some((at, Ok(object))) })
     }
 
-    fn list(&self, at: Handle, survey: Survey, restart: bool) -> Result<Listing, WireFault> {
+    fn list(&self, at: Handle, survey: Survey) -> Result<Listing, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, cursor) => next_listing((&*dir.reader(), &cursor), survey, (restart, self.table))
-                .ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS)),
+            Object::Dir(dir, cursor) => {
+                next_listing((&*dir.reader(), &cursor), survey, self.table).ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS))
+            }
             _ => Err(WireFault::new(Act::List, errno::EBADF)),
         }
     }
@@ -352,11 +354,14 @@ fn opened_data(compressed: &[u8]) -> Result<Vec<u8>, WireFault> {
     crate::wire::compress::open(compressed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
 }
 
+/// What is said of something that is no regular file (any more): what is said of a fifo or a device without its other half (open(2)).
+const OTHER_KIND: i32 = errno::ENXIO;
+
 /// Only regular files are held open: what is read through a device lies outside of the root that its node is in.
 fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
     let meta = file.reader().meta()?;
     if meta.kind != Kind::File {
-        return Err(WireFault::new(Act::Open, errno::EINVAL));
+        return Err(WireFault::new(Act::Open, OTHER_KIND));
     }
     Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
 }
@@ -441,7 +446,7 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     let file = dir.open_file(name)?;
     let meta = file.meta()?;
     if meta.kind != Kind::File {
-        return Err(WireFault::new(Act::Open, errno::EINVAL));
+        return Err(WireFault::new(Act::Open, OTHER_KIND));
     }
     // What does not fit the largest answer is read the long way.
     let fits = |whole: &Whole| whole.extents.len() <= EXTENTS_MAX;
@@ -466,9 +471,9 @@ fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
 }
 
 /// Tells the next entries of a directory; none if there is no room for the names that were read besides: the listing begins anew then.
-fn next_listing((dir, cursor): (&dyn Dir, &Mutex<Cursor>), survey: Survey, (restart, table): (bool, &Table)) -> Option<Listing> {
+fn next_listing((dir, cursor): (&dyn Dir, &Mutex<Cursor>), survey: Survey, table: &Table) -> Option<Listing> {
     let mut cursor = cursor.lock();
-    if restart || !cursor.goes_on {
+    if !cursor.goes_on {
         match dir.list() {
             Ok(stream) => *cursor = Cursor { stream: Some(stream), goes_on: true, ..Cursor::default() },
             Err(fault) => return Some(Listing { fault: Some(fault.into()), ..Listing::default() }),

@@ -330,12 +330,7 @@ impl Dir for RemoteDir {
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
-        let mut entries = self.0.entries.lock();
-        let restart = std::mem::replace(&mut entries.listed, true);
-        if restart {
-            *entries = Entries::anew(&self.0.client.connection.known);
-        }
-        Ok(Box::new(RemoteNames::new(self.0.clone(), restart)))
+        Ok(Box::new(RemoteNames::new(self.0.clone())))
     }
 
     fn look(&self, name: &CStr) -> Done<Meta> {

@@ -159,7 +159,9 @@ impl Deed<'_> {
 fn deed(request: &Request) -> Deed<'_> {
     use Request as R;
     match request {
-        R::Locate { .. } | R::Enter { .. } | R::List { .. } | R::Meta { .. } | R::Xattrs { .. } | R::Look { .. } => Deed::Reads,
+        R::Locate { .. } | R::Enter { .. } | R::Again { .. } | R::List { .. } | R::Meta { .. } | R::Xattrs { .. } | R::Look { .. } => {
+            Deed::Reads
+        }
         R::EntryXattrs { .. } | R::ReadLink { .. } | R::Open { .. } | R::Read { .. } | R::Digests { .. } => Deed::Reads,
         R::NextData { .. } | R::DropCached { .. } | R::CountTree { .. } | R::Marks { .. } | R::Lineage { .. } => Deed::Reads,
         R::Fetch { .. } | R::Peek { .. } | R::IsKept { .. } | R::Lock { reach: Reach::Seen, .. } => Deed::Reads,

@@ -61,8 +61,10 @@ pub enum Request {
     Enter { dir: Handle, name: Name, at: Handle, survey: Option<Survey> },
     /// Make a subdirectory and call it `at`.
     MakeDir { dir: Handle, name: Name, at: Handle },
-    /// Tell more entries; from the first if `restart`.
-    List { dir: Handle, survey: Survey, restart: bool },
+    /// Call a directory `at` as well, for a listing of its own.
+    Again { dir: Handle, at: Handle },
+    /// Tell more entries; the first when all were told.
+    List { dir: Handle, survey: Survey },
     /// Metadata of an object.
     Meta { at: Handle },
     /// Extended attributes of an object; those that are many or long only if asked for.

@@ -3,7 +3,7 @@
 use super::Inner;
 use crate::budget::Room;
 use crate::client::connection::{nonsense, on};
-use crate::wire::{Listing, Reply, Request, Survey, xattrs_memory};
+use crate::wire::{Handle, Listing, Reply, Request, Survey, xattrs_memory};
 use driftless_model::{Entry, Meta, Side, Xattrs};
 use driftless_reconcile::fold;
 use driftless_tree::{Done, NameStream, Names};
@@ -97,7 +97,8 @@ pub(super) struct Entries {
     first: Option<Listing>,
     /// What was changed since that, or since another one was asked for.
     changed: Changed,
-    pub(super) listed: bool,
+    /// How many listings were begun; what an older one tells than the last is not kept.
+    listings: u64,
 }
 
 impl Entries {
@@ -107,9 +108,13 @@ impl Entries {
         Entries { first, changed, room: Room::none(known), ..Entries::default() }
     }
 
-    /// Of a directory that is listed once more.
-    pub(super) fn anew(known: &Arc<AtomicU64>) -> Entries {
-        Entries { listed: true, ..Entries::with(None, known) }
+    /// Begins a listing and returns its number, from 1 on. What was heard from those before it does not count any more: it tells all.
+    pub(super) fn begin(&mut self, known: &Arc<AtomicU64>) -> u64 {
+        self.listings += 1;
+        if self.listings > 1 {
+            *self = Entries { listings: self.listings, ..Entries::with(None, known) };
+        }
+        self.listings
     }
 
     /// Keeps what was told of an entry, as long as there is room for it on the connection.
@@ -137,7 +142,10 @@ impl Entries {
     }
 
     /// The listing that came with the directory, once. Otherwise one is about to be asked for.
-    fn first_or_ask(&mut self) -> Option<Listing> {
+    fn first_or_ask(&mut self, listing: u64) -> Option<Listing> {
+        if listing != self.listings {
+            return None;
+        }
         let first = self.first.take();
         if first.is_none() {
             self.changed = Changed::Names(HashSet::new());
@@ -175,7 +183,9 @@ impl Entries {
 
 pub(super) struct RemoteNames {
     dir: Arc<Inner>,
-    restart: bool,
+    /// The number of this listing; only the first goes by the directory's own number on the other side, since each has a place of its own.
+    number: u64,
+    at: Handle,
     /// How many entries are asked for next.
     entries_max: u32,
 }
@@ -192,20 +202,24 @@ impl NameStream for RemoteNames {
 }
 
 impl RemoteNames {
-    /// From the beginning, or from where the listing that came with the directory ends.
-    pub(super) fn new(dir: Arc<Inner>, restart: bool) -> RemoteNames {
-        RemoteNames { dir, restart, entries_max: LISTED_ENTRIES }
+    /// From the beginning; the first listing goes on where that ends which came with the directory.
+    pub(super) fn new(dir: Arc<Inner>) -> RemoteNames {
+        let number = dir.entries.lock().begin(&dir.client.connection.known);
+        let at = if number == 1 { dir.at } else { dir.client.connection.handle() };
+        if number > 1 {
+            let _its_listings_fail_if_this_does = dir.client.connection.ask(&Request::Again { dir: dir.at, at }, Vec::new());
+        }
+        RemoteNames { dir, number, at, entries_max: LISTED_ENTRIES }
     }
 
     fn next(&mut self) -> Done<Listing> {
-        let first = self.dir.entries.lock().first_or_ask();
+        let first = self.dir.entries.lock().first_or_ask(self.number);
         if let Some(first) = first {
             return Ok(first);
         }
         let survey = Survey { keep: self.dir.client.keep, files: self.dir.files, entries_max: self.entries_max };
         self.entries_max = (self.entries_max * 8).min(LISTED_ENTRIES_MAX);
-        let restart = std::mem::take(&mut self.restart);
-        match on(self.dir.side, self.dir.client.connection.call(&Request::List { dir: self.dir.at, survey, restart }, Vec::new()))? {
+        match on(self.dir.side, self.dir.client.connection.call(&Request::List { dir: self.at, survey }, Vec::new()))? {
             (Reply::Listing(listing), _) if listing.told.len() <= survey.entries_max as usize => Ok(listing),
             _ => Err(nonsense().on(self.dir.side)),
         }
@@ -213,12 +227,13 @@ impl RemoteNames {
 
     fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
         let mut entries = self.dir.entries.lock();
+        let is_last = self.number == entries.listings;
         let keeps_xattrs = self.dir.client.keep.any_xattr();
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();
         for told in &listing.told {
             names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
-            if self.dir.side == Side::Replica {
+            if is_last && self.dir.side == Side::Replica {
                 entries.know(&told.name.0);
             }
         }
@@ -226,12 +241,22 @@ impl RemoteNames {
             let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
             (told.name.0, Heard { meta, xattrs: xattrs.filter(|_| keeps_xattrs), target: told.target, _room: None })
         });
-        entries.hear_all(heard, &self.dir.client.connection.heard);
+        if is_last {
+            entries.hear_all(heard, &self.dir.client.connection.heard);
+        }
         if let Some(fault) = listing.fault.or(endless.then(nonsense)) {
             return Err(fault.on(self.dir.side));
         }
-        entries.complete = !listing.more;
+        entries.complete |= is_last && !listing.more;
         Ok(listing.more)
+    }
+}
+
+impl Drop for RemoteNames {
+    fn drop(&mut self) {
+        if self.at != self.dir.at {
+            self.dir.client.connection.forget(self.at);
+        }
     }
 }
 
@@ -271,19 +296,20 @@ mod tests {
         let told = || (0..3).map(|number| (name(number), heard()));
         let is_heard = |entries: &Entries| [0, 1, 2].map(|number| entries.heard.contains_key(&name(number)));
         let mut entries = Entries::with(Some(Listing::default()), &known);
+        assert_eq!(entries.begin(&known), 1);
         entries.forget(&name(1));
-        assert!(entries.first_or_ask().is_some());
+        assert!(entries.first_or_ask(1).is_some());
         entries.hear_all(told(), &used);
         assert_eq!(is_heard(&entries), [true, false, true], "of the one that came with the directory");
-        assert!(entries.first_or_ask().is_none());
+        assert!(entries.first_or_ask(1).is_none());
         entries.forget(&name(0));
         entries.hear_all(told(), &used);
         assert_eq!(is_heard(&entries), [false, true, true], "of another");
-        assert!(entries.first_or_ask().is_none());
+        assert!(entries.first_or_ask(1).is_none());
         (0..=CHANGED_MAX).for_each(|number| entries.forget(&name(number)));
         entries.hear_all(told(), &used);
         assert_eq!(is_heard(&entries), [false; 3], "much was changed");
-        assert!(entries.first_or_ask().is_none());
+        assert!(entries.first_or_ask(1).is_none());
         entries.hear_all(told(), &used);
         assert_eq!(is_heard(&entries), [true; 3], "of the next one");
     }
