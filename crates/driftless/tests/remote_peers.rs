@@ -565,6 +565,25 @@ fn links_are_never_followed_for_a_client() {
     assert_eq!(victim.part("links").0, 0);
 }
 
+/// ENXIO: what says that something else than a file stands there by now (open(2)).
+#[test]
+fn what_is_no_file_any_more_when_it_is_opened_is_told_to_be_another_kind() {
+    const OTHER_KIND: i32 = 6;
+    let stage = Stage::new();
+    rustix::fs::mknodat(rustix::fs::CWD, stage.dst.join("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("mkfifo");
+    let mut victim = Victim::of(&stage.dst);
+    for (entry, at) in ["fifo", "sub"].into_iter().zip(20..) {
+        let requests =
+            [Request::Open { dir: 1, name: name(entry), at }, Request::Fetch { dir: 1, name: name(entry), keep: Keep::default() }];
+        for request in requests {
+            let reply = victim.ask(&request);
+            let Reply::Fault(fault) = reply else { panic!("{request:?}: {reply:?}") };
+            assert_eq!(fault.on(Side::Source).errno, OTHER_KIND, "{request:?}");
+        }
+    }
+    assert_eq!(victim.part("kinds").0, 0);
+}
+
 /// Everything that opens, makes, renames or removes something below directory 2.
 fn acts_in(file: &str, folder: &str) -> Vec<Request> {
     let (file, folder, new) = (name(file), name(folder), || name("new"));

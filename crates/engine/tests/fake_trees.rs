@@ -157,13 +157,25 @@ fn a_call_that_fails_once_is_told_or_made_up_for_and_the_next_run_mends_the_rest
 
 #[test]
 fn a_source_that_changes_while_it_is_copied_is_copied_as_it_is_at_last() {
-    let cases: [(Call, &str, fn(&FakeTree)); 6] = [
+    let cases: [(Call, &str, fn(&FakeTree)); 9] = [
         (Call::Read, "a/file", |tree| tree.put("a/file", b"changed while it was read")),
         (Call::Open, "a/b/deep", |tree| tree.put("a/b/deep", b"changed before it was opened")),
         (Call::List, "a", |tree| tree.put("a/late", b"made before the listing")),
         (Call::Open, "one", |tree| tree.put("a/late", b"made after the listing")),
         (Call::Read, "a/file", |tree| tree.discard("a/file")),
         (Call::Open, "a/b/deep", |tree| tree.discard("a/b")),
+        (Call::Open, "a/file", |tree| {
+            tree.discard("a/file");
+            tree.put_dir("a/file");
+        }),
+        (Call::Read, "link", |tree| {
+            tree.discard("link");
+            tree.put("link", b"a file now");
+        }),
+        (Call::Enter, "c", |tree| {
+            tree.discard("c");
+            tree.put_symlink("c", "elsewhere");
+        }),
     ];
     for (number, (call, path, change)) in cases.into_iter().enumerate() {
         let trees = Trees::filled();

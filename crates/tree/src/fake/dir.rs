@@ -231,6 +231,7 @@ impl Dir for FakeDir {
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
+        self.asked(Call::Read, name)?;
         let ino = self.child(Act::ReadLink, name)?;
         match &self.tree.0.state.lock().nodes[&ino].content {
             Content::Symlink(target) => Ok(target.clone()),
