@@ -333,7 +333,14 @@ fn unchanged_files_are_links_into_the_reference_which_never_changes() {
     attrs::set_mode(&src.join("dir/new-mode"), 0o600).expect("chmod");
     attrs::set_xattr(&src.join("dir/new-xattr"), b"user.a", b"b").expect("xattr");
     let before = snapshot_hash(&reference, false);
-    let _ = sync_ok(&src, &dst, [format!("--link-dest={}", reference.display())]);
+    let basis = format!("--link-dest={}", reference.display());
+    let told = |run: Vec<serde_json::Value>| {
+        let changes =
+            run.into_iter().filter(|event| event["event"] == "change").map(|event| format!("{} {}", event["action"], event["path"]));
+        changes.collect::<std::collections::BTreeSet<String>>()
+    };
+    let dry = told(sync_ok(&src, &dst, [&*basis, "--dry-run"]).events());
+    assert_eq!(dry, told(sync_ok(&src, &dst, [&*basis]).events()), "the dry run says the same");
     check_equal(&src, &dst, "with --link-dest");
     let inode = |root: &Path, name: &str| fs::metadata(root.join("dir").join(name)).expect("stat").ino();
     assert_eq!(inode(&dst, "same"), inode(&reference, "same"));

@@ -374,13 +374,13 @@ impl Worker<'_> {
     fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
         let Met { visit, name, meta, .. } = met;
         let intent = Intent::new(Action::Create, What::default(), meta);
-        if self.run.options.dry_run {
-            return Ok(Verdict::Changed(intent, Moved { unkept: meta.unkept, ..Moved::default() }));
-        }
         if let Some(basis) = visit.basis.as_ref().filter(|_| meta.kind == Kind::File)
             && let Some(verdict) = self.link_basis(met, basis)?
         {
             return Ok(verdict);
+        }
+        if self.run.options.dry_run {
+            return Ok(Verdict::Changed(intent, Moved { unkept: meta.unkept, ..Moved::default() }));
         }
         if meta.kind == Kind::File {
             return self.make_file(met, opened, None, intent);
@@ -399,8 +399,12 @@ impl Worker<'_> {
         if equal != Step::Same || !self.claim_basis(&earlier, meta)? {
             return Ok(None);
         }
+        let intent = Intent::new(Action::Link, What::default(), meta);
+        if self.run.options.dry_run {
+            return Ok(Some(Verdict::Changed(intent, Moved { unkept: meta.unkept, ..Moved::default() })));
+        }
         let made = self.mover.make_link(&visit.touched_spot(name), (&**basis, name), earlier.id());
-        Ok(made.ok().map(|moved| Verdict::Changed(Intent::new(Action::Link, What::default(), meta), moved)))
+        Ok(made.ok().map(|moved| Verdict::Changed(intent, moved)))
     }
 
     fn make(&mut self, met: Met<'_>, source: &Entry, ready: Ready, intent: Intent) -> Reconciled {
