@@ -2,36 +2,36 @@
 //!
 //! A file is looked at again after it was read in more than one step: if it has changed, what was hashed is no state it ever had.
 
-use crate::sum::walk::Hands;
-use crate::sum::{Found, Item, Sum, Target, What};
-use crate::{Algorithm, BUFFER_BYTES, Digest, HashTree, Leaf, Merge, Unread, digest_range, hash_pieces, hash_single, pieces_of};
+use crate::algorithm::{Algorithm, Digest};
+use crate::content::{BUFFER_BYTES, Unread};
+use crate::hashtree::{HashTree, Leaf};
+use crate::subtree::{Merge, pieces_of};
+use crate::sum::found::{Found, Sum, Target, What};
 use driftless_lock::Mutex;
 use driftless_model::{Entry, Keep, Kind, Meta, Xattrs};
-use driftless_pool::{Position, cores};
+use driftless_pool::Position;
 use driftless_tree::{Dir, ReadFile};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// From this size on a file is a task of its own.
 const LARGE_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Bytes of a piece, unless the leaves of a hash tree say otherwise.
 const PIECE_BYTES: u64 = 1024 * 1024;
-/// Bytes between two looks at whether somebody is idle or the run was stopped: more of longer files, since each step has a price.
-const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// A file is hashed in at least about so many steps.
-const STEPS_MIN: u64 = 16;
+
 /// The most leaves of one tree, which is held in memory while its file is hashed: 8 GiB of them.
 const LEAVES_MAX: u64 = 1 << 28;
 
 /// An open file that is to be hashed.
 pub struct HashFile {
-    target: Arc<Target>,
+    pub(super) target: Arc<Target>,
     path: Vec<u8>,
-    file: Box<dyn ReadFile>,
-    meta: Meta,
-    range: Range<u64>,
+    pub(super) file: Box<dyn ReadFile>,
+    pub(super) meta: Meta,
+    pub(super) range: Range<u64>,
     /// For a manifest.
     xattrs: Option<Xattrs>,
 }
@@ -60,7 +60,7 @@ impl HashFile {
         self.meta.id()
     }
 
-    fn length(&self) -> u64 {
+    pub(super) fn length(&self) -> u64 {
         self.range.end - self.range.start
     }
 
@@ -69,7 +69,7 @@ impl HashFile {
         self.length() >= LARGE_BYTES
     }
 
-    fn piece_bytes(&self) -> u64 {
+    pub(super) fn piece_bytes(&self) -> u64 {
         self.target.leaf_bytes.unwrap_or(PIECE_BYTES)
     }
 
@@ -79,7 +79,7 @@ impl HashFile {
     }
 
     /// What came of it.
-    fn found(&self, hashed: Result<(Digest, Option<HashTree>), Unread>) -> Found {
+    pub(super) fn found(&self, hashed: Result<(Digest, Option<HashTree>), Unread>) -> Found {
         let (target, path) = (Some(self.target.clone()), self.path.clone());
         let hashed = hashed.and_then(|hashed| if self.has_changed()? { Err(Unread::Short) } else { Ok(hashed) });
         let what = match (hashed, &self.xattrs) {
@@ -120,19 +120,19 @@ fn range_of(wanted: Option<&Range<u64>>, meta: &Meta) -> Result<Range<u64>, Stri
 
 /// A file in pieces.
 pub struct Large {
-    place: Position,
-    job: HashFile,
+    pub(super) place: Position,
+    pub(super) job: HashFile,
     /// Ranges of pieces that are waiting or being worked on.
-    pending: AtomicUsize,
+    pub(super) pending: AtomicUsize,
     /// What was hashed last was in the page cache.
-    is_cached: AtomicBool,
-    state: Mutex<State>,
+    pub(super) is_cached: AtomicBool,
+    pub(super) state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     merge: Merge,
     leaves: Option<Vec<Leaf>>,
-    failed: Option<Unread>,
+    pub(super) failed: Option<Unread>,
 }
 
 impl Large {
@@ -153,7 +153,7 @@ impl Large {
         0..self.job.pieces()
     }
 
-    fn take_in(&self, values: &mut Vec<(u64, Leaf)>) {
+    pub(super) fn take_in(&self, values: &mut Vec<(u64, Leaf)>) {
         let mut state = self.state.lock();
         for (index, value) in values.drain(..) {
             state.merge.add(index, value);
@@ -163,7 +163,7 @@ impl Large {
         }
     }
 
-    fn finish(&self) -> Found {
+    pub(super) fn finish(&self) -> Found {
         let mut state = self.state.lock();
         let hashed = match state.failed {
             Some(unread) => Err(unread),
@@ -176,77 +176,5 @@ impl Large {
             }
         };
         self.job.found(hashed)
-    }
-}
-
-impl Hands<'_, '_> {
-    /// Hashes a file from its beginning to its end.
-    pub fn hash(&mut self, job: HashFile) -> Found {
-        let hashed = match job.target.leaf_bytes {
-            Some(leaf_bytes) => self.small_tree(&job, leaf_bytes).map(|tree| (tree.root(), Some(tree))),
-            None => self.digest(&job).map(|digest| (digest, None)),
-        };
-        self.sums.count_bytes(job.length());
-        job.found(hashed)
-    }
-
-    /// What the kernel calls an empty file may have content (proc(5)), so those are read to their end.
-    fn digest(&mut self, job: &HashFile) -> Result<Digest, Unread> {
-        let range = if job.meta.size == 0 { 0..u64::MAX } else { job.range.clone() };
-        let (stopped, buffer) = (|| self.sums.stopped(), &mut self.buffer);
-        digest_range(&*job.file, range, job.target.algorithm, buffer, &stopped)
-    }
-
-    /// The tree of a file that one thread hashes.
-    fn small_tree(&mut self, job: &HashFile, leaf_bytes: u64) -> Result<HashTree, Unread> {
-        let (size, pieces) = (job.length(), job.pieces());
-        let (root, leaves) = if pieces < 2 {
-            hash_single(&*job.file, &job.range, &mut self.buffer)?
-        } else {
-            let (mut merge, mut leaves) = (Merge::new(pieces), Vec::new());
-            hash_pieces(&*job.file, &job.range, (0..pieces, leaf_bytes), &mut self.buffer, &mut |index, leaf| {
-                merge.add(index, leaf);
-                leaves.push(leaf);
-            })?;
-            (merge.root().expect("all pieces are there"), leaves)
-        };
-        Ok(HashTree::new(size, leaf_bytes, leaves, root).expect("the hash was made from these leaves"))
-    }
-
-    /// Hashes a range of the pieces of a large file, giving half of the rest away whenever somebody is idle.
-    pub fn pieces(&mut self, large: &Arc<Large>, mut range: Range<u64>) {
-        let (job, mut values) = (&large.job, Vec::new());
-        let step = ((job.length() / STEPS_MIN).min(STEP_BYTES_MAX) / job.piece_bytes()).max(1);
-        while !range.is_empty() && large.state.lock().failed.is_none() && !self.sums.stopped() {
-            self.share(large, &mut range, step);
-            let now = range.start..range.end.min(range.start + step);
-            range.start = now.end;
-            let of = (now.clone(), job.piece_bytes());
-            let done = hash_pieces(&*job.file, &job.range, of, &mut self.buffer, &mut |index, value| values.push((index, value)));
-            match done {
-                Ok(is_cached) => {
-                    large.is_cached.store(is_cached, Ordering::Relaxed);
-                    large.take_in(&mut values);
-                }
-                Err(unread) => large.state.lock().failed = Some(unread),
-            }
-            self.sums.count_bytes((now.end - now.start) * job.piece_bytes());
-        }
-        let is_last = large.pending.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && !self.sums.stopped() {
-            let found = large.finish();
-            self.sums.finish(large.place.clone(), vec![found]);
-        }
-    }
-
-    /// Where nobody waits for the file system, one thread a core is best.
-    fn share(&self, large: &Arc<Large>, range: &mut Range<u64>, step: u64) {
-        let enough = large.is_cached.load(Ordering::Relaxed) && large.pending.load(Ordering::Relaxed) >= cores();
-        if range.end - range.start > step && !enough && self.sums.queue.hungry() {
-            let middle = range.start + (range.end - range.start).div_ceil(2);
-            let given = middle..std::mem::replace(&mut range.end, middle);
-            large.pending.fetch_add(1, Ordering::Relaxed);
-            self.sums.queue.push_first(Item::Pieces(large.clone(), given));
-        }
     }
 }

@@ -3,68 +3,29 @@
 //! Whatever is met is either found at once or set apart as a task of its own at its place, and what comes after it goes back
 //! into the order for whoever is free.
 
+use crate::algorithm::{Algorithm, Digest, digest_of};
+use crate::content::BUFFER_BYTES;
 use crate::sum::file::{HashFile, Large};
-use crate::sum::{Found, Sums, Target, What};
-use crate::{Algorithm, BUFFER_BYTES, Digest, digest_of};
-use driftless_model::{Entry, Fault, Keep, Kind, Side};
-use driftless_pool::{Position, part};
-use driftless_tree::{Dir, DirRef, Done, NameStream, Names, Place, locate};
-use std::collections::VecDeque;
+use crate::sum::found::{Found, Target, What};
+use crate::sum::hands::Hands;
+use crate::sum::run::Sums;
+use crate::sum::task::{Chosen, Folder, Row, Task};
+use driftless_model::{Entry, Keep, Kind, Side};
+use driftless_pool::Position;
+use driftless_tree::{Dir, Done, NameStream, Names, Place, locate};
 use std::ffi::{CStr, CString};
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// Names of a directory that are held at once. A larger directory is listed again for each window: the price of sorted output
 /// in bounded memory.
 const WINDOW_NAMES: usize = 256 * 1024;
+
 /// Names that are read from a listing at once when only some of them are wanted.
 const FILL_NAMES: usize = 1024;
+
 /// Targets or names that one thread takes at once.
 const SHARE: usize = 64;
-
-/// An open directory of a target.
-pub struct Folder {
-    /// The target it belongs to.
-    pub target: Arc<Target>,
-    /// Its path as it is reported.
-    pub path: Vec<u8>,
-    /// The directory.
-    pub dir: DirRef,
-    place: Position,
-}
-
-/// Targets, or what keeps them from being known, that were taken from the list; the first has the number that comes with them.
-type Chosen = VecDeque<Result<Target, String>>;
-
-/// What waits in the order.
-pub enum Task {
-    /// The targets from this number on.
-    Targets(u64),
-    /// Targets that were taken from the list already, the first of this number.
-    Chosen(u64, Chosen),
-    /// A subdirectory.
-    Dir(Arc<Folder>, CString),
-    /// An open directory.
-    Open(Box<Folder>),
-    /// More windows of a directory: names behind this one, the first of this number.
-    More(Arc<Folder>, CString, u64),
-    /// A range of names.
-    Row(Row),
-    /// A large file.
-    Large(Box<HashFile>),
-}
-
-/// A range of the names of a directory, sorted.
-pub struct Row {
-    folder: Arc<Folder>,
-    names: Arc<Names>,
-    range: Range<usize>,
-    /// The number that the first of `names` has in the directory.
-    base: u64,
-    /// Whether there may be names behind the last of `names`, and this range goes up to that.
-    more: bool,
-}
 
 /// What comes of an entry or a target.
 pub enum Met {
@@ -74,14 +35,6 @@ pub enum Met {
     Nothing,
     /// It is a task of its own.
     Apart(Task),
-}
-
-/// One thread's hands.
-pub struct Hands<'a, 'r> {
-    /// The run.
-    pub sums: &'a Sums<'r>,
-    /// What is read goes here.
-    pub buffer: Vec<u8>,
 }
 
 impl<'a, 'r> Hands<'a, 'r> {
@@ -267,30 +220,9 @@ impl<'a, 'r> Hands<'a, 'r> {
     }
 }
 
-impl Row {
-    fn place_of(&self, index: usize) -> Position {
-        part(&self.folder.place, self.base + index as u64)
-    }
-}
-
 impl Met {
     fn what(target: &Arc<Target>, path: Vec<u8>, what: What) -> Met {
         Met::Found(Found { target: Some(target.clone()), path, what })
-    }
-}
-
-impl Found {
-    /// A path that could not be read.
-    pub fn problem(target: &Arc<Target>, path: Vec<u8>, fault: Fault) -> Found {
-        Found { target: Some(target.clone()), path, what: What::Problem(fault.alone()) }
-    }
-
-    /// An entry of a manifest.
-    fn entry(target: &Arc<Target>, path: Vec<u8>, entry: Done<(Entry, Option<Digest>)>) -> Found {
-        match entry {
-            Ok((entry, content)) => Found { target: Some(target.clone()), path, what: What::Entry(Box::new(entry), content) },
-            Err(fault) => Found::problem(target, path, fault),
-        }
     }
 }
 

@@ -1,0 +1,83 @@
+//! What is hashed, and what is found of it.
+
+use crate::algorithm::{Algorithm, Digest};
+use crate::hashtree::HashTree;
+use driftless_model::{Entry, Fault};
+use driftless_tree::Done;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a target should be.
+#[derive(Debug, Clone)]
+pub enum Expected {
+    /// It has this hash.
+    Digest(Digest),
+    /// It has this hash tree.
+    Tree(HashTree),
+}
+
+/// A file to hash, or a directory with all files below it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Its path, followed as the user gave it.
+    pub path: PathBuf,
+    /// Only these bytes of each file; an end of `u64::MAX` means that of the file.
+    pub range: Option<Range<u64>>,
+    /// The hash function.
+    pub algorithm: Algorithm,
+    /// Hash trees with leaves of this size are wanted, too; for BLAKE3 only.
+    pub leaf_bytes: Option<u64>,
+    /// What it should be; a directory is not expected then.
+    pub expected: Option<Expected>,
+}
+
+/// What was found at a path.
+#[derive(Debug)]
+pub struct Found {
+    /// The target it belongs to; none if that could not be known.
+    pub target: Option<Arc<Target>>,
+    /// The path: that of the target, and the names below it. For a manifest the names alone, `.` for the root.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub what: What,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub enum What {
+    /// A file was hashed.
+    Sum(Sum),
+    /// An entry of a manifest, and the hash of a file's content or of a symbolic link's target.
+    Entry(Box<Entry>, Option<Digest>),
+    /// The target is not there.
+    Missing,
+    /// It could not be hashed or listed, for this reason.
+    Problem(String),
+}
+
+/// What was hashed.
+#[derive(Debug)]
+pub struct Sum {
+    /// The hash.
+    pub digest: Digest,
+    /// The bytes that were hashed.
+    pub range: Range<u64>,
+    /// The hash tree, if it was asked for.
+    pub tree: Option<Box<HashTree>>,
+}
+
+impl Found {
+    /// A path that could not be read.
+    pub fn problem(target: &Arc<Target>, path: Vec<u8>, fault: Fault) -> Found {
+        Found { target: Some(target.clone()), path, what: What::Problem(fault.alone()) }
+    }
+
+    /// An entry of a manifest.
+    pub fn entry(target: &Arc<Target>, path: Vec<u8>, entry: Done<(Entry, Option<Digest>)>) -> Found {
+        match entry {
+            Ok((entry, content)) => Found { target: Some(target.clone()), path, what: What::Entry(Box::new(entry), content) },
+            Err(fault) => Found::problem(target, path, fault),
+        }
+    }
+}

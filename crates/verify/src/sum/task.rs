@@ -1,0 +1,64 @@
+//! What waits while targets are hashed.
+
+use crate::sum::file::HashFile;
+use crate::sum::found::Target;
+use driftless_pool::{Position, part};
+use driftless_tree::{DirRef, Names};
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An open directory of a target.
+pub struct Folder {
+    /// The target it belongs to.
+    pub target: Arc<Target>,
+    /// Its path as it is reported.
+    pub path: Vec<u8>,
+    /// The directory.
+    pub dir: DirRef,
+    /// Its place in the order.
+    pub place: Position,
+}
+
+/// Targets, or what keeps them from being known, that were taken from the list; the first has the number that comes with them.
+pub type Chosen = VecDeque<Result<Target, String>>;
+
+/// What waits in the order.
+pub enum Task {
+    /// The targets from this number on.
+    Targets(u64),
+    /// Targets that were taken from the list already, the first of this number.
+    Chosen(u64, Chosen),
+    /// A subdirectory.
+    Dir(Arc<Folder>, CString),
+    /// An open directory.
+    Open(Box<Folder>),
+    /// More windows of a directory: names behind this one, the first of this number.
+    More(Arc<Folder>, CString, u64),
+    /// A range of names.
+    Row(Row),
+    /// A large file.
+    Large(Box<HashFile>),
+}
+
+/// A range of the names of a directory, sorted.
+pub struct Row {
+    /// The directory.
+    pub folder: Arc<Folder>,
+    /// A window of its names.
+    pub names: Arc<Names>,
+    /// Which of them.
+    pub range: Range<usize>,
+    /// The number that the first of `names` has in the directory.
+    pub base: u64,
+    /// Whether there may be names behind the last of `names`, and this range goes up to that.
+    pub more: bool,
+}
+
+impl Row {
+    /// The place of a name.
+    pub fn place_of(&self, index: usize) -> Position {
+        part(&self.folder.place, self.base + index as u64)
+    }
+}
