@@ -25,6 +25,9 @@ const ROOT: u64 = 1;
 /// When its time begins, in seconds since 1970: in November 2023.
 const BEGINNING: i64 = 1_700_000_000;
 
+/// Any path: that of an unfinished entry is not known beforehand.
+pub const ANY: &str = "*";
+
 /// What can be asked of a tree, as far as a test counts it or has it fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
@@ -256,7 +259,7 @@ impl FakeTree {
         self.0.state.lock().calls.get(&call).copied().unwrap_or(0)
     }
 
-    /// Has the next `times` such calls about a path fail with an error number. The root's path is empty.
+    /// Has the next `times` such calls about a path, or about any with [`ANY`], fail with an error number. The root's path is empty.
     pub fn fail(&self, call: Call, path: &str, errno: i32, times: u64) {
         self.0.state.lock().failures.push(Failure { call, path: path.into(), errno, left: times });
     }
@@ -276,7 +279,10 @@ impl FakeTree {
         };
         surprises.into_iter().for_each(|act| act(self));
         let mut state = self.0.state.lock();
-        let planned = state.failures.iter_mut().find(|failure| failure.left > 0 && failure.call == call && failure.path == path);
+        let planned = state
+            .failures
+            .iter_mut()
+            .find(|failure| failure.left > 0 && failure.call == call && (failure.path == path || failure.path == ANY));
         planned.map_or(Ok(()), |failure| {
             failure.left -= 1;
             Err(Fault { side, act: call.act(), errno: failure.errno })
