@@ -3,10 +3,9 @@
 //! The order matters. A change of owner drops setuid bits and `security.capability`, an ACL changes the mode, and the
 //! modification time is last, so that an entry that was left half done differs from its source.
 
-use crate::Rights;
-use crate::local::fault;
-use crate::sys;
+use crate::look::fault;
 use crate::xattr::{Target, proc_path};
+use crate::{Rights, sys};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs, bounds};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};

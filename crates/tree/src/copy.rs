@@ -4,10 +4,13 @@
 //! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is learned by trying once
 //! and shared by all threads ([`Ladder`]).
 
-use crate::local::fault;
+use crate::Done;
+use crate::dir::ReadFile;
+use crate::dir_mut::WriteFile;
+use crate::file::LocalFile;
+use crate::look::fault;
 use crate::whole::has_zero_block;
 use crate::xattr::proc_path;
-use crate::{Done, LocalFile, ReadFile, WriteFile};
 use driftless_model::{Act, Fault, Side};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Advice, Mode, OFlags};
@@ -17,7 +20,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Bytes a read or write; larger ones leave the processor's cache.
 const BLOCK_BYTES: usize = 256 * 1024;

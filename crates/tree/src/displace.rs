@@ -6,7 +6,8 @@
 use crate::DirMut;
 use crate::Done;
 use crate::leftover::below;
-use crate::local::{LocalDir, fault};
+use crate::local::LocalDir;
+use crate::look::fault;
 use crate::remove::{Removed, clear, count_in, enter_same};
 use driftless_model::{Act, RelPath};
 use rustix::fs::{RenameFlags, renameat_with};

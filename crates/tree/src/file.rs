@@ -1,11 +1,13 @@
 //! Regular files of a local tree, read and written.
 
 use crate::attributes::{Attributes, Known, Setter};
+use crate::dir::ReadFile;
+use crate::dir_mut::WriteFile;
 use crate::gate::Gate;
-use crate::local::{fault, meta_again, meta_open};
+use crate::look::{fault, meta_again, meta_open};
 use crate::sys::{self, Mapping};
 use crate::xattr::Target;
-use crate::{Done, ReadFile, WriteFile, digests};
+use crate::{Done, digests};
 use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};

@@ -6,15 +6,16 @@
 
 use crate::Done;
 use crate::gate::Gate;
-use crate::local::fault;
+use crate::look::fault;
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 /// Bounds how many directory descriptors are open at once.
@@ -234,6 +235,26 @@ impl Drop for Node {
                 }
                 Err(_) => break,
             }
+        }
+    }
+}
+
+/// Removes a nest when nobody uses it any more.
+#[derive(Debug)]
+pub struct Keeper {
+    /// The directory that it is in.
+    pub above: Arc<Node>,
+    /// Its name there.
+    pub name: CString,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Who may not change the tree any more leaves it to the next run.
+        if self.above.pass_gate().is_ok()
+            && let Ok(above) = self.above.fd()
+        {
+            let _or_the_next_run_does = unlinkat(&*above, &*self.name, AtFlags::REMOVEDIR);
         }
     }
 }

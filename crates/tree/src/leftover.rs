@@ -5,9 +5,12 @@
 //! program made it. Either nobody else can rename where it lies, or it has our mark, and nobody but its owner, who is this very user, can
 //! have given it that.
 
-use crate::local::{LocalDir, fault};
+use crate::DirMut;
+use crate::Done;
+use crate::dir::Dir;
+use crate::local::LocalDir;
+use crate::look::fault;
 use crate::remove::{Removed, clear, enter_same};
-use crate::{Dir, DirMut, Done};
 use driftless_model::{Act, Kind, Meta, Side};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};

@@ -9,11 +9,12 @@
 //!
 //! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
 
-use crate::local::{LocalDir, fault, meta_again, meta_of};
-use crate::locks::{Holder, Lock, keep_times, set_mtime, while_writable};
-use crate::sys;
+use crate::local::LocalDir;
+use crate::lock::{Holder, Lock};
+use crate::look::{fault, meta_again, meta_of};
 use crate::temp::{ROOT_LOCK, lock_name, sign_name, temp_name};
-use crate::{Done, Held};
+use crate::times::{keep_times, set_mtime, while_writable};
+use crate::{Done, Held, sys};
 use driftless_model::{Act, Side, Stamp};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};

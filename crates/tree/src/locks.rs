@@ -9,84 +9,21 @@
 //!
 //! *Everywhere*: a file in the root, as far as its file system shares locks between hosts (`lockfile`).
 
-use crate::local::{LocalDir, fault, meta_of};
+use crate::local::LocalDir;
+use crate::lock::{Holder, Lock, Reach};
+use crate::look::fault;
 use crate::sys::{self, ByteLock};
 use crate::temp::fnv1a;
-use crate::{Done, Held, Hold};
-use driftless_model::{Act, Side, Stamp};
+use crate::{Done, Held};
+use driftless_model::{Act, Side};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-
-/// How far a lock reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reach {
-    /// Runs on this host, those on a tree above or below this one included.
-    Host,
-    /// Runs on all hosts that share the locks of the file system.
-    Everywhere,
-    /// The same where such a lock is, or was left by a run that was killed: no file is made.
-    Found,
-    /// The same for a run that has locked a directory above.
-    Within,
-    /// Nothing is locked: only who has the lock of this host is told.
-    Seen,
-}
-
-/// What came of a lock.
-pub enum Lock {
-    /// It is held until this is dropped.
-    Held(Hold),
-    /// Another run has it: who, as far as that can be told.
-    Taken(Option<Holder>),
-    /// A run that is over has left the file of this name, which this user may not remove.
-    Left(Vec<u8>),
-    /// There is none to be had, and why (errno(3)).
-    Missing(i32),
-}
-
-/// Who has a lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// The number of its process.
-    pub process: u32,
-    /// The name of its host.
-    pub host: Vec<u8>,
-    /// Since when it has the lock, or runs: seconds since 1970. Locks of earlier forms do not tell.
-    pub since: Option<i64>,
-}
-
-impl Holder {
-    /// A process of this host.
-    pub(crate) fn here(process: u32) -> Holder {
-        let host = rustix::system::uname().nodename().to_bytes().to_vec();
-        Holder { process, host, since: crate::started::started(process) }
-    }
-
-    /// What is written into a lock file: a line with the process and its host, and one with the time, which earlier forms do not have.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let since = self.since.map_or_else(String::new, |since| format!("{since}\n"));
-        [format!("{} ", self.process).as_bytes(), &self.host, b"\n", since.as_bytes()].concat()
-    }
-
-    pub(crate) fn decode(text: &[u8]) -> Option<Holder> {
-        let mut lines = text.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
-        let line = lines.next()?;
-        let space = line.iter().position(|byte| *byte == b' ')?;
-        let process = number(&line[..space])?;
-        Some(Holder { process, host: line[space + 1..].to_vec(), since: lines.next().and_then(number) })
-    }
-}
-
-fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
 
 /// Finds out since when the process runs that has a directory locked on this host, if one has: one that confines itself cannot later.
 pub fn prepare_holder(dir: &LocalDir) {
@@ -226,35 +163,6 @@ fn private_folder(base: &Path, folders: Folders) -> Option<OwnedFd> {
 
 fn is_ours(folder: &OwnedFd) -> bool {
     fs::fstat(folder).is_ok_and(|st| st.st_uid == geteuid().as_raw() && st.st_mode & 0o022 == 0)
-}
-
-/// Does something in a directory that leaves no trace in its times; nothing, if these cannot be read. The end of a run, where the last lock
-/// goes, has nobody to tell what failed, so both calls are made once more then.
-pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-    let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
-    let done = act()?;
-    let _only_its_owner_can = set_mtime(dir, meta_of(&st).mtime);
-    Ok(done)
-}
-
-/// Sets the modification time of a directory, and nothing else.
-pub fn set_mtime(dir: &OwnedFd, mtime: Stamp) -> Result<(), Errno> {
-    let mtime = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
-    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
-    fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times))
-}
-
-/// Does something that only who may write to a directory can do. Its owner, who may not, lends himself the right.
-pub fn while_writable<T>(dir: &OwnedFd, mut act: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    let mode = match act() {
-        // What root may not do is not a matter of modes.
-        Err(Errno::ACCESS) if !geteuid().is_root() => fs::fstat(dir)?.st_mode & 0o7777,
-        other => return other,
-    };
-    fs::fchmod(dir, Mode::from_raw_mode(mode | 0o300)).map_err(|_| Errno::ACCESS)?;
-    let done = act();
-    fs::fchmod(dir, Mode::from_raw_mode(mode))?;
-    done
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 //! does not fit beside his, it becomes a file and stays one.
 
 use crate::Done;
-use crate::local::{LocalDir, fault, meta_of};
-use crate::locks::{keep_times, while_writable};
+use crate::local::LocalDir;
+use crate::look::{fault, meta_of};
 use crate::temp::{ROOT_MARK, temp_name};
+use crate::times::{keep_times, while_writable};
 use crate::xattr::{Target, proc_path};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side, Stamp};

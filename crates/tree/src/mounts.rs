@@ -4,10 +4,11 @@
 //! show another part of the same file system, so the device number alone does not tell.
 
 use crate::Done;
-use crate::local::{LocalDir, fault};
+use crate::local::LocalDir;
+use crate::look::fault;
 use driftless_model::{Act, RelPath};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags, Statx, StatxAttributes, fstatfs, open, readlink};
+use rustix::fs::{Mode, OFlags, fstatfs, open, readlink};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -51,12 +52,6 @@ pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
     const GPFS: u64 = 0x4750_4653;
     let known = [EXT, XFS, BTRFS, TMPFS, OVERLAY, ZFS, LUSTRE, GPFS];
     dir.fd().is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| known.contains(&(of.f_type as u64))))
-}
-
-/// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.
-pub fn is_mount_root(found: &Statx) -> Option<bool> {
-    let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
-    known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// A place on which something is mounted.

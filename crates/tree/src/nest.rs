@@ -5,34 +5,25 @@
 //! directory may open a file that was given to him, and write to it, before it has the rights that its content is to have. One nest
 //! does for all that is made in a directory; it goes before the directory gets its own attributes, or with the last handle on it.
 
-use crate::handles::Node;
-use crate::local::{LocalDir, fault};
-use crate::{Dir, DirMut, Done, NameStream, Names, temp_name};
+use crate::DirMut;
+use crate::Done;
+use crate::NameStream;
+use crate::dir::Dir;
+use crate::handles::{Keeper, Node};
+use crate::local::LocalDir;
+use crate::look::meta_of;
+use crate::look::{OTHERS, fault, is_own};
+use crate::names::Names;
+use crate::temp::temp_name;
 use driftless_model::Act;
+use driftless_model::Meta;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, RenameFlags, Stat, fstat, renameat_with, unlinkat};
+use rustix::fs;
+use rustix::fs::Mode;
+use rustix::fs::{RenameFlags, Stat, fstat, renameat_with};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Removes a nest when nobody uses it any more.
-#[derive(Debug)]
-pub struct Keeper {
-    above: Arc<Node>,
-    name: CString,
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        // Who may not change the tree any more leaves it to the next run.
-        if self.above.pass_gate().is_ok()
-            && let Ok(above) = self.above.fd()
-        {
-            let _or_the_next_run_does = unlinkat(&*above, &*self.name, AtFlags::REMOVEDIR);
-        }
-    }
-}
 
 impl LocalDir {
     /// Whether nobody else can look into this directory: this process has made it, and has not given it away yet.
@@ -74,6 +65,23 @@ impl LocalDir {
     pub fn leave_nest(&self) {
         let nest = self.state.nest.lock().take();
         drop(nest);
+    }
+
+    /// Makes a directory with mode 0700 and opens it; it is the one made.
+    pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
+        let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
+        let made = Meta { unkept: self.first.unkept.inherited(), ..meta_of(&st) };
+        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (made, Some(false)));
+        let is_closed = dir.first.mode & OTHERS == 0;
+        // Set-group-id is taken over from above (inode(7)); what shows rights of others has a mode that cannot be set.
+        if is_closed && dir.first.mode != 0o700 {
+            self.fail(Act::SetMode, fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
+        }
+        dir.state.private.store(is_own(dir.first.uid) && is_closed, Relaxed);
+        if crate::is_temp_name(name) {
+            crate::leftover::mark(&dir)?;
+        }
+        Ok(dir)
     }
 
     /// Makes a directory in the nest and moves it here, where nothing may stand at its name.

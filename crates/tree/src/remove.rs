@@ -4,9 +4,13 @@
 //! What is spared stays, with all directories that lead to it. Where another file system is mounted, and where it is not known whether
 //! one is, nothing is entered or removed.
 
-use crate::local::{LocalDir, fault};
+use crate::DirMut;
+use crate::Done;
+use crate::dir::Dir;
+use crate::local::LocalDir;
+use crate::look::fault;
 use crate::mounts::{is_crossing, is_subvolume};
-use crate::{Dir, DirMut, Done, Names};
+use crate::names::Names;
 use driftless_model::{Act, Fault, Filter, Kind, Meta, RelPath, Unkept};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -71,6 +75,13 @@ pub fn remove_tree(dir: &LocalDir, name: &CStr, spared: Spared<'_>) -> Removed {
 /// Counts what would go if `name` in `dir` were removed; stops when that is more than `max` entries.
 pub fn count_tree(dir: &LocalDir, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
     Walk { max, ..Walk::new(dir, spared, false) }.whole(name)
+}
+
+impl LocalDir {
+    /// Removes all that is in this directory, by its handle, whatever stands at its name.
+    pub fn clear(&self) -> Removed {
+        clear(self)
+    }
 }
 
 /// Removes all that is in `dir`.

@@ -3,9 +3,12 @@
 //! These are the only paths that are taken from the user as they are: symbolic links in them are followed, since he
 //! chose them. What is found is held by handle from then on.
 
+use crate::Done;
+use crate::dir::DirRef;
+use crate::dir_mut::DirMutRef;
 use crate::handles::HandlePool;
-use crate::local::{LocalDir, meta_of};
-use crate::{DirMutRef, DirRef, Done};
+use crate::local::LocalDir;
+use crate::look::meta_of;
 use driftless_model::{Act, EntryName, Meta, RelPath, Side, cause_of, quote};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};

@@ -10,8 +10,6 @@ use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
-#[cfg(test)]
-use driftless_model::Keep;
 use driftless_model::{Act, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{Dir, Rights};
@@ -142,7 +140,7 @@ impl Worker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::{Kind, Stamp};
+    use driftless_model::{Keep, Kind, Stamp};
 
     fn meta(uid: u32, gid: u32, mode: u32) -> Meta {
         let (kind, mtime, atime, ctime) = (Kind::File, Stamp::default(), Stamp::default(), Stamp::default());
