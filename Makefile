@@ -7,7 +7,7 @@
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
-	openssh-server openssh-client iproute2 rabbitmq-server openssl
+	openssh-server openssh-client iproute2 rabbitmq-server openssl sqlite3
 
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
@@ -49,7 +49,7 @@ TEST = cargo test --workspace --exclude driftless-queue
 
 # The tests of the libraries, whole runs between trees in memory, and the rules of the code.
 check: lint
-	$(TEST) --exclude driftless-testkit --lib --test fake_trees --test edges
+	$(TEST) --exclude driftless-testkit --lib --test fake_trees --test coordinator --test edges
 
 test: packages
 	$(TEST)
@@ -78,6 +78,7 @@ lint:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check bans licenses sources; else \
 	echo "cargo-deny is not installed: licences and sources are left to the tests"; fi
 

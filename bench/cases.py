@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from peers import (
-    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, REPEATING_PEERS, RSYNC, RSYNC_FAR, SUM, TAR_FAR, UNSYNCED, VERIFIED,
-    VERIFY)
-from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, Within
+    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, OFTEN, REPEATING_PEERS, RSYNC, RSYNC_FAR, SUM, TAR_FAR,
+    UNSYNCED, VERIFIED, VERIFY)
+from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,19 @@ def memory():
         targets=limits)
 
 
+def often():
+    """One changed file after the other, between trees that stay open."""
+    yield Case(
+        "often", "often", "one changed small file, in a directory of a hundred", "often", "", "tmpfs", (OFTEN,), rounds=5,
+        targets=(PerCall(100),))
+
+
 # In an order in which cases that share a tree follow each other.
 CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
+        *often(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

@@ -74,6 +74,13 @@ def build_c_tools(folder):
     return folder
 
 
+def build_examples(folder):
+    """Builds the programs that measure the engine from within, into a folder."""
+    subprocess.run(["cargo", "build", "--release", "-p", "driftless-engine", "--example", "often"], cwd=ROOT, check=True)
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+    shutil.copy(target / "release" / "examples" / "often", folder / "often")
+
+
 def build_driftless():
     """Builds the release binary and returns its path."""
     subprocess.run(["cargo", "build", "--release", "-p", "driftless"], cwd=ROOT, check=True)

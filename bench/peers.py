@@ -14,8 +14,9 @@ SUM = "driftless-sum"
 VERIFY = "driftless-verify"
 VERIFIED = "driftless-verified"
 FAR = "driftless-ssh"
+OFTEN = "driftless-open"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -86,6 +87,7 @@ TOOLS = {
         "mkdir -p {dst} && fpsync -n {jobs} -f 44 -w {hosts} -d {tmp}/fpsync-shared -t {tmp}/fpsync {src}/ {dst}/",
         shell=True),
     SUM: Tool("driftless sum", "{driftless} sum {src}"),
+    OFTEN: Tool("trees that stay open", "{tools}/often {src} {dst} 10000"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(
         "b3sum, 1 thread", "find {src} -type f -print0 | xargs -0 b3sum --num-threads 1", shell=True),

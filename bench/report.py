@@ -164,12 +164,13 @@ def section(name, measured, folder):
     if name == "memory":
         parts.append(memory_table(measured))
         plots.memory(measured[0][1], folder / "memory.svg")
-    else:
+    elif name != "often":
         parts += [times_table(measured), mixed_line(measured), delay_line(measured)]
         parts += [cpu_table(measured), wire_table(measured)]
         plots.times(measured, folder / f"{name}.svg")
     parts += [trouble_lines(measured), note_lines(measured)]
-    parts.append(f"![{group.title}](bench/{name}.svg)\n")
+    if name != "often":
+        parts.append(f"![{group.title}](bench/{name}.svg)\n")
     return "\n".join(part for part in parts if part)
 
 

@@ -4,6 +4,7 @@ In every round each tool runs once, in an order that turns by one place per roun
 machine does not always meet the same tool. Only the commands themselves are timed.
 """
 
+import json
 import shutil
 import subprocess
 import time
@@ -247,6 +248,22 @@ def sums(scene):
             scene.run(tool, src)
 
 
+def often(scene):
+    """Trees that stay open, and one changed file after the other. The program measures its own calls, since only they count."""
+    bench, place = scene.bench, scene.place
+    for _ in scene.rounds():
+        place.fresh()
+        src = bench.tmp / "often"
+        shutil.rmtree(src, ignore_errors=True)
+        src.mkdir()
+        done = subprocess.run([bench.tools / "often", src, place.dst, "10000"], capture_output=True, text=True, check=True)
+        told = json.loads(done.stdout)
+        wall, processor = told["wall_us"] / 1e6, told["processor_us"] / 1e6
+        scene.runs.append({"round": scene.round, "tool": scene.case.tools[0], "part": "", "wall": wall, "user": processor, "sys": 0,
+                           "peak_kib": 0, "exit": 0})
+        bench.say(f"{scene.case.name} round {scene.round + 1}: {told['wall_us']:.1f} us a call, {told['processor_us']:.1f} of processor time")
+
+
 def memory(scene):
     """First copy and a run without changes, over few entries and over many."""
     for size, tree in (("few", "few"), ("many", "generated")):
@@ -285,7 +302,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 
 KINDS = {kind.__name__: kind for kind in (
-    first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, memory,
+    first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
     movers_killed)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 

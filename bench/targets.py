@@ -73,6 +73,18 @@ class Within:
 
 
 @dataclass(frozen=True)
+class PerCall:
+    """At most so many microseconds of processor time a call, what the kernel does for it included."""
+
+    microseconds: float
+
+    def judge(self, result):
+        seconds = stats.cpu_seconds(result, stats.contender(result))
+        measured = None if seconds is None else seconds * 1e6
+        return verdict(f"≤ {self.microseconds:g} µs a call beside its system calls", measured, self.microseconds, "{:.1f} µs of processor time with them")
+
+
+@dataclass(frozen=True)
 class MixedBound:
     """At most `limit` times what its large and its small files take on their own."""
 

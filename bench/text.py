@@ -42,6 +42,10 @@ GROUPS = {
         "Nothing changed", "nothing changed",
         "A second run over a replica of the real tree that is equal. Caches are warm. Driftless and rsync "
         "-aHAX compare xattrs and ACLs too; the others look at size and time only.", RSYNC),
+    "often": Group(
+        "Trees that stay open", "trees that stay open",
+        "Source and replica on tmpfs are opened once; then one changed file after the other is made equal by a call of its own, as a live "
+        "mirror does. The time is the processor's for a call, with all that the kernel does for it: some 40 system calls."),
     "ssh": Group(
         "Over ssh", "over ssh",
         "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the "

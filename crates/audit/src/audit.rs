@@ -10,7 +10,7 @@ use crate::monitor::{AuditMonitor, AuditStage};
 use crate::survey::{Surveyed, survey};
 use driftless_engine::{End, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync};
 use driftless_lock::Mutex;
-use driftless_model::{Class, Kind, Problem, Receipt, RelPath, Scope, Selection, Side, Stamp, Work};
+use driftless_model::{Class, Kind, Policy, Problem, Receipt, RelPath, Scope, Selection, Side, Stamp, Work};
 use driftless_pool::descriptors;
 use driftless_tree::{DirRef, HandlePool};
 use driftless_verify::Sampler;
@@ -133,7 +133,8 @@ fn compare(options: &Options, surveyed: &Surveyed, monitor: &dyn AuditMonitor, s
         return Ok(Compared::default());
     }
     let selection = Some(Arc::new(Selection::of(&works)));
-    let options = Options { selection, dry_run: true, report_only: true, delete: false, ..options.clone() };
+    let policy = Policy { delete: false, ..options.policy.clone() };
+    let options = Options { selection, policy, dry_run: true, report_only: true, ..options.clone() };
     let collector = Collector { works: &works, compared: Mutex::default(), monitor };
     let summary = sync(&options, &collector, stop)?;
     let is_early = stop.load(Relaxed) || options.lost().is_some();

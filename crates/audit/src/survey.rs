@@ -9,7 +9,7 @@ use driftless_engine::{Options, folds};
 use driftless_lock::Mutex;
 use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};
 use driftless_pool::{Concurrency, Pace, Queue, Workload, drive};
-use driftless_reconcile::{Likeness, split_half, without};
+use driftless_reconcile::{Likeness, without};
 use driftless_tree::{Dir, DirRef, Done, NameStream, Names, windows};
 use driftless_verify::Sampler;
 use std::collections::BTreeSet;
@@ -227,7 +227,7 @@ impl Survey<'_> {
             kind => kind?,
         };
         let is_dir = kind == Kind::Dir;
-        if !self.options.keep.keeps_kind(kind) || !self.options.filter.takes(path, is_dir) {
+        if !self.options.policy.keep.keeps_kind(kind) || !self.options.policy.filter.takes(path, is_dir) {
             return Ok(None);
         }
         if is_dir && self.is_mount_point(listing, name)? {
@@ -255,13 +255,7 @@ impl Survey<'_> {
         while range.start < range.end && !self.stopped() {
             let name = names.get(range.start as usize).0;
             range.start += 1;
-            if range.is_empty() {
-                // The last name: nothing to share.
-            } else if self.queue.waiting() > QUEUE_LONG {
-                self.queue.push(share(std::mem::replace(&mut range, 0..0)));
-            } else if self.queue.hungry() {
-                self.queue.push_last(share(split_half(&mut range, 1).unwrap_or_else(|| std::mem::replace(&mut range, 0..0))));
-            }
+            self.queue.spare(&mut range, QUEUE_LONG, share);
             if let Some(pace) = &self.pace {
                 pace.take(1, &|| self.stopped());
             }
@@ -286,7 +280,7 @@ impl Survey<'_> {
 
     /// Whether another file system is mounted there that is left out: no run compares what it is mounted on.
     fn is_mount_point(&self, listing: &Listing, name: &CStr) -> Done<bool> {
-        if !self.options.one_file_system || listing.side == Side::Replica {
+        if !self.options.policy.one_file_system || listing.side == Side::Replica {
             return Ok(false);
         }
         match listing.dir().peek(name) {

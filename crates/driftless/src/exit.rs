@@ -1,5 +1,9 @@
-//! How a command ends, for whoever started it: the same codes for all commands.
+//! How a command ends, for whoever started it: the same codes for all commands, what they mean, and which one follows from what happened.
 
+use driftless_audit::Audit;
+use driftless_engine::{End, Options, RunError, Summary};
+use driftless_session::ConnectError;
+use driftless_state::StateError;
 use std::process::ExitCode;
 
 /// How a command ends.
@@ -13,6 +17,7 @@ pub enum Exit {
     Changing,
     NoQueue,
     Locked,
+    State,
     Refused,
     Bug,
     /// A signal asked for the end, by its number.
@@ -21,7 +26,7 @@ pub enum Exit {
 
 impl Exit {
     /// All codes but those of signals.
-    const OF_ITSELF: [Exit; 10] = [
+    const OF_ITSELF: [Exit; 11] = [
         Exit::Equal,
         Exit::CouldNotRun,
         Exit::Usage,
@@ -30,6 +35,7 @@ impl Exit {
         Exit::Changing,
         Exit::NoQueue,
         Exit::Locked,
+        Exit::State,
         Exit::Refused,
         Exit::Bug,
     ];
@@ -45,6 +51,7 @@ impl Exit {
             Exit::Changing => 5,
             Exit::NoQueue => 10,
             Exit::Locked => 11,
+            Exit::State => 12,
             Exit::Refused => 13,
             Exit::Bug => 70,
             // As a shell says it of a process that a signal has ended (POSIX, "Exit Status for Commands").
@@ -62,6 +69,7 @@ impl Exit {
             Exit::Changing => "finished, but some paths kept changing or vanished",
             Exit::NoQueue => "the movers, or the queue between them, cannot be reached",
             Exit::Locked => "another run is working on the replica, or on the job",
+            Exit::State => "what was kept of an interrupted run is damaged, or of a newer version",
             Exit::Refused => "a guard refused to begin, or to delete",
             Exit::Bug => "a bug",
             Exit::Signal(_) => "ended by signal N, after a clean stop",
@@ -72,6 +80,79 @@ impl Exit {
     pub fn table() -> impl Iterator<Item = (String, &'static str)> {
         let of_itself = Exit::OF_ITSELF.into_iter().map(|exit| (exit.code().to_string(), exit.meaning()));
         of_itself.chain([("128+N".to_owned(), Exit::Signal(0).meaning())])
+    }
+}
+
+/// Which code follows from what happened. `signal` is the number of the signal that asked for the end, 0 if none did.
+impl Exit {
+    /// The end of a run of the engine. `strict`: what is not kept, and only counted, is a problem.
+    pub fn of_run(summary: &Summary, (options, strict): (&Options, bool), signal: u8) -> Exit {
+        let counts = &summary.counts;
+        match summary.end {
+            End::Stopped => Exit::Signal(signal),
+            End::Lost | End::CutOff(_) | End::NoPlan(_) => Exit::CouldNotRun,
+            End::Refused(_) => Exit::Refused,
+            End::Complete if !counts.adds_up() => Exit::Bug,
+            End::Complete if options.report_only && counts.changed + counts.deleted + counts.respelt > 0 => Exit::Different,
+            End::Complete if counts.problems() == 0 && counts.failed == 0 && strict && counts.unkept() > 0 => Exit::Problems,
+            End::Complete if counts.problems() == 0 && counts.failed == 0 => Exit::Equal,
+            End::Complete if counts.problems() == counts.problems_changing => Exit::Changing,
+            End::Complete => Exit::Problems,
+        }
+    }
+
+    /// A run that the engine did not begin.
+    pub fn of_error(error: &RunError) -> Exit {
+        match error {
+            RunError::Locked { .. } | RunError::Unlocked(_) | RunError::Overtaken(_) => Exit::Locked,
+            RunError::NoMovers(_) => Exit::NoQueue,
+            RunError::Refused(_) => Exit::Refused,
+            _ => Exit::CouldNotRun,
+        }
+    }
+
+    /// The end of an audit. Differences come before problems: what was found is certain.
+    pub fn of_audit(audit: &Audit, signal: u8) -> Exit {
+        match audit {
+            Audit { cut_off: Some(_), .. } => Exit::CouldNotRun,
+            Audit { complete: false, .. } => Exit::Signal(signal),
+            Audit { drift: 1.., .. } => Exit::Different,
+            Audit { problems: 1.., .. } => Exit::Problems,
+            _ => Exit::Equal,
+        }
+    }
+
+    /// The end of a mover that did nothing wrong.
+    pub fn of_mover(signal: u8) -> Exit {
+        if signal > 0 { Exit::Signal(signal) } else { Exit::Equal }
+    }
+
+    /// A host that was not reached. Who has asked with a signal not to wait for it gets the code of that signal.
+    pub fn of_connection(error: &ConnectError, signal: u8) -> Exit {
+        match error {
+            ConnectError::Usage(_) => Exit::Usage,
+            ConnectError::Refused(_) => Exit::Refused,
+            ConnectError::Unreached(_) if signal > 0 => Exit::Signal(signal),
+            ConnectError::Unreached(_) => Exit::CouldNotRun,
+        }
+    }
+
+    /// A record of a job that cannot be used.
+    pub fn of_record(error: &StateError) -> Exit {
+        match error {
+            StateError::Failed { .. } => Exit::CouldNotRun,
+            StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Foreign { .. } => Exit::State,
+        }
+    }
+
+    /// A queue that movers cannot be met at.
+    pub fn of_queue(error: &driftless_queue::Error) -> Exit {
+        use driftless_queue::Error;
+        match error {
+            Error::Taken { .. } => Exit::Locked,
+            Error::Url { .. } | Error::PasswordInUrl | Error::NoPassword | Error::Name { .. } | Error::Credentials { .. } => Exit::Usage,
+            _ => Exit::NoQueue,
+        }
     }
 }
 

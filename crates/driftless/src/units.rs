@@ -1,8 +1,8 @@
 //! Numbers with units as a user writes them.
 
 use driftless_engine::{Route, now};
+use driftless_model::DeleteLimit;
 use driftless_pool::Concurrency;
-use driftless_reconcile::DeleteLimit;
 use driftless_verify::is_share;
 use std::str::FromStr;
 use std::time::Duration;

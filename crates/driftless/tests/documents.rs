@@ -4,6 +4,8 @@
 //! expected output `[..]` stands for anything on that line.
 #![allow(clippy::disallowed_methods)]
 
+use driftless_model::event::{ChangeMade, Counters, DifferenceFound, Event, PathText, ProblemMet, ProgressMade, Roots, RunSummary, Start};
+use driftless_model::{Act, Action, Class, Kind, Level, Side, Unkept, What};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -322,6 +324,59 @@ fn json_objects_have_exactly_the_documented_fields_and_words() {
     for action in ["create", "content", "meta", "link", "replace", "delete"] {
         assert!(events.iter().any(|object| object["action"] == action), "no {action} in the runs: the test has lost its grip");
     }
+}
+
+/// An event of each kind, with all that is optional.
+fn events_of_the_code() -> Vec<Event> {
+    let text = || "x".to_owned();
+    let more = || Some("eA==".to_owned());
+    let path = || PathText { path: text(), path_base64: more() };
+    let roots = Roots { source: text(), source_base64: more(), replica: text(), replica_base64: more() };
+    let (kind, what, size, counters) = (Kind::File, What::NAME, 1, Counters::default);
+    let (act, side, class) = (Act::Open, Side::Source, Class::Skip);
+    let (found, values, ranges) = ("differs", Vec::new(), vec![[0, 1]]);
+    let summary = RunSummary {
+        exit_code: 0,
+        seconds: 1.0,
+        end: "complete",
+        reason: None,
+        connections_lost: 0,
+        changed_before: 0,
+        counters: counters(),
+    };
+    vec![
+        Event::Start(Start { roots, dry_run: false, level: Level::Meta }),
+        Event::Change(ChangeMade { path: path(), kind, action: Action::Create, what, size }),
+        Event::Difference(DifferenceFound { path: path(), kind, found, what, size, values, ranges }),
+        Event::Problem(ProblemMet { path: path(), side, act, cause: text(), class, follows: class.follows() }),
+        Event::Progress(ProgressMade { seconds: 1.0, share: 0.5, eta_seconds: None, counters: counters() }),
+        Event::Summary(summary),
+        Event::ConnectionLost { reason: text(), seconds: 1.0 },
+        Event::ConnectedAgain { host: text(), seconds: 1.0 },
+        Event::Unkept { path: path(), what: Unkept::VERITY },
+        Event::Note { message: text() },
+        Event::Error { message: text(), exit_code: 1 },
+    ]
+}
+
+#[test]
+fn the_page_has_every_event_of_the_code_with_its_fields_and_no_other() {
+    let page = read("docs/json.md");
+    let mut events = BTreeSet::new();
+    for event in events_of_the_code() {
+        let object = serde_json::to_value(event).expect("JSON");
+        let name = object["event"].as_str().expect("a name").to_owned();
+        let mut table = rows(&page, &format!("## {name}"));
+        if ["progress", "summary"].contains(&&*name) {
+            table.extend(rows(&page, "## counters"));
+        }
+        let documented: BTreeSet<String> = table.iter().filter(|row| row.len() == 3).flat_map(|row| quoted(row[0])).collect();
+        let fields: BTreeSet<String> = object.as_object().expect("an object").keys().cloned().collect();
+        assert_eq!(fields, documented, "{name}");
+        events.insert(name);
+    }
+    let headings = page.lines().filter_map(|line| line.strip_prefix("## ")).filter(|name| !["counters", "Paths"].contains(name));
+    assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), events);
 }
 
 #[test]

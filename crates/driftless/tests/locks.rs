@@ -9,6 +9,8 @@ use common::mounted::Mounted;
 use common::{
     LOCK_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local, problems, put, sync, sync_by_user, sync_ok, wait_until,
 };
+use driftless_engine::{MachineClock, Monitor, Options, Progress, Trees};
+use driftless_model::{Policy, Problem, Receipt, Selection};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
 use rustix::process::Signal;
@@ -16,6 +18,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const NONE: [&str; 0] = [];
@@ -437,4 +441,48 @@ fn runs_of_a_user_see_each_other_whether_he_is_logged_in_or_not() {
     let outcome = run(&dst, &session).run().expect(11);
     assert!(outcome.stderr_text().contains("(process "), "{}", outcome.describe());
     killed(first);
+}
+
+/// Does not care.
+struct Nobody;
+
+impl Monitor for Nobody {
+    fn wants_receipts(&self) -> bool {
+        false
+    }
+
+    fn receipt(&self, _receipt: &Receipt) {}
+
+    fn problem(&self, problem: &Problem) {
+        panic!("{problem}");
+    }
+
+    fn progress(&self, _progress: &Progress) {}
+}
+
+#[test]
+fn trees_that_stay_open_keep_other_runs_out_and_say_what_is_not_durable() {
+    only_local!("opens the trees itself");
+    let scratch = Scratch::new(FsKind::Ext4, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let options = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
+    let trees = Trees::open(&options, &Nobody, &MachineClock).expect("they can be opened");
+    let reconcile = || {
+        let done = trees.reconcile(&Arc::new(Selection::all()), &Policy::default(), &Nobody, &AtomicBool::new(false));
+        done.expect("it goes on").counts.changed
+    };
+    for content in ["content", "changed", "once more"] {
+        put(&src.join("file"), content);
+        assert!(reconcile() > 0);
+        assert!(is_unsettled(&dst), "{content}: nothing is durable yet");
+        let _refused = sync(&src, &dst).run().expect(11);
+        trees.flush(&Nobody).expect("it is durable");
+        assert!(!is_unsettled(&dst), "{content}: all is durable");
+        let _refused = sync(&src, &dst).run().expect(11);
+        check_equal(&src, &dst, content);
+    }
+    drop(trees);
+    let outcome = sync_ok(&src, &dst, NONE);
+    assert_eq!(outcome.count("changed"), 0);
 }

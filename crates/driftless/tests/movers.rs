@@ -9,7 +9,7 @@ use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::programs::script;
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage, state_but_for_the_mark, sync, wait_until};
-use driftless_engine::{Brief, Ends, Options, Piece, Share, work_off};
+use driftless_engine::{Brief, Ends, Known, Options, Piece, Share, work_off};
 use driftless_model::{Kind, Meta, Stamp};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
 use driftless_testkit::{Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate};
@@ -306,7 +306,8 @@ fn what_a_mover_says_when_it_ends_is_told() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");
     let ssh = scratch.path().join("ssh");
-    script(&ssh, "#!/bin/sh\necho driftless mover ready, protocol 1\nhead -c 4 >/dev/null\necho 'no luck today' >&2\n");
+    let greeting = format!("driftless mover ready, protocol {}", driftless_engine::message::VERSION);
+    script(&ssh, &format!("#!/bin/sh\necho {greeting}\nhead -c 4 >/dev/null\necho 'no luck today' >&2\n"));
     let outcome = sync_on_hosts("brief", &ssh.display().to_string(), &src, &dst).run();
     assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
@@ -454,7 +455,7 @@ fn a_share_in_two_hands_ends_without_a_problem() {
         let never = AtomicBool::new(false);
         let carry_out = || {
             let ends = Ends { stop: &never, yields: &never, leaves: &never, lease: None };
-            work_off(&options, (&brief, &share), &|_| {}, ends).expect("it can be carried out").0
+            work_off((&options, &mut Known::default()), (&brief, &share), &|_| {}, ends).expect("it can be carried out").0
         };
         let [one, other] = std::thread::scope(|scope| {
             let other = scope.spawn(carry_out);
@@ -500,9 +501,10 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let limit = Duration::from_secs(60);
     std::thread::scope(|scope| {
-        let late = scope.spawn(|| work_off(&slow, (&brief, &share), &|_| {}, ends(&stop)).expect("it can be carried out"));
+        let late = scope
+            .spawn(|| work_off((&slow, &mut Known::default()), (&brief, &share), &|_| {}, ends(&stop)).expect("it can be carried out"));
         wait_until("the copy is begun", limit, || !leftovers(&dst).is_empty());
-        let _ = work_off(&fast, (&brief, &share), &|_| {}, ends(&never)).expect("it can be carried out");
+        let _ = work_off((&fast, &mut Known::default()), (&brief, &share), &|_| {}, ends(&never)).expect("it can be carried out");
         assert!(dst.join("large").exists());
         wait_until("the late one has written again", limit, || modified(&dst.join("large")) != modified(&src.join("large")));
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

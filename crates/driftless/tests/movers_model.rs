@@ -13,7 +13,7 @@ use common::campaign::{Campaign, count_of};
 use common::world::{Crash, JOBS, Life, NOT_HELD, World, WorldClock};
 use common::{check_equal, count_entries, leftovers, put};
 use driftless_engine::{Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Share, Summary, coordinate, sync_by};
-use driftless_model::{Problem, Receipt};
+use driftless_model::{Policy, Problem, Receipt};
 use driftless_pool::Concurrency;
 use driftless_state::Record;
 use driftless_testkit::{Profile, build_tree, mutate};
@@ -82,8 +82,7 @@ impl Job {
         let options = Options {
             source: src.clone().into(),
             replica: dst.into(),
-            delete: true,
-            delete_unlike: true,
+            policy: Policy { delete: true, delete_unlike: true, ..Policy::default() },
             jobs: Concurrency::Fixed(1),
             ..Options::default()
         };
@@ -146,7 +145,7 @@ impl Case {
         let others = self.jobs[1 - job].options.clone();
         let meanwhile = || refused(world, &others);
         let mut exchange = Life { world, job, calls: 0, dies_at, stops_at, sleeps_at, stop: &stop, meanwhile: &meanwhile };
-        let mut record = Record::open(&self.jobs[job].record, b"model").expect("the record");
+        let mut record = Record::open(&self.jobs[job].record, "model").expect("the record");
         let mut brief = Brief::of(&options, &self.routes, false);
         let clock = WorldClock(world);
         let by = By { exchange: &mut exchange, record: &mut record, clock: &clock };

@@ -12,6 +12,7 @@ use driftless_testkit::{Driftless, FsKind, Outcome, Rabbit, Running, Scratch};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -216,4 +217,106 @@ fn a_record_is_dropped_when_the_user_says_so_or_asks_for_something_else() {
     let _ = run.begin(100);
     let outcome = run.end(&["--delete"]);
     check_said(&outcome, &["is not gone on with", "options"]);
+}
+
+/// Asks a database by the program `sqlite3`.
+fn ask(file: &Path, sql: &str) -> String {
+    answer(file, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+/// What it answers, or why it does not.
+fn answer(file: &Path, sql: &str) -> Result<String, String> {
+    let only_reads = sql.starts_with("SELECT").then_some("-readonly");
+    let said = Command::new("sqlite3").args(only_reads).arg(file).arg(sql).output().expect("sqlite3 is installed (make packages)");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
+}
+
+impl Halves {
+    fn record(&self) -> PathBuf {
+        self.job.state().join("driftless").join(format!("job-{}", self.job.name))
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_used_is_refused_by_name_and_left_alone_and_fresh_drops_it() {
+    let (_scratch, src, dst) = stage();
+    let run = Halves::new(&src, &dst);
+    let _ = run.begin(100);
+    let (file, anew) = (run.record(), "begin anew with --fresh");
+    let good = fs::read(&file).expect("the record");
+    type Spoil = fn(&Path, Vec<u8>);
+    let write = |file: &Path, bytes: Vec<u8>| fs::write(file, bytes).expect("write");
+    let spoils: [(&str, Spoil, [&str; 2]); 5] = [
+        (
+            "flipped bytes",
+            |file, mut good| {
+                good.iter_mut().skip(4096).step_by(7).for_each(|byte| *byte ^= 0x55);
+                fs::write(file, good).expect("write");
+            },
+            ["the record of the run is damaged", anew],
+        ),
+        ("half of it", |file, good| fs::write(file, &good[..good.len() / 2]).expect("write"), ["the record of the run is damaged", anew]),
+        ("no database", |file, _| put(file, "a text"), ["the record of the run is damaged", anew]),
+        ("a newer layout", |file, _| drop(ask(file, "PRAGMA user_version = 1000")), ["its layout is 1000, and this one knows", anew]),
+        ("of another program", |file, _| drop(ask(file, "PRAGMA application_id = 77")), ["a database of another program", "move it away"]),
+    ];
+    for (case, spoil, words) in spoils {
+        write(&file, good.clone());
+        spoil(&file, good.clone());
+        let spoilt = fs::read(&file).expect("the record");
+        let outcome = run.sync().run().expect(12);
+        check_said(&outcome, &words);
+        check_said(&outcome, &[&format!("{}\": ", file.display())]);
+        assert!(fs::read(&file).expect("the record") == spoilt, "{case}: it was written to");
+    }
+    let outcome = run.sync().arg("--fresh").run().expect(12);
+    check_said(&outcome, &["move it away"]);
+    write(&file, good[..good.len() / 2].to_vec());
+    let outcome = run.end(&["--fresh"]);
+    check_said(&outcome, &["the record of the run is damaged", "it is dropped, as --fresh says"]);
+}
+
+/// As versions wrote it that gave their records no number.
+#[test]
+fn a_record_of_an_earlier_version_begins_anew_and_says_so() {
+    let (_scratch, src, dst) = stage();
+    let run = Halves::new(&src, &dst);
+    let _ = run.begin(100);
+    fs::remove_file(run.record()).expect("remove");
+    let old = "PRAGMA journal_mode = WAL;
+        CREATE TABLE job (id INTEGER PRIMARY KEY CHECK (id = 0), run INTEGER NOT NULL, about BLOB NOT NULL);
+        CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL);
+        CREATE TABLE facts (kind INTEGER, key BLOB, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
+        INSERT INTO job VALUES (0, 7, 'x'); INSERT INTO items (body) VALUES (x'00'); INSERT INTO facts VALUES (7, '1-begun', x'');";
+    let _its_journal = ask(&run.record(), old);
+    let outcome = run.end(&[]);
+    check_said(&outcome, &["is not gone on with: it was of an earlier version of driftless"]);
+}
+
+#[test]
+fn what_is_open_what_failed_and_how_far_a_run_is_can_be_asked_with_sqlite3_while_it_goes_on() {
+    let (_scratch, src, dst) = stage();
+    let run = Halves::new(&src, &dst);
+    // What is mounted on the replica cannot be replaced.
+    let mounted = Mounted::bind(&src.join("dir-1"), &dst.join("dir-0/file-0"));
+    let movers: Vec<Running> = (0..2).map(|_| run.job.mover().args(["--bwlimit=2M", "--jobs=2"]).spawn()).collect();
+    let running = run.sync().spawn();
+    let file = run.record();
+    let problems = || answer(&file, "SELECT CAST(path AS TEXT) FROM problems").ok();
+    wait_until("a problem is noted", LIMIT, || problems().as_deref() == Some("dir-0/file-0"));
+    assert_eq!(ask(&file, "SELECT stage, source FROM run"), format!("walk|{}", src.display()));
+    assert_ne!(ask(&file, "SELECT count(*) FROM shares WHERE what = 'entries' AND entries > 0"), "0");
+    assert_ne!(ask(&file, "SELECT value FROM counts WHERE name = 'failed'"), "");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
+    let text = fs::read_to_string(page).expect("the page");
+    let blocks = text.split("```sql\n").skip(1).filter_map(|block| block.split("```").next());
+    let answers = blocks.filter(|block| block.starts_with("SELECT")).map(|block| ask(&file, block));
+    assert_eq!(answers.count(), 3);
+    running.signal(Signal::INT);
+    let _stopped = running.wait().expect(130);
+    movers.into_iter().for_each(end_mover);
+    drop(mounted);
+    let _ = run.end(&[]);
+    assert!(!file.exists(), "nothing is left to go on with");
 }

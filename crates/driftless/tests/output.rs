@@ -263,3 +263,20 @@ fn what_was_asked_for_and_cannot_be_written_is_no_success() {
     assert_eq!(run("sync --log /dev/full src dst"), Some(1));
     assert!(dst.join("g").exists(), "all else was done");
 }
+
+#[test]
+fn a_mover_tells_what_happens_in_lines_or_in_json() {
+    let mover = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_driftless"));
+        command.args(["mover", "--queue", "amqp://nobody@127.0.0.1:1/x", "--job", "j\x1b[31m"]).args(arguments);
+        let output = command.env_remove("DRIFTLESS_QUEUE_PASSWORD").output().expect("the mover starts");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let why = "there is no password for the broker";
+    let (code, text) = mover(&[]);
+    assert!(code == Some(2) && text.starts_with(&format!("driftless mover: {why}")) && text.lines().count() == 1, "{code:?} {text}");
+    let (code, text) = mover(&["--log-format", "json", "--log-level", "error"]);
+    let event: Value = serde_json::from_str(text.trim_end()).expect("one JSON object");
+    assert!(code == Some(2) && event["level"] == "ERROR" && event["timestamp"].is_string(), "{text}");
+    assert!(event["message"].as_str().is_some_and(|message| message.starts_with(why)), "{text}");
+}

@@ -98,7 +98,7 @@ fn a_folder_above_that_may_not_be_entered_keeps_nobody_from_what_is_below() {
 fn wrong_usage_exits_with_2_and_touches_nothing() {
     let (_scratch, src, dst) = stage();
     let before = snapshot_hash(&dst, true);
-    let wrong: [&[&str]; 8] = [
+    let wrong: [&[&str]; 9] = [
         &["--no-such-option"],
         &["--jobs=many"],
         &["--bwlimit=fast"],
@@ -106,6 +106,7 @@ fn wrong_usage_exits_with_2_and_touches_nothing() {
         &["--cache=maybe"],
         &["--durability=always"],
         &["--min-size=big"],
+        &["--min-size=2k", "--max-size=1k"],
         &["third-argument"],
     ];
     for arguments in wrong {

@@ -1,29 +1,16 @@
 //! What a user asks of a run.
 
 use crate::sample::Sample;
-use driftless_model::{Filter, Keep, Level, RelPath, Selection};
+use driftless_model::{Level, Policy, RelPath, Selection};
 use driftless_mover::Carrier;
 use driftless_pool::Concurrency;
-use driftless_reconcile::{DeleteLimit, Rules};
-use driftless_tree::{Cache, Endpoint, Loss};
-use serde::{Deserialize, Serialize};
+use driftless_reconcile::Rules;
+use driftless_tree::{Endpoint, Loss};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// When copied files are made durable.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Durability {
-    /// Once, at the end of the run (syncfs(2)); large files before they get their names.
-    #[default]
-    End,
-    /// Each file before it gets its name, and all directories at the end.
-    File,
-    /// Left to the kernel: success then does not mean durable.
-    None,
-}
 
 /// Where a run notes what it has compared.
 #[derive(Debug, Clone)]
@@ -43,50 +30,31 @@ pub struct Options {
     pub replica: Endpoint,
     /// An earlier copy, on the replica's machine, whose unchanged files become hard links.
     pub link_dest: Option<PathBuf>,
-    /// What is kept.
-    pub keep: Keep,
-    /// How closely entries are compared.
-    pub level: Level,
+    /// What is kept, compared, taken and deleted.
+    pub policy: Policy,
     /// Differences are only reported: those of the replica that the source lacks, too.
     pub report_only: bool,
-    /// What was written is read back and compared.
-    pub read_back: Option<Level>,
     /// Where it is noted which content was found equal, so that an interrupted run can go on.
     pub ledger: Option<Notes>,
-    /// Entries that the source lacks are removed.
-    pub delete: bool,
-    /// Excluded entries are removed too.
-    pub delete_excluded: bool,
-    /// Entries are removed from a replica that looks like another tree, too.
-    pub delete_unlike: bool,
     /// Paths below the source on which file systems were mounted in earlier runs of the same two trees.
     pub known_mounts: Arc<BTreeSet<RelPath>>,
     /// What is mounted below the source on the coordinator's host shows there.
     pub mounted: Arc<BTreeMap<RelPath, Sample>>,
     /// Where those that a run meets are noted.
     pub mount_notes: Option<Arc<dyn MountNotes>>,
-    /// What must be there on both sides, or nothing is begun.
-    pub required: Vec<RelPath>,
-    /// How many entries may be removed.
-    pub delete_limit: Option<DeleteLimit>,
-    /// Which entries are taken.
-    pub filter: Filter,
     /// Which paths are looked at; the whole tree if `None`.
     pub selection: Option<Arc<Selection>>,
-    /// Other file systems mounted below the source are left out.
-    pub one_file_system: bool,
+    /// A chosen path that the source lacks goes from the replica, where entries are deleted: somebody knows that it was there. Otherwise it
+    /// is told, since it may have been mistyped.
+    pub removes_chosen: bool,
     /// Nothing is changed.
     pub dry_run: bool,
-    /// What becomes of the page cache.
-    pub cache: Cache,
     /// How many requests are in flight.
     pub jobs: Concurrency,
     /// Bytes of content a second, read or written, whichever is more.
     pub bytes_per_second_max: Option<u64>,
     /// Entries and blocks a second.
     pub requests_per_second_max: Option<u64>,
-    /// When copied files are made durable.
-    pub durability: Durability,
     /// Moves the content of files in the run's place; both trees are on this machine then.
     pub carrier: Option<Arc<dyn Carrier>>,
     /// The number of the run, which holds for all passes that a lost connection makes of it; drawn when it is 0.
@@ -98,7 +66,7 @@ pub struct Options {
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
-        Rules { keep: self.keep, checksum: self.level >= Level::Content, ..Rules::default() }
+        Rules { keep: self.policy.keep, checksum: self.policy.level >= Level::Content, ..Rules::default() }
     }
 
     /// Whether both trees are on the same machine, where a device and an inode mean one directory. Two hosts may well be one machine,
@@ -111,7 +79,7 @@ impl Options {
     /// Whether a directory of the source is left out for the file system that it is on, `own` being the one that the run is on: both by
     /// their devices.
     pub fn is_foreign(&self, device: u64, own: u64) -> bool {
-        self.one_file_system && device != own
+        self.policy.one_file_system && device != own
     }
 
     /// Notes that something is mounted at these paths of the source.

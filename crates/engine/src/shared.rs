@@ -2,8 +2,8 @@
 
 pub mod brief;
 pub mod coordinate;
+pub mod encoding;
 pub mod exchange;
-pub mod facts;
 pub mod give_back;
 pub mod handed;
 pub mod lease;

@@ -35,6 +35,23 @@ macro_rules! counters {
             pub fn add(&mut self, more: &Counts) {
                 $(self.$name = self.$name.wrapping_add(more.$name);)*
             }
+
+            /// Each counter with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// The counters that have these names; others are 0, and names that no counter has are passed over.
+            pub fn of_named<'n>(named: impl Iterator<Item = (&'n str, u64)>) -> Counts {
+                let mut counts = Counts::default();
+                for (name, value) in named {
+                    match name {
+                        $(stringify!($name) => counts.$name = value,)*
+                        _ => {}
+                    }
+                }
+                counts
+            }
         }
 
         impl Tally {

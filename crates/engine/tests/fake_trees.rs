@@ -1,8 +1,8 @@
 //! Runs between trees in memory: every call can fail, the source can change at any moment, and what is asked is counted.
 
 use driftless_engine::{Counts, End, Monitor, Options, Progress, Summary, sync};
-use driftless_model::{Meta, Problem, Receipt, errno};
-use driftless_reconcile::DeleteLimit;
+use driftless_model::DeleteLimit;
+use driftless_model::{Meta, Policy, Problem, Receipt, errno};
 use driftless_tree::fake::{ANY, Call, FakeTree};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -183,7 +183,7 @@ fn a_source_that_changes_while_it_is_copied_is_copied_as_it_is_at_last() {
         let (summary, problems) = trees.run();
         assert_eq!((summary.end, &problems[..]), (End::Complete, &[][..]), "{number}");
         // What went meanwhile is there still.
-        let trees = Trees { options: Options { delete: true, ..trees.options.clone() }, ..trees };
+        let trees = Trees { options: Options { policy: Policy { delete: true, ..Policy::default() }, ..trees.options.clone() }, ..trees };
         let _gone_now = trees.run_equal();
     }
 }
@@ -192,7 +192,7 @@ fn a_source_that_changes_while_it_is_copied_is_copied_as_it_is_at_last() {
 fn nothing_is_removed_where_the_source_could_not_be_listed_or_looked_at() {
     for (call, path) in [(Call::List, "a"), (Call::Enter, "a"), (Call::Look, "a"), (Call::Look, "a/extra")] {
         let mut trees = Trees::filled();
-        trees.options.delete = true;
+        trees.options.policy.delete = true;
         let _copied = trees.run_equal();
         trees.replica.put("a/extra", b"only here");
         trees.source.fail(call, path, errno::EIO, u64::MAX);
@@ -212,7 +212,7 @@ fn what_the_source_lacks_goes_only_when_that_was_asked_for_and_within_the_limit(
     for (delete, limit, stays, end) in cases {
         let mut trees = Trees::filled();
         let _copied = trees.run_equal();
-        (trees.options.delete, trees.options.delete_limit) = (delete, limit);
+        (trees.options.policy.delete, trees.options.policy.delete_limit) = (delete, limit);
         trees.replica.put("a/extra/within", b"only here");
         let (summary, problems) = trees.run();
         assert_eq!(std::mem::discriminant(&summary.end), std::mem::discriminant(&end), "{:?}", summary.end);
@@ -223,7 +223,7 @@ fn what_the_source_lacks_goes_only_when_that_was_asked_for_and_within_the_limit(
 #[test]
 fn what_went_from_the_source_between_the_listing_and_the_delete_and_came_back_stays() {
     let mut trees = Trees::filled();
-    trees.options.delete = true;
+    trees.options.policy.delete = true;
     let _copied = trees.run_equal();
     trees.source.discard("a/file");
     // Nobody looks at a name that was not listed but whoever is about to remove it.

@@ -25,6 +25,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+
     /// The word used in output.
     pub fn word(self) -> &'static str {
         match self {

@@ -7,6 +7,7 @@
 
 use crate::escape;
 use crate::pattern::{Pattern, text};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A rule that cannot be understood.
@@ -24,8 +25,11 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
+const NO_SIGN: &str = "a line starts with \"+ \", \"- \" or \"#\"";
+
 /// One rule: include or exclude what a pattern matches.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Rule {
     include: bool,
     written: String,
@@ -48,7 +52,7 @@ impl Rule {
         let (include, pattern) = match line.split_at_checked(2) {
             Some(("+ ", pattern)) => (true, pattern),
             Some(("- ", pattern)) => (false, pattern),
-            _ => return Err(fail("a line starts with \"+ \", \"- \" or \"#\"")),
+            _ => return Err(fail(NO_SIGN)),
         };
         // Taken for part of the pattern, it would match nothing, and nobody would notice.
         if [" #", "\t#"].iter().any(|comment| pattern.contains(comment)) {
@@ -68,8 +72,37 @@ impl Rule {
     }
 }
 
+/// Two rules are the same if they were written the same.
+impl PartialEq for Rule {
+    fn eq(&self, other: &Rule) -> bool {
+        (self.include, &self.written) == (other.include, &other.written)
+    }
+}
+
+impl Eq for Rule {}
+
+/// As a line of a filter file, whatever stands in its pattern.
+impl From<Rule> for String {
+    fn from(rule: Rule) -> String {
+        format!("{} {}", if rule.include { '+' } else { '-' }, rule.written)
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = FilterError;
+
+    fn try_from(line: String) -> Result<Rule, FilterError> {
+        match line.split_at_checked(2) {
+            Some(("+ ", pattern)) => Rule::new(true, pattern),
+            Some(("- ", pattern)) => Rule::new(false, pattern),
+            _ => Err(FilterError { text: escape(line.as_bytes()), why: NO_SIGN.into() }),
+        }
+    }
+}
+
 /// All rules of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Filter {
     /// Rules in their order; the first that matches decides.
     pub rules: Vec<Rule>,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Which properties are compared and set. Everything but access times by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keep {
     /// Permission bits with setuid, setgid and sticky.
     pub mode: bool,

@@ -75,6 +75,16 @@ impl Unkept {
         }
     }
 
+    /// As a number, which keeps its meaning: each kind is a bit.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// What such a number stands for.
+    pub fn from_bits(bits: u16) -> Unkept {
+        Unkept(bits)
+    }
+
     /// Whether it has all of this.
     pub fn has(self, kind: Unkept) -> bool {
         (kind - self).is_empty()

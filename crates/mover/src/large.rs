@@ -524,7 +524,7 @@ mod tests {
         let file = Forgetful::default();
         let note = file.note.clone();
         let mover = Mover {
-            copier: Copier::new(driftless_tree::Cache::Keep, Arc::default()),
+            copier: Copier::new(driftless_model::Cache::Keep, Arc::default()),
             terms: crate::Terms::default(),
             carrier: None,
             pace: &|_| (),

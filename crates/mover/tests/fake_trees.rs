@@ -1,10 +1,10 @@
 //! Single entries between trees in memory: whatever fails, a reader of the replica finds the whole old entry or the whole new one, and
 //! nothing else is left there.
 
-use driftless_model::{Side, errno};
+use driftless_model::{Cache, Side, errno};
 use driftless_mover::{Mover, Spot, Terms, Trouble};
 use driftless_tree::fake::{ANY, Call, FakeTree};
-use driftless_tree::{Cache, Copier, DirMutRef, DirRef, HandlePool, Ladder, Place};
+use driftless_tree::{Copier, DirMutRef, DirRef, HandlePool, Ladder, Place};
 use std::ffi::CStr;
 use std::sync::Arc;
 

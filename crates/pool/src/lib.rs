@@ -8,6 +8,7 @@ mod ordered;
 mod pace;
 mod pool;
 mod queue;
+mod split;
 
 pub use concurrency::{Concurrency, cores};
 pub use descriptors::descriptors;
@@ -15,3 +16,4 @@ pub use ordered::{Ordered, Position, part};
 pub use pace::{Pace, Stride};
 pub use pool::{BYTES_PER_ENTRY, THREADS_MAX, THREADS_PER_CORE, Workload, drive};
 pub use queue::Queue;
+pub use split::split_half;

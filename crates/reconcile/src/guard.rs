@@ -1,15 +1,7 @@
 //! The guard before deletes: it sees the whole plan and refuses it as a whole.
 
+use driftless_model::DeleteLimit;
 use thiserror::Error;
-
-/// How many entries may be deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeleteLimit {
-    /// This many entries.
-    Count(u64),
-    /// This share of the entries of the replica, in percent.
-    Percent(u64),
-}
 
 /// Why a plan of deletes was refused. Nothing was deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -3,7 +3,6 @@
 //! Values go in and values come out; nothing here makes a system call, so every rule can be tested by a table.
 
 mod compare;
-mod cut;
 mod fold;
 mod guard;
 mod index;
@@ -13,9 +12,8 @@ mod times;
 mod words;
 
 pub use compare::{Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights};
-pub use cut::split_half;
 pub use fold::{Likeness, fold, likeness, without, without_case, without_end, without_form};
-pub use guard::{DeleteLimit, Guard, Refusal};
+pub use guard::{Guard, Refusal};
 pub use index::NameIndex;
 pub use mark::{EVER, Ending, Mark, SOMEBODY, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};

@@ -125,6 +125,22 @@ impl Fingerprint {
         let (m, c) = (meta.mtime, meta.ctime);
         Fingerprint([meta.ino.into(), meta.size.into(), m.sec.into(), m.nsec.into(), c.sec.into(), c.nsec.into()])
     }
+
+    /// The size of the file in bytes.
+    pub fn size(&self) -> Option<u64> {
+        self.0[1].try_into().ok()
+    }
+
+    /// As a line of text.
+    pub fn to_line(&self) -> String {
+        self.0.map(|number| number.to_string()).join(" ")
+    }
+
+    /// What such a line says.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let numbers: Option<Vec<i128>> = line.split(' ').map(|number| number.parse().ok()).collect();
+        numbers?.try_into().ok().map(Fingerprint)
+    }
 }
 
 /// The note kept with an unfinished file.
@@ -139,8 +155,7 @@ pub struct Resume {
 impl Resume {
     /// Writes the note.
     pub fn encode(&self) -> Vec<u8> {
-        let numbers: Vec<String> = self.source.0.iter().map(i128::to_string).collect();
-        let mut text = format!("{VERSION}\n{}\n", numbers.join(" "));
+        let mut text = format!("{VERSION}\n{}\n", self.source.to_line());
         for range in self.done.largest() {
             text.push_str(&format!("{}-{}\n", range.start, range.end));
         }
@@ -153,8 +168,7 @@ impl Resume {
         if lines.next()? != VERSION {
             return None;
         }
-        let numbers: Option<Vec<i128>> = lines.next()?.split(' ').map(|n| n.parse().ok()).collect();
-        let source = Fingerprint(numbers?.try_into().ok()?);
+        let source = Fingerprint::of_line(lines.next()?)?;
         let mut done = Ranges::default();
         for line in lines {
             let (start, end) = line.split_once('-')?;

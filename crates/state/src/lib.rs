@@ -1,14 +1,19 @@
-//! What a run must remember, kept in bounded memory.
-//!
-//! So far this is the bookkeeping of hard links. It stands in SQLite beyond a bound, as the state of jobs will.
+//! What must be remembered, in SQLite: the record of a run that movers share, which outlives the process that keeps it and has a layout
+//! with a version ([`Record`]); what an interrupted verification has done ([`Ledger`]); and, for as long as a run lasts and beyond a bound
+//! on memory, which inodes of the source have which names ([`LinkTable`]).
 
+mod error;
 mod ledger;
 mod links;
 mod record;
+mod schema;
 
+pub use error::StateError;
 pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};
-pub use record::{Batch, Fact, Found, Item, Record};
+pub use record::life::{Ground, Life, Root};
+pub use record::rows::{Alike, LargeFile, LinkName, Listing, Misspelling, OpenDir, Rows, Share};
+pub use record::{Found, Record, Stage, Transaction};
 
 /// The store on disk failed (it is full, say).
 pub type StoreError = rusqlite::Error;

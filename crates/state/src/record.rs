@@ -1,26 +1,26 @@
-//! The record of a job that many work on: which items are open, and what came of the others. It survives whoever keeps it.
+//! The record of a run that movers share: which shares are open, what came of the others, and what is left for the end. It survives the
+//! process that keeps it, and an operator may read it with `sqlite3` while it is written.
 //!
-//! An item is what is handed out; a fact is whatever must not be forgotten, found by its kind and key. A batch of changes is made
-//! whole or not at all, and is durable when [`Record::batch`] returns (SQLite, WAL with `synchronous=FULL`: sqlite.org/pragma.html).
+//! Changes that belong together are one [`Transaction`]: all of them are made or none, and they are durable when
+//! [`Record::transaction`] returns. A row that cannot be read is an error and no gap: what it spoke of would be lost.
 
-use crate::StoreError;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
-use std::path::Path;
-use std::time::Duration;
+mod change;
+pub(crate) mod life;
+pub(crate) mod rows;
 
-/// How long another process that reads the record is waited for.
-const BUSY: Duration = Duration::from_secs(10);
-const SCHEMA: &str = "
-    PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = FULL;
-    PRAGMA cache_size = -16384;
-    CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY CHECK (id = 0), run INTEGER NOT NULL, about BLOB NOT NULL);
-    CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL);
-    CREATE TABLE IF NOT EXISTS facts (kind INTEGER, key BLOB, value BLOB NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;";
+use crate::schema::{self, Kept, UPGRADES};
+use crate::{StateError, StoreError};
+pub use change::Transaction;
+use driftless_model::{EntryName, RelPath};
+use life::Life;
+use rows::{Alike, LinkName, Misspelling, OpenDir, Rows, after};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
 
-/// The record of one job.
+/// The record of one run.
 #[derive(Debug)]
 pub struct Record {
+    path: PathBuf,
     file: Connection,
     run: u64,
     found: Found,
@@ -35,50 +35,78 @@ pub enum Found {
     Same,
     /// A run about something else, of which nothing is left now.
     Other,
+    /// A run in a layout of an earlier version, which could not be carried over and of which nothing is left now.
+    Older,
 }
 
-/// An item that was handed out and is not settled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    /// Its number; never used twice in a run.
-    pub id: u64,
-    /// What it is.
-    pub body: Vec<u8>,
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The first shares were made.
+    Walk,
+    /// Those of files with several names were made.
+    Links,
+    /// What is left for the coordinator alone was begun.
+    End,
 }
 
-/// A fact: its key and its value.
-pub type Fact = (Vec<u8>, Vec<u8>);
+impl Stage {
+    const ALL: [Stage; 3] = [Stage::Walk, Stage::Links, Stage::End];
 
-/// Changes that are made together.
-#[derive(Debug)]
-pub struct Batch<'a>(Transaction<'a>);
+    fn word(self) -> &'static str {
+        match self {
+            Stage::Walk => "walk",
+            Stage::Links => "links",
+            Stage::End => "end",
+        }
+    }
+}
 
 impl Record {
     /// Opens the record at `path`, or makes it. One of a run about something else is emptied.
     ///
     /// # Errors
-    /// It cannot be opened or written, or is no such record.
-    pub fn open(path: &Path, about: &[u8]) -> Result<Record, StoreError> {
-        let mut file = Connection::open(path)?;
-        file.busy_timeout(BUSY)?;
-        file.execute_batch(SCHEMA)?;
-        let held: Option<(i64, Vec<u8>)> =
-            file.query_row("SELECT run, about FROM job", [], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let has_facts = file.prepare("SELECT 1 FROM facts")?.exists([])?;
-        match held {
-            Some((run, held)) if held == about => Ok(Record { file, run: run.cast_unsigned(), found: Found::Same }),
-            _ => Ok(Record { run: empty(&mut file, about)?, file, found: if has_facts { Found::Other } else { Found::Nothing } }),
+    /// It cannot be opened or written; it is damaged, of a newer version or no such record, and is as it was.
+    pub fn open(path: &Path, about: &str) -> Result<Record, StateError> {
+        let (file, kept) = schema::open(path, &UPGRADES)?;
+        let mut record = Record { path: path.to_owned(), file, run: 0, found: Found::Nothing };
+        if kept == (Kept::Nothing { was_run: true }) {
+            record.found = Found::Older;
         }
+        let held = record.held();
+        match record.told(held)? {
+            Some((run, held)) if held == about => (record.run, record.found) = (run, Found::Same),
+            held => {
+                if held.is_some() && record.stage()?.is_some() {
+                    record.found = Found::Other;
+                }
+                record.empty(about)?;
+            }
+        }
+        Ok(record)
+    }
+
+    /// The run that it holds, and what that is about.
+    fn held(&self) -> Result<Option<(u64, String)>, StoreError> {
+        let read = |row: &Row<'_>| Ok((rows::number(row, 0)?, row.get(1)?));
+        self.file.query_row("SELECT number, about FROM run", [], read).optional()
     }
 
     /// Drops all that stands in it: from now on it is that of a new run, with a number of its own, about the same.
     ///
     /// # Errors
     /// It is as it was.
-    pub fn begin_anew(&mut self) -> Result<(), StoreError> {
-        let about: Vec<u8> = self.file.query_row("SELECT about FROM job", [], |row| row.get(0))?;
-        self.run = empty(&mut self.file, &about)?;
+    pub fn begin_anew(&mut self) -> Result<(), StateError> {
+        let about = self.file.query_row("SELECT about FROM run", [], |row| row.get::<_, String>(0));
+        let about = self.told(about)?;
+        self.empty(&about)?;
         self.found = Found::Nothing;
+        Ok(())
+    }
+
+    /// Drops everything, for a new run about `about`.
+    fn empty(&mut self, about: &str) -> Result<(), StateError> {
+        self.run = self.transaction(|transaction| transaction.empty(about))?;
         Ok(())
     }
 
@@ -96,185 +124,172 @@ impl Record {
     ///
     /// # Errors
     /// None of them was made.
-    pub fn batch<T>(&mut self, change: impl FnOnce(&Batch<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let batch = Batch(self.file.transaction_with_behavior(TransactionBehavior::Immediate)?);
-        let done = change(&batch)?;
-        batch.0.commit()?;
-        Ok(done)
-    }
-
-    /// How many items are open.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn open_items(&self) -> Result<u64, StoreError> {
-        self.file.query_row("SELECT count(*) FROM items", [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
-    }
-
-    /// Open items with a number above `after`, at most `max`, in order.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn items(&self, after: u64, max: usize) -> Result<Vec<Item>, StoreError> {
-        let mut find = self.file.prepare_cached("SELECT id, body FROM items WHERE id > ? ORDER BY id LIMIT ?")?;
-        let items = find.query_map(params![after.cast_signed(), max as i64], |row| {
-            Ok(Item { id: row.get::<_, i64>(0)?.cast_unsigned(), body: row.get(1)? })
-        })?;
-        items.collect()
-    }
-
-    /// Facts of a kind whose keys come after `after`, at most `max`, in the order of their keys.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn facts(&self, kind: u8, after: &[u8], max: usize) -> Result<Vec<Fact>, StoreError> {
-        let mut find = self.file.prepare_cached("SELECT key, value FROM facts WHERE kind = ? AND key > ? ORDER BY key LIMIT ?")?;
-        let facts = find.query_map(params![kind, after, max as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        facts.collect()
-    }
-
-    /// Looks a fact up.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn fact(&self, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        fact(&self.file, kind, key)
-    }
-}
-
-fn fact(file: &Connection, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut find = file.prepare_cached("SELECT value FROM facts WHERE kind = ? AND key = ?")?;
-    find.query_row(params![kind, key], |row| row.get(0)).optional()
-}
-
-/// Drops everything, for a new run about `about`; returns its number.
-fn empty(file: &mut Connection, about: &[u8]) -> Result<u64, StoreError> {
-    let batch = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    batch.execute_batch("DELETE FROM job; DELETE FROM items; DELETE FROM facts;")?;
-    let run: i64 = batch.query_row("SELECT random()", [], |row| row.get(0))?;
-    batch.execute("INSERT INTO job VALUES (0, ?, ?)", params![run, about])?;
-    batch.commit()?;
-    Ok(run.cast_unsigned())
-}
-
-impl Batch<'_> {
-    /// Adds an item; returns its number.
-    ///
-    /// # Errors
-    /// The record cannot be written.
-    pub fn add_item(&self, body: &[u8]) -> Result<u64, StoreError> {
-        self.0.prepare_cached("INSERT INTO items (body) VALUES (?)")?.execute(params![body])?;
-        Ok(self.0.last_insert_rowid().cast_unsigned())
-    }
-
-    /// Settles an item; returns what it was, if it was open.
-    ///
-    /// # Errors
-    /// The record cannot be written.
-    pub fn settle(&self, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut settle = self.0.prepare_cached("DELETE FROM items WHERE id = ? RETURNING body")?;
-        settle.query_row(params![id.cast_signed()], |row| row.get(0)).optional()
-    }
-
-    /// Whether an item is open.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn is_open(&self, id: u64) -> Result<bool, StoreError> {
-        self.0.prepare_cached("SELECT 1 FROM items WHERE id = ?")?.exists(params![id.cast_signed()])
-    }
-
-    /// Notes a fact, in the place of an earlier one.
-    ///
-    /// # Errors
-    /// The record cannot be written.
-    pub fn put(&self, kind: u8, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.0.prepare_cached("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)")?.execute(params![kind, key, value]).map(drop)
-    }
-
-    /// Looks a fact up.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn get(&self, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        fact(&self.0, kind, key)
-    }
-
-    /// Takes away all facts.
-    ///
-    /// # Errors
-    /// The record cannot be written.
-    pub fn forget_facts(&self) -> Result<(), StoreError> {
-        self.0.execute("DELETE FROM facts", []).map(drop)
-    }
-
-    /// Takes away the facts of a kind whose keys begin with `prefix`, and returns their values in the order of their keys.
-    ///
-    /// # Errors
-    /// The record cannot be written.
-    pub fn take(&self, kind: u8, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
-        let whose = "kind = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2";
-        let mut find = self.0.prepare_cached(&format!("SELECT value FROM facts WHERE {whose} ORDER BY key"))?;
-        let values: Result<Vec<Vec<u8>>, StoreError> = find.query_map(params![kind, prefix], |row| row.get(0))?.collect();
-        self.0.prepare_cached(&format!("DELETE FROM facts WHERE {whose}"))?.execute(params![kind, prefix])?;
-        values
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_survives_and_belongs_to_one_matter() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("job");
-        let mut record = Record::open(&path, b"one").unwrap();
-        assert_eq!(record.found(), Found::Nothing);
-        let id = record.batch(|batch| batch.add_item(b"first").and_then(|_| batch.add_item(b"second"))).unwrap();
-        record.batch(|batch| batch.put(3, b"key", b"value")).unwrap();
-        let run = record.run();
-        drop(record);
-        let mut record = Record::open(&path, b"one").unwrap();
-        assert_eq!((record.found(), record.run()), (Found::Same, run));
-        assert_eq!(record.batch(|batch| batch.settle(id)).unwrap().as_deref(), Some(&b"second"[..]));
-        assert_eq!(record.batch(|batch| batch.settle(id)).unwrap(), None);
-        assert_eq!(record.items(0, 9).unwrap(), [Item { id: id - 1, body: b"first".to_vec() }]);
-        assert_eq!(record.facts(3, b"", 9).unwrap(), [(b"key".to_vec(), b"value".to_vec())]);
-        drop(record);
-        let mut record = Record::open(&path, b"two").unwrap();
-        assert!(record.found() == Found::Other && record.run() != run);
-        assert_eq!((record.open_items().unwrap(), record.facts(3, b"", 9).unwrap().len()), (0, 0));
-        let (run, later) = (record.run(), record.batch(|batch| batch.put(3, b"key", b"").and_then(|()| batch.add_item(b"third"))).unwrap());
-        record.begin_anew().unwrap();
-        assert!(record.run() != run && later > id);
-        assert_eq!((record.open_items().unwrap(), record.facts(3, b"", 9).unwrap().len()), (0, 0));
-        drop(record);
-        assert_eq!(Record::open(&path, b"three").unwrap().found(), Found::Nothing, "it was about nothing yet");
-    }
-
-    #[test]
-    fn a_batch_that_fails_changes_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::open(&folder.path().join("job"), b"").unwrap();
-        let failed = record.batch(|batch| batch.add_item(b"lost").and(Err::<(), _>(rusqlite::Error::InvalidQuery)));
-        assert!(failed.is_err());
-        assert_eq!(record.open_items().unwrap(), 0);
-    }
-
-    #[test]
-    fn facts_are_taken_by_the_beginning_of_their_keys() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::open(&folder.path().join("job"), b"").unwrap();
-        let taken = record.batch(|batch| {
-            for key in [&b"a"[..], b"ab", b"b", b"a\xff", b"B"] {
-                batch.put(1, key, key)?;
-            }
-            batch.put(2, b"a", b"other")?;
-            batch.take(1, b"a")
+    pub fn transaction<T>(&mut self, change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>) -> Result<T, StateError> {
+        let done = self.file.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|transaction| {
+            let transaction = Transaction::of(transaction);
+            let done = change(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
         });
-        assert_eq!(taken.unwrap(), [&b"a"[..], b"ab", b"a\xff"]);
-        assert_eq!(record.facts(1, b"", 9).unwrap().len(), 2);
-        assert_eq!(record.facts(2, b"", 9).unwrap().len(), 1);
+        self.told(done)
+    }
+
+    /// What SQLite answers; an error names the file.
+    fn told<T>(&self, answer: Result<T, StoreError>) -> Result<T, StateError> {
+        answer.map_err(|cause| StateError::of(&self.path, cause))
+    }
+
+    /// What stands in it cannot be understood by whoever has to go on with it.
+    pub fn damaged(&self, what: &str) -> StateError {
+        StateError::Damaged { path: self.path.clone(), what: what.to_owned() }
+    }
+
+    /// How far the run has come; nothing if it has not begun.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn stage(&self) -> Result<Option<Stage>, StateError> {
+        let word = self.file.query_row("SELECT stage FROM run", [], |row| row.get::<_, Option<String>>(0));
+        let word = self.told(word.optional())?.flatten();
+        Ok(word.and_then(|word| Stage::ALL.into_iter().find(|stage| stage.word() == word)))
+    }
+
+    /// The life in which the rest was noted.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn life(&self) -> Result<Option<Life>, StateError> {
+        self.told(life::read(&self.file))
+    }
+
+    /// What was counted, by name.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn counts(&self) -> Result<Vec<(String, u64)>, StateError> {
+        self.list("SELECT name, value FROM counts", [], |row| Ok((row.get(0)?, rows::number(row, 1)?)))
+    }
+
+    /// How many shares are open.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn open_shares(&self) -> Result<u64, StateError> {
+        let mut count = self.told(self.file.prepare_cached("SELECT count(*) FROM shares"))?;
+        self.told(count.query_row([], |row| rows::number(row, 0)))
+    }
+
+    /// Numbers and bodies of the open shares with a number above `after`, at most `max`, in order.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn shares(&self, after: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, StateError> {
+        let read = |row: &Row<'_>| Ok((rows::number(row, 0)?, row.get(1)?));
+        self.list("SELECT id, body FROM shares WHERE id > ? ORDER BY id LIMIT ?", params![after.cast_signed(), max as i64], read)
+    }
+
+    /// The body of a share, if it is open.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn share(&self, id: u64) -> Result<Option<Vec<u8>>, StateError> {
+        Ok(self.list("SELECT body FROM shares WHERE id = ?", [id.cast_signed()], |row| row.get(0))?.pop())
+    }
+
+    /// Names of files that have several; those of one file follow each other.
+    pub fn links(&self) -> Rows<'_, LinkName> {
+        const SELECT: &str = "SELECT dev, ino, path, size, there FROM links WHERE (dev, ino, path) >= (?, ?, ?)
+            ORDER BY dev, ino, path LIMIT ?";
+        Rows::of(|last: Option<&LinkName>, max| {
+            let (dev, ino) = last.map_or((i64::MIN, i64::MIN), |last| (last.id.0.cast_signed(), last.id.1.cast_signed()));
+            let from = last.map_or_else(Vec::new, |last| after(last.path.as_bytes()));
+            self.list(SELECT, params![dev, ino, from, max as i64], rows::link)
+        })
+    }
+
+    /// Directories that are to be finished.
+    pub fn directories(&self) -> Rows<'_, OpenDir> {
+        let select = format!("{} WHERE path >= ? ORDER BY path LIMIT ?", change::SELECT_DIR);
+        Rows::of(move |last: Option<&OpenDir>, max| {
+            let from = last.map_or_else(Vec::new, |last| after(last.path.as_bytes()));
+            self.list(&select, params![from, max as i64], rows::open_dir)
+        })
+    }
+
+    /// Names that the source lacks, each with its directory.
+    pub fn extras(&self) -> Rows<'_, (RelPath, EntryName)> {
+        const SELECT: &str = "SELECT dir, name FROM extras WHERE (dir, name) >= (?, ?) ORDER BY dir, name LIMIT ?";
+        Rows::of(|last: Option<&(RelPath, EntryName)>, max| {
+            let dir = last.map_or(&b""[..], |(dir, _)| dir.as_bytes());
+            let name = last.map_or_else(Vec::new, |(_, name)| after(name.as_bytes()));
+            self.list(SELECT, params![dir, name, max as i64], |row| Ok((rows::path(row, 0)?, rows::name(row, 1)?)))
+        })
+    }
+
+    /// Entries for which there was no room.
+    pub fn no_room(&self) -> Rows<'_, RelPath> {
+        self.paths("SELECT path FROM no_room WHERE path >= ? ORDER BY path LIMIT ?")
+    }
+
+    /// Paths below the source on which file systems are mounted.
+    pub fn mounts(&self) -> Rows<'_, RelPath> {
+        self.paths("SELECT path FROM mounts WHERE path >= ? ORDER BY path LIMIT ?")
+    }
+
+    fn paths(&self, select: &'static str) -> Rows<'_, RelPath> {
+        Rows::of(move |last: Option<&RelPath>, max| {
+            let from = last.map_or_else(Vec::new, |last| after(last.as_bytes()));
+            self.list(select, params![from, max as i64], |row| rows::path(row, 0))
+        })
+    }
+
+    /// Whether any name is known that the replica may take for one with others.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn has_alike(&self) -> Result<bool, StateError> {
+        Ok(!self.list("SELECT 1 FROM alike LIMIT 1", [], |_| Ok(()))?.is_empty())
+    }
+
+    /// Which others this name is like, if any.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn alike(&self, dir: &RelPath, name: &[u8]) -> Result<Option<Alike>, StateError> {
+        const SELECT: &str = "SELECT dir, name, earlier FROM alike WHERE dir = ? AND name = ?";
+        Ok(self.list(SELECT, params![dir.as_bytes(), name], rows::alike)?.pop())
+    }
+
+    /// Names that the replica may take for one with others.
+    pub fn all_alike(&self) -> Rows<'_, Alike> {
+        const SELECT: &str = "SELECT dir, name, earlier FROM alike WHERE (dir, name) >= (?, ?) ORDER BY dir, name LIMIT ?";
+        Rows::of(|last: Option<&Alike>, max| {
+            let dir = last.map_or(&b""[..], |last| last.dir.as_bytes());
+            let name = last.map_or_else(Vec::new, |last| after(last.name.as_bytes()));
+            self.list(SELECT, params![dir, name, max as i64], rows::alike)
+        })
+    }
+
+    /// What is to be respelt.
+    pub fn misspelt(&self) -> Rows<'_, Misspelling> {
+        const SELECT: &str = "SELECT dir, found, wanted FROM misspelt WHERE (dir, found, wanted) >= (?, ?, ?)
+            ORDER BY dir, found, wanted LIMIT ?";
+        Rows::of(|last: Option<&Misspelling>, max| {
+            let dir = last.map_or(&b""[..], |last| last.dir.as_bytes());
+            let found = last.map_or(&b""[..], |last| last.found.as_bytes());
+            let wanted = last.map_or_else(Vec::new, |last| after(last.wanted.as_bytes()));
+            self.list(SELECT, params![dir, found, wanted, max as i64], rows::misspelling)
+        })
+    }
+
+    fn list<T>(
+        &self,
+        select: &str,
+        values: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StateError> {
+        let mut find = self.told(self.file.prepare_cached(select))?;
+        let found = find.query_map(values, read).and_then(Iterator::collect);
+        self.told(found)
     }
 }

@@ -4,20 +4,21 @@
 //! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is learned by trying once
 //! and shared by all threads ([`Ladder`]).
 
+mod block;
+pub mod compare;
+pub mod digests;
+mod direct;
+
 use crate::Done;
 use crate::dir::ReadFile;
 use crate::dir_mut::WriteFile;
-use crate::file::LocalFile;
-use crate::look::fault;
+use crate::local::file::LocalFile;
+use crate::local::look::fault;
 use crate::whole::has_zero_block;
-use crate::xattr::proc_path;
-use driftless_model::{Act, Fault, Side};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, Advice, Mode, OFlags};
-use rustix::io::{Errno, ReadWriteFlags};
-use serde::{Deserialize, Serialize};
-use std::io::{IoSlice, IoSliceMut};
-use std::num::NonZeroU64;
+use driftless_model::{Act, Cache, Fault, Side};
+use rustix::fd::OwnedFd;
+use rustix::fs;
+use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,20 +32,6 @@ const OFFLOAD_BYTES: u64 = 1024 * 1024;
 const DIRECT_BYTES: usize = 1024 * 1024;
 /// Alignment of addresses, offsets and lengths of direct I/O: a page, which is enough for every device in use.
 const ALIGN: usize = 4096;
-/// `RWF_DONTCACHE` of linux/fs.h (Linux 6.14): pages that this call brings in leave the cache when it is done.
-const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
-
-/// What becomes of the page cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cache {
-    /// Copied data stays cached.
-    #[default]
-    Keep,
-    /// Copied data is written out and leaves the cache; what was cached before stays.
-    Drop,
-    /// Large files pass the cache by (O_DIRECT); the rest is dropped.
-    Direct,
-}
 
 /// What was learned about a pair of file systems; shared by all copiers of a run.
 #[derive(Debug, Default)]
@@ -88,12 +75,6 @@ pub type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<(), Halt>;
 /// The number of bytes, or why they are not as many as they should be.
 type Counted = Result<u64, Halt>;
 
-/// Pieces that are compared by their hashes where a file is on another host.
-pub const HASHED_BYTES: u64 = 64 * 1024;
-
-/// Ranges that differ are told in multiples of this many bytes.
-pub const DIFFERENCE_BYTES: u64 = 4096;
-
 fn pair_hash(devices: (u64, u64)) -> u64 {
     devices.0.rotate_left(32) ^ devices.1 ^ 0x9e37_79b9_7f4a_7c15
 }
@@ -103,6 +84,11 @@ impl Copier {
     pub fn new(cache: Cache, ladder: Arc<Ladder>) -> Self {
         let size = if cache == Cache::Direct { DIRECT_BYTES } else { BLOCK_BYTES };
         Copier { buffer: vec![0; size + ALIGN], cache, ladder, digest: None }
+    }
+
+    /// Forgets what it began to hash, for whoever uses it next.
+    pub fn reset(&mut self) {
+        self.digest = None;
     }
 
     /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does. `devices` are those of the two files.
@@ -264,193 +250,6 @@ impl Copier {
         self.ladder.no_offload.store(pair, Relaxed);
         None
     }
-
-    fn move_dropping(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
-        let plain = self.ladder.no_dontcache.load(Relaxed);
-        let flags = if plain { ReadWriteFlags::empty() } else { DONTCACHE };
-        let moved = move_with(&from.fd, &to.fd, self.block(len), at, flags);
-        if !plain && matches!(moved, Err((_, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS))) {
-            self.ladder.no_dontcache.store(true, Relaxed);
-            return self.move_dropping(from, to, at, len);
-        }
-        let moved = moved.map_err(|(side, errno)| io_fault(side, errno))?;
-        self.digest_block(moved);
-        if plain {
-            self.forget(from, to, at, len)?;
-        }
-        Ok(moved)
-    }
-
-    /// The older way: write out, then advise the kernel to let go (posix_fadvise(2)).
-    fn forget(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done {
-        fs::fdatasync(&to.fd).map_err(|e| fault(Side::Replica, Act::Flush, e))?;
-        for file in [from, to] {
-            let _only_advice = fs::fadvise(&file.fd, at, NonZeroU64::new(len as u64), Advice::DontNeed);
-        }
-        Ok(())
-    }
-
-    fn move_direct(&mut self, from: &LocalFile, to: &LocalFile, at: u64, aligned: usize, len: usize) -> Done<usize> {
-        let handles = if self.ladder.no_direct.load(Relaxed) { None } else { from.direct().zip(to.direct()) };
-        let Some((source, replica)) = handles else { return self.move_dropping(from, to, at, len) };
-        let moved = move_with(source, replica, self.block(aligned), at, ReadWriteFlags::empty());
-        if let Ok(moved) = moved {
-            self.digest_block(moved);
-        }
-        match moved {
-            Ok(n) if n == aligned && aligned < len => {
-                let tail = self.move_dropping(from, to, at + n as u64, len - aligned)?;
-                Ok(n + tail)
-            }
-            Ok(n) => Ok(n),
-            // The device wants something else (EINVAL), or the file ended within a block.
-            Err(_) => {
-                self.ladder.no_direct.store(true, Relaxed);
-                self.move_dropping(from, to, at, len)
-            }
-        }
-    }
-
-    /// Copies a range like [`copy`](Copier::copy), reads it back, from the medium if asked for, and tells as well whether it is
-    /// what was read from the source.
-    pub fn copy_verified(
-        &mut self,
-        (from, to): (&dyn ReadFile, &dyn WriteFile),
-        (range, sparse): (Range<u64>, bool),
-        from_medium: bool,
-        pace: Pace<'_>,
-    ) -> Result<(u64, bool), Halt> {
-        self.digest = Some(blake3::Hasher::new());
-        let copied = self.copy((from, to), range.clone(), sparse, pace);
-        let wanted = self.digest.take().expect("it was set above").finalize();
-        let copied = copied?;
-        if from_medium {
-            to.drop_cached()?;
-        }
-        let found = self.read_back((from, to), (range, sparse), pace)?;
-        Ok((copied, found == wanted))
-    }
-
-    /// Hashes what the replica has where the source has data.
-    fn read_back(
-        &mut self,
-        (from, to): (&dyn ReadFile, &dyn WriteFile),
-        (range, sparse): (Range<u64>, bool),
-        pace: Pace<'_>,
-    ) -> Result<blake3::Hash, Halt> {
-        let mut digest = blake3::Hasher::new();
-        let mut at = range.start;
-        while at < range.end {
-            let extent = if sparse { from.next_data(at..range.end)? } else { Some(at..range.end) };
-            let Some(extent) = extent else { break };
-            at = extent.start;
-            while at < extent.end {
-                let len = self.block_len(at, extent.end);
-                pace(len as u64)?;
-                let block = self.block(len);
-                let got = to.read_at(block, at)?;
-                digest.update(&block[..got]);
-                at += len as u64;
-            }
-        }
-        Ok(digest.finalize())
-    }
-
-    /// Finds where a range of two files differs, in multiples of [`DIFFERENCE_BYTES`]. What only one of them has differs, and so does
-    /// what cannot be read from the replica.
-    pub fn differing(
-        &mut self,
-        files: (&dyn ReadFile, &dyn ReadFile),
-        range: Range<u64>,
-        found: &mut dyn FnMut(Range<u64>),
-        pace: Pace<'_>,
-    ) -> Result<(), Halt> {
-        if files.0.as_local().is_none() || files.1.as_local().is_none() {
-            return self.differing_far(files, range, found, pace);
-        }
-        self.differing_near(files, range, found, pace)
-    }
-
-    /// Over a line, hashes say which pieces differ, and only those are read.
-    fn differing_far(
-        &mut self,
-        files: (&dyn ReadFile, &dyn ReadFile),
-        range: Range<u64>,
-        found: &mut dyn FnMut(Range<u64>),
-        pace: Pace<'_>,
-    ) -> Result<(), Halt> {
-        pace(range.end - range.start)?;
-        let wanted = files.0.digests(range.clone(), HASHED_BYTES)?;
-        let Ok(got) = files.1.digests(range.clone(), HASHED_BYTES) else {
-            return self.differing_near(files, range, found, &mut |_| Ok(()));
-        };
-        differing_pieces(range, &wanted, &got).try_for_each(|piece| self.differing_near(files, piece, found, &mut |_| Ok(())))
-    }
-
-    fn differing_near(
-        &mut self,
-        files: (&dyn ReadFile, &dyn ReadFile),
-        range: Range<u64>,
-        found: &mut dyn FnMut(Range<u64>),
-        pace: Pace<'_>,
-    ) -> Result<(), Halt> {
-        let half = (self.buffer.len() - ALIGN) as u64 / 2;
-        let mut at = range.start;
-        while at < range.end {
-            let end = (at + half).min(range.end);
-            pace(end - at)?;
-            if !self.differing_piece(files, at..end, found)? {
-                // Which part of it is it that cannot be read?
-                for start in (at..end).step_by(DIFFERENCE_BYTES as usize) {
-                    let part = start..(start + DIFFERENCE_BYTES).min(end);
-                    if !self.differing_piece(files, part.clone(), found)? {
-                        found(part);
-                    }
-                }
-            }
-            at = end;
-        }
-        Ok(())
-    }
-
-    /// Compares a piece that fits into the buffer twice; `false` if the replica's cannot be read.
-    fn differing_piece(
-        &mut self,
-        (source, replica): (&dyn ReadFile, &dyn ReadFile),
-        piece: Range<u64>,
-        found: &mut dyn FnMut(Range<u64>),
-    ) -> Done<bool> {
-        let len = (piece.end - piece.start) as usize;
-        let (left, right) = self.buffer.split_at_mut(len);
-        let (left, right) = (&mut left[..], &mut right[..len]);
-        let wanted = source.read_at(left, piece.start)?;
-        let Ok(got) = replica.read_at(right, piece.start) else { return Ok(false) };
-        if (wanted, got) != (len, len) || left != right {
-            differing_blocks(&left[..wanted], &right[..got], piece.start, found);
-        }
-        Ok(true)
-    }
-}
-
-/// The pieces of a range, each of [`HASHED_BYTES`], whose hashes are not known to be equal.
-pub fn differing_pieces(range: Range<u64>, wanted: &[[u8; 32]], got: &[[u8; 32]]) -> impl Iterator<Item = Range<u64>> {
-    let starts = range.clone().step_by(HASHED_BYTES as usize).enumerate();
-    let differ = starts.filter(|(index, _)| wanted.get(*index).is_none() || wanted.get(*index) != got.get(*index));
-    differ.map(move |(_, start)| start..range.end.min(start + HASHED_BYTES))
-}
-
-/// Tells the blocks in which two pieces at offset `at` differ.
-fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Range<u64>)) {
-    let end = at + left.len().max(right.len()) as u64;
-    let mut start = at;
-    while start < end {
-        let stop = ((start / DIFFERENCE_BYTES + 1) * DIFFERENCE_BYTES).min(end);
-        let part = (start - at) as usize..(stop - at) as usize;
-        if left.get(part.clone()).is_none_or(|left| right.get(part) != Some(left)) {
-            found(start..stop);
-        }
-        start = stop;
-    }
 }
 
 /// A source that gave less than was asked for has become shorter, or cannot be read to its end: it says that it has more than `at` bytes
@@ -473,44 +272,8 @@ fn write_data((from, bytes): (&dyn ReadFile, &[u8]), to: &dyn WriteFile, sparse:
     Ok(written)
 }
 
-fn io_fault(side: Side, errno: Errno) -> Fault {
-    fault(side, if side == Side::Source { Act::Read } else { Act::Write }, errno)
-}
-
-/// Moves one block between descriptors; a write that ends short is continued.
-fn move_with(from: &OwnedFd, to: &OwnedFd, block: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, (Side, Errno)> {
-    let mut got = 0;
-    while got < block.len() {
-        match rustix::io::preadv2(from, &mut [IoSliceMut::new(&mut block[got..])], at + got as u64, flags) {
-            Ok(0) => break,
-            Ok(n) => got += n,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err((Side::Source, e)),
-        }
-    }
-    let mut put = 0;
-    while put < got {
-        match rustix::io::pwritev2(to, &[IoSlice::new(&block[put..got])], at + put as u64, flags) {
-            Ok(0) => return Err((Side::Replica, Errno::IO)),
-            Ok(n) => put += n,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err((Side::Replica, e)),
-        }
-    }
-    Ok(got)
-}
-
 /// Whether a file lies on a network file system whose server copies by itself: NFS, SMB, Ceph (linux/magic.h).
 fn on_server(fd: &OwnedFd) -> bool {
     const SERVERS: [u64; 4] = [0x6969, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400];
     fs::fstatfs(fd).is_ok_and(|st| SERVERS.contains(&(st.f_type as u64)))
-}
-
-impl LocalFile {
-    /// A second descriptor of the same file that passes the page cache by, if the file system offers one.
-    fn direct(&self) -> Option<&OwnedFd> {
-        let access = if self.side == Side::Source { OFlags::RDONLY } else { OFlags::RDWR };
-        let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
-        self.direct.get_or_init(|| fs::open(proc_path(self.fd.as_fd(), None), flags, Mode::empty()).ok()).as_ref()
-    }
 }

@@ -1,6 +1,7 @@
 //! Directories and files that are read.
 
-use crate::{Ancestor, Done, LocalDir, LocalFile, MarkText, NameStream, Op, Removed, Rights, Spared, digests};
+use crate::copy::digests;
+use crate::{Ancestor, Done, LocalDir, LocalFile, MarkText, NameStream, Op, Removed, Rights, Spared};
 use driftless_model::{Keep, Meta, Stamp, Xattrs};
 use std::ffi::{CStr, CString};
 use std::ops::Range;

@@ -7,58 +7,43 @@
 //! told what will be asked of it ([`Dir::expect`]), and takes submissions that complete in their own time ([`Dir::submit`]).
 #![deny(missing_docs)]
 
-mod attributes;
 mod copy;
-mod digests;
 mod dir;
 mod dir_mut;
-mod displace;
 mod endpoint;
 #[cfg(feature = "fake")]
 pub mod fake;
-mod file;
 mod gate;
-mod handles;
 mod leftover;
 mod lend;
-mod listing;
 mod local;
-mod local_dir;
 mod lock;
-mod lockfile;
-mod locks;
-mod look;
 mod mark;
 mod mounts;
 mod names;
-mod nest;
-mod remove;
 mod root;
-mod started;
 mod submit;
-mod sys;
 mod temp;
-mod times;
 mod whole;
 mod windows;
-mod xattr;
 
-pub use attributes::{ACL_ACCESS, Attributes, Known, Lends};
-pub use copy::{Cache, Copier, DIFFERENCE_BYTES, HASHED_BYTES, Halt, Ladder, Pace, differing_pieces};
+pub use copy::compare::{DIFFERENCE_BYTES, HASHED_BYTES, differing_pieces};
+pub use copy::{Copier, Halt, Ladder, Pace};
 pub use dir::{Dir, DirRef, ReadFile};
 pub use dir_mut::{DirMut, DirMutRef, WriteFile};
 pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, random_secret, this_machine};
-pub use file::LocalFile;
 pub use gate::{BeforeChange, Gate, Sentry};
-pub use handles::HandlePool;
 pub use lend::Lent;
 pub use local::LocalDir;
+pub use local::attributes::{ACL_ACCESS, Attributes, Known, Lends};
+pub use local::file::LocalFile;
+pub use local::handles::HandlePool;
+pub use local::remove::{Removed, STUCK_MAX, Spared};
+pub use lock::host::{prepare_holder, prepare_locks};
 pub use lock::{Holder, Lock, Reach};
-pub use locks::{prepare_holder, prepare_locks};
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{MountPoint, mounts_below, shown_twice, shows_changes_at_once};
 pub use names::{NameHashes, NameStream, Names};
-pub use remove::{Removed, STUCK_MAX, Spared};
 pub use root::{Ancestor, Place, RootError, descend, descend_mut, locate, locate_mut};
 pub use submit::{Completion, NewEntry, Op, OpMut};
 pub use temp::{ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name, temp_name};

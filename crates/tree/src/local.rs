@@ -1,16 +1,29 @@
 //! Directories of this machine's file systems.
 
+pub mod attributes;
+pub mod dir;
+pub mod displace;
+pub mod file;
+pub mod handles;
+pub mod listing;
+pub mod look;
+pub mod nest;
+pub mod remove;
+pub mod sys;
+pub mod times;
+pub mod xattr;
+
 use crate::Done;
 use crate::ReadFile;
-use crate::attributes::Known;
-use crate::file::LocalFile;
-use crate::handles::{Birth, HandlePool, Keeper, Node, open_dir};
-use crate::listing::LocalNames;
-use crate::look::{OTHERS, fault, first_look, is_own, look_at, meta_of};
+use crate::local::attributes::Known;
+use crate::local::file::LocalFile;
+use crate::local::handles::{Birth, HandlePool, Keeper, Node, open_dir};
+use crate::local::listing::LocalNames;
+use crate::local::look::{OTHERS, fault, first_look, is_own, look_at, meta_of};
+use crate::local::times::keep_times;
+use crate::local::xattr::proc_path;
 use crate::names::{NameStream, Names};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN};
-use crate::times::keep_times;
-use crate::xattr::proc_path;
 use driftless_lock::Mutex;
 use driftless_model::{Act, Meta, Side};
 use rustix::fd::{AsFd, OwnedFd};

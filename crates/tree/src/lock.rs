@@ -1,5 +1,9 @@
 //! What a lock is asked for, and what came of it.
 
+pub mod file;
+pub mod host;
+pub mod started;
+
 use crate::Hold;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +49,7 @@ impl Holder {
     /// A process of this host.
     pub(crate) fn here(process: u32) -> Holder {
         let host = rustix::system::uname().nodename().to_bytes().to_vec();
-        Holder { process, host, since: crate::started::started(process) }
+        Holder { process, host, since: crate::lock::started::started(process) }
     }
 
     /// What is written into a lock file: a line with the process and its host, and one with the time, which earlier forms do not have.

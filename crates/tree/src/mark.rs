@@ -6,10 +6,10 @@
 
 use crate::Done;
 use crate::local::LocalDir;
-use crate::look::{fault, meta_of};
+use crate::local::look::{fault, meta_of};
+use crate::local::times::{keep_times, while_writable};
+use crate::local::xattr::{Target, proc_path};
 use crate::temp::{ROOT_MARK, temp_name};
-use crate::times::{keep_times, while_writable};
-use crate::xattr::{Target, proc_path};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side, Stamp};
 use rustix::fd::{AsFd, OwnedFd};

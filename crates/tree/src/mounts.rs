@@ -5,7 +5,7 @@
 
 use crate::Done;
 use crate::local::LocalDir;
-use crate::look::fault;
+use crate::local::look::fault;
 use driftless_model::{Act, RelPath};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, fstatfs, open, readlink};

@@ -6,9 +6,9 @@
 use crate::Done;
 use crate::dir::DirRef;
 use crate::dir_mut::DirMutRef;
-use crate::handles::HandlePool;
 use crate::local::LocalDir;
-use crate::look::meta_of;
+use crate::local::handles::HandlePool;
+use crate::local::look::meta_of;
 use driftless_model::{Act, EntryName, Meta, RelPath, Side, cause_of, quote};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
@@ -181,7 +181,7 @@ fn followed(path: &Path) -> PathBuf {
 
 fn resolve(path: &Path) -> Option<PathBuf> {
     let fd = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let real = fs::readlink(crate::xattr::proc_path(rustix::fd::AsFd::as_fd(&fd), None), Vec::new()).ok()?;
+    let real = fs::readlink(crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(&fd), None), Vec::new()).ok()?;
     Some(PathBuf::from(OsStr::from_bytes(real.as_bytes())))
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<Ancestor>, Errno> {
 
 /// The names on the way to an open directory, outermost first.
 fn names_of(dir: &OwnedFd) -> Option<Vec<EntryName>> {
-    let path = fs::readlink(crate::xattr::proc_path(rustix::fd::AsFd::as_fd(dir), None), Vec::new()).ok()?;
+    let path = fs::readlink(crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(dir), None), Vec::new()).ok()?;
     let path = path.as_bytes().strip_prefix(b"/")?;
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(|name| EntryName::try_from(name.to_vec()).ok()).collect()
 }

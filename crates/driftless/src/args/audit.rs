@@ -1,7 +1,7 @@
 //! What `driftless audit` takes.
 
 use crate::args::{KeepArgs, LevelArg, ReachArgs, RunArgs};
-use crate::standing::When;
+use crate::output::progress::When;
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 

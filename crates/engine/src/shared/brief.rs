@@ -2,12 +2,12 @@
 //!
 //! It holds no command, no password and no file name of the coordinator's host but the two trees.
 
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use crate::sample::Sample;
 use crate::shared::share::Route;
 use crate::trees::held::Held;
-use driftless_model::{Filter, FilterError, Keep, Level, Meta, RelPath, Rule, Side, Stamp};
-use driftless_tree::{Cache, DirMutRef, DirRef, Endpoint, Rights};
+use driftless_model::{Keep, Meta, Policy, RelPath, Side, Stamp};
+use driftless_tree::{DirMutRef, DirRef, Endpoint, Rights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,22 +23,11 @@ const DISTRUSTED_MAX: usize = 64;
 pub struct Brief {
     source: Vec<u8>,
     replica: Vec<u8>,
-    keep: Keep,
-    level: Level,
-    read_back: Option<Level>,
-    delete: bool,
-    delete_excluded: bool,
-    limited: bool,
-    rules: Vec<(bool, String)>,
-    size_min: Option<u64>,
-    size_max: Option<u64>,
-    one_file_system: bool,
+    policy: Policy,
     known_mounts: Vec<RelPath>,
     /// What those show that are on the coordinator's host.
     mounted: Vec<(RelPath, Sample)>,
     chosen: bool,
-    cache: Cache,
-    durability: Durability,
     /// Which files are work of their own class, the largest first.
     pub routes: Vec<Route>,
     /// Whether receipts are wanted.
@@ -66,21 +55,10 @@ impl Brief {
         Brief {
             source: typed(&options.source),
             replica: typed(&options.replica),
-            keep: options.keep,
-            level: options.level,
-            read_back: options.read_back,
-            delete: options.delete,
-            delete_excluded: options.delete_excluded,
-            limited: options.delete_limit.is_some(),
-            rules: options.filter.rules.iter().map(|rule| (rule.includes(), rule.pattern().to_owned())).collect(),
-            size_min: options.filter.size_min,
-            size_max: options.filter.size_max,
-            one_file_system: options.one_file_system,
+            policy: options.policy.clone(),
             known_mounts: options.known_mounts.iter().cloned().collect(),
             mounted: Vec::new(),
             chosen: options.selection.is_some(),
-            cache: options.cache,
-            durability: options.durability,
             routes,
             receipts,
             roots: (0, 0),
@@ -110,7 +88,7 @@ impl Brief {
 
     /// Why a mover with these rights would make something else of the replica than whoever coordinates the run.
     pub fn misfit(&self, mover: &Rights) -> Option<String> {
-        self.rights.as_ref().and_then(|coordinator| misfit(&self.keep, coordinator, mover))
+        self.rights.as_ref().and_then(|coordinator| misfit(&self.policy.keep, coordinator, mover))
     }
 
     /// Notes what is mounted at these paths of the source, and what it shows.
@@ -182,32 +160,20 @@ impl Brief {
     }
 
     /// As options of a run whose trees were found at these places.
-    ///
-    /// # Errors
-    /// A rule cannot be understood.
-    pub fn options(&self, source: Endpoint, replica: Endpoint) -> Result<Options, FilterError> {
-        let rules: Result<Vec<Rule>, FilterError> = self.rules.iter().map(|(include, pattern)| Rule::new(*include, pattern)).collect();
-        Ok(Options {
+    pub fn options(&self, source: Endpoint, replica: Endpoint) -> Options {
+        Options {
             source,
             replica,
-            keep: self.keep,
-            level: self.level,
-            read_back: self.read_back,
-            delete: self.delete,
-            delete_excluded: self.delete_excluded,
-            filter: Filter { rules: rules?, size_min: self.size_min, size_max: self.size_max },
-            one_file_system: self.one_file_system,
+            policy: self.policy.of_mover(),
             known_mounts: Arc::new(self.known_mounts.iter().cloned().collect()),
             mounted: Arc::new(self.mounted.iter().cloned().collect()),
-            cache: self.cache,
-            durability: self.durability,
             ..Options::default()
-        })
+        }
     }
 
     /// Whether directories that stand in the way are left to the coordinator, who counts what is removed.
     pub fn limited(&self) -> bool {
-        self.limited
+        self.policy.delete_limit.is_some()
     }
 
     /// Whether the user listed the paths that are looked at.

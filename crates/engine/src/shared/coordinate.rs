@@ -8,6 +8,8 @@
 //! the run is looked at once more before the end ([`life`](crate::shared::life)).
 
 mod begin;
+mod end;
+mod shares;
 mod trust;
 
 use crate::clock::Clock;
@@ -15,18 +17,12 @@ use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
 use crate::sample::Sample;
 use crate::shared::brief::Brief;
-use crate::shared::exchange::{Exchange, PartOfOutcome, Word};
-use crate::shared::facts::{BEGUN, Facts, LINKS, decoded, encoded, fact, path_in};
-use crate::shared::handed::Handed;
-use crate::shared::life::Life;
-use crate::shared::names::{alike_in_share, handed_on};
-use crate::shared::noted::{add_shares, note_outcome, settle_pieces};
-use crate::shared::plan::{LINK_NAMES_MAX, Lead, leads, pack};
-use crate::shared::role::{Left, Part};
-use crate::shared::share::{Outcome, Piece, Share};
-use crate::shared::unfinished::Unfinished;
-use crate::sync::run::Run;
-use crate::sync::{End, Summary, begin_root, delete, end_run, or_cut_off, prepare_replica, try_postponed, walk};
+use crate::shared::exchange::Exchange;
+use crate::shared::noted::add_shares;
+use crate::shared::plan::{Leads, lead_piece, pack};
+use crate::shared::share::Share;
+use crate::sync::begin::prepare_replica;
+use crate::sync::ending::{End, Summary, or_cut_off};
 use crate::tally::Counts;
 use crate::trees::changes::{Changes, Locks, hold};
 use crate::trees::error::RunError;
@@ -34,12 +30,12 @@ use crate::trees::marks::tell_source;
 use crate::trees::mounts::mounted_here;
 use crate::trees::roots::{Roots, open_roots};
 use crate::underway::LargeFiles;
-use begin::{Birth, TOTAL};
-use driftless_model::{Act, Class, EntryName, Problem, RelPath, Scope, Selection, Side, Stamp, Work, escape_text};
+use begin::Birth;
+use driftless_model::Stamp;
 use driftless_pool::descriptors;
-use driftless_state::Record;
+use driftless_state::{Life, LinkName, Record, Stage, StateError};
 use driftless_tree::{DirMutRef, DirRef, HandlePool};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -102,58 +98,21 @@ fn try_coordinate(
     stop: &AtomicBool,
     by: By<'_>,
 ) -> Result<Summary, RunError> {
-    let By { exchange, record, clock } = by;
-    let (directories, threads_max) = descriptors();
-    let (roots, single, locks) = open_both(options, directories)?;
-    let birth = Birth::of(options, (&roots, &single, &locks), monitor, (record, clock))?;
-    tell_source(options, (&roots.0, single.is_some()), monitor);
-    if let (source, Some(replica)) = &roots {
-        brief.set_roots(source.first_meta(), replica.first_meta());
-        brief.set_rights(replica.rights());
+    let by = By { exchange: &mut *by.exchange, record: &mut *by.record, clock: by.clock };
+    let mut coordinator = Coordinator::new((options, brief), monitor, stop, by)?;
+    match coordinator.divide() {
+        Ok(End::Complete) => {
+            coordinator.wait_for_late_movers()?;
+            coordinator.note_ending()?;
+            coordinator.end_here()
+        }
+        early => {
+            coordinator.call_movers_back();
+            let (end, elapsed) = (early?, coordinator.since(coordinator.started));
+            coordinator.note_life()?;
+            Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(elapsed, end) })
+        }
     }
-    if single.is_none() {
-        let mounts = mounted_here(options, &roots.0);
-        options.note_mounts(&mounts.keys().cloned().collect());
-        brief.add_mounts(mounts);
-    }
-    brief.set_held(birth.changes.held());
-    let settled_since = birth.tell_suspects(brief);
-    let started = clock.now();
-    let (name, renamed) = single.unzip();
-    let mut coordinator = Coordinator {
-        options,
-        brief,
-        roots: roots.clone(),
-        trust: Trust::default(),
-        sampled: None,
-        settled_since,
-        monitor,
-        stop,
-        exchange,
-        record,
-        clock,
-        single: name,
-        life: birth.life,
-        noted: started,
-        started,
-        total: birth.counted,
-        alive: BTreeMap::new(),
-        sent: BTreeMap::new(),
-        movers: BTreeMap::new(),
-        last_look: started,
-        lost: false,
-        changes: birth.changes.clone(),
-    };
-    let end = coordinator.divide();
-    if !matches!(end, Ok(End::Complete)) {
-        coordinator.call_movers_back();
-        let end = end?;
-        coordinator.note_life()?;
-        return Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(clock.now() - started, end) });
-    }
-    coordinator.wait_for_late_movers()?;
-    coordinator.note_ending()?;
-    coordinator.end_here(roots, (renamed, Some(birth.changes)), threads_max)
 }
 
 type Pair = (DirRef, Option<DirMutRef>);
@@ -174,6 +133,19 @@ fn open_both(options: &Options, directories: usize) -> Result<(Pair, Single, Loc
     }
 }
 
+/// What movers are told of the trees.
+fn tell_trees(brief: &mut Brief, options: &Options, roots: &Pair, is_single: bool) {
+    if let (source, Some(replica)) = roots {
+        brief.set_roots(source.first_meta(), replica.first_meta());
+        brief.set_rights(replica.rights());
+    }
+    if !is_single {
+        let mounts = mounted_here(options, &roots.0);
+        options.note_mounts(&mounts.keys().cloned().collect());
+        brief.add_mounts(mounts);
+    }
+}
+
 struct Coordinator<'a> {
     options: &'a Options,
     brief: &'a mut Brief,
@@ -188,8 +160,7 @@ struct Coordinator<'a> {
     exchange: &'a mut dyn Exchange,
     record: &'a mut Record,
     clock: &'a dyn Clock,
-    /// The name of a single file on the source.
-    single: Option<CString>,
+    single: Single,
     life: Life,
     /// When it was noted last that it lives.
     noted: Instant,
@@ -203,7 +174,52 @@ struct Coordinator<'a> {
     movers: BTreeMap<String, Instant>,
     last_look: Instant,
     lost: bool,
+    threads_max: usize,
     changes: Arc<Changes>,
+}
+
+impl<'a> Coordinator<'a> {
+    /// Opens both trees, takes the lock of the replica, and decides what becomes of the record.
+    fn new(
+        (options, brief): (&'a Options, &'a mut Brief),
+        monitor: &'a dyn Monitor,
+        stop: &'a AtomicBool,
+        By { exchange, record, clock }: By<'a>,
+    ) -> Result<Self, RunError> {
+        let (directories, threads_max) = descriptors();
+        let (roots, single, locks) = open_both(options, directories)?;
+        let birth = Birth::of(options, (&roots, &single, &locks), monitor, (record, clock))?;
+        tell_source(options, (&roots.0, single.is_some()), monitor);
+        tell_trees(brief, options, &roots, single.is_some());
+        brief.set_held(birth.changes.held());
+        let settled_since = birth.tell_suspects(brief);
+        let started = clock.now();
+        Ok(Coordinator {
+            options,
+            brief,
+            roots,
+            trust: Trust::default(),
+            sampled: None,
+            settled_since,
+            monitor,
+            stop,
+            exchange,
+            record,
+            clock,
+            single,
+            life: birth.life,
+            noted: started,
+            started,
+            total: birth.counted,
+            alive: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            movers: BTreeMap::new(),
+            last_look: started,
+            lost: false,
+            threads_max,
+            changes: birth.changes,
+        })
+    }
 }
 
 impl Coordinator<'_> {
@@ -249,28 +265,6 @@ impl Coordinator<'_> {
         self.exchange.clear(words).map_err(RunError::NoMovers)
     }
 
-    /// Hands out all open shares with a number above `after`.
-    fn send_open(&mut self, after: u64) -> Result<(), RunError> {
-        let mut after = after;
-        loop {
-            let items = self.record.items(after, SHARES)?;
-            let Some(last) = items.last() else { return Ok(()) };
-            after = last.id;
-            for item in items {
-                self.hand_out(item.id, &item.body)?;
-            }
-        }
-    }
-
-    fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
-        let Some(mut share) = decoded::<Share>(body) else { return Ok(()) };
-        share.alike = alike_in_share(self.record, &share)?;
-        self.sample();
-        self.exchange.send(self.brief, self.record.run(), id, &share).map_err(RunError::NoMovers)?;
-        self.sent.insert(id, self.clock.now());
-        Ok(())
-    }
-
     /// Until all shares are settled, those of the links, too, and all was looked at in this life.
     fn walk_and_link(&mut self) -> Result<End, RunError> {
         loop {
@@ -287,7 +281,7 @@ impl Coordinator<'_> {
     }
 
     fn settle_all(&mut self) -> Result<End, RunError> {
-        while self.record.open_items()? > 0 {
+        while self.record.open_shares()? > 0 {
             if self.lost {
                 self.clear(false)?;
                 return Ok(End::Lost);
@@ -339,33 +333,22 @@ impl Coordinator<'_> {
 
     /// When all is walked, one name of each file with several is made; says whether there was anything to do.
     fn next_stage(&mut self) -> Result<bool, RunError> {
-        if !self.record.facts(fact::STAGE, BEGUN, 1)?.is_empty() {
+        if self.record.stage()?.is_some_and(|stage| stage >= Stage::Links) {
             return Ok(false);
         }
-        let mut shares = Vec::new();
-        let mut after = Vec::new();
-        let mut all: Vec<Lead> = Vec::new();
-        loop {
-            let facts = self.record.facts(fact::LINK, &after, LINK_NAMES_MAX)?;
-            let Some((last, _)) = facts.last() else { break };
-            after = last.clone();
-            all.extend(leads(&facts, all.last().map(|lead| lead.id)));
-            if all.len() >= LINK_NAMES_MAX {
-                shares.extend(self.lead_shares(std::mem::take(&mut all)));
-            }
-        }
-        shares.extend(self.lead_shares(all));
-        let last = self.record.items(0, 1)?.first().map_or(0, |item| item.id);
-        self.record.batch(|batch| {
-            batch.put(fact::STAGE, LINKS, b"")?;
-            add_shares(batch, &shares)
+        let leads = chosen_leads(self.record)?;
+        let shares: Vec<Share> = leads.into_iter().flat_map(|leads| self.lead_shares(leads)).collect();
+        self.record.transaction(|transaction| {
+            transaction.set_stage(Stage::Links)?;
+            add_shares(transaction, &shares)
         })?;
-        self.send_open(last)?;
+        // Nothing else is open.
+        self.send_open(0)?;
         Ok(!shares.is_empty())
     }
 
-    fn lead_shares(&mut self, leads: Vec<Lead>) -> Vec<Share> {
-        let pieces = leads.into_iter().map(|lead| (self.brief.class_of(lead.size), lead.piece()));
+    fn lead_shares(&mut self, leads: Vec<LinkName>) -> Vec<Share> {
+        let pieces = leads.into_iter().map(lead_piece).map(|(size, piece)| (self.brief.class_of(size), piece));
         pack(pieces.collect(), self.wanted(), &Share { alone: true, ..Share::default() })
     }
 
@@ -379,222 +362,21 @@ impl Coordinator<'_> {
         SHARES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
     }
 
-    fn hear(&mut self, word: Word) -> Result<(), RunError> {
-        match word {
-            Word::Alive(sign) => {
-                self.movers.insert(sign.mover, self.clock.now());
-                if sign.run == self.record.run() && self.sent.contains_key(&sign.id) {
-                    self.alive.insert(sign.id, (self.clock.now(), sign.counts));
-                }
-                Ok(())
-            }
-            Word::Part(part, ticket) => self.weigh(part, ticket),
-        }
-    }
-
-    /// Notes a part of what came of a share, and if it is the last, all of it.
-    fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
-        let PartOfOutcome { id, attempt, number, last, .. } = *part;
-        let (wanted, mut total, monitor, options) = (self.wanted(), self.total, self.monitor, self.options);
-        let try_key = [id.to_be_bytes(), attempt.to_be_bytes()].concat();
-        let walked_before = total.walked;
-        let mut lost = false;
-        let settled = self.record.batch(|batch| {
-            if !batch.is_open(id)? {
-                return Ok(false);
-            }
-            if !last {
-                batch.put(fact::PART, &[&try_key[..], &number.to_be_bytes()].concat(), &part.outcome)?;
-                return Ok(false);
-            }
-            let share: Share = batch.settle(id)?.and_then(|body| decoded(&body)).unwrap_or_default();
-            let parts = batch.take(fact::PART, &try_key)?;
-            batch.take(fact::PART, &id.to_be_bytes())?;
-            let mut rest = Vec::new();
-            for outcome in parts.iter().filter_map(|part| decoded::<Outcome>(part)).chain(part.read()) {
-                lost |= outcome.problems.iter().any(|problem| problem.class == Class::Stop);
-                total.add(&outcome.counts);
-                options.note_mounts(&outcome.mounts.iter().cloned().collect());
-                note_outcome(batch, outcome, monitor, &mut rest)?;
-            }
-            settle_pieces(batch, &share, &mut rest)?;
-            let walk = share.walk.saturating_sub(total.walked - walked_before);
-            add_shares(batch, &pack(rest, wanted, &Share { pieces: Vec::new(), walk, ..share }))?;
-            batch.put(fact::TOTAL, TOTAL, &encoded(&total))?;
-            Ok(true)
-        })?;
-        if settled {
-            self.total = total;
-            self.lost |= lost;
-            self.alive.remove(&id);
-            self.sent.remove(&id);
-            let newest = self.sent.keys().next_back().copied().unwrap_or(0).max(id);
-            self.send_open(newest)?;
-        }
-        Ok(())
-    }
-
     fn tell(&self) {
         let mut counts = self.total;
         self.alive.values().for_each(|(_, more)| counts.add(more));
         let jobs = self.movers.values().filter(|heard| self.since(**heard) < AWAY).count();
         self.monitor.progress(&Progress { counts, elapsed: self.since(self.started), large: LargeFiles::default(), jobs });
     }
-
-    /// Looks for shares that nobody could work off, and for those that nobody works on.
-    fn look_after(&mut self) -> Result<(), RunError> {
-        for (id, reason) in self.exchange.parked(self.record.run()).map_err(RunError::NoMovers)? {
-            self.give_up(id, &reason)?;
-        }
-        let silent = |at: &Instant| self.since(*at) > SILENCE;
-        let silent: Vec<u64> = self
-            .sent
-            .iter()
-            .filter(|(id, at)| silent(at) && self.alive.get(id).is_none_or(|(heard, _)| silent(heard)))
-            .map(|(id, _)| *id)
-            .collect();
-        if silent.is_empty() || self.exchange.waits().map_err(RunError::NoMovers)? {
-            return Ok(());
-        }
-        silent.into_iter().try_for_each(|id| self.hand_out_again(id))
-    }
-
-    /// A share that nobody could work off: what it was about is not equal.
-    fn give_up(&mut self, id: u64, reason: &str) -> Result<(), RunError> {
-        let mut total = self.total;
-        let given_up = self.record.batch(|batch| {
-            let Some(share) = batch.settle(id)?.and_then(|body| decoded::<Share>(&body)) else { return Ok(None) };
-            let mut rest = Vec::new();
-            settle_pieces(batch, &share, &mut rest)?;
-            add_shares(batch, &pack(rest, 1, &Share { pieces: Vec::new(), ..share.clone() }))?;
-            let paths = paths_of(&share);
-            total.seen += paths.len() as u64;
-            total.failed += paths.len() as u64;
-            total.problems_skip += paths.len() as u64;
-            batch.put(fact::TOTAL, TOTAL, &encoded(&total))?;
-            Ok(Some(paths))
-        })?;
-        let Some(paths) = given_up else { return Ok(()) };
-        self.total = total;
-        self.sent.remove(&id);
-        self.alive.remove(&id);
-        for path in paths {
-            let (act, cause) = (Act::MakeEqual, escape_text(reason));
-            self.monitor.problem(&Problem { path, side: Side::Replica, act, cause, class: Class::Skip });
-        }
-        self.send_open(id)
-    }
-
-    /// What only the whole run can decide.
-    fn end_here(
-        &mut self,
-        roots: Pair,
-        (renamed, changes): (Option<CString>, Option<Arc<Changes>>),
-        threads_max: usize,
-    ) -> Result<Summary, RunError> {
-        let mut run = Run::new(self.options, self.monitor, self.stop, roots);
-        run.is_single = renamed.is_some();
-        (run.renamed, run.started) = (renamed, self.started);
-        (run.rules.suspect_since, run.changes) = (self.brief.suspect_since(), changes);
-        run.tally.add(&self.total);
-        let handed = Arc::new(handed_on(self.record)?);
-        run.part = Part::End(Left { handed: handed.clone(), ..Left::default() });
-        self.link_names(&mut run, threads_max)?;
-        let mut extras = self.all(fact::EXTRA);
-        while let Some((_, value)) = extras.next()? {
-            let Some((dir, names)) = decoded::<(RelPath, Vec<EntryName>)>(&value) else { continue };
-            run.deletes.add(&dir, &names.iter().map(CString::from).collect::<Vec<_>>());
-        }
-        let mut no_room = self.all(fact::NO_ROOM);
-        while let Some((_, value)) = no_room.next()? {
-            run.postpone_all(decoded(&value).into_iter());
-        }
-        let mut mounts = self.all(fact::MOUNT);
-        while let Some((key, _)) = mounts.next()? {
-            run.mounts.add(path_in(&key));
-        }
-        let end = delete(&run, threads_max);
-        try_postponed(&mut run, threads_max)?;
-        self.finish_directories(&mut run, handed, threads_max)?;
-        run.look_again_at_roots();
-        let summary = end_run(&run, end);
-        run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
-        Ok(summary)
-    }
-
-    /// Makes the names of files that have several links to each other.
-    fn link_names(&self, run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
-        let mut facts = self.all(fact::LINK);
-        while facts.peek()?.is_some() && !run.stopped() {
-            let (mut works, mut groups, mut group) = (Vec::new(), 0, Vec::new());
-            while facts.peek()?.is_some_and(|(key, _)| works.len() < LINK_NAMES_MAX || key.starts_with(&group)) {
-                let Some((id, path)) =
-                    facts.next()?.and_then(|(key, _)| key.split_at_checked(16).map(|(id, path)| (id.to_vec(), path.to_vec())))
-                else {
-                    break;
-                };
-                groups += u64::from(id != group);
-                group = id;
-                works.extend(path_in(&path).map(|path| Work { path, scope: Scope::Subtree }));
-            }
-            let before = run.tally.counts();
-            let visit = begin_root(run, Selection::of(&works), 0)?;
-            walk(run, visit, threads_max)?;
-            count_once(run, &before, groups);
-        }
-        Ok(())
-    }
-
-    fn finish_directories(&self, run: &mut Run<'_>, handed: Arc<Handed>, threads_max: usize) -> Result<(), RunError> {
-        let (mut left, mut dirs) = (HashMap::new(), self.all(fact::DIR));
-        while let Some((key, value)) = dirs.next()? {
-            left.extend(path_in(&key).zip(decoded::<Unfinished>(&value)));
-        }
-        if left.is_empty() || run.stopped() {
-            return Ok(());
-        }
-        let works: Vec<Work> = left.keys().map(|path| Work { path: path.clone(), scope: Scope::Entry }).collect();
-        let has_root = left.contains_key(&RelPath::root());
-        run.part = Part::End(Left { dirs: left, handed });
-        run.tally.seen.fetch_add(u64::from(has_root), Relaxed);
-        let visit = begin_root(run, Selection::of(&works), 0)?;
-        walk(run, visit, threads_max)
-    }
-
-    fn all(&self, kind: u8) -> Facts<'_> {
-        Facts::of(self.record, kind)
-    }
 }
 
-/// One name of each of so many files was counted when it was made, and is counted again since `before`: as the same, unless a mover that was
-/// late has changed it meanwhile.
-fn count_once(run: &Run<'_>, before: &Counts, groups: u64) {
-    let (tally, now) = (&run.tally, run.tally.counts());
-    let mut twice = groups;
-    let counters = [
-        (&tally.same, now.same - before.same),
-        (&tally.changed, now.changed - before.changed),
-        (&tally.failed, now.failed - before.failed),
-    ];
-    for (counter, new) in counters {
-        let count = twice.min(new);
-        counter.fetch_sub(count, Relaxed);
-        tally.seen.fetch_sub(count, Relaxed);
-        twice -= count;
+/// Of each file with several names the one that is made first, so many files at a time.
+fn chosen_leads(record: &Record) -> Result<Vec<Vec<LinkName>>, StateError> {
+    let (mut chosen, mut leads, mut names) = (Vec::new(), Leads::default(), record.links());
+    while let Some(name) = names.next_row()? {
+        leads.add(name);
+        chosen.extend(leads.take_many());
     }
-}
-
-/// The paths that a share is about, as problems name them.
-fn paths_of(share: &Share) -> Vec<RelPath> {
-    let mut paths = Vec::new();
-    for piece in &share.pieces {
-        match piece {
-            Piece::Root => paths.push(RelPath::root()),
-            Piece::Entries(dir, names) => paths.extend(names.iter().map(|name| dir.join(name.as_bytes()))),
-            Piece::Rest(path, ..) => paths.push(path.clone()),
-            // Whoever finishes the file copies what is missing.
-            Piece::Bytes(..) => {}
-        }
-    }
-    paths
+    chosen.push(leads.take_all());
+    Ok(chosen)
 }

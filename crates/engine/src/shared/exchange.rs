@@ -1,7 +1,7 @@
 //! The way between the coordinator of a run and its movers, whatever carries it.
 
 use crate::shared::brief::Brief;
-use crate::shared::facts::decoded;
+use crate::shared::encoding::decoded;
 use crate::shared::share::{Outcome, Share};
 use crate::tally::Counts;
 use serde::{Deserialize, Serialize};

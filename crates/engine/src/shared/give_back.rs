@@ -7,11 +7,11 @@ use crate::shared::share::{LinkName, Piece};
 use crate::sync::entry::{Met, Verdict};
 use crate::sync::run::Run;
 use crate::sync::task::LargeCopy;
-use crate::sync::visit::{Begin, Visit};
+use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use driftless_model::{EntryName, RelPath, Xattrs};
 use driftless_mover::Trouble;
-use driftless_reconcile::split_half;
+use driftless_pool::split_half;
 use driftless_tree::{Names, descend, descend_mut};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -191,18 +191,7 @@ impl Worker<'_> {
         let (source, replica) = (descend(source, &dir).ok()?, descend_mut(replica.as_ref()?, &dir).ok()?);
         let before = Some((*replica.first_meta(), Xattrs::default()));
         let renamed = self.run.renamed.clone().filter(|_| dir.is_root());
-        let begin = Begin {
-            parent: None,
-            name: CString::default(),
-            source,
-            replica: Some(replica),
-            basis: None,
-            selection: Arc::default(),
-            before,
-            replaced: None,
-            weight: 0,
-        };
-        let mut visit = Visit::begin(begin);
+        let mut visit = Visit::root((source, Some(replica), before), Arc::default(), 0);
         (visit.borrowed, visit.renamed) = (true, renamed);
         Some((Arc::new(visit), name))
     }

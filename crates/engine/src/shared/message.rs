@@ -3,14 +3,14 @@
 //! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard (postcard.jamesmunns.com/wire-format).
 
 use crate::shared::brief::Brief;
+use crate::shared::encoding::{decoded, encoded};
 use crate::shared::exchange::{Alive, PartOfOutcome};
-use crate::shared::facts::{decoded, encoded};
 use crate::shared::share::{Outcome, Share};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Changes with every change of what is said.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a part of an outcome, far below the longest message.
 const PART_BYTES_MAX: usize = 512 << 10;
 

@@ -1,12 +1,11 @@
 //! What the record of a shared run says of names that a replica may take for one with others, or has under another spelling.
 
-use crate::shared::facts::{Facts, Noted, decoded, encoded, fact, keyed};
 use crate::shared::handed::{Handed, Misspelt, Namesake};
 use crate::shared::share::{Piece, Share};
 use crate::trees::alike::{alike_of, random_seed};
 use driftless_model::{EntryName, Filter, RelPath, Selection};
 use driftless_reconcile::NameIndex;
-use driftless_state::{Batch, Record};
+use driftless_state::{Alike, Misspelling, Record, StateError, StoreError, Transaction};
 use std::collections::BTreeSet;
 
 /// Which names are like earlier ones among all that is chosen by name, which no mover sees as a whole. Names that the filter leaves out are
@@ -32,25 +31,29 @@ pub fn alike_chosen(selection: &Selection, filter: &Filter) -> Vec<(RelPath, Nam
 }
 
 /// Notes names that are like others.
-pub fn note_alike(batch: &Batch<'_>, alike: &[(RelPath, Namesake)]) -> Noted<()> {
-    alike.iter().try_for_each(|one| batch.put(fact::ALIKE, &alike_key(&one.0, one.1.name.as_bytes()), &encoded(one)))
+pub fn note_alike(transaction: &Transaction<'_>, alike: &[(RelPath, Namesake)]) -> Result<(), StoreError> {
+    let row = |(dir, one): &(RelPath, Namesake)| Alike { dir: dir.clone(), name: one.name.clone(), earlier: one.earlier.clone() };
+    alike.iter().try_for_each(|one| transaction.add_alike(&row(one)))
 }
 
 /// Notes what is to be respelt.
-pub fn note_misspelt(batch: &Batch<'_>, misspelt: &[Misspelt]) -> Noted<()> {
-    let key = |one: &Misspelt| [&alike_key(&one.dir, one.from.as_bytes()), &b"\0"[..], one.to.as_bytes()].concat();
-    misspelt.iter().try_for_each(|one| batch.put(fact::MISSPELT, &key(one), &encoded(one)))
+pub fn note_misspelt(transaction: &Transaction<'_>, misspelt: &[Misspelt]) -> Result<(), StoreError> {
+    let row = |one: &Misspelt| Misspelling { dir: one.dir.clone(), found: one.from.clone(), wanted: one.to.clone() };
+    misspelt.iter().try_for_each(|one| transaction.add_misspelt(&row(one)))
 }
 
 /// Which of the names that a share is about, or that are on the way to them, are like others, by directory.
-pub fn alike_in_share(record: &Record, share: &Share) -> Noted<Vec<(RelPath, Vec<Namesake>)>> {
+///
+/// # Errors
+/// The record cannot be read.
+pub fn alike_in_share(record: &Record, share: &Share) -> Result<Vec<(RelPath, Vec<Namesake>)>, StateError> {
     let mut found: Vec<(RelPath, Vec<Namesake>)> = Vec::new();
-    if record.facts(fact::ALIKE, b"", 1)?.is_empty() {
+    if !record.has_alike()? {
         return Ok(found);
     }
     for (dir, name) in names_in(share) {
-        let noted = record.fact(fact::ALIKE, &alike_key(&dir, &name))?;
-        let Some((dir, namesake)) = noted.and_then(|noted| decoded::<(RelPath, Namesake)>(&noted)) else { continue };
+        let Some(Alike { dir, name, earlier }) = record.alike(&dir, &name)? else { continue };
+        let namesake = Namesake { name, earlier };
         match found.last_mut() {
             Some((last, namesakes)) if *last == dir => namesakes.push(namesake),
             _ => found.push((dir, vec![namesake])),
@@ -79,21 +82,17 @@ fn names_in(share: &Share) -> BTreeSet<(RelPath, Vec<u8>)> {
     names
 }
 
-fn alike_key(dir: &RelPath, name: &[u8]) -> Vec<u8> {
-    [&keyed(dir), &b"\0"[..], name].concat()
-}
-
 /// All that movers have handed on.
 ///
 /// # Errors
 /// The record cannot be read.
-pub fn handed_on(record: &Record) -> Noted<Handed> {
-    let (mut handed, mut alike, mut misspelt) = (Handed::default(), Facts::of(record, fact::ALIKE), Facts::of(record, fact::MISSPELT));
-    while let Some((_, value)) = alike.next()? {
-        decoded(&value).into_iter().for_each(|(dir, namesake)| handed.add_alike(dir, namesake));
+pub fn handed_on(record: &Record) -> Result<Handed, StateError> {
+    let (mut handed, mut alike, mut misspelt) = (Handed::default(), record.all_alike(), record.misspelt());
+    while let Some(Alike { dir, name, earlier }) = alike.next_row()? {
+        handed.add_alike(dir, Namesake { name, earlier });
     }
-    while let Some((_, value)) = misspelt.next()? {
-        decoded(&value).into_iter().for_each(|misspelt| handed.add_misspelt(misspelt));
+    while let Some(Misspelling { dir, found, wanted }) = misspelt.next_row()? {
+        handed.add_misspelt(Misspelt { dir, from: found, to: wanted });
     }
     Ok(handed)
 }

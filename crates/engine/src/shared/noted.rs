@@ -1,58 +1,71 @@
-//! What comes of shares, as the record of a run keeps it.
+//! What comes of shares, as the record of a run keeps it. The record knows no share but by what an operator wants to know of it.
 
 use crate::monitor::Monitor;
-use crate::shared::facts::{Noted, decoded, encoded, fact, keyed};
+use crate::shared::encoding::encoded;
 use crate::shared::names::{note_alike, note_misspelt};
-use crate::shared::share::{Outcome, Piece, Share};
+use crate::shared::share::{LinkName, Outcome, Piece, Share};
 use crate::shared::unfinished::{Listed, Unfinished};
-use driftless_model::{EntryName, RelPath};
-use driftless_reconcile::{Fingerprint, Ranges};
-use driftless_state::Batch;
-use serde::{Deserialize, Serialize};
+use driftless_model::RelPath;
+use driftless_reconcile::Ranges;
+use driftless_state::{LargeFile, Listing, OpenDir, StoreError, Transaction};
 
-/// A large file whose bytes are copied by several movers: what was copied, and how many pieces are open.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Divided {
-    path: RelPath,
-    source: Fingerprint,
-    copied: Ranges,
-    pieces: u64,
-    class: u8,
-    alone: bool,
-}
+/// Whether something was noted.
+pub type Noted<T> = Result<T, StoreError>;
 
 /// Adds open shares.
-pub fn add_shares(batch: &Batch<'_>, shares: &[Share]) -> Noted<()> {
-    shares.iter().try_for_each(|share| batch.add_item(&encoded(share)).map(drop))
+pub fn add_shares(transaction: &Transaction<'_>, shares: &[Share]) -> Noted<()> {
+    shares.iter().try_for_each(|share| transaction.add_share(&row_of(share)).map(drop))
+}
+
+/// A share as the record keeps it.
+fn row_of(share: &Share) -> driftless_state::Share {
+    let entries = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 0 };
+    let bytes = |piece: &Piece| match piece {
+        Piece::Bytes(_, _, range) => Some(range.end.saturating_sub(range.start)),
+        Piece::Rest(_, source, _) => source.size(),
+        Piece::Root | Piece::Entries(..) => None,
+    };
+    let (what, path) = match share.pieces.first() {
+        Some(Piece::Entries(dir, names)) => ("entries", names.first().map_or(dir.clone(), |name| dir.join(name.as_bytes()))),
+        Some(Piece::Bytes(path, ..)) => ("bytes", path.clone()),
+        Some(Piece::Rest(path, ..)) => ("rest", path.clone()),
+        Some(Piece::Root) | None => ("tree", RelPath::root()),
+    };
+    driftless_state::Share {
+        class: share.class,
+        is_alone: share.alone,
+        what,
+        path,
+        pieces: share.pieces.len(),
+        entries: share.pieces.iter().map(entries).sum(),
+        bytes: share.pieces.iter().filter_map(bytes).reduce(u64::saturating_add),
+        body: encoded(share),
+    }
 }
 
 /// Notes what came of a share. What is left for others goes to `rest`.
-pub fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
+pub fn note_outcome(transaction: &Transaction<'_>, outcome: Outcome, monitor: &dyn Monitor, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
     outcome.done.into_iter().for_each(|done| monitor.receipt(&done.into()));
     outcome.problems.iter().for_each(|problem| monitor.problem(problem));
     outcome.unkept.iter().for_each(|(what, path)| monitor.unkept(*what, path));
-    for link in outcome.links {
-        let key = [&link.id.0.to_be_bytes()[..], &link.id.1.to_be_bytes(), &keyed(&link.path)].concat();
-        batch.put(fact::LINK, &key, &encoded(&(link.size, link.there)))?;
+    outcome.problems.iter().try_for_each(|problem| transaction.add_problem(problem))?;
+    for LinkName { id, path, size, there } in outcome.links {
+        transaction.add_link(&driftless_state::LinkName { id, path, size, there })?;
     }
-    for extra in outcome.extras {
-        let first = extra.1.first().map_or(&b""[..], EntryName::as_bytes);
-        batch.put(fact::EXTRA, &[&keyed(&extra.0), &b"\0"[..], first].concat(), &encoded(&extra))?;
+    for (dir, names) in outcome.extras {
+        names.iter().try_for_each(|name| transaction.add_extra(&dir, name))?;
     }
-    for path in outcome.no_room {
-        batch.put(fact::NO_ROOM, &keyed(&path), &encoded(&path))?;
-    }
-    for path in outcome.mounts {
-        batch.put(fact::MOUNT, &keyed(&path), b"")?;
-    }
-    note_alike(batch, &outcome.alike)?;
-    note_misspelt(batch, &outcome.misspelt)?;
+    outcome.no_room.iter().try_for_each(|path| transaction.add_no_room(path))?;
+    outcome.mounts.iter().try_for_each(|path| transaction.add_mount(path))?;
+    note_alike(transaction, &outcome.alike)?;
+    note_misspelt(transaction, &outcome.misspelt)?;
     for (path, left) in outcome.unfinished {
-        let held = batch.get(fact::DIR, &keyed(&path))?.and_then(|held| decoded(&held));
-        batch.put(fact::DIR, &keyed(&path), &encoded(&held.map_or(left, |held| joined(held, left))))?;
+        let held = transaction.directory(&path)?.map(|held| unfinished(&held));
+        put_unfinished(transaction, path, held.map_or(left, |held| joined(held, left)))?;
     }
     for (path, source, copied) in outcome.copied {
-        change_divided(batch, &path, &source, |file| copied.iter().for_each(|range| file.copied.add(range.clone())))?;
+        let source = source.to_line();
+        copied.iter().try_for_each(|range| transaction.add_copied((&path, &source), range))?;
     }
     rest.extend(outcome.rest);
     Ok(())
@@ -60,50 +73,40 @@ pub fn note_outcome(batch: &Batch<'_>, outcome: Outcome, monitor: &dyn Monitor, 
 
 /// Counts the pieces of large files: those that are settled, and those that are new. A file none of whose pieces is open any more is a
 /// piece of its own again.
-pub fn settle_pieces(batch: &Batch<'_>, share: &Share, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
+pub fn settle_pieces(transaction: &Transaction<'_>, share: &Share, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
     for (class, piece) in rest.iter() {
         if let Piece::Bytes(path, source, _) = piece {
-            let new = Divided {
-                path: path.clone(),
-                source: source.clone(),
-                copied: Ranges::default(),
-                pieces: 0,
-                class: *class,
-                alone: share.alone,
-            };
-            let held = batch.get(fact::FILE, &file_key(path, source))?.and_then(|held| decoded::<Divided>(&held)).unwrap_or(new);
-            batch.put(fact::FILE, &file_key(path, source), &encoded(&Divided { pieces: held.pieces + 1, ..held }))?;
+            let (size, source) = (source.size(), source.to_line());
+            transaction.open_piece(&LargeFile { path: path.clone(), source, size, class: *class, is_alone: share.alone })?;
         }
     }
-    let settled: Vec<(RelPath, Fingerprint)> = share
-        .pieces
-        .iter()
-        .filter_map(|piece| match piece {
-            Piece::Bytes(path, source, _) => Some((path.clone(), source.clone())),
-            _ => None,
-        })
-        .collect();
-    for (path, source) in settled {
-        change_divided(batch, &path, &source, |file| file.pieces = file.pieces.saturating_sub(1))?;
-        let key = file_key(&path, &source);
-        let held = batch.get(fact::FILE, &key)?.and_then(|held| decoded::<Divided>(&held));
-        if let Some(file) = held.filter(|file| file.pieces == 0) {
-            batch.take(fact::FILE, &key)?;
-            rest.push((file.class, Piece::Rest(file.path, file.source, file.copied)));
-        }
+    for piece in &share.pieces {
+        let Piece::Bytes(path, source, _) = piece else { continue };
+        let Some((file, copied)) = transaction.close_piece(path, &source.to_line())? else { continue };
+        rest.push((file.class, Piece::Rest(file.path, source.clone(), Ranges::from(copied))));
     }
     Ok(())
 }
 
-fn file_key(path: &RelPath, source: &Fingerprint) -> Vec<u8> {
-    [keyed(path), vec![0], encoded(source)].concat()
+/// Notes a directory that is to be finished, in the place of what was noted of it.
+pub fn put_unfinished(transaction: &Transaction<'_>, path: RelPath, left: Unfinished) -> Noted<()> {
+    let listing = match left.listed {
+        Listed::As(meta) => Listing::Whole(meta),
+        Listed::Changed => Listing::Changed,
+        Listed::InPart => Listing::InPart,
+    };
+    let Unfinished { made, replaced, unlisted, .. } = left;
+    transaction.put_directory(&OpenDir { path, listing, made, replaced, unlisted })
 }
 
-fn change_divided(batch: &Batch<'_>, path: &RelPath, source: &Fingerprint, change: impl FnOnce(&mut Divided)) -> Noted<()> {
-    let key = file_key(path, source);
-    let Some(mut file) = batch.get(fact::FILE, &key)?.and_then(|held| decoded::<Divided>(&held)) else { return Ok(()) };
-    change(&mut file);
-    batch.put(fact::FILE, &key, &encoded(&file))
+/// What was noted of a directory that is to be finished.
+pub fn unfinished(dir: &OpenDir) -> Unfinished {
+    let listed = match dir.listing {
+        Listing::Whole(meta) => Listed::As(meta),
+        Listing::Changed => Listed::Changed,
+        Listing::InPart => Listed::InPart,
+    };
+    Unfinished { listed, made: dir.made, replaced: dir.replaced, unlisted: dir.unlisted }
 }
 
 /// Of what two movers say of a directory that they left, what holds.

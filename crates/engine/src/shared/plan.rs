@@ -2,6 +2,7 @@
 
 use crate::shared::share::{Piece, Share};
 use driftless_model::{EntryName, RelPath, Selection};
+use driftless_state::LinkName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,46 +13,41 @@ const NAME_BYTES_MAX: usize = 128 << 10;
 /// Names of files with several that are linked at a time.
 pub const LINK_NAMES_MAX: usize = 50_000;
 
-/// The name of a file with several that is made first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lead {
-    /// Device and inode of the source, as they stand in keys.
-    pub id: [u8; 16],
-    /// Where it is.
-    pub path: RelPath,
-    /// Its size in bytes.
-    pub size: u64,
+/// The name of a file with several that is made first, as a piece of work with the size of the file in bytes.
+pub fn lead_piece(lead: LinkName) -> (u64, Piece) {
+    let piece = match lead.path.split_last() {
+        Some((dir, name)) => Piece::Entries(dir, EntryName::try_from(name.to_vec()).into_iter().collect()),
+        None => Piece::Root,
+    };
+    (lead.size, piece)
 }
 
-impl Lead {
-    /// As a piece of work.
-    pub fn piece(self) -> Piece {
-        match self.path.split_last() {
-            Some((dir, name)) => Piece::Entries(dir, EntryName::try_from(name.to_vec()).into_iter().collect()),
-            None => Piece::Root,
-        }
-    }
-}
+/// Chooses of each file with several names the first that is on the replica, or the first. The names of one file come one after the other.
+#[derive(Debug, Default)]
+pub struct Leads(Vec<LinkName>);
 
-/// Of each file with several names, in the order of their keys, the first that is on the replica, or the first. One that was
-/// chosen `before` is passed over.
-pub fn leads(facts: &[(Vec<u8>, Vec<u8>)], before: Option<[u8; 16]>) -> Vec<Lead> {
-    let mut leads: Vec<(Lead, bool)> = Vec::new();
-    for (key, value) in facts {
-        let Some((id, path)) = key.split_first_chunk::<16>().filter(|(id, _)| Some(**id) != before) else { continue };
-        let Some(path) = path.strip_prefix(b"/").and_then(|path| RelPath::parse(path).ok()) else { continue };
-        let Ok((size, there)) = postcard::from_bytes::<(u64, bool)>(value) else { continue };
-        let lead = Lead { id: *id, path, size };
-        match leads.last_mut() {
-            Some((last, was_there)) if last.id == *id => {
-                if there && !*was_there {
-                    (*last, *was_there) = (lead, true);
+impl Leads {
+    /// The next name.
+    pub fn add(&mut self, name: LinkName) {
+        match self.0.last_mut() {
+            Some(lead) if lead.id == name.id => {
+                if name.there && !lead.there {
+                    *lead = name;
                 }
             }
-            _ => leads.push((lead, there)),
+            _ => self.0.push(name),
         }
     }
-    leads.into_iter().map(|(lead, _)| lead).collect()
+
+    /// Those that are chosen, once there are many. The last one may have better names to come.
+    pub fn take_many(&mut self) -> Option<Vec<LinkName>> {
+        (self.0.len() > LINK_NAMES_MAX).then(|| self.0.drain(..LINK_NAMES_MAX).collect())
+    }
+
+    /// All that are left, after the last name.
+    pub fn take_all(self) -> Vec<LinkName> {
+        self.0
+    }
 }
 
 /// The pieces of what is selected in `dir`, and the directories on the way to them, `dir` among them.
@@ -204,13 +200,29 @@ mod tests {
 
     #[test]
     fn the_first_name_that_is_there_leads() {
-        let fact = |id: u8, name: &str, there: bool| {
-            ([&[id; 16][..], b"/", name.as_bytes()].concat(), postcard::to_stdvec(&(5u64, there)).unwrap())
-        };
-        let facts = [fact(1, "a", false), fact(1, "b", true), fact(1, "c", true), fact(2, "d", false), fact(2, "e", false)];
-        let paths: Vec<String> = leads(&facts, None).iter().map(|lead| lead.path.to_string()).collect();
+        let link = |id: u64, name: &str, there: bool| LinkName { id: (id, id), path: path(name), size: 5, there };
+        let mut leads = Leads::default();
+        let names = [link(1, "a", false), link(1, "b", true), link(1, "c", true), link(2, "d", false), link(2, "e", false)];
+        names.into_iter().for_each(|name| leads.add(name));
+        assert_eq!(leads.take_many(), None);
+        let paths: Vec<String> = leads.take_all().iter().map(|lead| lead.path.to_string()).collect();
         assert_eq!(paths, ["b", "d"]);
-        assert_eq!(leads(&facts, Some([1; 16])).len(), 1);
+    }
+
+    #[test]
+    fn of_many_files_each_has_one_lead_wherever_they_are_cut() {
+        let mut leads = Leads::default();
+        let mut chosen = Vec::new();
+        for id in 0..2 * LINK_NAMES_MAX as u64 {
+            for (name, there) in [("a", false), ("b", true)] {
+                leads.add(LinkName { id: (0, id), path: path(name), size: 5, there });
+                chosen.extend(leads.take_many().into_iter().flatten());
+            }
+        }
+        chosen.extend(leads.take_all());
+        let ids: Vec<u64> = chosen.iter().map(|lead| lead.id.1).collect();
+        assert!(ids.iter().copied().eq(0..2 * LINK_NAMES_MAX as u64));
+        assert!(chosen.iter().all(|lead| lead.there));
     }
 
     #[test]

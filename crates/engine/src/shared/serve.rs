@@ -6,7 +6,7 @@ use crate::shared::brief::Brief;
 use crate::shared::lease::Over;
 use crate::shared::message::{Order, Report, Unclear, decode, encode, reports};
 use crate::shared::share::{Outcome, Share};
-use crate::sync::End;
+use crate::sync::ending::End;
 use crate::trees::error::RunError;
 use driftless_tree::random_id;
 

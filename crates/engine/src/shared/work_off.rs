@@ -6,10 +6,12 @@ use crate::shared::brief::Brief;
 use crate::shared::lease::{Lease, Over};
 use crate::shared::role::{Gathered, Part, Sharing};
 use crate::shared::share::{Outcome, Piece, Share};
+use crate::sync::begin::begin_root;
+use crate::sync::ending::{End, end_run, or_cut_off};
+use crate::sync::ground::Ground;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::visit::Visit;
-use crate::sync::{End, begin_root, end_run, or_cut_off};
 use crate::tally::add;
 use crate::trees::error::RunError;
 use crate::trees::replica::Replica;
@@ -36,22 +38,37 @@ pub struct Ends<'a> {
 
 const OTHER_TREE: &str = "this is not the directory that the coordinator sees; is its file system mounted on this host?";
 
+/// What a mover has found out about the trees of a run, and need not find out with each share: what file systems can do, what its user
+/// may do, buffers, limits. The roots themselves are opened for each share: a file system may have been unmounted in between.
+#[derive(Default)]
+pub struct Known(Option<Ground>);
+
+impl Known {
+    /// What holds between these roots, known before or not.
+    fn ground(&mut self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
+        let known = self.0.take().filter(|known| known.is_of(&roots));
+        let ground = known.map_or_else(|| Ground::of(options, roots.clone()), |known| known.again(options, roots.clone()));
+        self.0 = Some(ground.clone());
+        ground
+    }
+}
+
 /// Carries out a share between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
 /// told a few times a second how far it is. The outcome counts only where the end is `Complete` or `Lost`.
 ///
 /// # Errors
 /// The trees cannot be used, or what came of it could not be kept.
 pub fn work_off(
-    options: &Options,
+    (options, known): (&Options, &mut Known),
     (brief, share): (&Brief, &Share),
     watch: &(dyn Fn(&Progress) + Sync),
     ends: Ends<'_>,
 ) -> Result<(Outcome, End), RunError> {
-    or_cut_off(try_work_off(options, (brief, share), watch, ends), options, |end| (Outcome::default(), end))
+    or_cut_off(try_work_off((options, known), (brief, share), watch, ends), options, |end| (Outcome::default(), end))
 }
 
 fn try_work_off(
-    options: &Options,
+    (options, known): (&Options, &mut Known),
     (brief, share): (&Brief, &Share),
     watch: &(dyn Fn(&Progress) + Sync),
     ends: Ends<'_>,
@@ -64,7 +81,8 @@ fn try_work_off(
     if let (Some(lease), Some(replica)) = (ends.lease, &replica) {
         lease.guard(replica, brief).map_err(|over| refusal(options, over))?;
     }
-    let done = carry_out(options, (brief, share), (watch, ends), (roots, renamed), threads_max);
+    let ground = known.ground(options, roots);
+    let done = carry_out(options, (brief, share), (watch, ends), (ground, renamed), threads_max);
     // When all who may change something are gone.
     ends.lease.into_iter().for_each(|lease| lease.leave());
     done
@@ -74,11 +92,11 @@ fn carry_out(
     options: &Options,
     (brief, share): (&Brief, &Share),
     (watch, ends): (&(dyn Fn(&Progress) + Sync), Ends<'_>),
-    (roots, renamed): ForShare,
+    (ground, renamed): (Ground, Option<CString>),
     threads_max: usize,
 ) -> Result<(Outcome, End), RunError> {
     let gathered = Gathered::new(brief.receipts, watch);
-    let mut run = Run::new(options, &gathered, ends.stop, roots);
+    let mut run = Run::new(options, &gathered, ends.stop, ground);
     run.part = Part::Share(Sharing::new((brief, share), (ends.yields, ends.leaves), &gathered));
     run.lease = ends.lease.cloned();
     run.is_single = renamed.is_some();

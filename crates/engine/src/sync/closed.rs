@@ -15,18 +15,18 @@ const CLOSED: u32 = 0o700;
 
 /// Marks a directory that this run has made.
 pub fn mark_closed(options: &Options, dir: &DirMutRef) -> Done {
-    if options.keep.mode { Ok(()) } else { dir.set_unfinished(true) }
+    if options.policy.keep.mode { Ok(()) } else { dir.set_unfinished(true) }
 }
 
 impl Run<'_> {
     /// Finds out whether an earlier run, or another mover, made the replica's directory and did not finish it.
     pub fn find_closed(&self, visit: &mut Visit) {
-        if self.options.keep.mode || !is_private(visit) {
+        if self.options.policy.keep.mode || !is_private(visit) {
             return;
         }
         let (Some(replica), Some((before, _))) = (&visit.replica, &visit.before) else { return };
         let is_a_mover_s = visit.left.is_some_and(|left| left.made);
-        let has_time = self.options.keep.times && before.mtime == visit.source.first_meta().mtime;
+        let has_time = self.options.policy.keep.times && before.mtime == visit.source.first_meta().mtime;
         let is_within = !has_time && visit.parent.as_ref().is_some_and(|parent| parent.closed);
         visit.is_marked = replica.is_unfinished();
         visit.closed = visit.is_marked || is_a_mover_s || is_within;
@@ -35,7 +35,7 @@ impl Run<'_> {
     /// Says that a directory gets its own mode now. One where modes are kept may have the mark of a run that kept none.
     pub fn unmark_closed(&self, visit: &Visit) -> Done {
         let Some(replica) = &visit.replica else { return Ok(()) };
-        let is_marked = if self.options.keep.mode { is_private(visit) && replica.is_unfinished() } else { visit.is_marked };
+        let is_marked = if self.options.policy.keep.mode { is_private(visit) && replica.is_unfinished() } else { visit.is_marked };
         if is_marked { replica.set_unfinished(false) } else { Ok(()) }
     }
 }

@@ -23,7 +23,7 @@ impl Worker<'_> {
     pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
         // What a disk has not kept may stand in the cache all the same.
         let suspect = self.run.rules_in(met.visit).suspects(&pair.replica.meta);
-        let level = if suspect { Level::Media } else { self.run.options.level };
+        let level = if suspect { Level::Media } else { self.run.options.policy.level };
         let is_lost =
             |trouble: &Trouble| matches!(trouble, Trouble::Failed(fault) if suspect && fault.side == Side::Replica && !fault.is_cut_off());
         if !suspect && self.is_noted(&pair, WHOLE) {
@@ -136,7 +136,7 @@ impl Worker<'_> {
     }
 
     fn ledger_key(&self, pair: &Pair, piece: &str) -> driftless_state::LedgerKey {
-        let level = self.run.options.level.word();
+        let level = self.run.options.policy.level.word();
         let state = |m: &Meta| format!("{} {} {} {:?} {:?}", m.dev, m.ino, m.size, m.mtime, m.ctime);
         Ledger::key(format!("{level} {piece} {} {}", state(&pair.source.meta), state(&pair.replica.meta)).as_bytes())
     }

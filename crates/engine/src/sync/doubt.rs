@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 
     fn doubt_of_basis_dir(&self, basis: &DirRef) -> Done<Option<Stamp>> {
-        basis.xattrs(&self.options.keep)?;
+        basis.xattrs(&self.options.policy.keep)?;
         if !basis.is_marked() {
             return Ok(None);
         }

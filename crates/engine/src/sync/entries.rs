@@ -126,14 +126,14 @@ impl Worker<'_> {
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
-        if !self.run.options.keep.keeps_kind(meta.kind) {
+        if !self.run.options.policy.keep.keeps_kind(meta.kind) {
             return Some(Reason::Kind);
         }
         if meta.kind != Kind::File {
             return None;
         }
         add(&self.run.tally.bytes_seen, meta.size);
-        (!self.run.options.filter.takes_size(meta.size)).then_some(Reason::Filtered)
+        (!self.run.options.policy.filter.takes_size(meta.size)).then_some(Reason::Filtered)
     }
 
     /// In a second look at a directory only subdirectories that were not entered yet are: what lies in the others has its own look.
@@ -325,7 +325,7 @@ impl Worker<'_> {
 
     /// An inode of the replica with several names belongs to one inode of the source: the first that claims it.
     fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
-        let wanted = self.run.options.keep.hard_links;
+        let wanted = self.run.options.policy.keep.hard_links;
         if self.run.part.is_share() {
             // Who else claims it is not known here, so names that are too many count as claimed.
             return Ok(!wanted || replica.nlink <= source.nlink);
@@ -336,7 +336,7 @@ impl Worker<'_> {
     /// Whether a file of the earlier copy may have this name, too. Where hard links are not kept, it may have one name here and no other:
     /// two names of it would be a group.
     fn claim_basis(&self, earlier: &Meta, source: &Meta) -> Result<bool, Trouble> {
-        if self.run.options.keep.hard_links || earlier.nlink < 2 {
+        if self.run.options.policy.keep.hard_links || earlier.nlink < 2 {
             return self.claim(earlier, source);
         }
         self.run.links.claim_alone(earlier.id()).map_err(store_trouble)
@@ -354,7 +354,7 @@ impl Worker<'_> {
     }
 
     fn xattrs(&self, dir: &dyn Dir, name: &CStr) -> Result<Xattrs, Trouble> {
-        let keep = &self.run.options.keep;
+        let keep = &self.run.options.policy.keep;
         if keep.any_xattr() { Ok(dir.xattrs_of(name, keep)?) } else { Ok(Xattrs::default()) }
     }
 
@@ -393,7 +393,7 @@ impl Worker<'_> {
     fn link_basis(&mut self, Met { visit, name, meta, .. }: Met<'_>, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
         let Ok(earlier) = basis.look(name) else { return Ok(None) };
         let source = self.source_entry(visit, name, meta)?;
-        let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.keep).unwrap_or_default() };
+        let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.policy.keep).unwrap_or_default() };
         let attainable = self.run.attainable_entry(&source, &basis_entry, Some(basis));
         let equal = decide(&attainable, &basis_entry, &self.run.basis_rules_in(visit), true);
         if equal != Step::Same || !self.claim_basis(&earlier, meta)? {

@@ -8,8 +8,8 @@ use crate::tally::add;
 use crate::underway::Begun;
 use driftless_model::{Action, Kind, RelPath, What};
 use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
-use driftless_pool::Stride;
-use driftless_reconcile::{Fingerprint, split_half};
+use driftless_pool::{Stride, split_half};
+use driftless_reconcile::Fingerprint;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Worker<'_> {
 
     /// Copies a range of a large file, giving half of the rest away whenever somebody is idle.
     pub fn chunk(&mut self, large: &Arc<LargeCopy>, mut range: Range<u64>) {
-        let sparse = self.run.options.keep.holes;
+        let sparse = self.run.options.policy.keep.holes;
         let mut data_end = if sparse { range.start } else { range.end };
         while !large.large.failed() && !self.run.stopped() && !self.run.yields() {
             if range.start >= data_end {

@@ -45,6 +45,24 @@ impl Worker<'_> {
         }
     }
 
+    /// Whether the source does not have a chosen name any more, which then is to go from the replica, unless it is gone from there, too.
+    /// Whatever cannot be told is met like any other entry.
+    pub fn is_gone(&mut self, visit: &Arc<Visit>, name: &CStr) -> bool {
+        let options = self.run.options;
+        let Some(replica) = visit.replica.as_ref().filter(|_| options.removes_chosen && options.policy.delete) else { return false };
+        if is_temp_name(name) || !matches!(there(visit.source.look(name)), Ok(None)) || self.run.hides_mount(visit, name) {
+            return false;
+        }
+        let Ok(standing) = there(replica.look(name)) else { return false };
+        if let Some(meta) = standing
+            && (options.policy.delete_excluded || self.run.takes(visit, name, meta.kind == Kind::Dir))
+        {
+            add(&self.run.tally.replica_seen, 1);
+            self.run.deletes.add(&visit.path(), &[name.into()]);
+        }
+        true
+    }
+
     /// Whether the replica's directory is listed together with the source's.
     pub fn looks_for_extras(&self, visit: &Visit) -> bool {
         !visit.borrowed && if visit.pass() == 0 { !visit.is_made() } else { self.run.may_delete(visit) }
@@ -117,10 +135,10 @@ impl Worker<'_> {
         if !self.run.may_delete(visit) {
             return Ok(false);
         }
-        if self.run.options.filter.has_rules() {
+        if self.run.options.policy.filter.has_rules() {
             let Some(kind) = kind_there(replica, name, kind)? else { return Ok(false) };
             if !self.run.takes(visit, name, kind == Kind::Dir) {
-                return Ok(self.run.options.delete_excluded && !self.is_taken_otherwise(visit, name, known)?);
+                return Ok(self.run.options.policy.delete_excluded && !self.is_taken_otherwise(visit, name, known)?);
             }
         }
         match known {
@@ -146,7 +164,7 @@ impl Worker<'_> {
         }
         self.respell(visit);
         self.remove_leftovers(visit);
-        let keep = &self.run.options.keep;
+        let keep = &self.run.options.policy.keep;
         let source = now.and_then(|meta| Ok(Entry { meta, xattrs: visit.source.xattrs(keep)? }));
         let done = source.and_then(|source| self.finish_entry(visit, source));
         match done {
@@ -193,7 +211,7 @@ impl Worker<'_> {
     }
 
     fn finish_entry(&mut self, visit: &Arc<Visit>, source: Entry) -> Done<End> {
-        let keep = &self.run.options.keep;
+        let keep = &self.run.options.policy.keep;
         // What the replica had there, if that is known.
         let there = match (&visit.replaced, &visit.before) {
             (Some(other), _) => Some(Entry { meta: *other, xattrs: Xattrs::default() }),
@@ -297,7 +315,7 @@ impl Worker<'_> {
             return;
         }
         if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
-            let keep = driftless_model::Keep { xattrs: false, acls: false, ..self.run.options.keep };
+            let keep = driftless_model::Keep { xattrs: false, acls: false, ..self.run.options.policy.keep };
             let faults = replica.set_own(&Known::of(&there), &Attributes::of(&meta, Xattrs::default(), &keep));
             // What this user may not set was told when the directory was finished.
             let new = faults.into_iter().filter(|fault| !fault.is_denied());
@@ -336,8 +354,8 @@ impl Worker<'_> {
     /// lacks what it has listed before is believed the second time: who deletes it is not this run, and nobody else would tell.
     fn still_extra(&self, path: &driftless_model::RelPath, name: &CStr, (source, replica): (&DirRef, &DirMutRef)) -> Done<Standing> {
         let Some(meta) = there(believed_twice(|| replica.look(name)))? else { return Ok(Standing::Gone) };
-        let (filter, options) = (&self.run.options.filter, self.run.options);
-        let excluded = options.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
+        let (filter, options) = (&self.run.options.policy.filter, self.run.options);
+        let excluded = options.policy.delete_excluded && !filter.takes(path.join(name.to_bytes()).as_bytes(), meta.kind == Kind::Dir);
         let lacks = excluded || there(source.look(name))?.is_none();
         Ok(if lacks { Standing::Extra(meta) } else { Standing::There })
     }

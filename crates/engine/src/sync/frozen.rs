@@ -34,7 +34,7 @@ impl Run<'_> {
     /// In a sticky directory a name goes only by the owner of what has it, by the directory's and by root (unlink(2), rename(2)).
     fn is_held_by_sticky(&self, around: &Meta, there: &Meta) -> bool {
         const STICKY_BIT: u32 = 0o1000;
-        let is_others = |uid| self.rights.as_ref().is_some_and(|rights| rights.uid != uid);
+        let is_others = |uid| self.ground.rights.as_ref().is_some_and(|rights| rights.uid != uid);
         around.mode & STICKY_BIT != 0 && is_others(around.uid) && is_others(there.uid)
     }
 }

@@ -20,7 +20,7 @@ impl Worker<'_> {
     /// Takes care of hard links, then makes the entry equal.
     pub fn grouped(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
         let Met { visit, name, meta, .. } = met;
-        if meta.nlink < 2 || !self.run.options.keep.hard_links || self.run.part.is_alone() {
+        if meta.nlink < 2 || !self.run.options.policy.keep.hard_links || self.run.part.is_alone() {
             return self.equalise(met, opened);
         }
         if self.run.part.is_share() {
@@ -122,7 +122,7 @@ impl Worker<'_> {
     fn look_at_equal(&self, met: &Met<'_>, verdict: &Verdict) -> Result<(u64, u64), Fault> {
         let there = self.look_at(met)?;
         let entry = |meta: &Meta| Entry { meta: *meta, xattrs: Xattrs::default() };
-        let keep = Keep { xattrs: false, acls: false, ..self.run.options.keep };
+        let keep = Keep { xattrs: false, acls: false, ..self.run.options.policy.keep };
         let is_same = match verdict {
             Verdict::Changed(_, Moved { id: Some(id), .. }) => there.id() == *id,
             // A copy that could not be given all that it should have tells its inode.
@@ -192,7 +192,7 @@ impl Worker<'_> {
     /// Whether a file of the replica looks as if it had the source's content.
     fn is_alike(&self, source: &Meta, there: &Meta) -> bool {
         let files = source.kind == Kind::File && there.kind == Kind::File;
-        files && source.size == there.size && mtimes(source, there, self.run.options.keep.modify_window) != Agreement::Other
+        files && source.size == there.size && mtimes(source, there, self.run.options.policy.keep.modify_window) != Agreement::Other
     }
 
     /// Two inodes of the replica claim to be the one of the source. Before a name that may be right becomes a link to the other, its

@@ -21,7 +21,7 @@ impl Run<'_> {
 
     /// Keeps in mind a part of the names of a directory whose replica will be listed.
     pub fn remember_names(&self, visit: &Visit, names: &Names) {
-        let due = if visit.pass() == 0 { !visit.is_made() } else { self.options.delete };
+        let due = if visit.pass() == 0 { !visit.is_made() } else { self.options.policy.delete };
         if !due || visit.borrowed || visit.replica.is_none() {
             return;
         }
@@ -48,7 +48,7 @@ impl Worker<'_> {
         (name, kind): (&CStr, Option<Kind>),
         (known, met): (Option<&Names>, &NameHashes),
     ) -> bool {
-        if self.run.options.delete || !self.run.vouches(visit) || is_temp_name(name) {
+        if self.run.options.policy.delete || !self.run.vouches(visit) || is_temp_name(name) {
             return false;
         }
         let is_absent = match known {
@@ -56,7 +56,7 @@ impl Worker<'_> {
             None => !met.contains(name) && visit.source.look(name).is_err_and(|fault| fault.is_missing()),
         };
         let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
-        is_absent && (!self.run.options.filter.has_rules() || self.run.takes(visit, name, is_dir()))
+        is_absent && (!self.run.options.policy.filter.has_rules() || self.run.takes(visit, name, is_dir()))
     }
 
     /// Looks whether what only the replica has, and nobody compares, was changed since an earlier run that was not made durable. One such

@@ -2,7 +2,7 @@
 
 use driftless_model::{Act, Fault, Keep, Meta, SETGID, SETUID, Side, What, errno};
 use driftless_reconcile::Step;
-use driftless_tree::{DirMutRef, Rights};
+use driftless_tree::Rights;
 
 /// Which owners can be given on the replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub enum Owners {
 
 impl Owners {
     /// What the user who acts on the replica may do, unless owners were demanded.
-    pub fn of(replica: Option<&DirMutRef>, keep: &Keep) -> Owners {
-        let rights = replica.filter(|_| !keep.demands_owners).map(|replica| replica.rights());
-        rights.filter(|rights| !rights.any_owner).map_or(Owners::All, Owners::Own)
+    pub fn of(rights: Option<&Rights>, keep: &Keep) -> Owners {
+        let own = rights.filter(|rights| !keep.demands_owners && !rights.any_owner);
+        own.cloned().map_or(Owners::All, Owners::Own)
     }
 
     /// What the replica's entry, which is now like `there`, can come to have of its source. One that `stays` can neither be given away,

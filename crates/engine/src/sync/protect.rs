@@ -60,7 +60,7 @@ impl Worker<'_> {
     /// Whether the filters may protect something in the replica's directory.
     fn asks_about_spellings(&self, visit: &Visit) -> bool {
         let options = self.run.options;
-        options.filter.has_rules() && !options.delete_excluded && !visit.is_made()
+        options.policy.filter.has_rules() && !options.policy.delete_excluded && !visit.is_made()
     }
 
     /// Trouble if what stands at a name of the source is protected under the replica's spelling.

@@ -18,7 +18,7 @@ impl Run<'_> {
     }
 
     fn guard(&self) -> Guard {
-        Guard { limit: self.options.delete_limit }
+        Guard { limit: self.options.policy.delete_limit }
     }
 
     /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what is in the queue.

@@ -27,13 +27,13 @@ impl Worker<'_> {
         // The rules are asked about what is in it by the replica's names.
         let spelt = visit.protected.spelling(name);
         let name = spelt.as_deref().unwrap_or(name);
-        let most = if options.delete { u64::MAX } else { 1 };
+        let most = if options.policy.delete { u64::MAX } else { 1 };
         let counted = self.run.count_warily((&dir, replica), name, most);
         if self.run.stopped() {
             return Err(Trouble::Stopped);
         }
         let below = counted.entries.saturating_sub(1);
-        if !options.delete && counted.met > 1 {
+        if !options.policy.delete && counted.met > 1 {
             return in_the_way("a directory that is not empty goes only with --delete");
         }
         self.may_all_go(&dir, &counted)?;
@@ -65,7 +65,7 @@ impl Worker<'_> {
     /// Trouble if what stands at the name of a new directory, and is none, has to stay.
     pub fn spared_for_dir(&self, visit: &Visit, name: &CStr) -> Result<(), Trouble> {
         let options = self.run.options;
-        let goes = options.report_only || options.delete_excluded || self.run.takes(visit, name, false);
+        let goes = options.report_only || options.policy.delete_excluded || self.run.takes(visit, name, false);
         if goes { Ok(()) } else { in_the_way(SPARED) }
     }
 }

@@ -17,7 +17,7 @@ pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirMutRef) {
         false if is_mounted => "on which a file system is mounted",
         false => return,
     };
-    let (keep, wanted) = (&run.options.keep, run.attainable(source, before, None::<&DirMutRef>));
+    let (keep, wanted) = (&run.options.policy.keep, run.attainable(source, before, None::<&DirMutRef>));
     let changes = [
         (keep.mode && wanted.mode != before.mode, format!("mode {:04o} (is {:04o})", wanted.mode, before.mode)),
         (keep.owner && wanted.uid != before.uid, format!("owner {} (is {})", wanted.uid, before.uid)),

@@ -2,31 +2,31 @@
 
 use crate::clock::now;
 use crate::monitor::{Monitor, Progress};
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use crate::shared::lease::Lease;
 use crate::shared::role::Part;
 use crate::sync::deletes::DeletePlan;
 use crate::sync::entry::Intent;
+use crate::sync::ground::Ground;
 use crate::sync::hashes::HashesKept;
 use crate::sync::links::Links;
 use crate::sync::nested::NestedMarks;
 use crate::sync::owners::Owners;
 use crate::sync::pending::Pending;
 use crate::sync::task::Task;
-use crate::sync::twice::doubles;
 use crate::sync::visit::Visit;
 use crate::tally::Tally;
 use crate::trees::changes::Changes;
 use crate::trees::mounts::Mounts;
 use crate::underway::UnderWay;
 use driftless_lock::Mutex;
-use driftless_model::{Class, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
+use driftless_model::{Class, Durability, Fault, Problem, Receipt, RelPath, Stamp, Unkept};
 use driftless_mover::Terms;
-use driftless_pool::{Pace, Queue, Stride};
+use driftless_pool::{Queue, Stride};
 use driftless_reconcile::Rules;
 use driftless_state::Ledger;
-use driftless_tree::{DirMutRef, DirRef, Halt, Ladder, Rights, Spared};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use driftless_tree::{DirMutRef, DirRef, Halt, Spared};
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -58,8 +58,6 @@ pub struct Run<'r> {
     pub deletes: DeletePlan,
     /// Content that is known to be equal from an interrupted run.
     pub ledger: Option<Mutex<Ledger>>,
-    /// What the file systems can do.
-    pub ladder: Arc<Ladder>,
     /// Large files that were begun.
     pub under_way: Arc<UnderWay>,
     /// When it began.
@@ -68,7 +66,9 @@ pub struct Run<'r> {
     pub began: Stamp,
     /// One directory of each file system of the replica that was met.
     pub file_systems: Mutex<HashMap<u64, DirMutRef>>,
-    /// The root directories, once they are open.
+    /// What holds for all runs between these roots.
+    pub ground: Ground,
+    /// The root directories.
     pub roots: (DirRef, Option<DirMutRef>),
     /// Both are on one machine.
     pub one_machine: bool,
@@ -81,18 +81,12 @@ pub struct Run<'r> {
     pub pending: Pending,
     /// File systems that are mounted below the source.
     pub mounts: Mounts,
-    /// Directories of the replica that the run would come to twice.
-    pub doubles: BTreeSet<RelPath>,
     /// Names of large directories that are kept in mind.
     pub hashes_kept: HashesKept,
     /// In which steps large files are copied.
     pub stride: Stride,
-    bytes_pace: Option<Pace>,
-    request_pace: Option<Pace>,
     /// Which owners can be given on the replica.
     pub owners: Owners,
-    /// What the user who acts on the replica may do.
-    pub rights: Option<Rights>,
     /// What was met so far that is not kept.
     pub unkept: Mutex<Unkept>,
     /// Which part of a run it is.
@@ -103,6 +97,8 @@ pub struct Run<'r> {
     pub rules: Rules,
     /// It is about a single file.
     pub is_single: bool,
+    /// It looks at few paths, as far as is known.
+    pub is_few: bool,
     /// It goes once more through directories, to what was put off in them.
     pub is_second: bool,
     /// What is done before the first change of the replica, where this is what does it.
@@ -124,11 +120,11 @@ fn seconds_now() -> u64 {
 
 impl<'r> Run<'r> {
     /// A run that has not begun.
-    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, roots: (DirRef, Option<DirMutRef>)) -> Self {
+    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, ground: Ground) -> Self {
+        let roots = ground.roots.clone();
         let keeps_own = roots.1.as_ref().is_some_and(|replica| !replica.may_give());
         Run {
             rules: Rules { keeps_own, ..options.rules() },
-            doubles: doubles(options, (&roots.0, roots.1.as_ref())),
             options,
             monitor,
             stop,
@@ -137,16 +133,15 @@ impl<'r> Run<'r> {
             links: Links::new(),
             deletes: DeletePlan::after(options.deleted_before),
             ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, seconds_now, notes.age_max.as_secs()))),
-            ladder: Arc::default(),
             under_way: Arc::default(),
             started: Instant::now(),
             began: now(),
-            owners: Owners::of(roots.1.as_ref(), &options.keep),
-            rights: roots.1.as_ref().map(|replica| replica.rights()),
+            owners: Owners::of(ground.rights.as_ref(), &options.policy.keep),
             file_systems: Mutex::default(),
             roots,
+            ground,
             one_machine: options.is_one_machine(),
-            no_room: Mutex::new(options.delete.then(Vec::new)),
+            no_room: Mutex::new(options.policy.delete.then(Vec::new)),
             reported: Mutex::default(),
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
@@ -154,12 +149,11 @@ impl<'r> Run<'r> {
             mounts: Mounts::default(),
             hashes_kept: HashesKept::default(),
             stride: Stride::default(),
-            bytes_pace: Pace::new(options.bytes_per_second_max),
-            request_pace: Pace::new(options.requests_per_second_max),
             unkept: Mutex::default(),
             part: Part::Whole,
             renamed: None,
             is_single: false,
+            is_few: false,
             is_second: false,
             changes: None,
             lease: None,
@@ -195,7 +189,7 @@ impl<'r> Run<'r> {
 
     /// Keeps within the limit on bytes and, a block being a request, on requests.
     pub fn pace_bytes(&self, bytes: u64) {
-        if let Some(pace) = &self.bytes_pace {
+        if let Some(pace) = &self.ground.paces.0 {
             pace.take(bytes, &|| self.stopped());
         }
         self.pace_request();
@@ -209,7 +203,7 @@ impl<'r> Run<'r> {
 
     /// Keeps within the limit on requests.
     pub fn pace_request(&self) {
-        if let Some(pace) = &self.request_pace {
+        if let Some(pace) = &self.ground.paces.1 {
             pace.take(1, &|| self.stopped());
         }
     }
@@ -225,7 +219,7 @@ impl<'r> Run<'r> {
     /// Keeps a path that would take the place of a directory, if there is a limit on deletes, which the whole plan is held against when
     /// all is walked; returns whether it did.
     pub fn waits_for_the_whole(&self, path: impl FnOnce() -> RelPath) -> bool {
-        self.options.delete_limit.is_some() && self.keep_for_later(path)
+        self.options.policy.delete_limit.is_some() && self.keep_for_later(path)
     }
 
     fn keep_for_later(&self, path: impl FnOnce() -> RelPath) -> bool {
@@ -251,14 +245,14 @@ impl<'r> Run<'r> {
 
     /// What holds for all movers.
     pub fn terms(&self) -> Terms {
-        let durability = self.options.durability;
+        let durability = self.options.policy.durability;
         // The directory around a single file has no mark that could say what is not durable, so the file is made so before it gets its name.
         let is_single = self.is_single || self.renamed.is_some();
         Terms {
             rules: self.rules,
             sync_each: durability == Durability::File || is_single,
             sync_large: durability != Durability::None || is_single,
-            verify: self.options.read_back,
+            verify: self.options.policy.read_back,
         }
     }
 
@@ -266,8 +260,8 @@ impl<'r> Run<'r> {
     /// all that is still there.
     pub fn with_spared<T>(&self, dir: &RelPath, act: impl FnOnce(Spared<'_>) -> T) -> T {
         let is_over = || self.stopped();
-        let protects = self.options.filter.has_rules() && !self.options.delete_excluded;
-        act(Spared { rules: protects.then_some((&self.options.filter, dir)), is_over: Some(&is_over), ..Spared::NOTHING })
+        let protects = self.options.policy.filter.has_rules() && !self.options.policy.delete_excluded;
+        act(Spared { rules: protects.then_some((&self.options.policy.filter, dir)), is_over: Some(&is_over), ..Spared::NOTHING })
     }
 
     /// Reports a problem.
@@ -325,7 +319,7 @@ impl<'r> Run<'r> {
 
     /// Whether the filters take an entry. The path is made only if there are rules.
     pub fn takes(&self, visit: &Visit, name: &CStr, is_dir: bool) -> bool {
-        let filter = &self.options.filter;
+        let filter = &self.options.policy.filter;
         !filter.has_rules() || filter.takes(visit.path_of(name).as_bytes(), is_dir)
     }
 
@@ -355,6 +349,6 @@ impl Run<'_> {
 impl Run<'_> {
     /// Whether the run comes to a directory of the replica at another place, too, and leaves it alone at this one.
     pub fn is_double(&self, parent: &Visit, name: &CStr) -> bool {
-        !self.doubles.is_empty() && self.doubles.contains(&parent.path_of(name))
+        !self.ground.doubles.is_empty() && self.ground.doubles.contains(&parent.path_of(name))
     }
 }

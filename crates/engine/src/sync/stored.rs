@@ -27,7 +27,7 @@ pub fn stored_otherwise(run: &Run<'_>, path: &RelPath, (source, replica): (&DirR
         for name in (0..names.len()).map(|number| names.get(number).0).filter(|name| !shown.contains(name)) {
             let Some(meta) = there(believed_twice(|| replica.look(name)))? else { continue };
             let is_dir = meta.kind == Kind::Dir;
-            if !options.delete_excluded || options.filter.takes(path.join(name.to_bytes()).as_bytes(), is_dir) {
+            if !options.policy.delete_excluded || options.policy.filter.takes(path.join(name.to_bytes()).as_bytes(), is_dir) {
                 found.insert(meta.id());
             }
         }

@@ -39,7 +39,7 @@ impl Run<'_> {
     /// anew in every run.
     pub fn attainable<D: Dir + ?Sized>(&self, source: &Meta, there: &Meta, above: Option<&Arc<D>>) -> Meta {
         let stays = above.is_none_or(|above| above.first_meta().uid == there.uid);
-        self.owners.attainable(source, there, &self.options.keep, stays)
+        self.owners.attainable(source, there, &self.options.policy.keep, stays)
     }
 
     /// The same of an entry with its extended attributes.
@@ -48,7 +48,7 @@ impl Run<'_> {
             return Cow::Borrowed(source);
         }
         let meta = self.attainable(&source.meta, &there.meta, above);
-        let xattrs = self.rights.as_ref().and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
+        let xattrs = self.ground.rights.as_ref().and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
         match xattrs {
             None if meta == source.meta => Cow::Borrowed(source),
             xattrs => Cow::Owned(Entry { meta, xattrs: xattrs.unwrap_or_else(|| source.xattrs.clone()) }),
@@ -57,7 +57,7 @@ impl Run<'_> {
 
     /// What a user cannot change in place, he can make anew: what belongs to somebody else, and what has rights that he may not take away.
     pub fn takes_over(&self, step: Step, source: &Entry, there: &Entry) -> Step {
-        let is_stuck = || self.rights.as_ref().is_some_and(|rights| is_stuck_with(rights, &source.xattrs, &there.xattrs));
+        let is_stuck = || self.ground.rights.as_ref().is_some_and(|rights| is_stuck_with(rights, &source.xattrs, &there.xattrs));
         match step {
             Step::Meta(what) | Step::MetaOfAll(what) if what.has(What::XATTRS) && is_stuck() => Step::Anew(what),
             step => self.owners.takes_over(step, &there.meta),
@@ -75,7 +75,7 @@ impl Run<'_> {
 
     /// Counts an entry whose capabilities or trusted attributes this user cannot give.
     pub fn note_privileges(&self, source: &Xattrs, there: &Xattrs) {
-        let lacks = self.rights.as_ref().is_some_and(|rights| attainable_xattrs(rights, source, there).is_some());
+        let lacks = self.ground.rights.as_ref().is_some_and(|rights| attainable_xattrs(rights, source, there).is_some());
         add(&self.tally.unkept_privileges, u64::from(lacks));
     }
 
@@ -120,7 +120,7 @@ impl Run<'_> {
 impl Worker<'_> {
     /// Tells that a time is left as near to the source's as the replica can keep it; of a directory itself without a name.
     pub fn note_times(&self, visit: &Visit, name: Option<&CStr>, (source, replica): (&Meta, &Meta)) {
-        let keep = &self.run.options.keep;
+        let keep = &self.run.options.policy.keep;
         let told_before = name.is_some() && visit.pass() > 0;
         if !keep.times || source.mtime == replica.mtime || told_before {
             return;

@@ -49,7 +49,7 @@ impl Run<'_> {
         let own = self.roots.0.first_meta().dev;
         let is_foreign = |meta: Meta| meta.kind == Kind::Dir && self.options.is_foreign(meta.dev, own);
         // Nobody looks there unless it matters.
-        self.options.one_file_system && visit.source.peek(name).is_ok_and(is_foreign)
+        self.options.policy.one_file_system && visit.source.peek(name).is_ok_and(is_foreign)
     }
 
     /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.

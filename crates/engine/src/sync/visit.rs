@@ -82,68 +82,59 @@ struct State {
     pass: AtomicU8,
 }
 
-/// What is needed to begin a directory.
-pub struct Begin {
-    /// See [`Visit`].
-    pub parent: Option<Arc<Visit>>,
-    /// See [`Visit`].
-    pub name: CString,
-    /// See [`Visit`].
-    pub source: DirRef,
-    /// See [`Visit`].
-    pub replica: Option<DirMutRef>,
-    /// See [`Visit`].
-    pub basis: Option<DirRef>,
-    /// See [`Visit`].
-    pub selection: Arc<Selection>,
-    /// See [`Visit`].
-    pub before: Option<(Meta, Xattrs)>,
-    /// See [`Visit`].
-    pub replaced: Option<Meta>,
-    /// See [`Visit`].
-    pub weight: u64,
-}
+/// A directory as it was met: on the source, on the replica, and what the replica's was like, unless this run made it.
+pub type Met = (DirRef, Option<DirMutRef>, Option<(Meta, Xattrs)>);
 
 impl Visit {
-    /// Begins a directory. It has one piece of work pending: its listing.
-    pub fn begin(begin: Begin) -> Visit {
-        let made = begin.before.is_none();
-        let birth = begin.replica.as_ref().filter(|_| made).and_then(|replica| replica.birth());
-        let protected = begin.before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0);
-        let protected = protected && begin.replica.as_ref().is_some_and(|replica| replica.user().0 != 0);
+    /// Begins a root. It has one piece of work pending: its listing.
+    pub fn root(met: Met, selection: Arc<Selection>, weight: u64) -> Visit {
+        Visit::begin((None, CString::default()), met, selection, weight)
+    }
+
+    /// Begins the directory `name` of `parent`.
+    pub fn below(parent: &Arc<Visit>, name: &CStr, met: Met, selection: Arc<Selection>, weight: u64) -> Visit {
+        Visit::begin((Some(parent.clone()), name.into()), met, selection, weight)
+    }
+
+    fn begin(
+        (parent, name): (Option<Arc<Visit>>, CString),
+        (source, replica, before): Met,
+        selection: Arc<Selection>,
+        weight: u64,
+    ) -> Visit {
+        let made = before.is_none();
+        let protected = before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0);
+        let protected = protected && replica.as_ref().is_some_and(|replica| replica.user().0 != 0);
         let state = State {
             pending: AtomicUsize::new(1),
             fresh: AtomicBool::new(made),
             write_protected: AtomicBool::new(protected),
             ..State::default()
         };
-        let late = begin.parent.as_ref().is_some_and(|parent| parent.is_repeated());
-        let above = begin.parent.as_ref();
-        let is_marked = made && above.is_none_or(|above| !above.is_fresh());
-        let doubt = above.map(|above| Doubt { replica: above.suspect_since(), ..above.doubt }).unwrap_or_default();
+        let above = parent.as_ref();
         Visit {
-            parent: begin.parent,
-            name: begin.name,
-            listed: Mutex::new(*begin.source.first_meta()),
-            source: begin.source,
-            replica: begin.replica,
-            basis: begin.basis,
-            selection: begin.selection,
-            before: begin.before,
-            birth,
+            late: above.is_some_and(|above| above.is_repeated()),
+            is_marked: made && above.is_none_or(|above| !above.is_fresh()),
+            doubt: above.map(|above| Doubt { replica: above.suspect_since(), ..above.doubt }).unwrap_or_default(),
+            birth: replica.as_ref().filter(|_| made).and_then(|replica| replica.birth()),
+            listed: Mutex::new(*source.first_meta()),
+            parent,
+            name,
+            source,
+            replica,
+            basis: None,
+            selection,
+            before,
             borrowed: false,
             closed: false,
-            is_marked,
             left: None,
             renamed: None,
-            replaced: begin.replaced,
-            late,
-            weight: begin.weight,
+            replaced: None,
+            weight,
             leftovers: Mutex::default(),
             entered: Entered::default(),
             namesakes: Namesakes::default(),
             protected: Protected::default(),
-            doubt,
             met: Mutex::default(),
             state,
         }

@@ -5,14 +5,14 @@ use crate::sync::entry::Intent;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::twice::SHOWN_TWICE;
-use crate::sync::visit::{Begin, Visit};
+use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
 use crate::trees::overlap::{OWN_REPLICA, OWN_SOURCE};
 use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
 use driftless_mover::Trouble;
-use driftless_reconcile::{differences, split_half, values};
+use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, NameStream, Names, WINDOW_NAMES};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -63,8 +63,8 @@ impl Worker<'_> {
             entered => entered?,
         };
         let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
-        let parent = Some(parent.clone());
-        let mut visit = Visit::begin(Begin { parent, name: name.into(), source, replica, basis, selection, before, replaced, weight });
+        let mut visit = Visit::below(parent, name, (source, replica, before), selection, weight);
+        (visit.basis, visit.replaced) = (basis, replaced);
         self.run.part.assign(&mut visit);
         self.run.find_closed(&mut visit);
         self.run.meet_marks(&mut visit)?;
@@ -91,7 +91,7 @@ impl Worker<'_> {
         self.run.tally.skip(Reason::OtherFileSystem);
         let parent = visit.parent.as_ref().expect("the root is on its own file system");
         if let (true, Some(replica)) = (visit.is_made(), &visit.replica) {
-            let attributes = Attributes::of(visit.source.first_meta(), Xattrs::default(), &self.run.options.keep).or_mode(OPENED);
+            let attributes = Attributes::of(visit.source.first_meta(), Xattrs::default(), &self.run.options.policy.keep).or_mode(OPENED);
             replica.set_own(&Known::default(), &attributes);
             let _its_mode_says_the_same = self.run.unmark_closed(&visit);
             parent.touch();
@@ -115,7 +115,7 @@ impl Worker<'_> {
         if self.run.is_double(parent, name) {
             return Err(Trouble::Barred(Side::Replica, SHOWN_TWICE));
         }
-        let keep = &self.run.options.keep;
+        let keep = &self.run.options.policy.keep;
         let before = (*dir.first_meta(), dir.xattrs(keep)?);
         self.run.met_replica(&dir);
         Ok((Some(dir), Some(before), None))
@@ -145,7 +145,7 @@ impl Worker<'_> {
         let attributes = Attributes { mode: Some(meta.mode | 0o700), ..Attributes::default() };
         above.set(name, &Known::of(meta), &attributes)?;
         let dir = above.enter_mut(name)?;
-        let before = (*meta, dir.xattrs(&self.run.options.keep)?);
+        let before = (*meta, dir.xattrs(&self.run.options.policy.keep)?);
         self.run.met_replica(&dir);
         Ok((Some(dir), Some(before), None))
     }
@@ -158,11 +158,11 @@ impl Worker<'_> {
         if meta.kind != Kind::Dir || meta.uid != above.user().0 {
             return Ok(false);
         }
-        let source = Entry { meta: *source.first_meta(), xattrs: source.xattrs(&run.options.keep)? };
+        let source = Entry { meta: *source.first_meta(), xattrs: source.xattrs(&run.options.policy.keep)? };
         // Of a directory that may not be read, `user.*` attributes may not either (xattr(7)).
-        let xattrs = above.xattrs_of(name, &run.options.keep).unwrap_or_else(|_| source.xattrs.clone());
+        let xattrs = above.xattrs_of(name, &run.options.policy.keep).unwrap_or_else(|_| source.xattrs.clone());
         let replica = Entry { meta, xattrs };
-        let mut intent = Intent::new(Action::Meta, differences(&source, &replica, &run.options.keep), &source.meta);
+        let mut intent = Intent::new(Action::Meta, differences(&source, &replica, &run.options.policy.keep), &source.meta);
         if intent.what.is_empty() {
             return Ok(false);
         }
@@ -195,9 +195,14 @@ impl Worker<'_> {
             if let Err(fault) = self.run.look_for_mark(visit) {
                 return self.unlisted(visit, fault);
             }
+            if visit.is_repeated() {
+                self.run.deletes.forget(visit.path());
+            }
             let mut names = Names::default();
             for name in visit.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
-                names.push(&name, None);
+                if !self.is_gone(visit, &name) {
+                    names.push(&name, None);
+                }
             }
             self.note_names(visit, &names);
             self.find_protected(visit, &names);
@@ -284,13 +289,7 @@ impl Worker<'_> {
         while range.start < range.end && !self.run.stopped() && !self.run.yields() {
             let (name, hint) = names.get(range.start as usize);
             range.start += 1;
-            if range.is_empty() {
-                // The last name: nothing to share.
-            } else if hint == Some(Kind::Dir) && queue.waiting() > QUEUE_LONG {
-                queue.push(share(std::mem::replace(&mut range, 0..0)));
-            } else if queue.hungry() {
-                queue.push_last(share(split_half(&mut range, 1).unwrap_or_else(|| std::mem::replace(&mut range, 0..0))));
-            }
+            queue.spare(&mut range, if hint == Some(Kind::Dir) { QUEUE_LONG } else { usize::MAX }, share);
             self.run.pace_request();
             self.entry(visit, name, hint, weight);
         }
@@ -390,6 +389,6 @@ pub fn forget_inherited(dir: &DirMutRef) -> Done {
 impl Run<'_> {
     /// Whether a listing of the source vouches for what is not in it.
     pub fn may_delete(&self, visit: &Visit) -> bool {
-        self.options.delete && self.vouches(visit)
+        self.options.policy.delete && self.vouches(visit)
     }
 }

@@ -34,12 +34,12 @@ impl Run<'_> {
 
     /// A lock and a mark that are files touch the time of their directory, and only its owner and root can put it back (utimensat(2)).
     fn report_touched(&self, now: &Meta) {
-        let is_others = self.rights.as_ref().is_some_and(|rights| !rights.any_owner && rights.uid != now.uid);
-        if !is_others || !self.options.keep.times || self.options.dry_run {
+        let is_others = self.ground.rights.as_ref().is_some_and(|rights| !rights.any_owner && rights.uid != now.uid);
+        if !is_others || !self.options.policy.keep.times || self.options.dry_run {
             return;
         }
         let source = self.roots.0.first_meta();
-        if mtimes(source, now, self.options.keep.modify_window) == Agreement::Other {
+        if mtimes(source, now, self.options.policy.keep.modify_window) == Agreement::Other {
             self.problem(RelPath::root(), Fault { side: Side::Replica, act: Act::SetTimes, errno: errno::EPERM }, Class::Partly);
         }
     }

@@ -7,13 +7,17 @@ use crate::tally::{Reason, add};
 use crate::trees::alike::random_seed;
 use driftless_model::{Act, Class, Fault, RelPath, Side, errno};
 use driftless_mover::{Mover, Trouble};
-use driftless_pool::{BYTES_PER_ENTRY, Concurrency, Queue, Workload};
+use driftless_pool::{BYTES_PER_ENTRY, Concurrency, Queue, Workload, drive};
 use driftless_reconcile::NameIndex;
-use driftless_tree::Copier;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Items that wait, at most, while a run that has few to do needs no further thread.
+const FEW_ITEMS: usize = 8;
+/// How long one thread is enough for it.
+const FEW_TIME: Duration = Duration::from_millis(2);
 
 /// A thread's hands and what it shares with the others.
 pub struct Worker<'a> {
@@ -77,14 +81,40 @@ impl Workload for Run<'_> {
 }
 
 impl Run<'_> {
+    /// Carries out what is in the queue and all that comes of it: few items on this thread, more by a pool.
+    pub fn work_off_queue(&self, threads_max: usize) {
+        if !(self.is_few && self.listeners() == 0 && self.work_off_few()) {
+            drive(self, threads_max);
+        }
+    }
+
+    /// Begins on this thread; returns whether that was all. Starting threads takes longer than a path that has hardly changed.
+    fn work_off_few(&self) -> bool {
+        self.queue.reopen();
+        let until = Instant::now() + FEW_TIME;
+        self.with_worker(|worker| {
+            while self.queue.waiting() <= FEW_ITEMS && Instant::now() < until {
+                let Some(task) = self.queue.take(0) else { break };
+                if !self.stopped() {
+                    worker.carry_out(task);
+                }
+                self.queue.done();
+            }
+        });
+        self.queue.is_over()
+    }
+
     /// Gives a thread its hands.
     pub fn with_worker(&self, act: impl FnOnce(&mut Worker<'_>)) {
         let pace = |bytes| self.pace_bytes(bytes);
         let stopped = || self.stopped();
-        let copier = Copier::new(self.options.cache, self.ladder.clone());
+        let cache = self.options.policy.cache;
+        let copier = self.ground.copier(cache);
         let carrier = self.options.carrier.as_deref();
         let mover = Mover { copier, terms: self.terms(), carrier, pace: &pace, stopped: &stopped };
-        act(&mut Worker { run: self, mover, index: NameIndex::new(random_seed()) });
+        let mut worker = Worker { run: self, mover, index: NameIndex::new(random_seed()) };
+        act(&mut worker);
+        self.ground.keep(cache, worker.mover.copier);
     }
 }
 

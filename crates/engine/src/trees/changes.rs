@@ -5,13 +5,13 @@
 
 use crate::clock::{Clock, MachineClock};
 use crate::monitor::Monitor;
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use crate::trees::error::{RunError, holder_words};
 use crate::trees::held::{Held, MOVERS_NOTICE};
 use crate::trees::marks::Marks;
 use crate::trees::numbers::{boot_of, number, source_number};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Fault, RelPath, Stamp, errno, escape};
+use driftless_model::{Act, Durability, Fault, RelPath, Stamp, errno, escape};
 use driftless_reconcile::{Ending, Mark, SOMEBODY, Scope, Unsettled};
 use driftless_tree::{DirMutRef, Done, Hold, Holder, Lock, MarkText, Reach, random_id};
 use std::ffi::{CStr, CString};
@@ -87,7 +87,7 @@ impl Changes {
         let (begun, is_refused) = (Mutex::default(), AtomicBool::new(false));
         let (root, name, locks) = (root.clone(), name.map(CStr::to_owned), locks.clone());
         let last_look = Mutex::new(Instant::now());
-        let is_durable = options.durability != Durability::None;
+        let is_durable = options.policy.durability != Durability::None;
         Ok(Changes { root, path, name, locks, is_durable, scope, now, movers: None, found, texts, above, begun, is_refused, last_look })
     }
 
@@ -415,13 +415,13 @@ fn before(now: Stamp) -> Stamp {
 
 /// What a run with these options looks at.
 fn scope(options: &Options) -> Scope {
-    let filter = &options.filter;
+    let filter = &options.policy.filter;
     let chosen = options.selection.as_ref().filter(|selection| !selection.whole);
     let has_bounds = filter.size_min.is_some() || filter.size_max.is_some();
     Scope {
         source: source_number(options, &RelPath::root()),
-        entries: number(format!("{filter:?} {chosen:?} {}", options.one_file_system).as_bytes()),
-        whole: !filter.has_rules() && !has_bounds && chosen.is_none() && !options.one_file_system,
+        entries: number(format!("{filter:?} {chosen:?} {}", options.policy.one_file_system).as_bytes()),
+        whole: !filter.has_rules() && !has_bounds && chosen.is_none() && !options.policy.one_file_system,
     }
 }
 

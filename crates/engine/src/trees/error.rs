@@ -16,6 +16,12 @@ pub enum RunError {
     /// There is nothing to compare with.
     #[error("\"{0}\": no such replica")]
     NoReplica(String),
+    /// A single entry, where a directory is asked for.
+    #[error("\"{0}\": is no directory, and only directories are kept open")]
+    NotTrees(String),
+    /// What was written is not there any more.
+    #[error("\"{0}\": the replica's disk did not keep what was written; check it")]
+    DiskLied(String),
     /// The same entry twice.
     #[error("source and replica are the same: \"{0}\"")]
     Same(String),
@@ -95,8 +101,8 @@ pub enum RunError {
     #[error("{0}")]
     NoMovers(String),
     /// What is known of the shares of a run cannot be kept.
-    #[error("cannot keep the record of the run: {0}")]
-    Record(#[from] driftless_state::StoreError),
+    #[error(transparent)]
+    Record(#[from] driftless_state::StateError),
 }
 
 /// Who it is that works on a replica, in words.

@@ -72,7 +72,7 @@ fn is_left_out(options: &Options, source_device: u64, way: &[Step]) -> bool {
 pub fn leaves_out(options: &Options, names: &[&[u8]]) -> bool {
     let excluded = (1..=names.len()).any(|depth| {
         let path = RelPath::from_names(names[..depth].iter().copied());
-        !options.filter.takes(path.as_bytes(), true)
+        !options.policy.filter.takes(path.as_bytes(), true)
     });
     excluded || options.selection.as_ref().is_some_and(|selection| !reaches(selection, names))
 }
@@ -82,7 +82,7 @@ pub fn leaves_out_file(options: &Options, path: &RelPath) -> bool {
     let names: Vec<&[u8]> = path.names().collect();
     let above = names.split_last().map_or(&names[..], |(_, above)| above);
     let is_unlisted = || options.selection.as_ref().is_some_and(|selection| !reaches(selection, &names));
-    !options.filter.takes(path.as_bytes(), false) || leaves_out(options, above) || is_unlisted()
+    !options.policy.filter.takes(path.as_bytes(), false) || leaves_out(options, above) || is_unlisted()
 }
 
 /// A rule that leaves out the regular file at a path and nothing else, as it can be typed within quotes; none if it cannot.
@@ -143,7 +143,7 @@ fn pattern(names: &[&[u8]]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::{Filter, Rule, Scope, Work};
+    use driftless_model::{Filter, Policy, Rule, Scope, Work};
     use std::sync::Arc;
 
     fn way(path: &str, devices: &[u64]) -> Vec<Step> {
@@ -155,7 +155,8 @@ mod tests {
         let rules = exclude.iter().map(|pattern| Rule::new(false, pattern).expect("a rule")).collect();
         let work = |path: &str| Work { path: RelPath::parse(path.as_bytes()).expect("a path"), scope: Scope::Subtree };
         let selection = listed.map(|path| Arc::new(Selection::of(&[work(path)])));
-        Options { filter: Filter { rules, ..Filter::default() }, selection, one_file_system, ..Options::default() }
+        let policy = Policy { filter: Filter { rules, ..Filter::default() }, one_file_system, ..Policy::default() };
+        Options { policy, selection, ..Options::default() }
     }
 
     #[test]

@@ -15,7 +15,7 @@ const OF_FILE_SYSTEM: &CStr = c"lost+found";
 
 /// Refuses a run if anything that must be there on both sides is not.
 pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<(), RunError> {
-    for path in &options.required {
+    for path in &options.policy.required {
         require_in(source, Side::Source, path)?;
         match replica {
             Replica::There(replica) => require_in(&(replica.clone() as DirRef), Side::Replica, path)?,
@@ -31,7 +31,7 @@ pub fn require_nothing(options: &Options) -> Result<(), RunError> {
         let cause = "it is no directory, and a list of paths names what is below one".into();
         return Err(RunError::Unusable { path: options.source.to_string(), cause });
     }
-    options.required.first().map_or(Ok(()), |path| Err(lacking(Side::Source, path, "it is no directory").into()))
+    options.policy.required.first().map_or(Ok(()), |path| Err(lacking(Side::Source, path, "it is no directory").into()))
 }
 
 fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError> {
@@ -76,7 +76,7 @@ enum Likeness {
 /// source with more names than are held at a time, the replica is looked through again for each window, unless they are alike.
 fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), RunError> {
     let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
-    if options.delete_unlike || !is_whole {
+    if options.policy.delete_unlike || !is_whole {
         return Ok(());
     }
     let unreadable = |fault: driftless_model::Fault| Refusal::UnreadableSource(fault.cause());
@@ -116,11 +116,11 @@ fn says_something(name: &CStr) -> bool {
 
 /// Whether an entry at the top of the replica would be deleted if the source lacks it.
 fn may_go(options: &Options, replica: &DirMutRef, name: &CStr, kind: Option<Kind>) -> bool {
-    if options.delete_excluded || !options.filter.has_rules() {
+    if options.policy.delete_excluded || !options.policy.filter.has_rules() {
         return true;
     }
     let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
-    options.filter.takes(name.to_bytes(), is_dir())
+    options.policy.filter.takes(name.to_bytes(), is_dir())
 }
 
 /// The replica that was probably meant, as the user would type it: somebody who comes from rsync takes the source's name for granted.

@@ -8,7 +8,7 @@ use crate::sum::file::{HashFile, Large};
 use crate::sum::found::Found;
 use crate::sum::hands::Hands;
 use crate::sum::run::Item;
-use driftless_pool::cores;
+use driftless_pool::{cores, split_half};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,9 +82,8 @@ impl Hands<'_, '_> {
     /// Where nobody waits for the file system, one thread a core is best.
     fn share(&self, large: &Arc<Large>, range: &mut Range<u64>, step: u64) {
         let enough = large.is_cached.load(Ordering::Relaxed) && large.pending.load(Ordering::Relaxed) >= cores();
-        if range.end - range.start > step && !enough && self.sums.queue.hungry() {
-            let middle = range.start + (range.end - range.start).div_ceil(2);
-            let given = middle..std::mem::replace(&mut range.end, middle);
+        let wanted = range.end - range.start > step && !enough && self.sums.queue.hungry();
+        if let Some(given) = wanted.then(|| split_half(range, 1)).flatten() {
             large.pending.fetch_add(1, Ordering::Relaxed);
             self.sums.queue.push_first(Item::Pieces(large.clone(), given));
         }

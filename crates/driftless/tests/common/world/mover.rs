@@ -5,8 +5,8 @@ use super::turn::Turn;
 use super::{Link, Message, State, lock};
 use driftless_engine::message::Report;
 use driftless_engine::{
-    Alive, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Lease, LeaseClock, Line, Moment, Options, Outcome, Over, Seen, Share,
-    Watched, Watcher, carried, serve, work_off,
+    Alive, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Known, Lease, LeaseClock, Line, Moment, Options, Outcome, Over, Seen,
+    Share, Watched, Watcher, carried, serve, work_off,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -218,7 +218,7 @@ impl Carrying<Place> for Hands {
 }
 
 fn carry_out(options: &Options, what: (&Brief, &Share), ends: Ends<'_>, lease: &Lease) -> Result<Outcome, Failure> {
-    let done = work_off(options, what, &|_| {}, ends);
+    let done = work_off((options, &mut Known::default()), what, &|_| {}, ends);
     carried(done, lease.over())
 }
 

@@ -5,21 +5,21 @@ use crate::clock::Clock;
 use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::shared::brief::Brief;
+use crate::shared::encoding::encoded;
 use crate::shared::exchange::PartOfOutcome;
-use crate::shared::facts::{BEGUN, ENDING, decoded, encoded, fact, keyed};
-use crate::shared::life::{Ground, Life, Verdict};
+use crate::shared::life::{Verdict, ground_of, verdict};
 use crate::shared::names::{alike_chosen, note_alike};
-use crate::shared::noted::add_shares;
+use crate::shared::noted::{add_shares, put_unfinished};
 use crate::shared::plan::{chosen, pack};
 use crate::shared::share::{Piece, Share};
 use crate::shared::unfinished::{Listed, Unfinished};
-use crate::shared::work_off::{Ends, work_off};
-use crate::sync::End;
+use crate::shared::work_off::{Ends, Known, work_off};
+use crate::sync::ending::End;
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::trees::changes::{Changes, Locks};
 use crate::trees::error::RunError;
 use driftless_model::{RelPath, Stamp};
-use driftless_state::Record;
+use driftless_state::{Ground, Life, Record, Stage};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,9 +27,6 @@ use std::time::Duration;
 
 /// How long movers are listened to before shares of an interrupted run are handed out again; they say that they are alive each second.
 const LISTEN: Duration = Duration::from_secs(3);
-/// The key under which a fact stands of which there is one.
-const LIFE: &[u8] = b"life";
-pub(super) const TOTAL: &[u8] = b"total";
 
 /// What is known when a life of the run begins.
 pub(super) struct Birth {
@@ -53,7 +50,7 @@ impl Birth {
     ) -> Result<Birth, RunError> {
         let (source, Some(replica)) = roots else { return Err(RunError::NoReplica(options.replica.to_string())) };
         let mut changes = Changes::of(options, replica, single.as_ref().map(|(_, renamed)| &**renamed), locks)?;
-        let ground = Ground::of(options, source, replica, changes.found_mark());
+        let ground = ground_of(options, source, replica, changes.found_mark());
         let life = Life { process: options.run, ground, seconds: clock.seconds(), is_second_hand: false, is_doubtful: false };
         let (life, counted) = take_up(record, life, monitor)?;
         // All lives of a run are one run to the mark: what movers still have in hand is wanted by the next one, too.
@@ -63,7 +60,7 @@ impl Birth {
         let _refusal = changes.begin(clock);
         changes.outcome()?;
         changes.tell(monitor);
-        let life = Life { ground: life.ground.marked(&changes), ..life };
+        let life = Life { ground: Ground { mark: changes.own_mark(), ..life.ground }, ..life };
         Ok(Birth { changes: Arc::new(changes), life, counted })
     }
 
@@ -80,20 +77,14 @@ impl Birth {
 /// Goes on with the record in this life, or empties it; returns what is known of the life then, and what its process has counted so far.
 fn take_up(record: &mut Record, life: Life, monitor: &dyn Monitor) -> Result<(Life, Counts), RunError> {
     // One that was killed before it had made the first share has left nothing to go on with.
-    if record.facts(fact::STAGE, b"", 1)?.is_empty() {
-        return Ok((life, Counts::default()));
-    }
-    let found: Option<Life> = record.facts(fact::LIFE, b"", 1)?.first().and_then(|(_, value)| decoded(value));
-    let Some(found) = found else {
-        record.begin_anew()?;
-        return Ok((life, Counts::default()));
-    };
-    match found.verdict(&life) {
+    let Some(stage) = record.stage()? else { return Ok((life, Counts::default())) };
+    let Some(found) = record.life()? else { return Err(record.damaged("a run without a life").into()) };
+    match verdict(&found, &life) {
         Verdict::Own => Ok((Life { is_second_hand: found.is_second_hand, is_doubtful: found.is_doubtful, ..life }, Counts::default())),
         Verdict::Another(words) => {
             monitor.note(&words);
-            let was_ending = record.facts(fact::STAGE, b"", 9)?.iter().any(|(stage, _)| stage == ENDING);
-            Ok((Life { is_second_hand: true, is_doubtful: found.is_doubtful || was_ending, ..life }, Counts::default()))
+            let is_doubtful = found.is_doubtful || stage == Stage::End;
+            Ok((Life { is_second_hand: true, is_doubtful, ..life }, Counts::default()))
         }
         Verdict::Dropped(words) => {
             monitor.note(&words);
@@ -106,15 +97,15 @@ fn take_up(record: &mut Record, life: Life, monitor: &dyn Monitor) -> Result<(Li
 }
 
 fn total_of(record: &Record) -> Result<Counts, RunError> {
-    let total = record.facts(fact::TOTAL, b"", 1)?;
-    Ok(total.first().and_then(|(_, value)| decoded(value)).unwrap_or_default())
+    let counts = record.counts()?;
+    Ok(Counts::of_named(counts.iter().map(|(name, value)| (&**name, *value))))
 }
 
 impl Coordinator<'_> {
     pub(super) fn begin(&mut self) -> Result<(), RunError> {
-        let resumed = !self.record.facts(fact::STAGE, b"", 1)?.is_empty();
-        self.clear(!resumed)?;
-        if !resumed {
+        let is_resumed = self.record.stage()?.is_some();
+        self.clear(!is_resumed)?;
+        if !is_resumed {
             return self.walk_all();
         }
         self.note_life()?;
@@ -125,16 +116,16 @@ impl Coordinator<'_> {
     fn walk_all(&mut self) -> Result<(), RunError> {
         let (pieces, passed) = self.first_pieces();
         let shares = pack(pieces, self.wanted(), &Share { walk: WHOLE_WALK, ..Share::default() });
-        let (life, total) = (encoded(&self.life), encoded(&self.total));
-        let alike = self.options.selection.as_ref().map_or_else(Vec::new, |chosen| alike_chosen(chosen, &self.options.filter));
-        self.record.batch(|batch| {
-            batch.forget_facts()?;
-            batch.put(fact::STAGE, BEGUN, b"")?;
-            batch.put(fact::LIFE, LIFE, &life)?;
-            batch.put(fact::TOTAL, TOTAL, &total)?;
-            add_shares(batch, &shares)?;
-            note_alike(batch, &alike)?;
-            passed.iter().try_for_each(|(dir, left)| batch.put(fact::DIR, &keyed(dir), &encoded(left)))
+        let alike = self.options.selection.as_ref().map_or_else(Vec::new, |chosen| alike_chosen(chosen, &self.options.policy.filter));
+        let (source, replica) = (self.options.source.to_string(), self.options.replica.to_string());
+        let (life, total) = (&self.life, self.total);
+        self.record.transaction(|transaction| {
+            transaction.begin_walk(&source, &replica, life.seconds)?;
+            transaction.set_life(life)?;
+            transaction.set_counts(total.named())?;
+            add_shares(transaction, &shares)?;
+            note_alike(transaction, &alike)?;
+            passed.into_iter().try_for_each(|(dir, left)| put_unfinished(transaction, dir, left))
         })?;
         match &shares[..] {
             [share] if share.pieces == [Piece::Root] && self.exchange.idle() > 1 => self.divide_root(share),
@@ -156,21 +147,20 @@ impl Coordinator<'_> {
     pub(super) fn note_life(&mut self) -> Result<(), RunError> {
         self.life.seconds = self.clock.seconds();
         self.noted = self.clock.now();
-        let life = encoded(&self.life);
-        Ok(self.record.batch(|batch| batch.put(fact::LIFE, LIFE, &life))?)
+        Ok(self.record.transaction(|transaction| transaction.set_life(&self.life))?)
     }
 
     /// Notes that from now on the coordinator itself changes the replica.
     pub(super) fn note_ending(&mut self) -> Result<(), RunError> {
-        Ok(self.record.batch(|batch| batch.put(fact::STAGE, ENDING, b""))?)
+        Ok(self.record.transaction(|transaction| transaction.set_stage(Stage::End))?)
     }
 
     /// Looks into the root and leaves everything in it to movers, so that all of them have work at once.
     fn divide_root(&mut self, share: &Share) -> Result<(), RunError> {
-        let Some(id) = self.record.items(0, 1)?.first().map(|item| item.id) else { return Ok(()) };
+        let Some((id, _)) = self.record.shares(0, 1)?.pop() else { return Ok(()) };
         let at_once = AtomicBool::new(true);
         match work_off(
-            self.options,
+            (self.options, &mut Known::default()),
             (self.brief, share),
             &|_| {},
             Ends { stop: self.stop, yields: &at_once, leaves: &at_once, lease: None },
@@ -189,11 +179,11 @@ impl Coordinator<'_> {
         self.total = total_of(self.record)?;
         let mut after = 0;
         loop {
-            let items = self.record.items(after, SHARES)?;
-            let Some(last) = items.last() else { break };
-            after = last.id;
+            let shares = self.record.shares(after, SHARES)?;
+            let Some((last, _)) = shares.last() else { break };
+            after = *last;
             let now = self.clock.now();
-            self.sent.extend(items.iter().map(|item| (item.id, now)));
+            self.sent.extend(shares.iter().map(|(id, _)| (*id, now)));
         }
         // What was said to the coordinator that was killed proves nothing of now.
         self.listen(|_, heard| heard)?;
@@ -217,14 +207,9 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    pub(super) fn hand_out_again(&mut self, id: u64) -> Result<(), RunError> {
-        let items = self.record.items(id - 1, 1)?;
-        items.first().filter(|item| item.id == id).map_or(Ok(()), |item| self.hand_out(id, &item.body))
-    }
-
     /// What is looked at, and the directories on the way there, which nobody else finishes.
     fn first_pieces(&self) -> (Vec<(u8, Piece)>, Vec<(RelPath, Unfinished)>) {
-        if let Some(name) = &self.single {
+        if let Some((name, _)) = &self.single {
             return (vec![(0, Piece::Entries(RelPath::root(), vec![(&**name).into()]))], Vec::new());
         }
         match &self.options.selection {

@@ -126,7 +126,7 @@ impl Coordinator<'_> {
     }
 
     /// Has a share carried out again, by another mover if there is one.
-    fn disbelieve(&mut self, part: &PartOfOutcome, why: &str) -> Result<(), RunError> {
+    pub(super) fn disbelieve(&mut self, part: &PartOfOutcome, why: &str) -> Result<(), RunError> {
         let count = self.trust.shares.entry(part.id).or_default();
         *count += 1;
         if *count >= DISBELIEVED_MAX {

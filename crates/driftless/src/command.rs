@@ -1,0 +1,34 @@
+//! The commands, each in a file, and what they share: from arguments to what the engine is asked to do, how hosts are reached,
+//! and what a run remembers of earlier ones.
+
+pub mod agent;
+pub mod audit;
+pub mod config;
+pub mod generate;
+pub mod mounts;
+pub mod mover;
+pub mod program;
+pub mod reach;
+pub mod record;
+pub mod run;
+pub mod sum;
+pub mod sync;
+pub mod verify;
+
+use crate::args::Command;
+use crate::exit::Exit;
+use clap::ArgMatches;
+
+/// Runs a command. `matches` are those of the whole command line.
+pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
+    let own = || matches.subcommand().expect("it was parsed").1;
+    match command {
+        Command::Sync(args) => sync::run(args, own()),
+        Command::Verify(args) => verify::run(args, own()),
+        Command::Audit(args) => audit::run(args, own()),
+        Command::Sum(args) => sum::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Mover(args) => mover::serve(args),
+        Command::Generate { what } => generate::print(*what),
+    }
+}

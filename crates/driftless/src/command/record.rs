@@ -1,0 +1,47 @@
+//! The record of a job, as the user meets it: a run that is not gone on with, and a file that cannot be used.
+
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::own;
+use driftless_state::{Found, Record, StateError};
+use std::path::Path;
+
+/// Opens the record of a job. Says what became of an interrupted run that is not gone on with, because the user says so (`fresh`) or because
+/// it is no use.
+///
+/// # Errors
+/// The file cannot be used.
+pub fn open(path: &Path, about: &str, (fresh, name): (bool, &str), output: &Output) -> Result<Record, StateError> {
+    let mut record = match Record::open(path, about) {
+        Err(error) if fresh && error.may_be_dropped() => {
+            output.note(&format!("{error}; it is dropped, as --fresh says"));
+            own::forget_database(path);
+            Record::open(path, about)?
+        }
+        opened => opened?,
+    };
+    let why = match record.found() {
+        Found::Other => "it had other options or trees, or was of another version of driftless",
+        Found::Older => "it was of an earlier version of driftless",
+        Found::Same if fresh => "as --fresh says",
+        Found::Same | Found::Nothing => return Ok(record),
+    };
+    output.note(&format!("the interrupted run of job \"{name}\" is not gone on with: {why}"));
+    if fresh {
+        record.begin_anew()?;
+    }
+    Ok(record)
+}
+
+/// The exit code, what is wrong with the file, and what now.
+pub fn refusal(error: &StateError) -> (Exit, String) {
+    const ANEW: &str = "begin anew with --fresh: what is equal is not copied again";
+    let words = |now: &str| format!("{error}; {now}");
+    let now = match error {
+        StateError::Damaged { .. } => words(ANEW),
+        StateError::Newer { .. } => words(&format!("go on with that version, or {ANEW}")),
+        StateError::Foreign { .. } => words("move it away"),
+        StateError::Failed { .. } => error.to_string(),
+    };
+    (Exit::of_record(error), now)
+}

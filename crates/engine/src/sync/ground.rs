@@ -1,0 +1,72 @@
+//! What holds for all runs between the same two roots, and is found out once.
+
+use crate::options::Options;
+use crate::sync::twice::doubles;
+use driftless_lock::Mutex;
+use driftless_model::{Cache, RelPath};
+use driftless_pool::Pace;
+use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Copiers that are kept for the next thread that wants one, at most; each has a buffer.
+const COPIERS_MAX: usize = 16;
+
+/// What holds for all runs between the same two roots.
+#[derive(Clone)]
+pub struct Ground {
+    /// The root directories; no replica where a dry run has not made it.
+    pub roots: (DirRef, Option<DirMutRef>),
+    /// What the file systems can do.
+    pub ladder: Arc<Ladder>,
+    /// Directories of the replica that a run would come to twice.
+    pub doubles: Arc<BTreeSet<RelPath>>,
+    /// What the user who acts on the replica may do.
+    pub rights: Option<Rights>,
+    /// Limits, in bytes and in requests a second, that all runs keep together.
+    pub paces: Arc<(Option<Pace>, Option<Pace>)>,
+    copiers: Arc<Mutex<Vec<(Cache, Copier)>>>,
+}
+
+impl Ground {
+    /// Finds out about the roots of `options`.
+    pub fn of(options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
+        Ground {
+            doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
+            rights: roots.1.as_ref().map(|replica| replica.rights()),
+            paces: Arc::new((Pace::new(options.bytes_per_second_max), Pace::new(options.requests_per_second_max))),
+            ladder: Arc::default(),
+            copiers: Arc::default(),
+            roots,
+        }
+    }
+
+    /// The same between the same roots, which were opened anew: something may be mounted elsewhere now.
+    pub fn again(self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
+        Ground { doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))), roots, ..self }
+    }
+
+    /// Whether it is about these roots.
+    pub fn is_of(&self, (source, replica): &(DirRef, Option<DirMutRef>)) -> bool {
+        let id = |root: &Option<DirMutRef>| root.as_ref().map(|root| root.first_meta().id());
+        self.roots.0.first_meta().id() == source.first_meta().id() && id(&self.roots.1) == id(replica)
+    }
+
+    /// A copier for a thread, used before where there is one.
+    pub fn copier(&self, cache: Cache) -> Copier {
+        let mut kept = self.copiers.lock();
+        let fits = kept.iter().position(|(of, _)| *of == cache);
+        let copier = fits.map(|index| kept.swap_remove(index).1);
+        drop(kept);
+        copier.unwrap_or_else(|| Copier::new(cache, self.ladder.clone()))
+    }
+
+    /// Keeps a copier for the next thread.
+    pub fn keep(&self, cache: Cache, mut copier: Copier) {
+        copier.reset();
+        let mut kept = self.copiers.lock();
+        if kept.len() < COPIERS_MAX {
+            kept.push((cache, copier));
+        }
+    }
+}

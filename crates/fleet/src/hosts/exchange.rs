@@ -1,0 +1,142 @@
+//! The coordinator's way to movers that it has started.
+
+use crate::hosts::TICK;
+use crate::hosts::handle::{MoverHandle, Starting};
+use crate::hosts::waiting::{Shared, Waiting};
+use driftless_engine::message::{Order, encode};
+use driftless_engine::{Brief, Exchange, Share, Word};
+use driftless_lock::{Condvar, Mutex};
+use driftless_session::Witness;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// The coordinator's way to movers that it has started.
+pub struct HostsExchange<'a> {
+    shared: Arc<Shared>,
+    words: Receiver<Word>,
+    hosts: Vec<Arc<MoverHandle>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    told: usize,
+    witness: &'a dyn Witness,
+}
+
+impl<'a> HostsExchange<'a> {
+    /// Starts a mover on each host.
+    pub fn start(hosts: &[String], starting: Starting, witness: &'a dyn Witness) -> Self {
+        let starting = Arc::new(starting);
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let (say, words) = channel();
+        let line = |(index, host): (usize, &String)| {
+            let (starting, program) = (starting.clone(), Mutex::new(starting.reach.agent.clone()));
+            Arc::new(MoverHandle { index, host: host.clone(), starting, program, child: Mutex::new(None), orders: Mutex::new(None) })
+        };
+        let hosts: Vec<Arc<MoverHandle>> = hosts.iter().enumerate().map(line).collect();
+        let serve = |host: &Arc<MoverHandle>| {
+            let (host, shared, say) = (host.clone(), shared.clone(), say.clone());
+            std::thread::spawn(move || host.serve(&shared, &say))
+        };
+        let threads = hosts.iter().map(serve).collect();
+        HostsExchange { shared, words, hosts, threads, told: 0, witness }
+    }
+
+    /// Asks movers to leave some of their work to others, if any of these has nothing to do.
+    fn share_out(&self) {
+        let asked: Vec<usize> = {
+            let mut state = self.shared.state.lock();
+            if state.idle == 0 || !state.waiting.is_empty() {
+                return;
+            }
+            let ready = |since: &Option<Instant>| since.is_some_and(|since| since.elapsed() > 2 * TICK);
+            let asked: Vec<usize> = state.busy.iter().filter(|(_, since)| ready(since)).map(|(index, _)| *index).collect();
+            state.busy.extend(asked.iter().map(|index| (*index, None)));
+            asked
+        };
+        for index in asked {
+            let _a_line_that_is_lost_is_noticed_where_it_is_read = self.hosts[index].order(&encode(&Order::Yield));
+        }
+    }
+
+    fn tell_gone(&mut self) -> Result<(), String> {
+        let (gone, all) = {
+            let state = self.shared.state.lock();
+            (state.gone.clone(), state.gone.len() == self.hosts.len())
+        };
+        // What ended the last one is said at the end of the run.
+        let noted = gone.len() - usize::from(all);
+        gone[..noted].iter().skip(self.told).for_each(|why| self.witness.note(&format!("{why}; the run goes on without it")));
+        self.told = gone.len();
+        if all { Err(format!("no mover is left: {}", gone.last().map_or("", String::as_str))) } else { Ok(()) }
+    }
+}
+
+impl Exchange for HostsExchange<'_> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+        let mut state = self.shared.state.lock();
+        state.brief = Some(brief.clone());
+        state.waiting.push_back(Waiting { run, id, share: share.clone(), attempts: 0 });
+        drop(state);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    fn renew(&mut self, brief: &Brief) {
+        self.shared.state.lock().brief = Some(brief.clone());
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+        self.share_out();
+        match self.words.recv_timeout(limit.min(TICK)) {
+            Ok(word) => Ok(Some(word)),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.tell_gone().map(|()| None),
+        }
+    }
+
+    fn accept(&mut self, _ticket: u64) {}
+
+    fn waits(&mut self) -> Result<bool, String> {
+        // Whatever is lost with a connection is put back at once.
+        Ok(true)
+    }
+
+    fn idle(&mut self) -> usize {
+        let state = self.shared.state.lock();
+        self.hosts.len() - state.busy.len() - state.gone.len()
+    }
+
+    fn at_work(&mut self) -> usize {
+        self.shared.state.lock().busy.len()
+    }
+
+    /// Ends the movers, who see the end of their standard input.
+    fn call_back(&mut self) -> Result<(), String> {
+        self.shared.state.lock().over = true;
+        self.shared.changed.notify_all();
+        self.hosts.iter().for_each(|host| drop(host.orders.lock().take()));
+        Ok(())
+    }
+
+    fn dismiss(&mut self, mover: &str, why: &str) {
+        self.shared.state.lock().dismissed.insert(mover.to_owned(), why.to_owned());
+        self.shared.changed.notify_all();
+    }
+
+    fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
+        Ok(std::mem::take(&mut self.shared.state.lock().given_up))
+    }
+
+    fn clear(&mut self, _words: bool) -> Result<(), String> {
+        self.shared.state.lock().waiting.clear();
+        Ok(())
+    }
+}
+
+impl Drop for HostsExchange<'_> {
+    fn drop(&mut self) {
+        let _that_none_is_left_was_said_before = self.tell_gone();
+        self.shared.state.lock().over = true;
+        self.shared.changed.notify_all();
+        self.hosts.iter().for_each(|host| host.hang_up());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}

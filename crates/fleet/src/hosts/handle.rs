@@ -1,0 +1,231 @@
+//! One host and the mover on it, which a thread of the coordinator starts, gives its work, and starts again.
+
+use crate::hosts::frames::{read_message, write_message};
+use crate::hosts::pipe::{Complaint, Pipe, complained, listen, unheard};
+use crate::hosts::waiting::{Shared, Waiting, leave_out, pause, put_back, take};
+use crate::hosts::{GREETING, TICK};
+use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode};
+use driftless_engine::{Alive, PartOfOutcome, Word};
+use driftless_lock::Mutex;
+use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
+use std::io::{self, BufReader};
+use std::process::{Child, ChildStdin};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// A host that failed so many times in a row is left alone, unless it was reached before and may come back in time.
+const FAILURES_MAX: u32 = 6;
+/// Pause after the first of them; it doubles with each.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a mover has to end when its output has.
+const END_GRACE: Duration = Duration::from_secs(2);
+/// What comes over these connections is not acknowledged: a share whose connection is lost is put back.
+const NO_TICKET: u64 = 0;
+
+/// How movers are started.
+pub struct Starting {
+    /// How the host is reached.
+    pub reach: Reach,
+    /// What the program is started with.
+    pub arguments: Vec<String>,
+    /// How long a connection that is lost is tried to be made again.
+    pub patience: Duration,
+}
+
+impl Starting {
+    /// What ssh is told to run on the host.
+    fn command_line(&self, program: &[String]) -> String {
+        shell_words::join(program.iter().chain(&self.arguments))
+    }
+}
+
+/// One host, and the line to it while there is one.
+pub struct MoverHandle {
+    pub index: usize,
+    pub host: String,
+    pub starting: Arc<Starting>,
+    /// The program there, with what starts it.
+    pub program: Mutex<Vec<String>>,
+    pub child: Mutex<Option<Child>>,
+    pub orders: Mutex<Option<ChildStdin>>,
+}
+
+impl MoverHandle {
+    /// Keeps a mover at work until the run is over.
+    pub fn serve(&self, shared: &Shared, say: &Sender<Word>) {
+        let (mut failures, mut stood) = (0, None);
+        while let Err(failed) = self.session(shared, say) {
+            failures = if failed.worked { 1 } else { failures + 1 };
+            if failed.connected {
+                stood = Some(Instant::now());
+            }
+            let may_come_back = !failed.connected && stood.is_some_and(|at| at.elapsed() < self.starting.patience);
+            if failures >= FAILURES_MAX && !may_come_back {
+                return shared.state.lock().gone.push(format!("{}: {}", self.host, failed.why));
+            }
+            pause(shared, PAUSE * 2u32.pow(failures.min(FAILURES_MAX) - 1));
+            if shared.state.lock().over {
+                return;
+            }
+        }
+        let mut state = shared.state.lock();
+        if let Some(why) = state.dismissed.get(&self.host).filter(|_| !state.over).cloned() {
+            state.gone.push(format!("{}: {why}", self.host));
+        }
+    }
+
+    /// One connection; it ends well when the run is over, or the host is dismissed.
+    fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), Failed> {
+        let (mut input, complaint) = self.connect().map_err(|why| Failed { connected: false, worked: false, why })?;
+        let mut worked = false;
+        let ended = loop {
+            let Some(share) = take(shared, (self.index, &self.host)) else { break Ok(()) };
+            match self.carry(&share, &mut input, (shared, say)) {
+                Ok(Carried::Done) => worked = true,
+                Ok(Carried::Misfit(why)) => {
+                    leave_out(shared, &self.host, (share, why));
+                    break Ok(());
+                }
+                Ok(Carried::Failed(reason)) => {
+                    put_back(shared, share, &format!("{}: {reason}", self.host));
+                    break Err(complained(&complaint, reason));
+                }
+                Err(why) => {
+                    // What it said last is all that is known of a mover that ends.
+                    let why = complained(&complaint, why.to_string());
+                    put_back(shared, share, &format!("{}: {why}", self.host));
+                    break Err(why);
+                }
+            }
+        };
+        shared.state.lock().busy.remove(&self.index);
+        self.hang_up();
+        ended.map_err(|why| Failed { connected: true, worked, why })
+    }
+
+    /// Starts a mover there, and before that brings the program along if it is wanted and there is none.
+    fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), String> {
+        let program = self.program.lock().clone();
+        match (self.start(&program), &self.starting.reach.deploy) {
+            (Err(Unstarted { is_missing: true, .. }), Some(deploy)) => {
+                let brought = bring(&self.host, &self.starting.reach, deploy).map_err(|error| match error {
+                    ReachError::NotDeployed { why, .. } => format!("cannot deploy driftless: {why}"),
+                    error => error.to_string(),
+                })?;
+                let brought = in_place_of(&program, brought);
+                self.program.lock().clone_from(&brought);
+                self.start(&brought).map_err(|unstarted| unstarted.why)
+            }
+            (started, _) => started.map_err(|unstarted| unstarted.why),
+        }
+    }
+
+    fn start(&self, program: &[String]) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
+        let mut child = spawn_there(&self.host, &self.starting.reach, &self.starting.command_line(program))
+            .map_err(|error| Unstarted { is_missing: false, why: error.to_string() })?;
+        let complaint = listen(child.stderr.take().expect("it is piped"));
+        *self.orders.lock() = child.stdin.take();
+        let mut input = BufReader::new(Pipe { output: child.stdout.take().expect("it is piped") });
+        *self.child.lock() = Some(child);
+        let heard = Heard::default();
+        match find(&mut input, GREETING, &heard, |rest| rest.trim().parse().ok()) {
+            Ok(VERSION) => Ok((input, complaint)),
+            Ok(theirs) => Err(self.not_started(true, Unclear::Version(theirs).to_string(), &complaint)),
+            Err(why) => {
+                let why = format!(
+                    "no mover answers ({}); is driftless of this version installed there (--agent-path, --deploy)?",
+                    unheard(&why, &heard)
+                );
+                Err(self.not_started(self.is_missing(), why, &complaint))
+            }
+        }
+    }
+
+    fn not_started(&self, is_missing: bool, why: String, complaint: &Complaint) -> Unstarted {
+        self.hang_up();
+        Unstarted { is_missing, why: complained(complaint, why) }
+    }
+
+    /// Whether the line stood and has ended, so that it is the program that is not there.
+    fn is_missing(&self) -> bool {
+        let mut child = self.child.lock();
+        let Some(child) = child.as_mut() else { return false };
+        let until = Instant::now() + END_GRACE;
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) => return status.code().is_some_and(|code| code != SSH_FAILED),
+                Ok(None) if Instant::now() < until => std::thread::sleep(TICK),
+                _ => return false,
+            }
+        }
+    }
+
+    /// Has a share carried out, and passes on what is said of it.
+    fn carry(&self, share: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
+        let brief = shared.state.lock().brief.clone().expect("it came with the share");
+        self.order(&encode(&Order::Share { brief: Box::new(brief), run: share.run, id: share.id, share: share.share.clone() }))?;
+        loop {
+            let message = read_message(input)?.ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
+            match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
+                Report::Alive(sign) => {
+                    let _the_end_of_the_line_is_met_where_it_is_read = self.order(&encode(&Order::Heard));
+                    let _the_run_may_be_over = say.send(Word::Alive(Box::new(Alive { mover: self.host.clone(), ..sign })));
+                }
+                Report::Part(part) => {
+                    let last = part.last;
+                    if last {
+                        shared.state.lock().busy.remove(&self.index);
+                    }
+                    let _the_run_may_be_over = say.send(Word::Part(PartOfOutcome { mover: self.host.clone(), ..part }, NO_TICKET));
+                    if last {
+                        return Ok(Carried::Done);
+                    }
+                }
+                Report::Failed { reason, is_misfit: true, .. } => return Ok(Carried::Misfit(reason)),
+                Report::Failed { reason, .. } => return Ok(Carried::Failed(reason)),
+            }
+        }
+    }
+
+    /// Sends an order there.
+    ///
+    /// # Errors
+    /// There is no connection, or it takes nothing.
+    pub fn order(&self, body: &[u8]) -> io::Result<()> {
+        let mut orders = self.orders.lock();
+        write_message(orders.as_mut().ok_or(io::ErrorKind::NotConnected)?, body)
+    }
+
+    /// Ends the mover.
+    pub fn hang_up(&self) {
+        self.orders.lock().take();
+        if let Some(mut child) = self.child.lock().take() {
+            let _gone_already = child.kill();
+            let _it_was_started_here = child.wait();
+        }
+    }
+}
+
+/// Why a connection did not last until the end of the run.
+struct Failed {
+    connected: bool,
+    /// A share was carried out on it.
+    worked: bool,
+    why: String,
+}
+
+/// Why there is no mover on a host.
+struct Unstarted {
+    /// The host was reached, and has no driftless, or one of another version.
+    is_missing: bool,
+    why: String,
+}
+
+/// What became of a share on a line that stands.
+enum Carried {
+    Done,
+    Failed(String),
+    /// As would any other.
+    Misfit(String),
+}

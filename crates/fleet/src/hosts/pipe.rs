@@ -1,0 +1,64 @@
+//! What comes from a mover on another host: its messages, and what it and ssh complain of.
+
+use crate::hosts::TICK;
+use driftless_lock::Mutex;
+use driftless_remote::Heard;
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::ChildStdout;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A mover that says nothing for so long has hung or lost its host: it says that it is alive each second.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Standard output of a mover; silence for too long is the end of it.
+pub struct Pipe {
+    pub output: ChildStdout,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let limit = rustix::fs::Timespec { tv_sec: SILENCE_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&limit))? {
+            0 => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no sign of life for {} s", SILENCE_TIMEOUT.as_secs()))),
+            _ => self.output.read(bytes),
+        }
+    }
+}
+
+/// The end of what ssh and the mover said on standard error.
+pub type Complaint = Arc<Mutex<String>>;
+
+/// Keeps the last line of what is said on standard error.
+pub fn listen(stderr: std::process::ChildStderr) -> Complaint {
+    let complaint = Complaint::default();
+    let kept = complaint.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            let line = driftless_model::escape(line.trim_ascii());
+            if !line.is_empty() {
+                *kept.lock() = line;
+            }
+        }
+    });
+    complaint
+}
+
+/// Why, with what was said about it.
+pub fn complained(complaint: &Complaint, why: String) -> String {
+    // What was said may be on its way still.
+    std::thread::sleep(TICK);
+    let said = complaint.lock().clone();
+    if said.is_empty() { why } else { format!("{why}: {said}") }
+}
+
+/// Why there was no greeting, with what came in its place.
+pub fn unheard(why: &io::Error, heard: &Heard) -> String {
+    let why = match why.kind() {
+        io::ErrorKind::InvalidData => "too much else was said".into(),
+        io::ErrorKind::UnexpectedEof => "the connection has ended".into(),
+        _ => why.to_string(),
+    };
+    if heard.words().is_empty() { why } else { format!("{why}; {}", heard.question()) }
+}

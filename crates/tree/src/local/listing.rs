@@ -1,0 +1,88 @@
+//! Listing a directory of this machine (getdents64(2)).
+
+use crate::Done;
+use crate::local::look::{fault, kind_of};
+use crate::names::{NameStream, Names};
+use crate::temp::is_root_name;
+use driftless_model::{Act, Kind, Side};
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// The same directory with a place of its own in the listing (open(2): an open file description). Where the user has lost the right to
+/// open it since, the place is that of the handle, at the beginning.
+pub fn opened_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
+    match fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::ACCESS) => fs::seek(dir, fs::SeekFrom::Start(0)).and_then(|_| rustix::io::fcntl_dupfd_cloexec(dir, 0)),
+        opened => opened,
+    }
+}
+
+thread_local! {
+    /// One buffer a thread for getdents64(2).
+    static DIRENTS: RefCell<Vec<MaybeUninit<u8>>> = RefCell::new(vec![MaybeUninit::uninit(); 32 * 1024]);
+}
+
+pub struct LocalNames {
+    pub fd: Arc<OwnedFd>,
+    pub side: Side,
+    pub at_root: bool,
+}
+
+impl LocalNames {
+    /// What no listing shows: the mark and the lock of a replica, which are files in its root. Anywhere else, and of any other kind, such
+    /// a name is one of the reserved form like others.
+    fn hides(&self, name: &CStr, kind: Option<Kind>) -> bool {
+        matches!(name.to_bytes(), b"." | b"..") || self.at_root && matches!(kind, None | Some(Kind::File)) && is_root_name(name)
+    }
+}
+
+impl NameStream for LocalNames {
+    fn fill(&mut self, names: &mut Names, max: usize) -> Done<bool> {
+        DIRENTS.with_borrow_mut(|buffer| {
+            let mut entries = fs::RawDir::new(&*self.fd, buffer);
+            while names.len() < max || !entries.is_buffer_empty() {
+                match entries.next() {
+                    None => return Ok(false),
+                    Some(Err(Errno::INTR)) => {}
+                    Some(Err(e)) => return Err(fault(self.side, Act::List, e)),
+                    Some(Ok(entry)) if self.hides(entry.file_name(), kind_of(entry.file_type())) => {}
+                    Some(Ok(entry)) => names.push(entry.file_name(), kind_of(entry.file_type())),
+                }
+            }
+            Ok(true)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HandlePool;
+    use std::ffi::CString;
+
+    #[test]
+    fn listings_of_one_directory_do_not_disturb_each_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = HandlePool::new(8);
+        let Ok(crate::Place::Dir(dir)) = crate::locate_mut(folder.path(), &pool) else { panic!("it is there") };
+        let name = |number: usize| CString::new(format!("name-{number}")).expect("no NUL");
+        (0..5000).for_each(|number| drop(dir.create_file(&name(number), 0o600).expect("create")));
+        let mut listings: Vec<(Box<dyn NameStream>, Names)> = (0..3).map(|_| (dir.list().expect("list"), Names::default())).collect();
+        // In turn, and the last one is begun when the others are under way.
+        for round in 1..=100 {
+            for (stream, names) in &mut listings {
+                stream.fill(names, 60 * round).expect("list");
+            }
+        }
+        for (_, mut names) in listings {
+            names.sort();
+            let all: std::collections::BTreeSet<&[u8]> = (0..names.len()).map(|number| names.bytes(number)).collect();
+            assert_eq!((names.len(), all.len()), (5000, 5000), "each name once");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Changing a directory without a trace in its time, or for a moment in its mode.
+
+use crate::local::look::meta_of;
+use driftless_model::Stamp;
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Does something in a directory that leaves no trace in its times; nothing, if these cannot be read. The end of a run, where the last lock
+/// goes, has nobody to tell what failed, so both calls are made once more then.
+pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
+    let done = act()?;
+    let _only_its_owner_can = set_mtime(dir, meta_of(&st).mtime);
+    Ok(done)
+}
+
+/// Sets the modification time of a directory, and nothing else.
+pub fn set_mtime(dir: &OwnedFd, mtime: Stamp) -> Result<(), Errno> {
+    let mtime = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
+    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+    fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times))
+}
+
+/// Does something that only who may write to a directory can do. Its owner, who may not, lends himself the right.
+pub fn while_writable<T>(dir: &OwnedFd, mut act: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mode = match act() {
+        // What root may not do is not a matter of modes.
+        Err(Errno::ACCESS) if !geteuid().is_root() => fs::fstat(dir)?.st_mode & 0o7777,
+        other => return other,
+    };
+    fs::fchmod(dir, Mode::from_raw_mode(mode | 0o300)).map_err(|_| Errno::ACCESS)?;
+    let done = act();
+    fs::fchmod(dir, Mode::from_raw_mode(mode))?;
+    done
+}

@@ -1,0 +1,160 @@
+//! Extended attributes and POSIX ACLs, whichever way an entry is held.
+
+use crate::local::sys;
+use driftless_model::{Keep, Unkept, Xattrs};
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::fs::{self, XattrFlags};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+
+/// Largest list of names and largest value that Linux allows (XATTR_LIST_MAX, XATTR_SIZE_MAX of linux/limits.h).
+const XATTR_BYTES_MAX: usize = 65536;
+/// What lists and values mostly fit into. The kernel allocates as much as it is offered, and above two pages that costs more than
+/// all the rest of the call.
+const XATTR_BYTES_MOSTLY: usize = 512;
+
+/// How an entry is held.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// A handle that was opened with O_PATH.
+    Pinned(BorrowedFd<'a>),
+    /// A name in an open directory that nobody else can write to, or that is only read.
+    Name(BorrowedFd<'a>, &'a CStr),
+}
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; XATTR_BYTES_MAX]);
+}
+
+/// `/proc/self/fd/N`, or the entry `name` in it. The kernel goes from there to the very inode that is open.
+pub fn proc_path(fd: BorrowedFd<'_>, name: Option<&CStr>) -> CString {
+    let mut path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes();
+    if let Some(name) = name {
+        path.push(b'/');
+        path.extend_from_slice(name.to_bytes());
+    }
+    CString::new(path).expect("names hold no NUL")
+}
+
+/// Offers `call` a small part of the buffer, and all of it when that does not do.
+fn offer(buffer: &mut [u8], mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match call(&mut buffer[..XATTR_BYTES_MOSTLY]) {
+        Err(Errno::RANGE) => call(buffer),
+        other => other,
+    }
+}
+
+impl Target<'_> {
+    fn list(self, list: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Target::Open(fd) => fs::flistxattr(fd, list),
+            Target::Pinned(fd) => fs::listxattr(proc_path(fd, None), list),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::llistxattr(proc_path(dir, Some(name)), list),
+            Target::Name(dir, name) => match sys::listxattrat(dir, name, list) {
+                Err(Errno::NOSYS) => self.list(list),
+                other => other,
+            },
+        }
+    }
+
+    /// Reads one attribute into `value`; returns its length.
+    pub fn get(self, attr: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Target::Open(fd) => fs::fgetxattr(fd, attr, value),
+            Target::Pinned(fd) => fs::getxattr(proc_path(fd, None), attr, value),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lgetxattr(proc_path(dir, Some(name)), attr, value),
+            Target::Name(dir, name) => match sys::getxattrat(dir, name, attr, value) {
+                Err(Errno::NOSYS) => self.get(attr, value),
+                other => other,
+            },
+        }
+    }
+
+    /// Sets one attribute.
+    pub fn set(self, attr: &CStr, value: &[u8]) -> Result<(), Errno> {
+        let flags = XattrFlags::empty();
+        match self {
+            Target::Open(fd) => fs::fsetxattr(fd, attr, value, flags),
+            Target::Pinned(fd) => fs::setxattr(proc_path(fd, None), attr, value, flags),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lsetxattr(proc_path(dir, Some(name)), attr, value, flags),
+            Target::Name(dir, name) => match sys::setxattrat(dir, name, attr, value) {
+                Err(Errno::NOSYS) => self.set(attr, value),
+                other => other.map(drop),
+            },
+        }
+    }
+
+    /// Removes one attribute; one that is not there is no error.
+    pub fn unset(self, attr: &CStr) -> Result<(), Errno> {
+        let done = match self {
+            Target::Open(fd) => fs::fremovexattr(fd, attr),
+            Target::Pinned(fd) => fs::removexattr(proc_path(fd, None), attr),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lremovexattr(proc_path(dir, Some(name)), attr),
+            Target::Name(dir, name) => match sys::removexattrat(dir, name, attr) {
+                Err(Errno::NOSYS) => self.unset(attr),
+                other => other.map(drop),
+            },
+        };
+        if done == Err(Errno::NODATA) { Ok(()) } else { done }
+    }
+
+    /// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
+    pub fn read(self, keep: &Keep) -> Result<Xattrs, Errno> {
+        self.read_within(keep, u64::MAX).map(Option::unwrap_or_default)
+    }
+
+    /// The same, if they take no more than `bytes_max` of memory. No more than that is read.
+    pub fn read_within(self, keep: &Keep, bytes_max: u64) -> Result<Option<Xattrs>, Errno> {
+        if !keep.any_xattr() {
+            return Ok(Some(Xattrs::default()));
+        }
+        self.read_meeting((keep, bytes_max), |_| {})
+    }
+
+    /// The same, and tells the names of all attributes that are there, also of those that are not kept.
+    pub fn read_meeting(self, (keep, bytes_max): (&Keep, u64), meets: impl FnMut(&CStr)) -> Result<Option<Xattrs>, Errno> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let length = match offer(buffer, |list| self.list(list)) {
+                Err(Errno::OPNOTSUPP) => 0,
+                other => other?,
+            };
+            if length == 0 {
+                return Ok(Some(Xattrs::default()));
+            }
+            let list = buffer[..length].to_vec();
+            list.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()).for_each(meets);
+            self.read_listed(&list, (keep, bytes_max), buffer)
+        })
+    }
+
+    fn read_listed(self, list: &[u8], (keep, bytes_max): (&Keep, u64), buffer: &mut [u8]) -> Result<Option<Xattrs>, Errno> {
+        let (mut found, mut unkept, mut bytes) = (Vec::new(), Unkept::NONE, 0);
+        for name in list.split_inclusive(|byte| *byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            if !keep.wants_xattr(name.to_bytes()) {
+                unkept = unkept | if keep.acls { Unkept::of_xattr(name.to_bytes()) } else { Unkept::NONE };
+                continue;
+            }
+            match offer(buffer, |value| self.get(name, value)) {
+                Ok(size) => {
+                    bytes += Xattrs::memory_of_one(name.to_bytes(), &buffer[..size]);
+                    if bytes > bytes_max {
+                        return Ok(None);
+                    }
+                    found.push((name.to_bytes().into(), buffer[..size].into()));
+                }
+                Err(Errno::NODATA) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Some(Xattrs::new(found, unkept)))
+    }
+
+    /// Reads one attribute that is our own, if it is there.
+    pub fn read_one(self, attr: &CStr) -> Option<Vec<u8>> {
+        BUFFER.with_borrow_mut(|buffer| offer(buffer, |value| self.get(attr, value)).ok().map(|size| buffer[..size].to_vec()))
+    }
+}

@@ -1,0 +1,319 @@
+//! The lock that all hosts see which share the locks of a file system: a file of mode 0600 in the root of the replica. It is made before
+//! the first change, and goes with the lock.
+//!
+//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So there is a second file beside it, the
+//! sign, which everybody can read and whose lock decides nothing: whoever sees that it is not locked knows that the run is over that left
+//! both, and takes the lock's place. Everybody who can read a file can lock it with flock(2), so the sign is locked with fcntl(2), which
+//! takes rights to write, and is asked without being locked: who may only read it keeps nobody out. Who may write to a directory now says
+//! nothing of who may before the run is over, so the sign is always put up.
+//!
+//! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
+
+use crate::local::LocalDir;
+use crate::local::look::{fault, meta_again, meta_of};
+use crate::local::sys;
+use crate::local::times::{keep_times, set_mtime, while_writable};
+use crate::lock::{Holder, Lock};
+use crate::temp::{ROOT_LOCK, lock_name, sign_name, temp_name};
+use crate::{Done, Held};
+use driftless_model::{Act, Side, Stamp};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a lock file is tried that others remove or replace meanwhile.
+const TRIES_MAX: u32 = 16;
+/// How our files are opened: nothing else is followed, waited for or made to be a terminal.
+const OPEN: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// A locked file in the tree.
+struct FileLock {
+    dir: Arc<OwnedFd>,
+    name: CString,
+    file: OwnedFd,
+    /// It tells others that the lock is held.
+    sign: Option<OwnedFd>,
+    /// Dropped when both are closed.
+    traces: Traces,
+}
+
+impl Held for FileLock {
+    fn is_kept(&self) -> Done<bool> {
+        let kept = fs::fstat(&self.file).and_then(|st| is_still(&self.dir, &self.name, &st));
+        kept.map_err(|errno| fault(Side::Replica, Act::KeepLock, errno))
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        self.traces.mtime = fs::fstat(&self.dir).map(|st| meta_of(&st).mtime).ok();
+        let sign = self.sign.as_ref().map(|sign| (sign, sign_name(&self.name)));
+        // The sign is the last: a lock without one cannot be told from that of a run that is at work.
+        for (file, name) in std::iter::once((&self.file, self.name.clone())).chain(sign) {
+            // What stands at the name now may be another run's.
+            if fs::fstat(file).and_then(|st| is_still(&self.dir, &name, &st)).unwrap_or(true) {
+                // This is the last call of a run, and nobody is there to be told, so it is made once more.
+                let _the_next_run_takes_it_up = remove(&self.dir, &name) || remove(&self.dir, &name);
+                self.traces.wait = self.traces.wait.max(hidden_for(file));
+            }
+        }
+    }
+}
+
+/// How long a file that was removed while it is open may keep a hidden name. libfuse 2 does not count that, so nobody knows whether there is
+/// one where the file system is a FUSE (linux/magic.h).
+fn hidden_for(file: &OwnedFd) -> Duration {
+    const FUSE: u64 = 0x6573_5546;
+    match () {
+        () if meta_again(file).is_ok_and(|left| left.nlink > 0) => Traces::WAIT,
+        () if fs::fstatfs(file).is_ok_and(|st| st.f_type as u64 == FUSE) => Traces::WAIT_IN_DOUBT,
+        () => Duration::ZERO,
+    }
+}
+
+/// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name, which goes some time after it was closed,
+/// and with that the time of the directory is another one.
+struct Traces {
+    dir: Arc<OwnedFd>,
+    /// The time that the directory had, if that is known.
+    mtime: Option<Stamp>,
+    /// How long a file may have a name although it was removed.
+    wait: Duration,
+}
+
+impl Traces {
+    /// How long the hidden names are waited for, how often is looked, and how long nothing more may happen.
+    const WAIT: Duration = Duration::from_secs(1);
+    const WAIT_IN_DOUBT: Duration = Duration::from_millis(200);
+    const LOOK: Duration = Duration::from_millis(10);
+    const STILL: Duration = Duration::from_millis(100);
+
+    fn wipe(&self, mtime: Stamp) {
+        let (began, mut last) = (Instant::now(), None::<Instant>);
+        while began.elapsed() < self.wait && last.is_none_or(|last| last.elapsed() < Self::STILL) {
+            if meta_again(&*self.dir).is_ok_and(|now| now.mtime != mtime) {
+                if set_mtime(&self.dir, mtime).is_err() {
+                    return;
+                }
+                last = Some(Instant::now());
+            }
+            std::thread::sleep(Self::LOOK);
+        }
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        self.mtime.filter(|_| !self.wait.is_zero()).into_iter().for_each(|mtime| self.wipe(mtime));
+    }
+}
+
+/// Takes the lock of a directory, or of the entry `name` of it, if no directory above is locked; with `makes`, where there is none yet.
+pub fn take(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
+    let lock = in_tree(dir, name, makes)?;
+    if matches!(lock, Lock::Taken(_)) {
+        return Ok(lock);
+    }
+    let above = held_above(&*dir.fd()?, name.is_some()).map_err(|errno| fault(Side::Replica, Act::FindAbove, errno))?;
+    Ok(above.map_or(lock, Lock::Taken))
+}
+
+/// Takes the lock of a directory, if there is one, whatever is locked above.
+pub fn take_within(dir: &LocalDir) -> Done<Lock> {
+    in_tree(dir, None, false)
+}
+
+fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
+    let (fd, name) = (dir.fd()?, name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name));
+    for _ in 0..TRIES_MAX {
+        let (file, is_new) = match open_lock(&fd, &name, makes) {
+            Ok(opened) => opened,
+            Err(Errno::ACCESS) => match ask_sign(&fd, &name) {
+                Told::AtWork => return Ok(Lock::Taken(None)),
+                Told::Over | Told::Nothing if makes && clear(&fd, &name) => {
+                    clear(&fd, &sign_name(&name));
+                    continue;
+                }
+                Told::Over if makes => return Ok(Lock::Left(name.into_bytes())),
+                Told::Over | Told::Nothing => return Ok(Lock::Missing(Errno::ACCESS.raw_os_error())),
+            },
+            // A link, a pipe, a socket, a device or a directory that somebody has put there.
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM) if makes && clear(&fd, &name) => continue,
+            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
+        };
+        let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
+        if !is_new && !is_own_file(dir, &st) {
+            if makes && clear(&fd, &name) {
+                continue;
+            }
+            return Ok(Lock::Missing(Errno::EXIST.raw_os_error()));
+        }
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // Whoever held it before may have removed it in between; then this lock is on nothing.
+            Ok(()) if is_still(&fd, &name, &st) != Ok(true) => {}
+            Ok(()) => return Ok(held(fd, name, file)),
+            Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
+            Err(errno) => {
+                if is_new {
+                    remove(&fd, &name);
+                }
+                return Ok(Lock::Missing(errno.raw_os_error()));
+            }
+        }
+    }
+    Ok(Lock::Taken(None))
+}
+
+fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
+    let sign = put_sign(&dir, &name);
+    let since = Some(clock_gettime(ClockId::Realtime).tv_sec);
+    let words = Holder { since, ..Holder::here(std::process::id()) }.encode();
+    let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
+    let traces = Traces { dir: dir.clone(), mtime: None, wait: Duration::ZERO };
+    Lock::Held(Box::new(FileLock { dir, name, file, sign, traces }))
+}
+
+/// Opens the file, and tells whether it was made now.
+fn open_lock(dir: &OwnedFd, name: &CStr, makes: bool) -> Result<(OwnedFd, bool), Errno> {
+    let open = || fs::openat(dir, name, OPEN | OFlags::RDWR, Mode::empty()).map(|file| (file, false));
+    match open() {
+        Err(Errno::NOENT) if makes => {}
+        other => return other,
+    }
+    match make(dir, name) {
+        Err(Errno::EXIST) => open(),
+        other => other.map(|file| (file, true)),
+    }
+}
+
+/// Makes a file that nobody else can open.
+fn make(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let create = || fs::openat(dir, name, OPEN | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    keep_times(dir, || while_writable(dir, create))
+}
+
+fn remove(dir: &OwnedFd, name: &CStr) -> bool {
+    keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
+}
+
+/// Makes room at a name. A directory may hold what its owner misses: it becomes a leftover, of which a run says that it is not ours.
+fn clear(dir: &OwnedFd, name: &CStr) -> bool {
+    let aside = || fs::renameat(dir, name, dir, &*temp_name());
+    remove(dir, name) || keep_times(dir, || while_writable(dir, aside)).is_ok()
+}
+
+/// Whose a file is that is not this user's.
+fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
+    let owner = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid;
+    (owner != geteuid().as_raw()).then_some(owner)
+}
+
+/// Puts up the file that shows that the lock is held, in the place of what an earlier run has left. It is locked before others can open it.
+fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
+    let name = sign_name(lock);
+    let sign = make(dir, &name).or_else(|_| if clear(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
+    let shown = sys::hold_alone(sign.as_fd()).and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
+    if shown.is_err() {
+        remove(dir, &name);
+    }
+    shown.ok().map(|()| sign)
+}
+
+/// What the sign tells of a lock that this user cannot open.
+enum Told {
+    /// Its run is at work.
+    AtWork,
+    /// Its run has left it, and is over.
+    Over,
+    /// There is no sign of the lock's owner.
+    Nothing,
+}
+
+/// Root is believed without a sign, too: nobody else can make a file of root's.
+fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
+    let Some(owner) = other_owner(dir, lock) else { return Told::Nothing };
+    match look_at_sign(dir, lock, owner) {
+        Some(false) => Told::Over,
+        Some(true) => Told::AtWork,
+        None if owner == 0 => Told::AtWork,
+        None => Told::Nothing,
+    }
+}
+
+/// Whether the sign of a lock is locked, if there is one of the lock's owner and that can be told.
+fn look_at_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<bool> {
+    let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
+    let is_plain = |st: &Stat| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1;
+    fs::fstat(&sign).ok().filter(|st| st.st_uid == owner && is_plain(st))?;
+    sys::is_held_alone(sign.as_fd()).ok()
+}
+
+/// Who works on a tree that a directory lies in; with `here`, on that directory itself. What may not be looked at, as an agent may look at
+/// nothing above its root, is not known to be locked.
+fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = fs::openat(dir, c".", flags, Mode::empty())?;
+    if here && let Some(holder) = holder_in(&at) {
+        return Ok(Some(holder));
+    }
+    loop {
+        let above = match fs::openat(&at, c"..", flags, Mode::empty()) {
+            Err(Errno::ACCESS) => return Ok(None),
+            other => other?,
+        };
+        if id(&above)? == id(&at)? {
+            return Ok(None);
+        }
+        if let Some(holder) = holder_in(&above) {
+            return Ok(Some(holder));
+        }
+        at = above;
+    }
+}
+
+/// Who has the lock of a directory. A file that is not this user's, or root's, keeps nobody out.
+fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
+    let file = match fs::openat(dir, ROOT_LOCK, OPEN | OFlags::RDONLY, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::ACCESS) if other_owner(dir, ROOT_LOCK) == Some(0) => {
+            return (look_at_sign(dir, ROOT_LOCK, 0) == Some(true)).then_some(None);
+        }
+        Err(_) => return None,
+    };
+    fs::fstat(&file).ok().filter(|st| is_single_file(st) && st.st_mode & 0o077 == 0 && st.st_uid == geteuid().as_raw())?;
+    let is_held = fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+    is_held.then(|| read_holder(&file))
+}
+
+fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
+}
+
+/// A file that nobody else can have opened: this user's, with one name and no rights for others, as far as the file system has such.
+fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
+    is_single_file(st) && dir.is_birth_of_own(st.st_uid, st.st_mode)
+}
+
+fn is_single_file(st: &Stat) -> bool {
+    FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1
+}
+
+/// Whether the name is still that of the file.
+fn is_still(dir: &OwnedFd, name: &CStr, st: &Stat) -> Result<bool, Errno> {
+    match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(now) => Ok((now.st_dev, now.st_ino) == (st.st_dev, st.st_ino)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn read_holder(file: &OwnedFd) -> Option<Holder> {
+    let mut text = [0; 256];
+    let got = rustix::io::pread(file, &mut text, 0).ok()?;
+    Holder::decode(&text[..got])
+}
