@@ -1,4 +1,4 @@
-//! What the fuzz targets share: a bound on memory, what is said again, and seeds.
+//! What the fuzz targets batch: a bound on memory, what is said again, and seeds.
 #![allow(clippy::disallowed_methods, reason = "seeds are files of our own")]
 
 use cap::Cap;

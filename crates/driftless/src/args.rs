@@ -64,7 +64,7 @@ pub enum Command {
     ///
     /// As the forced command of a key it limits what whoever logs in with that key may do: command="driftless agent --only /backup --no-delete",restrict
     Agent(Box<AgentArgs>),
-    /// Carry out shares of runs that are coordinated elsewhere (by sync --queue)
+    /// Carry out batches of runs that are coordinated elsewhere (by sync --queue)
     #[command(after_long_help = exit_codes())]
     Mover(Box<MoverArgs>),
     /// Print generated documents: manual pages, completions, the command-line reference

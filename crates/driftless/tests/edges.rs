@@ -129,7 +129,7 @@ fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 const ENGINE_LAYERS: [&[&str]; 8] = [
     &["clock", "tally", "sample", "underway", "monitor", "options"],
     &["trees"],
-    &["shared::unfinished", "shared::settled", "shared::handed", "shared::share", "shared::brief", "shared::plan", "shared::lease"],
+    &["shared::unfinished", "shared::settled", "shared::handed", "shared::batch", "shared::brief", "shared::plan", "shared::lease"],
     &[
         "sync::entered",
         "sync::deletes",

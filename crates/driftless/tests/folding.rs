@@ -389,7 +389,7 @@ fn a_dry_run_knows_of_names_that_a_new_directory_of_the_replica_will_take_for_on
     }
 }
 
-/// How many pairs of names the tests with movers have: more than there are shares.
+/// How many pairs of names the tests with movers have: more than there are batches.
 const PAIRS: usize = 20;
 
 /// Names in two cases, one of which the replica cannot have: the first in the order of the bytes counts.

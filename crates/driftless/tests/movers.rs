@@ -9,7 +9,7 @@ use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::programs::script;
 use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage, state_but_for_the_mark, sync, wait_until};
-use driftless_engine::{Brief, Ends, Known, Options, Piece, Share, work_off};
+use driftless_engine::{Batch, Brief, Ends, Known, Options, Piece, work_off};
 use driftless_model::{Kind, Meta, Stamp};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
 use driftless_testkit::{Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate};
@@ -255,7 +255,7 @@ fn classes_of_work_go_to_their_movers() {
 }
 
 #[test]
-fn a_share_that_no_mover_can_work_off_is_parked_and_reported() {
+fn a_batch_that_no_mover_can_work_off_is_parked_and_reported() {
     let job = Job::new(rabbit());
     let (_scratch, src, dst) = stage();
     put(&src.join("file"), "content");
@@ -279,7 +279,7 @@ fn a_share_that_no_mover_can_work_off_is_parked_and_reported() {
         outcome.describe()
     );
     let said = mover.wait();
-    assert!(said.stderr_text().contains("a share is parked"), "{}", said.describe());
+    assert!(said.stderr_text().contains("a batch is parked"), "{}", said.describe());
     // It is not lost: a mover that sees the trees does it next time.
     let good = job.start_mover();
     let _ = job.sync(&src, &dst).run().expect(0);
@@ -434,10 +434,10 @@ fn a_mover_without_work_ends_when_it_was_told_to() {
     assert!(outcome.stderr_text().contains("ready"), "{}", outcome.describe());
 }
 
-/// A mover that was thought dead, and the one that its share was given to, get in each other's way: both make the same entries, and each
+/// A mover that was thought dead, and the one that its batch was given to, get in each other's way: both make the same entries, and each
 /// takes the other's unfinished files for what an earlier run left.
 #[test]
-fn a_share_in_two_hands_ends_without_a_problem() {
+fn a_batch_in_two_hands_ends_without_a_problem() {
     for seed in 0..12 {
         let (_scratch, src, dst) = stage();
         build_tree(&src, seed, &Profile { large: false, ..Profile::root() });
@@ -451,11 +451,11 @@ fn a_share_in_two_hands_ends_without_a_problem() {
         let options = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
         let mut brief = Brief::of(&options, &[], false);
         brief.set_roots(&root_meta(&src), &root_meta(&dst));
-        let share = Share { pieces: vec![Piece::Root], ..Share::default() };
+        let batch = Batch { pieces: vec![Piece::Root], ..Batch::default() };
         let never = AtomicBool::new(false);
         let carry_out = || {
             let ends = Ends { stop: &never, yields: &never, leaves: &never, lease: None };
-            work_off((&options, &mut Known::default()), (&brief, &share), &|_| {}, ends).expect("it can be carried out").0
+            work_off((&options, &mut Known::default()), (&brief, &batch), &|_| {}, ends).expect("it can be carried out").0
         };
         let [one, other] = std::thread::scope(|scope| {
             let other = scope.spawn(carry_out);
@@ -495,16 +495,16 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
     let slow = Options { bytes_per_second_max: Some(5 * MIB as u64), ..fast.clone() };
     let mut brief = Brief::of(&fast, &[], false);
     brief.set_roots(&root_meta(&src), &root_meta(&dst));
-    let share = Share { pieces: vec![Piece::Root], ..Share::default() };
+    let batch = Batch { pieces: vec![Piece::Root], ..Batch::default() };
     let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
     let ends = |stop| Ends { stop, yields: &never, leaves: &never, lease: None };
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let limit = Duration::from_secs(60);
     std::thread::scope(|scope| {
         let late = scope
-            .spawn(|| work_off((&slow, &mut Known::default()), (&brief, &share), &|_| {}, ends(&stop)).expect("it can be carried out"));
+            .spawn(|| work_off((&slow, &mut Known::default()), (&brief, &batch), &|_| {}, ends(&stop)).expect("it can be carried out"));
         wait_until("the copy is begun", limit, || !leftovers(&dst).is_empty());
-        let _ = work_off((&fast, &mut Known::default()), (&brief, &share), &|_| {}, ends(&never)).expect("it can be carried out");
+        let _ = work_off((&fast, &mut Known::default()), (&brief, &batch), &|_| {}, ends(&never)).expect("it can be carried out");
         assert!(dst.join("large").exists());
         wait_until("the late one has written again", limit, || modified(&dst.join("large")) != modified(&src.join("large")));
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -513,9 +513,9 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
     check_equal(&src.join("large"), &dst.join("large"), "after the late one has ended");
 }
 
-/// The share of a mover whose connection is lost is given to another one, and the first may be late to hear of it.
+/// The batch of a mover whose connection is lost is given to another one, and the first may be late to hear of it.
 #[test]
-fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_share() {
+fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_batch() {
     let (_scratch, src, dst) = stage();
     put(&src.join("large"), vec![9u8; 200 * MIB]);
     let job = Job::new(rabbit());
@@ -525,10 +525,10 @@ fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_share() {
     let mut consumer = Consumer::open(&broker, &names, &work, 1).expect("a consumer");
     let mut control = Control::open(&broker, &names).expect("a connection");
     let running = job.sync(&src, &dst).spawn();
-    let share = consumer.next(LIMIT).expect("the broker").expect("a share");
+    let batch = consumer.next(LIMIT).expect("the broker").expect("a batch");
     let publisher = Publisher::open(&broker, &names).expect("a publisher");
-    publisher.publish(&work, share.body(), LIMIT).and_then(|_| publisher.flush(LIMIT)).expect("published");
-    share.give_back().expect("the broker");
+    publisher.publish(&work, batch.body(), LIMIT).and_then(|_| publisher.flush(LIMIT)).expect("published");
+    batch.give_back().expect("the broker");
     drop(consumer);
     let late = job.mover().arg("--bwlimit=20M").spawn();
     wait_until("the late one has begun", LIMIT, || !leftovers(&dst).is_empty());

@@ -43,7 +43,7 @@ fn movers_are_stopped_for_a_while() {
     run_cases("movers_are_stopped_for_a_while", 7, |case| stop_and_continue(case, 50..2500));
 }
 
-/// The broker gives the share of a mover that is silent to another one, and then the first goes on.
+/// The broker gives the batch of a mover that is silent to another one, and then the first goes on.
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn movers_are_stopped_for_long() {

@@ -189,13 +189,13 @@ fn a_coordinator_that_is_stopped_waits_until_its_movers_are_at_rest() {
 #[test]
 fn a_run_right_after_a_coordinator_was_killed_is_not_disturbed_by_its_movers() {
     let rabbit = Rabbit::start();
-    for shares in [false, true] {
+    for batches in [false, true] {
         let trees = Trees::new();
         let (job, next) = (Job::new(&rabbit), Job::new(&rabbit));
         let (mover, running) = begin(&job, &trees);
         let movers = [mover, next.start_mover()];
         kill(running);
-        let second = if shares { next.sync(&trees.other, &trees.replica) } else { sync(&trees.other, &trees.replica) };
+        let second = if batches { next.sync(&trees.other, &trees.replica) } else { sync(&trees.other, &trees.replica) };
         let outcome = second.arg("--delete").run().expect(0);
         trees.check_other(&outcome.describe());
         movers.into_iter().for_each(end_mover);
@@ -428,8 +428,8 @@ fn misfit(job: &Job, log: &Path, words: &str) -> Running {
 }
 
 #[test]
-fn a_share_is_not_given_up_because_movers_that_do_not_fit_its_run_take_it() {
-    /// More than a share is tried.
+fn a_batch_is_not_given_up_because_movers_that_do_not_fit_its_run_take_it() {
+    /// More than a batch is tried.
     const MISFITS: usize = 9;
     let rabbit = Rabbit::start();
     let (trees, job) = (open_to_all(), Job::new(&rabbit));
@@ -440,7 +440,7 @@ fn a_share_is_not_given_up_because_movers_that_do_not_fit_its_run_take_it() {
     let outcome = running.wait().expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
     let told = |index: usize| fs::read_to_string(log(index)).expect("a log").matches("takes no part").count();
-    assert!((0..MISFITS).all(|index| told(index) == 1), "each takes one share at most");
+    assert!((0..MISFITS).all(|index| told(index) == 1), "each takes one batch at most");
     let notes = outcome.events_named("note");
     let of_misfits =
         notes.iter().filter(|note| note["message"].as_str().is_some_and(|said| said.contains("run movers as the coordinator's user")));

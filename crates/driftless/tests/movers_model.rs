@@ -1,4 +1,4 @@
-//! Runs that movers share, under any order of events that a seed can make: the real coordinator, record and lease, and the real way of shares
+//! Runs that movers share, under any order of events that a seed can make: the real coordinator, record and lease, and the real way of batches
 //! through a mover, on small trees, with queues, movers and a clock that obey the seed ([`common::world`]).
 //!
 //! Coordinators die between any two of their commits, sleep and wake, and others go on: of the same job, or of another one that has another
@@ -12,7 +12,7 @@ mod common;
 use common::campaign::{Campaign, count_of};
 use common::world::{Crash, JOBS, Life, NOT_HELD, World, WorldClock};
 use common::{check_equal, count_entries, leftovers, put};
-use driftless_engine::{Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Share, Summary, coordinate, sync_by};
+use driftless_engine::{Batch, Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Summary, coordinate, sync_by};
 use driftless_model::{Policy, Problem, Receipt};
 use driftless_pool::Concurrency;
 use driftless_state::Record;
@@ -139,7 +139,7 @@ impl Case {
         world.pass(wait);
         let (stop, options) = (AtomicBool::new(false), Options { run: self.rng.u128(1..), ..self.jobs[job].options.clone() });
         let is_calm = self.is_calm;
-        let mut at = |share: u8, calls: u64| (!is_calm && self.rng.u8(0..8) < share).then(|| self.rng.u64(1..calls));
+        let mut at = |batch: u8, calls: u64| (!is_calm && self.rng.u8(0..8) < batch).then(|| self.rng.u64(1..calls));
         let (dies_at, stops_at, sleeps_at) = (at(5, 300), at(2, 300), at(2, 300));
         let (dies_at, stops_at) = (dies_at.filter(|_| !is_last), stops_at.filter(|_| !is_last));
         let others = self.jobs[1 - job].options.clone();
@@ -384,9 +384,9 @@ fn replace_divided(seed: u64, bytes: usize) {
     // By what stays in the root, movers know it.
     (0..5).for_each(|name| put(&case.jobs[0].src.join(name.to_string()), "stays"));
     let world = case.world(seed);
-    world.state().before = Some(Box::new(move |share: &Share| {
+    world.state().before = Some(Box::new(move |batch: &Batch| {
         let is_below = |piece: &Piece| matches!(piece, Piece::Entries(path, _) if path.as_bytes() == b"dir");
-        if dir.is_dir() && share.class == 1 && share.pieces.iter().any(is_below) {
+        if dir.is_dir() && batch.class == 1 && batch.pieces.iter().any(is_below) {
             fs::remove_dir_all(&dir).expect("gone");
             put(&dir, vec![2; bytes]);
         }

@@ -306,7 +306,7 @@ fn what_is_open_what_failed_and_how_far_a_run_is_can_be_asked_with_sqlite3_while
     let problems = || answer(&file, "SELECT CAST(path AS TEXT) FROM problems").ok();
     wait_until("a problem is noted", LIMIT, || problems().as_deref() == Some("dir-0/file-0"));
     assert_eq!(ask(&file, "SELECT stage, source FROM run"), format!("walk|{}", src.display()));
-    assert_ne!(ask(&file, "SELECT count(*) FROM shares WHERE what = 'entries' AND entries > 0"), "0");
+    assert_ne!(ask(&file, "SELECT count(*) FROM batches WHERE what = 'entries' AND entries > 0"), "0");
     assert_ne!(ask(&file, "SELECT value FROM counts WHERE name = 'failed'"), "");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
     let text = fs::read_to_string(page).expect("the page");

@@ -1,5 +1,6 @@
 //! A run that movers on other hosts share: what they are told, what they tell, and who may still write.
 
+pub mod batch;
 pub mod brief;
 pub mod coordinate;
 pub mod encoding;
@@ -15,7 +16,6 @@ pub mod plan;
 pub mod role;
 pub mod serve;
 pub mod settled;
-pub mod share;
 pub mod unfinished;
 pub mod watcher;
 pub mod work_off;

@@ -5,7 +5,7 @@
 
 use driftless_engine::message::{Report, encode, reports};
 use driftless_engine::{
-    Alive, Brief, By, Clock, Counts, End, Ends, Exchange, Known, Monitor, Options, Outcome, PartOfOutcome, Progress, RunError, Share,
+    Alive, Batch, Brief, By, Clock, Counts, End, Ends, Exchange, Known, Monitor, Options, Outcome, PartOfOutcome, Progress, RunError,
     Summary, Word, coordinate, work_off,
 };
 use driftless_model::{Meta, Policy, Problem, Receipt};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Milliseconds after which a run that has not come to its end never does.
 const MILLIS_MAX: u64 = 3_600_000;
-/// Calls, words and shares of a run are fewer than this.
+/// Calls, words and batches of a run are fewer than this.
 const EVENTS_MAX: u64 = 1000;
 /// Runs at a time.
 const THREADS: usize = 8;
@@ -79,7 +79,7 @@ impl Clock for TestClock {
     }
 }
 
-/// What goes wrong, once: `at` counts shares that movers take, words that they say, or calls of the coordinator, from 1.
+/// What goes wrong, once: `at` counts batches that movers take, words that they say, or calls of the coordinator, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accident {
     Nothing,
@@ -91,17 +91,17 @@ enum Accident {
     AllTwice,
     /// All words come again in the end.
     AllAgain,
-    /// Words of another run, and of shares that nobody knows, are among the others.
+    /// Words of another run, and of batches that nobody knows, are among the others.
     Strangers,
-    /// What a mover says comes minutes later, when another one has done the share, too.
+    /// What a mover says comes minutes later, when another one has done the batch, too.
     Late {
         at: u64,
     },
-    /// A mover dies with a share in hand of which it has done nothing.
+    /// A mover dies with a batch in hand of which it has done nothing.
     DiesIdle {
         at: u64,
     },
-    /// A mover dies with a share in hand of which it has done everything.
+    /// A mover dies with a batch in hand of which it has done everything.
     DiesDone {
         at: u64,
     },
@@ -109,11 +109,11 @@ enum Accident {
     DiesSpeaking {
         at: u64,
     },
-    /// What a mover says at the end of a share is noise.
+    /// What a mover says at the end of a batch is noise.
     Noise {
         at: u64,
     },
-    /// Nobody can carry out a share, which is told in the end.
+    /// Nobody can carry out a batch, which is told in the end.
     Parked {
         at: u64,
     },
@@ -136,13 +136,13 @@ enum Accident {
     },
 }
 
-/// A share in the hands of whoever carries it.
+/// A batch in the hands of whoever carries it.
 #[derive(Clone)]
 struct Order {
     brief: Brief,
     run: u64,
     id: u64,
-    share: Share,
+    batch: Batch,
 }
 
 /// Trees, movers and their queue; coordinators come and go.
@@ -156,13 +156,13 @@ struct World {
     /// The accident has happened.
     is_over: bool,
     waiting: VecDeque<Order>,
-    /// Runs and shares that nobody could carry out.
+    /// Runs and batches that nobody could carry out.
     parked: Vec<(u64, u64)>,
     /// Words on their way, and when they arrive at the earliest, in milliseconds.
     words: VecDeque<(u64, Word)>,
     /// Words that were delivered and not accepted, by their tickets: the next coordinator hears them again.
     unaccepted: BTreeMap<u64, Word>,
-    /// Runs and shares whose last word was accepted.
+    /// Runs and batches whose last word was accepted.
     settled: BTreeSet<(u64, u64)>,
     taken: u64,
     said: u64,
@@ -274,7 +274,7 @@ impl World {
     /// From now on the record can be written, or not.
     fn allow_writing(&self, allow: bool) {
         let file = rusqlite::Connection::open(self.record()).expect("the record");
-        for table in ["shares", "counts", "run", "life"] {
+        for table in ["batches", "counts", "run", "life"] {
             for act in ["INSERT", "UPDATE", "DELETE"] {
                 let name = format!("full_{table}_{act}");
                 let script = match allow {
@@ -293,7 +293,7 @@ impl World {
         happens
     }
 
-    /// A mover takes a share, carries it out and says what came of it.
+    /// A mover takes a batch, carries it out and says what came of it.
     fn work(&mut self, order: Order) {
         self.taken += 1;
         let (at, id, run) = (self.taken, order.id, order.run);
@@ -329,7 +329,7 @@ impl World {
         let (no, yields) = (AtomicBool::new(false), AtomicBool::new((2..5).contains(&self.taken)));
         let ends = Ends { stop: &no, yields: &yields, leaves: &no, lease: None };
         let (outcome, end) =
-            work_off((&options, &mut Known::default()), (&order.brief, &order.share), &|_| {}, ends).expect("it is carried out");
+            work_off((&options, &mut Known::default()), (&order.brief, &order.batch), &|_| {}, ends).expect("it is carried out");
         assert_eq!(end, End::Complete);
         outcome
     }
@@ -386,9 +386,9 @@ impl World {
     }
 }
 
-/// What came of a share, in several parts.
-fn parts(share: (u64, u64), attempt: u64, mover: &str, outcome: Outcome) -> Vec<PartOfOutcome> {
-    let [Report::Part(whole)] = &reports(share, attempt, mover, Outcome::default())[..] else { panic!("an outcome is one part") };
+/// What came of a batch, in several parts.
+fn parts(batch: (u64, u64), attempt: u64, mover: &str, outcome: Outcome) -> Vec<PartOfOutcome> {
+    let [Report::Part(whole)] = &reports(batch, attempt, mover, Outcome::default())[..] else { panic!("an outcome is one part") };
     let split = outcome.split(PART_BYTES);
     let count = split.len() as u32;
     // A message is the number of its protocol, and a value as the record keeps it.
@@ -429,11 +429,11 @@ impl Connection<'_> {
 }
 
 impl Exchange for Connection<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         self.call()?;
-        assert!(!self.world.settled.contains(&(run, id)), "share {id} was settled and is handed out again");
-        assert!(!share.pieces.is_empty(), "a share of nothing");
-        self.world.waiting.push_back(Order { brief: brief.clone(), run, id, share: share.clone() });
+        assert!(!self.world.settled.contains(&(run, id)), "batch {id} was settled and is handed out again");
+        assert!(!batch.pieces.is_empty(), "a batch of nothing");
+        self.world.waiting.push_back(Order { brief: brief.clone(), run, id, batch: batch.clone() });
         Ok(())
     }
 
@@ -535,14 +535,14 @@ fn whichever_word_is_lost_it_is_said_again() {
 }
 
 #[test]
-fn whichever_share_a_mover_dies_with_another_one_carries_it_out() {
+fn whichever_batch_a_mover_dies_with_another_one_carries_it_out() {
     assert!(run_at_each(|at| Accident::DiesIdle { at }) > 5);
     assert!(run_at_each(|at| Accident::DiesDone { at }) > 5);
     assert!(run_at_each(|at| Accident::DiesSpeaking { at }) > 5);
 }
 
 #[test]
-fn the_first_outcome_of_a_share_counts_and_a_late_one_is_passed_over() {
+fn the_first_outcome_of_a_batch_counts_and_a_late_one_is_passed_over() {
     assert!(run_at_each(|at| Accident::Late { at }) > 5);
 }
 

@@ -1,8 +1,8 @@
-//! Carrying out shares on this host: opens the trees of a run, and has a thread watch over each share while it is worked off.
+//! Carrying out batches on this host: opens the trees of a run, and has a thread watch over each batch while it is worked off.
 
 use driftless_engine::message::Report;
 use driftless_engine::{
-    Alive, Brief, Ends, Failure, Known, Lease, Line, Options, Outcome, Progress, Seen, Share, Watched, Watcher, carried, work_off,
+    Alive, Batch, Brief, Ends, Failure, Known, Lease, Line, Options, Outcome, Progress, Seen, Watched, Watcher, carried, work_off,
 };
 use driftless_lock::Mutex;
 use driftless_pool::Concurrency;
@@ -36,13 +36,13 @@ pub struct Ways {
     pub patience: Duration,
 }
 
-/// What carries shares out on this host.
+/// What carries batches out on this host.
 pub struct Executor {
     /// Who, for the coordinator's eyes.
     name: String,
     ways: Ways,
     throttle: Throttle,
-    /// The trees of the last share's run.
+    /// The trees of the last batch's run.
     open: Option<Open>,
 }
 
@@ -65,18 +65,18 @@ impl Executor {
         &self.name
     }
 
-    /// Carries a share out. `leave` asks to come to an end early, leaving the rest to others.
+    /// Carries a batch out. `leave` asks to come to an end early, leaving the rest to others.
     ///
     /// # Errors
     /// It was not carried out, and somebody else should.
     pub fn work_off(
         &mut self,
         (run, id): (u64, u64),
-        (brief, share): (&Brief, &Share),
+        (brief, batch): (&Brief, &Batch),
         line: &mut dyn Line,
         leave: &AtomicBool,
     ) -> Result<Outcome, Failure> {
-        debug!(run, id, "takes a share");
+        debug!(run, id, "takes a batch");
         let mover = self.name.clone();
         let open = self.open(brief).map_err(Failure::Here)?;
         let (stop, yields, over) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
@@ -94,14 +94,14 @@ impl Executor {
             *begins.lock() = Instant::now();
             let (mut outcome, end) = work_off(
                 (options, &mut *known),
-                (brief, share),
+                (brief, batch),
                 &watch,
                 Ends { stop: &stop, yields: &yields, leaves: leave, lease: Some(&lease) },
             )?;
             receipts.append(&mut outcome.done);
             Ok(Passed { counts: outcome.counts, end, result: outcome })
         };
-        let watched = Watched { leave, stop: &stop, yields: &yields, lease: &lease, walk: share.walk };
+        let watched = Watched { leave, stop: &stop, yields: &yields, lease: &lease, walk: batch.walk };
         let watcher = Watcher::new(watched, Instant::now());
         let done = std::thread::scope(|scope| {
             let watching = scope.spawn(|| look_after(watcher, line, (&seen, &over), &pulse));
@@ -117,15 +117,15 @@ impl Executor {
             |passed: Passed<Outcome>| (Outcome { counts: earlier.with(&passed.counts), done: receipts, ..passed.result }, passed.end);
         let done = done.map(outcome);
         let carried = carried(done, lease.over());
-        debug!(run, id, done = carried.is_ok(), "a share is over");
+        debug!(run, id, done = carried.is_ok(), "a batch is over");
         if let Err(Failure::Here(_)) = carried {
-            // The next share opens the trees anew.
+            // The next batch opens the trees anew.
             self.open = None;
         }
         carried
     }
 
-    /// The trees of a run, opened once as long as shares of the same run follow each other.
+    /// The trees of a run, opened once as long as batches of the same run follow each other.
     fn open(&mut self, brief: &Brief) -> Result<&mut Open, String> {
         if !self.open.as_ref().is_some_and(|open| open.brief.is_of_one_run(brief)) {
             self.open = None;
@@ -165,7 +165,7 @@ impl Witness for Logged<'_> {
     }
 }
 
-/// Looks after a share until it is over.
+/// Looks after a batch until it is over.
 fn look_after(mut watcher: Watcher<'_>, line: &mut dyn Line, (seen, over): (&Mutex<Seen>, &AtomicBool), report: &dyn Fn(&Seen) -> Report) {
     while !over.load(Relaxed) {
         let now_seen = *seen.lock();

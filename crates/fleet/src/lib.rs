@@ -18,7 +18,7 @@ pub use queue::serve::{MoverError, Seat, serve as serve_queue};
 pub use queue::{PATIENCE, WORK};
 pub use run::{Shared, run};
 
-/// Why nobody tries a share any more, after so many tries.
+/// Why nobody tries a batch any more, after so many tries.
 fn tried(reason: &str, attempts: u32) -> String {
     let times = if attempts == 1 { "time" } else { "times" };
     format!("{reason} (tried {attempts} {times})")

@@ -12,7 +12,7 @@ pub use error::StateError;
 pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};
 pub use record::life::{Ground, Life, Root};
-pub use record::rows::{Alike, LargeFile, LinkName, Listing, Misspelling, OpenDir, Rows, Share};
+pub use record::rows::{Alike, Batch, LargeFile, LinkName, Listing, Misspelling, OpenDir, Rows};
 pub use record::{Found, Record, Stage, Transaction};
 
 /// The store on disk failed (it is full, say).

@@ -1,4 +1,4 @@
-//! The record of a run that movers share: which shares are open, what came of the others, and what is left for the end. It survives the
+//! The record of a run that movers share: which batches are open, what came of the others, and what is left for the end. It survives the
 //! process that keeps it, and an operator may read it with `sqlite3` while it is written.
 //!
 //! Changes that belong together are one [`Transaction`]: all of them are made or none, and they are durable when
@@ -42,7 +42,7 @@ pub enum Found {
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// The first shares were made.
+    /// The first batches were made.
     Walk,
     /// Those of files with several names were made.
     Links,
@@ -170,30 +170,30 @@ impl Record {
         self.list("SELECT name, value FROM counts", [], |row| Ok((row.get(0)?, rows::number(row, 1)?)))
     }
 
-    /// How many shares are open.
+    /// How many batches are open.
     ///
     /// # Errors
     /// The record cannot be read.
-    pub fn open_shares(&self) -> Result<u64, StateError> {
-        let mut count = self.told(self.file.prepare_cached("SELECT count(*) FROM shares"))?;
+    pub fn open_batches(&self) -> Result<u64, StateError> {
+        let mut count = self.told(self.file.prepare_cached("SELECT count(*) FROM batches"))?;
         self.told(count.query_row([], |row| rows::number(row, 0)))
     }
 
-    /// Numbers and bodies of the open shares with a number above `after`, at most `max`, in order.
+    /// Numbers and bodies of the open batches with a number above `after`, at most `max`, in order.
     ///
     /// # Errors
     /// The record cannot be read.
-    pub fn shares(&self, after: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, StateError> {
+    pub fn batches(&self, after: u64, max: usize) -> Result<Vec<(u64, Vec<u8>)>, StateError> {
         let read = |row: &Row<'_>| Ok((rows::number(row, 0)?, row.get(1)?));
-        self.list("SELECT id, body FROM shares WHERE id > ? ORDER BY id LIMIT ?", params![after.cast_signed(), max as i64], read)
+        self.list("SELECT id, body FROM batches WHERE id > ? ORDER BY id LIMIT ?", params![after.cast_signed(), max as i64], read)
     }
 
-    /// The body of a share, if it is open.
+    /// The body of a batch, if it is open.
     ///
     /// # Errors
     /// The record cannot be read.
-    pub fn share(&self, id: u64) -> Result<Option<Vec<u8>>, StateError> {
-        Ok(self.list("SELECT body FROM shares WHERE id = ?", [id.cast_signed()], |row| row.get(0))?.pop())
+    pub fn batch(&self, id: u64) -> Result<Option<Vec<u8>>, StateError> {
+        Ok(self.list("SELECT body FROM batches WHERE id = ?", [id.cast_signed()], |row| row.get(0))?.pop())
     }
 
     /// Names of files that have several; those of one file follow each other.

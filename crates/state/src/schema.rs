@@ -57,7 +57,7 @@ CREATE TABLE counts (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE shares (
+CREATE TABLE batches (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     class INTEGER NOT NULL,
     alone INTEGER NOT NULL,
@@ -69,12 +69,12 @@ CREATE TABLE shares (
     body BLOB NOT NULL
 );
 CREATE TABLE parts (
-    share INTEGER NOT NULL REFERENCES shares ON DELETE CASCADE,
+    batch INTEGER NOT NULL REFERENCES batches ON DELETE CASCADE,
     attempt INTEGER NOT NULL,
     number INTEGER NOT NULL,
     mover TEXT NOT NULL,
     outcome BLOB NOT NULL,
-    PRIMARY KEY (share, attempt, number)
+    PRIMARY KEY (batch, attempt, number)
 );
 CREATE TABLE problems (
     id INTEGER PRIMARY KEY,
@@ -176,7 +176,7 @@ pub(crate) type Upgrade = fn(&Transaction<'_>) -> Result<Kept, StoreError>;
 /// The way from each layout to the next, from layout 0 on.
 pub(crate) const UPGRADES: [Upgrade; 1] = [from_0];
 
-/// Layout 0, of before files said what they are: a list of shares and one of facts, both opaque. What is in it only its own version can
+/// Layout 0, of before files said what they are: a list of batches and one of facts, both opaque. What is in it only its own version can
 /// read, so such a run begins anew, which copies nothing that is equal.
 const TABLES_OF_0: [&str; 3] = ["facts", "items", "job"];
 

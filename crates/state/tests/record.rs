@@ -3,7 +3,7 @@
 
 use driftless_model::{Act, Class, EntryName, Kind, Meta, Problem, RelPath, Side, Stamp, Unkept};
 use driftless_state::{
-    Alike, Found, Ground, LargeFile, Life, LinkName, Listing, Misspelling, OpenDir, Record, Root, Rows, Share, Stage, StateError,
+    Alike, Batch, Found, Ground, LargeFile, Life, LinkName, Listing, Misspelling, OpenDir, Record, Root, Rows, Stage, StateError,
     StoreError, Transaction,
 };
 use rusqlite::Connection;
@@ -25,8 +25,8 @@ fn name(text: &[u8]) -> EntryName {
     EntryName::try_from(text.to_vec()).unwrap()
 }
 
-fn share(body: &[u8]) -> Share {
-    Share {
+fn batch(body: &[u8]) -> Batch {
+    Batch {
         class: 1,
         is_alone: false,
         what: "entries",
@@ -67,7 +67,7 @@ fn filled(path_of: &Path) -> Record {
         transaction.begin_walk("/src", "host:/dst", 1000)?;
         transaction.set_life(&life())?;
         transaction.set_counts([("seen", 5), ("walked", 1 << 59), ("failed", 0)])?;
-        let id = transaction.add_share(&share(b"first"))?;
+        let id = transaction.add_batch(&batch(b"first"))?;
         transaction.add_part((id, 9, 0), "host:1", b"part")?;
         transaction.add_problem(&problem(path(b"a\xff")))?;
         transaction.open_piece(&file)?;
@@ -97,11 +97,11 @@ fn a_record_survives_and_belongs_to_one_matter() {
     record = Record::open(&path, "one").unwrap();
     assert_eq!((record.found(), record.run(), record.stage().unwrap()), (Found::Same, run, Some(Stage::Walk)));
     assert_eq!((record.life().unwrap(), record.counts().unwrap().len()), (Some(life()), 2));
-    assert_eq!(record.shares(0, 9).unwrap(), [(1, b"first".to_vec())]);
+    assert_eq!(record.batches(0, 9).unwrap(), [(1, b"first".to_vec())]);
     drop(record);
     record = Record::open(&path, "two").unwrap();
     assert!(record.found() == Found::Other && record.run() != run);
-    assert_eq!((record.open_shares().unwrap(), record.life().unwrap(), record.stage().unwrap()), (0, None, None));
+    assert_eq!((record.open_batches().unwrap(), record.life().unwrap(), record.stage().unwrap()), (0, None, None));
     drop(record);
     assert_eq!(Record::open(&path, "three").unwrap().found(), Found::Nothing, "it was about nothing yet");
 }
@@ -116,26 +116,26 @@ fn a_run_that_begins_anew_leaves_nothing_of_the_one_before() {
     let names = asked::<String>(&path, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").unwrap();
     let count = |table: &str| asked::<i64>(&path, &format!("SELECT count(*) FROM {table}")).unwrap()[0];
     assert!(names.len() > 10 && names.iter().all(|name| count(name) == i64::from(name == "run")), "{names:?}");
-    assert!(record.transaction(|transaction| transaction.add_share(&share(b""))).unwrap() > 1, "numbers are not used twice");
+    assert!(record.transaction(|transaction| transaction.add_batch(&batch(b""))).unwrap() > 1, "numbers are not used twice");
 }
 
 #[test]
 fn changes_that_fail_together_change_nothing() {
     let (_folder, path) = folder();
     let mut record = Record::open(&path, "").unwrap();
-    let failed = record.transaction(|transaction| transaction.add_share(&share(b"lost")).and(Err::<(), _>(StoreError::InvalidQuery)));
+    let failed = record.transaction(|transaction| transaction.add_batch(&batch(b"lost")).and(Err::<(), _>(StoreError::InvalidQuery)));
     assert!(matches!(failed, Err(StateError::Failed { .. })));
-    assert_eq!(record.open_shares().unwrap(), 0);
-    let told = record.transaction(|transaction| Err::<(), _>(transaction.damaged("share 5 cannot be read"))).unwrap_err().to_string();
-    assert!(told.ends_with("job\": the record of the run is damaged: share 5 cannot be read"), "{told}");
+    assert_eq!(record.open_batches().unwrap(), 0);
+    let told = record.transaction(|transaction| Err::<(), _>(transaction.damaged("batch 5 cannot be read"))).unwrap_err().to_string();
+    assert!(told.ends_with("job\": the record of the run is damaged: batch 5 cannot be read"), "{told}");
 }
 
 #[test]
-fn a_share_is_settled_once_and_the_parts_of_all_attempts_go_with_it() {
+fn a_batch_is_settled_once_and_the_parts_of_all_attempts_go_with_it() {
     let (_folder, path) = folder();
     let mut record = Record::open(&path, "").unwrap();
     let settled = record.transaction(|transaction| {
-        let id = transaction.add_share(&share(b"first"))?;
+        let id = transaction.add_batch(&batch(b"first"))?;
         for (attempt, number, outcome) in [(7, 1, b"b"), (7, 0, b"a"), (8, 0, b"c"), (7, 1, b"B")] {
             transaction.add_part((id, attempt, number), "host", outcome)?;
         }
@@ -277,7 +277,7 @@ fn each_older_layout_becomes_the_newest() {
         let (_folder, path) = folder();
         layout_0(&path, has_run);
         let record = Record::open(&path, "one").unwrap();
-        assert_eq!((record.found(), record.stage().unwrap(), record.open_shares().unwrap()), (found, None, 0));
+        assert_eq!((record.found(), record.stage().unwrap(), record.open_batches().unwrap()), (found, None, 0));
         drop(record);
         let (_folder, fresh) = folder();
         drop(Record::open(&fresh, "one").unwrap());

@@ -4,11 +4,11 @@ use super::{LogArgs, ReachArgs, ThrottleArgs};
 use clap::Args;
 use std::path::PathBuf;
 
-/// The queue that shares of a run go through.
+/// The queue that batches of a run go through.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Movers")]
 pub struct QueueArgs {
-    /// The RabbitMQ broker that shares go through: amqp://USER@HOST[:PORT]/VHOST, or amqps:// with TLS; without a password
+    /// The RabbitMQ broker that batches go through: amqp://USER@HOST[:PORT]/VHOST, or amqps:// with TLS; without a password
     #[arg(long, value_name = "URL", requires = "job")]
     pub queue: Option<String>,
     /// The name of the job, which its movers and its coordinator have in common

@@ -51,13 +51,13 @@ pub enum LogFormat {
 /// How much an event matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// A share could not be carried out
+    /// A batch could not be carried out
     Error,
     /// Something that needs an eye, such as a connection that was lost
     Warn,
     /// What the program begins and ends
     Info,
-    /// Each share
+    /// Each batch
     Debug,
 }
 

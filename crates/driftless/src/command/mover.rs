@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// Where the broker's password may stand.
 const PASSWORD: &str = "DRIFTLESS_QUEUE_PASSWORD";
 
-/// Whether others share the work.
+/// Whether others batch the work.
 pub fn are_wanted(args: &MoversArgs) -> bool {
     args.queue.queue.is_some() || !args.hosts.is_empty()
 }
@@ -37,7 +37,7 @@ pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
     asked.into_iter().find(|(asked, _)| *asked).map(|(_, why)| why)
 }
 
-/// Coordinates a run that others share.
+/// Coordinates a run that others batch.
 pub fn sync(args: &SyncArgs, (options, connections): (&mut Options, &mut Connections), output: &Output, signals: &Signals) -> Ended {
     (options.source, options.replica) = (absolute(&options.source), absolute(&options.replica));
     let brief = Brief::of(options, &args.movers.route, output.wants_receipts());
@@ -84,7 +84,7 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (Exit, String) {
     (Exit::CouldNotRun, format!("\"{path}\": cannot keep the record of the run: {error}"))
 }
 
-/// Two coordinators of one job would take each other's shares away.
+/// Two coordinators of one job would take each other's batches away.
 fn lock(path: &Path, name: &str) -> Result<File, (Exit, String)> {
     let mut name_of_lock = path.as_os_str().to_owned();
     name_of_lock.push(".lock");

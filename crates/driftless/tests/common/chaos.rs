@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 pub const MOVERS: usize = 3;
 /// What a run may take that met with the worst of accidents.
 const END_MAX: Duration = Duration::from_secs(150);
-/// What a mover needs to hear that its share was taken away, and to stop.
+/// What a mover needs to hear that its batch was taken away, and to stop.
 const HEARS: Duration = Duration::from_secs(1);
 /// Bytes of the file that is divided among the movers.
 const LARGE_BYTES: usize = 100 << 20;
 /// Files that a reader looks at while they are replaced.
 const WATCHED: usize = 6;
 
-/// Hosts and a broker that many cases share, one after the other.
+/// Hosts and a broker that many cases batch, one after the other.
 pub struct Site {
     rabbit: Mutex<Rabbit>,
     lab: Lab,
@@ -231,7 +231,7 @@ pub struct Case<'s> {
     coordinator: Option<Running>,
     reader: Option<Reader>,
     delete: bool,
-    /// The run goes on after an accident at which a share may be in two hands.
+    /// The run goes on after an accident at which a batch may be in two hands.
     pub twice: bool,
 }
 
@@ -338,7 +338,7 @@ impl<'s> Case<'s> {
         let outcome = coordinator.wait();
         let torn = self.reader.take().and_then(Reader::end);
         if self.twice {
-            // A mover that was stopped, or cut off, may write once more before it hears that its share was taken away.
+            // A mover that was stopped, or cut off, may write once more before it hears that its batch was taken away.
             std::thread::sleep(HEARS);
         }
         let again = self.twice || seed.is_multiple_of(3);

@@ -222,7 +222,7 @@ pub fn names_below(root: &Path) -> Vec<String> {
     all.iter().map(relative).collect()
 }
 
-/// All of a replica, change times included, but for the root's: the mark that a coordinator sets before it hands out the first share leaves
+/// All of a replica, change times included, but for the root's: the mark that a coordinator sets before it hands out the first batch leaves
 /// a trace there.
 pub fn state_but_for_the_mark(root: &Path) -> Snapshot {
     let mut all = snapshot(root, true);

@@ -1,6 +1,6 @@
 //! A broker, its queues, movers and time itself, of one seed: what coordinators meet when they call upon their movers.
 //!
-//! The coordinators, the way of a share through a mover, its lease and what carries shares out are the real ones, on small real trees. One
+//! The coordinators, the way of a batch through a mover, its lease and what carries batches out are the real ones, on small real trees. One
 //! thread goes on at a time, from one change of the replica to the next, and time passes in between. Messages are late, come twice, come
 //! again after a connection was lost, and overtake those of other queues; movers and coordinators are stopped and wake up, are cut off, and
 //! die.
@@ -12,7 +12,7 @@ mod state;
 mod turn;
 
 use driftless_engine::message::{Order, decode, encode};
-use driftless_engine::{Brief, Clock, Exchange, Options, Over, Share, Word};
+use driftless_engine::{Batch, Brief, Clock, Exchange, Options, Over, Word};
 use mover::Place;
 use state::{Act, CLASSES};
 pub use state::{Holder, JOBS, Link, Message, State};
@@ -158,7 +158,7 @@ fn differing(before: &Stamps, now: &Stamps) -> Vec<PathBuf> {
     changed
 }
 
-fn described_share(share: &Share) -> String {
+fn described_batch(batch: &Batch) -> String {
     use driftless_engine::Piece;
     let piece = |piece: &Piece| match piece {
         Piece::Root => "all".to_owned(),
@@ -168,7 +168,7 @@ fn described_share(share: &Share) -> String {
         Piece::Bytes(path, _, range) => format!("{range:?} of {path}"),
         Piece::Rest(path, ..) => format!("the rest of {path}"),
     };
-    share.pieces.iter().map(piece).collect::<Vec<_>>().join(" ")
+    batch.pieces.iter().map(piece).collect::<Vec<_>>().join(" ")
 }
 
 /// What a crash is: nobody catches it but whoever started the life.
@@ -211,14 +211,14 @@ impl Life<'_> {
 }
 
 impl Exchange for Life<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         self.call();
-        let body = encode(&Order::Share { brief: Box::new(brief.clone()), run, id, share: share.clone() });
-        let (links, what) = (if share.alone { ", of links" } else { "" }, described_share(share));
+        let body = encode(&Order::Batch { brief: Box::new(brief.clone()), run, id, batch: batch.clone() });
+        let (links, what) = (if batch.alone { ", of links" } else { "" }, described_batch(batch));
         let mut state = self.world.state();
         state.holder = Holder::Run { job: self.job, run: Some(run) };
-        state.tell(format!("{id} of job {} is handed out, of class {}{links}: {what}", self.job, share.class));
-        state.work[self.job][usize::from(share.class)].push_back(Message { job: self.job, body, attempts: 0 });
+        state.tell(format!("{id} of job {} is handed out, of class {}{links}: {what}", self.job, batch.class));
+        state.work[self.job][usize::from(batch.class)].push_back(Message { job: self.job, body, attempts: 0 });
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Exchange for Life<'_> {
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let state = self.world.state();
         let ours = state.parked[self.job].iter().filter_map(|(body, why)| match decode(body) {
-            Ok(Order::Share { run: of, id, .. }) if of == run => Some((id, why.clone())),
+            Ok(Order::Batch { run: of, id, .. }) if of == run => Some((id, why.clone())),
             _ => None,
         });
         Ok(ours.collect())

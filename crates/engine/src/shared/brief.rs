@@ -1,10 +1,10 @@
-//! What a mover must know of a run to carry out shares of it: a plain value that travels with each.
+//! What a mover must know of a run to carry out batches of it: a plain value that travels with each.
 //!
 //! It holds no command, no password and no file name of the coordinator's host but the two trees.
 
 use crate::options::Options;
 use crate::sample::Sample;
-use crate::shared::share::Route;
+use crate::shared::batch::Route;
 use crate::trees::held::Held;
 use driftless_model::{Keep, Meta, Policy, RelPath, Side, Stamp};
 use driftless_tree::{DirMutRef, DirRef, Endpoint, Rights};

@@ -1,26 +1,26 @@
-//! A run whose work is divided among movers: hands out shares, keeps what comes of them, and does at the end what only the whole
+//! A run whose work is divided among movers: hands out batches, keeps what comes of them, and does at the end what only the whole
 //! run can decide.
 //!
 //! First everything below the root is walked, by the movers; then files with several names are made, one name of each; then, here, their
 //! other names are linked, what the source lacks is removed, and the directories that several movers shared are finished. What
-//! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A share is settled by the first outcome
+//! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A batch is settled by the first outcome
 //! that comes; a second one, of a mover that was thought dead, is passed over, but waited for. Whatever was settled in an earlier life of
 //! the run is looked at once more before the end ([`life`](crate::shared::life)).
 
+mod batches;
 mod begin;
 mod end;
-mod shares;
 mod trust;
 
 use crate::clock::Clock;
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
 use crate::sample::Sample;
+use crate::shared::batch::Batch;
 use crate::shared::brief::Brief;
 use crate::shared::exchange::Exchange;
-use crate::shared::noted::add_shares;
+use crate::shared::noted::add_batches;
 use crate::shared::plan::{Leads, lead_piece, pack};
-use crate::shared::share::Share;
 use crate::sync::begin::prepare_replica;
 use crate::sync::ending::{End, Summary, or_cut_off};
 use crate::tally::Counts;
@@ -45,17 +45,17 @@ use trust::Trust;
 
 /// How long a word from a mover is waited for at a time.
 const WAIT: Duration = Duration::from_millis(100);
-/// A share that nobody has worked on for so long, while nothing waits for a mover, is handed out again.
+/// A batch that nobody has worked on for so long, while nothing waits for a mover, is handed out again.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Between two looks for shares that nobody works on, or that nobody could work off.
+/// Between two looks for batches that nobody works on, or that nobody could work off.
 const LOOK: Duration = Duration::from_secs(5);
-/// Shares that a run is divided into at first and whenever a mover leaves some to others, for each mover that is known.
-const SHARES_PER_MOVER: usize = 3;
+/// Batches that a run is divided into at first and whenever a mover leaves some to others, for each mover that is known.
+const BATCHES_PER_MOVER: usize = 3;
 /// A mover that has not been heard of for so long does not count.
 const AWAY: Duration = Duration::from_secs(15);
 /// A mover that is at work on what another one has done is waited for as long as it says so with no longer pauses than this.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// And not for longer than this: a share takes five minutes at most, and some time to come to its end.
+/// And not for longer than this: a batch takes five minutes at most, and some time to come to its end.
 const LATE_MAX: Duration = Duration::from_secs(330);
 /// Between two looks whether one is at work.
 const REST: Duration = Duration::from_millis(10);
@@ -65,8 +65,8 @@ const NOTE: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(10);
 /// A sample of the source is used for so long.
 const SAMPLE: Duration = Duration::from_secs(2);
-/// Open shares that are read at a time.
-const SHARES: usize = 1000;
+/// Open batches that are read at a time.
+const BATCHES: usize = 1000;
 
 /// What a coordinator works with.
 pub struct By<'a> {
@@ -166,9 +166,9 @@ struct Coordinator<'a> {
     noted: Instant,
     started: Instant,
     total: Counts,
-    /// Shares in hand: when they were heard of last, and what was counted then.
+    /// Batches in hand: when they were heard of last, and what was counted then.
     alive: BTreeMap<u64, (Instant, Counts)>,
-    /// When shares that are not in hand were handed out.
+    /// When batches that are not in hand were handed out.
     sent: BTreeMap<u64, Instant>,
     /// When each mover was heard of last.
     movers: BTreeMap<String, Instant>,
@@ -265,7 +265,7 @@ impl Coordinator<'_> {
         self.exchange.clear(words).map_err(RunError::NoMovers)
     }
 
-    /// Until all shares are settled, those of the links, too, and all was looked at in this life.
+    /// Until all batches are settled, those of the links, too, and all was looked at in this life.
     fn walk_and_link(&mut self) -> Result<End, RunError> {
         loop {
             let end = self.settle_all()?;
@@ -281,7 +281,7 @@ impl Coordinator<'_> {
     }
 
     fn settle_all(&mut self) -> Result<End, RunError> {
-        while self.record.open_shares()? > 0 {
+        while self.record.open_batches()? > 0 {
             if self.lost {
                 self.clear(false)?;
                 return Ok(End::Lost);
@@ -316,7 +316,7 @@ impl Coordinator<'_> {
         self.changes.outcome()
     }
 
-    /// A share may have been in two hands, when the connection of one was lost: whoever still carries it out touches what is finished.
+    /// A batch may have been in two hands, when the connection of one was lost: whoever still carries it out touches what is finished.
     fn wait_for_late_movers(&mut self) -> Result<(), RunError> {
         self.clear(false)?;
         let began = self.clock.now();
@@ -337,29 +337,29 @@ impl Coordinator<'_> {
             return Ok(false);
         }
         let leads = chosen_leads(self.record)?;
-        let shares: Vec<Share> = leads.into_iter().flat_map(|leads| self.lead_shares(leads)).collect();
+        let batches: Vec<Batch> = leads.into_iter().flat_map(|leads| self.lead_batches(leads)).collect();
         self.record.transaction(|transaction| {
             transaction.set_stage(Stage::Links)?;
-            add_shares(transaction, &shares)
+            add_batches(transaction, &batches)
         })?;
         // Nothing else is open.
         self.send_open(0)?;
-        Ok(!shares.is_empty())
+        Ok(!batches.is_empty())
     }
 
-    fn lead_shares(&mut self, leads: Vec<LinkName>) -> Vec<Share> {
+    fn lead_batches(&mut self, leads: Vec<LinkName>) -> Vec<Batch> {
         let pieces = leads.into_iter().map(lead_piece).map(|(size, piece)| (self.brief.class_of(size), piece));
-        pack(pieces.collect(), self.wanted(), &Share { alone: true, ..Share::default() })
+        pack(pieces.collect(), self.wanted(), &Batch { alone: true, ..Batch::default() })
     }
 
     fn since(&self, at: Instant) -> Duration {
         self.clock.now() - at
     }
 
-    /// How many shares are wanted when some are made.
+    /// How many batches are wanted when some are made.
     fn wanted(&mut self) -> usize {
         let at_work = self.alive.values().filter(|(heard, _)| self.since(*heard) < AWAY).count();
-        SHARES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
+        BATCHES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
     }
 
     fn tell(&self) {

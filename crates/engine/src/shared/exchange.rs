@@ -1,20 +1,20 @@
 //! The way between the coordinator of a run and its movers, whatever carries it.
 
+use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
 use crate::shared::encoding::decoded;
-use crate::shared::share::{Outcome, Share};
 use crate::tally::Counts;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The way to the movers.
 pub trait Exchange {
-    /// Hands a share of the run out, to whoever takes its class first. It may be handed out again if a mover is lost.
+    /// Hands a batch of the run out, to whoever takes its class first. It may be handed out again if a mover is lost.
     ///
     /// # Errors
     /// The movers cannot be reached for longer than they may be away.
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String>;
-    /// Has movers that take a share from now on know the run by this brief, where a share is not on its way before one takes it.
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String>;
+    /// Has movers that take a batch from now on know the run by this brief, where a batch is not on its way before one takes it.
     fn renew(&mut self, _brief: &Brief) {}
     /// The next word of a mover; none if there is none within `limit`.
     ///
@@ -23,7 +23,7 @@ pub trait Exchange {
     fn next(&mut self, limit: Duration) -> Result<Option<Word>, String>;
     /// The word with this ticket was noted and need not come again.
     fn accept(&mut self, ticket: u64);
-    /// Whether shares wait for a mover to take them.
+    /// Whether batches wait for a mover to take them.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
@@ -37,26 +37,26 @@ pub trait Exchange {
     /// # Errors
     /// As with [`Exchange::send`].
     fn call_back(&mut self) -> Result<(), String>;
-    /// Gives a mover that is not believed any more no further shares, where it does not refuse them itself by what the brief says.
+    /// Gives a mover that is not believed any more no further batches, where it does not refuse them itself by what the brief says.
     fn dismiss(&mut self, mover: &str, why: &str);
-    /// Shares of the run that nobody could work off, each with the reason. One may be named more than once.
+    /// Batches of the run that nobody could work off, each with the reason. One may be named more than once.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String>;
-    /// Forgets all shares that wait for movers, and with `words`, all that was said of earlier runs.
+    /// Forgets all batches that wait for movers, and with `words`, all that was said of earlier runs.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
     fn clear(&mut self, words: bool) -> Result<(), String>;
 }
 
-/// A sign of life: a mover is at work on a share, and has done so much of it.
+/// A sign of life: a mover is at work on a batch, and has done so much of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Alive {
     /// The run.
     pub run: u64,
-    /// The share.
+    /// The batch.
     pub id: u64,
     /// Who.
     pub mover: String,
@@ -64,12 +64,12 @@ pub struct Alive {
     pub counts: Counts,
 }
 
-/// A part of what came of a share.
+/// A part of what came of a batch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PartOfOutcome {
     /// The run.
     pub run: u64,
-    /// The share.
+    /// The batch.
     pub id: u64,
     /// The try: parts belong together only if this agrees.
     pub attempt: u64,
@@ -95,6 +95,6 @@ impl PartOfOutcome {
 pub enum Word {
     /// It is at work.
     Alive(Box<Alive>),
-    /// What came of a share, with a ticket for [`Exchange::accept`].
+    /// What came of a batch, with a ticket for [`Exchange::accept`].
     Part(PartOfOutcome, u64),
 }

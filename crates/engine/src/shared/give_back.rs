@@ -1,9 +1,9 @@
-//! What a share leaves to others, and how.
+//! What a batch leaves to others, and how.
 
+use crate::shared::batch::{LinkName, Piece};
 use crate::shared::handed::{Misspelt, Namesake};
 use crate::shared::plan::chosen;
 use crate::shared::role::Sharing;
-use crate::shared::share::{LinkName, Piece};
 use crate::sync::entry::{Met, Verdict};
 use crate::sync::run::Run;
 use crate::sync::task::LargeCopy;
@@ -25,15 +25,15 @@ const PIECE_BYTES_MIN: u64 = 8 << 20;
 const PIECES: u64 = 8;
 
 impl Run<'_> {
-    /// Whether this share comes to its end, and leaves what is not begun to others.
+    /// Whether this batch comes to its end, and leaves what is not begun to others.
     pub fn yields(&self) -> bool {
-        self.part.share().is_some_and(|sharing| sharing.yields.load(Relaxed) || sharing.gathered.is_full())
+        self.part.batch().is_some_and(|sharing| sharing.yields.load(Relaxed) || sharing.gathered.is_full())
     }
 
-    /// Whether this share comes to its end because its mover does. Until then a comparison that is begun goes on: whoever took it over would
+    /// Whether this batch comes to its end because its mover does. Until then a comparison that is begun goes on: whoever took it over would
     /// begin it anew, and be asked to leave it in turn.
     pub fn leaves_begun(&self) -> bool {
-        self.part.share().is_some_and(|sharing| sharing.leaves.load(Relaxed))
+        self.part.batch().is_some_and(|sharing| sharing.leaves.load(Relaxed))
     }
 
     /// Whether an entry is only passed through because a mover found a directory there, and left some of its names to others.
@@ -41,9 +41,9 @@ impl Run<'_> {
         self.part.found_names(self.options) && self.part.passes(parent, name)
     }
 
-    /// Adds the names that the source lacks, and what there was no room for, to what the share leads to.
+    /// Adds the names that the source lacks, and what there was no room for, to what the batch leads to.
     pub fn gather_rest(&self) -> std::io::Result<()> {
-        let Some(sharing) = self.part.share() else { return Ok(()) };
+        let Some(sharing) = self.part.batch() else { return Ok(()) };
         self.deletes.for_each(&mut |dir, names| {
             let names = names.iter().map(|name| (&**name).into()).collect();
             sharing.gathered.outcome.lock().extras.push((dir, names));
@@ -56,7 +56,7 @@ impl Run<'_> {
 impl Worker<'_> {
     /// Leaves an entry, with all below it, to whoever takes work of `class`.
     pub fn give_back(&mut self, visit: &Arc<Visit>, name: &CStr, class: u8) {
-        let Some(sharing) = self.run.part.share() else { return };
+        let Some(sharing) = self.run.part.batch() else { return };
         if self.run.part.passes(visit, name) {
             return self.give_back_chosen(visit, name, sharing);
         }
@@ -74,7 +74,7 @@ impl Worker<'_> {
     fn give_back_chosen(&self, visit: &Visit, name: &CStr, sharing: &Sharing<'_>) {
         let Some(below) = visit.selection.children.get(name.to_bytes()) else { return };
         let dir = visit.path_of(name);
-        let pieces = chosen(dir.clone(), below).0.into_iter().map(|piece| (sharing.share.class, piece));
+        let pieces = chosen(dir.clone(), below).0.into_iter().map(|piece| (sharing.batch.class, piece));
         sharing.gathered.add(&dir, |outcome| outcome.rest.extend(pieces));
     }
 
@@ -87,9 +87,9 @@ impl Worker<'_> {
 
     /// Leaves a range of names to others.
     pub fn give_back_names(&mut self, visit: &Arc<Visit>, names: &Names, range: Range<u64>) {
-        let Some(sharing) = self.run.part.share().filter(|_| !range.is_empty()) else { return };
+        let Some(sharing) = self.run.part.batch().filter(|_| !range.is_empty()) else { return };
         if !visit.selection.whole {
-            let class = sharing.share.class;
+            let class = sharing.batch.class;
             return range.for_each(|index| self.give_back(visit, names.get(index as usize).0, class));
         }
         let left: Vec<EntryName> = range.clone().map(|index| names.get(index as usize).0.into()).collect();
@@ -98,13 +98,13 @@ impl Worker<'_> {
         }
         visit.mark_unfinished();
         let dir = visit.path();
-        sharing.gathered.add(&dir.clone(), |outcome| outcome.rest.push((sharing.share.class, Piece::Entries(dir, left))));
+        sharing.gathered.add(&dir.clone(), |outcome| outcome.rest.push((sharing.batch.class, Piece::Entries(dir, left))));
     }
 
-    /// Leaves what is missing of a large file to others, if the share comes to its end; or says which bytes of another mover's were
+    /// Leaves what is missing of a large file to others, if the batch comes to its end; or says which bytes of another mover's were
     /// copied. Returns whether either was so.
     pub fn gives_back_bytes(&mut self, large: &LargeCopy) -> bool {
-        let Some(sharing) = self.run.part.share() else { return false };
+        let Some(sharing) = self.run.part.batch() else { return false };
         if let Some((path, range)) = &large.bytes_of {
             self.report_bytes(large, path, range);
             return true;
@@ -114,7 +114,7 @@ impl Worker<'_> {
             return false;
         }
         if large.large.patches() {
-            self.give_back(&large.visit, &large.name, sharing.share.class);
+            self.give_back(&large.visit, &large.name, sharing.batch.class);
             return true;
         }
         self.uncount(&large.visit);
@@ -122,13 +122,13 @@ impl Worker<'_> {
         let (path, source) = (large.visit.path_of(&large.name), large.large.source());
         for range in cut(missing) {
             let piece = Piece::Bytes(path.clone(), source.clone(), range);
-            sharing.gathered.add(&path, |outcome| outcome.rest.push((sharing.share.class, piece)));
+            sharing.gathered.add(&path, |outcome| outcome.rest.push((sharing.batch.class, piece)));
         }
         true
     }
 
     fn report_bytes(&mut self, large: &LargeCopy, path: &RelPath, range: &Range<u64>) {
-        let Some(sharing) = self.run.part.share() else { return };
+        let Some(sharing) = self.run.part.batch() else { return };
         if large.large.failed() || large.large.checkpoint().is_err() {
             // Whoever finishes the file copies what is missing, and meets the fault again.
             return;
@@ -137,7 +137,7 @@ impl Worker<'_> {
         let missing = done.cut(range.clone()).into_iter().filter(|(_, done)| !done);
         for (range, _) in missing {
             let piece = Piece::Bytes(path.clone(), source.clone(), range);
-            sharing.gathered.add(path, |outcome| outcome.rest.push((sharing.share.class, piece)));
+            sharing.gathered.add(path, |outcome| outcome.rest.push((sharing.batch.class, piece)));
         }
         sharing.gathered.add(path, |outcome| outcome.copied.push((path.clone(), source, done)));
     }
@@ -146,7 +146,7 @@ impl Worker<'_> {
     pub fn leave_link(&mut self, met: Met<'_>) -> Result<Verdict, Trouble> {
         let Met { visit, name, meta, .. } = met;
         let there = self.replica_meta(visit, name)?.is_some();
-        let Some(sharing) = self.run.part.share() else { unreachable!("only shares leave links") };
+        let Some(sharing) = self.run.part.batch() else { unreachable!("only batches leave links") };
         self.uncount(visit);
         visit.mark_unfinished();
         // Hosts number devices each in their own way; that of the root is the same for all.
@@ -158,7 +158,7 @@ impl Worker<'_> {
 
     /// Leaves an entry that would replace a directory until it is known how much else is removed.
     pub fn leave_for_room(&mut self, visit: &Arc<Visit>, name: &CStr) -> Verdict {
-        let Some(sharing) = self.run.part.share() else { unreachable!("only shares leave entries") };
+        let Some(sharing) = self.run.part.batch() else { unreachable!("only batches leave entries") };
         self.uncount(visit);
         visit.mark_unfinished();
         let path = visit.path_of(name);
@@ -168,7 +168,7 @@ impl Worker<'_> {
 
     /// Whether somebody else finishes this directory, who is told so.
     pub fn leaves_open(&mut self, visit: &Arc<Visit>) -> bool {
-        let Some(sharing) = self.run.part.share() else { return visit.borrowed };
+        let Some(sharing) = self.run.part.batch() else { return visit.borrowed };
         let open = if visit.borrowed { visit.is_made() } else { visit.is_unfinished() };
         if open {
             let path = visit.path();

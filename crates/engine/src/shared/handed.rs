@@ -35,7 +35,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// What is known to whoever carries out a share, which says what names are like others.
+    /// What is known to whoever carries out a batch, which says what names are like others.
     pub fn with(alike: &[(RelPath, Vec<Namesake>)]) -> Handed {
         Handed { alike: alike.iter().cloned().collect(), misspelt: HashMap::new() }
     }

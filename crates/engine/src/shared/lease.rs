@@ -79,7 +79,7 @@ impl LeaseClock for MachineClock {
 /// Why a mover may not change the replica any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
-    /// Nobody wants it any more: the share was taken away, or the coordinator is gone.
+    /// Nobody wants it any more: the batch was taken away, or the coordinator is gone.
     Unwanted,
     /// The replica is no longer its run's, in words.
     NotHeld(String),
@@ -89,7 +89,7 @@ pub enum Over {
     Unknown(String),
 }
 
-/// What a mover may do as long as it carries out a share.
+/// What a mover may do as long as it carries out a batch.
 pub struct Lease {
     /// Changes pass until then, in milliseconds by the clock of [`Moment`].
     until: AtomicU64,
@@ -158,7 +158,7 @@ impl Lease {
         });
     }
 
-    /// Whoever coordinates the run wanted the share at this moment, or later.
+    /// Whoever coordinates the run wanted the batch at this moment, or later.
     pub fn heard(&self, at: Moment) {
         self.learn(|known| known.heard = known.heard.max(Some(at)));
     }
@@ -326,7 +326,7 @@ fn not_held(mark: Option<&Mark>, held: Held) -> Option<Over> {
     match mark {
         Some(mark) if mark.identity == held.identity && mark.movers == Some(held.movers) => None,
         Some(mark) if mark.identity == held.identity => {
-            Some(Over::NotHeld("the run that this share belongs to is over, or another one works on the replica now".into()))
+            Some(Over::NotHeld("the run that this batch belongs to is over, or another one works on the replica now".into()))
         }
         _ => Some(Over::OtherTree),
     }

@@ -2,10 +2,10 @@
 //!
 //! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard (postcard.jamesmunns.com/wire-format).
 
+use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
 use crate::shared::encoding::{decoded, encoded};
 use crate::shared::exchange::{Alive, PartOfOutcome};
-use crate::shared::share::{Outcome, Share};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -18,15 +18,15 @@ const PART_BYTES_MAX: usize = 512 << 10;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
     /// Carry this out.
-    Share {
-        /// What it is a share of.
+    Batch {
+        /// What it is a batch of.
         brief: Box<Brief>,
         /// The number of the run.
         run: u64,
-        /// The number of the share.
+        /// The number of the batch.
         id: u64,
         /// What is to be done.
-        share: Share,
+        batch: Batch,
     },
     /// Come to an end with what is in hand, and leave the rest: others have nothing to do.
     Yield,
@@ -40,17 +40,17 @@ pub enum Order {
 pub enum Report {
     /// It is at work.
     Alive(Alive),
-    /// A part of what came of a share.
+    /// A part of what came of a batch.
     Part(PartOfOutcome),
-    /// A share could not be carried out here, and why.
+    /// A batch could not be carried out here, and why.
     Failed {
-        /// The number of the share.
+        /// The number of the batch.
         id: u64,
         /// Who.
         mover: String,
         /// Why.
         reason: String,
-        /// Whether this mover would fail all shares of the run.
+        /// Whether this mover would fail all batches of the run.
         is_misfit: bool,
     },
 }
@@ -94,7 +94,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unclear> {
     }
 }
 
-/// What came of a share of a run on a mover, as reports in order. Those of one try have the same number for it, and no others.
+/// What came of a batch of a run on a mover, as reports in order. Those of one try have the same number for it, and no others.
 pub fn reports((run, id): (u64, u64), attempt: u64, mover: &str, outcome: Outcome) -> Vec<Report> {
     let parts = outcome.split(PART_BYTES_MAX);
     let count = parts.len();

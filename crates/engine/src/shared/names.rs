@@ -1,7 +1,7 @@
 //! What the record of a shared run says of names that a replica may take for one with others, or has under another spelling.
 
+use crate::shared::batch::{Batch, Piece};
 use crate::shared::handed::{Handed, Misspelt, Namesake};
-use crate::shared::share::{Piece, Share};
 use crate::trees::alike::{alike_of, random_seed};
 use driftless_model::{EntryName, Filter, RelPath, Selection};
 use driftless_reconcile::NameIndex;
@@ -42,16 +42,16 @@ pub fn note_misspelt(transaction: &Transaction<'_>, misspelt: &[Misspelt]) -> Re
     misspelt.iter().try_for_each(|one| transaction.add_misspelt(&row(one)))
 }
 
-/// Which of the names that a share is about, or that are on the way to them, are like others, by directory.
+/// Which of the names that a batch is about, or that are on the way to them, are like others, by directory.
 ///
 /// # Errors
 /// The record cannot be read.
-pub fn alike_in_share(record: &Record, share: &Share) -> Result<Vec<(RelPath, Vec<Namesake>)>, StateError> {
+pub fn alike_in_batch(record: &Record, batch: &Batch) -> Result<Vec<(RelPath, Vec<Namesake>)>, StateError> {
     let mut found: Vec<(RelPath, Vec<Namesake>)> = Vec::new();
     if !record.has_alike()? {
         return Ok(found);
     }
-    for (dir, name) in names_in(share) {
+    for (dir, name) in names_in(batch) {
         let Some(Alike { dir, name, earlier }) = record.alike(&dir, &name)? else { continue };
         let namesake = Namesake { name, earlier };
         match found.last_mut() {
@@ -62,10 +62,10 @@ pub fn alike_in_share(record: &Record, share: &Share) -> Result<Vec<(RelPath, Ve
     Ok(found)
 }
 
-/// The names that a mover meets when it carries out a share, each once, with its directory.
-fn names_in(share: &Share) -> BTreeSet<(RelPath, Vec<u8>)> {
+/// The names that a mover meets when it carries out a batch, each once, with its directory.
+fn names_in(batch: &Batch) -> BTreeSet<(RelPath, Vec<u8>)> {
     let mut names = BTreeSet::new();
-    for piece in &share.pieces {
+    for piece in &batch.pieces {
         let mut way = match piece {
             Piece::Root => continue,
             Piece::Entries(dir, entries) => {
@@ -118,10 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn a_share_meets_its_names_and_those_on_the_way() {
+    fn a_batch_meets_its_names_and_those_on_the_way() {
         let one = EntryName::try_from(b"one".to_vec()).unwrap();
-        let share = Share { pieces: vec![Piece::Entries(path("a/b"), vec![one])], ..Share::default() };
-        let met: Vec<String> = names_in(&share).iter().map(|(dir, name)| dir.join(name).to_string()).collect();
+        let batch = Batch { pieces: vec![Piece::Entries(path("a/b"), vec![one])], ..Batch::default() };
+        let met: Vec<String> = names_in(&batch).iter().map(|(dir, name)| dir.join(name).to_string()).collect();
         assert_eq!(met, ["a", "a/b", "a/b/one"]);
     }
 }

@@ -1,9 +1,9 @@
-//! What comes of shares, as the record of a run keeps it. The record knows no share but by what an operator wants to know of it.
+//! What comes of batches, as the record of a run keeps it. The record knows no batch but by what an operator wants to know of it.
 
 use crate::monitor::Monitor;
+use crate::shared::batch::{Batch, LinkName, Outcome, Piece};
 use crate::shared::encoding::encoded;
 use crate::shared::names::{note_alike, note_misspelt};
-use crate::shared::share::{LinkName, Outcome, Piece, Share};
 use crate::shared::unfinished::{Listed, Unfinished};
 use driftless_model::RelPath;
 use driftless_reconcile::Ranges;
@@ -12,38 +12,38 @@ use driftless_state::{LargeFile, Listing, OpenDir, StoreError, Transaction};
 /// Whether something was noted.
 pub type Noted<T> = Result<T, StoreError>;
 
-/// Adds open shares.
-pub fn add_shares(transaction: &Transaction<'_>, shares: &[Share]) -> Noted<()> {
-    shares.iter().try_for_each(|share| transaction.add_share(&row_of(share)).map(drop))
+/// Adds open batches.
+pub fn add_batches(transaction: &Transaction<'_>, batches: &[Batch]) -> Noted<()> {
+    batches.iter().try_for_each(|batch| transaction.add_batch(&row_of(batch)).map(drop))
 }
 
-/// A share as the record keeps it.
-fn row_of(share: &Share) -> driftless_state::Share {
+/// A batch as the record keeps it.
+fn row_of(batch: &Batch) -> driftless_state::Batch {
     let entries = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 0 };
     let bytes = |piece: &Piece| match piece {
         Piece::Bytes(_, _, range) => Some(range.end.saturating_sub(range.start)),
         Piece::Rest(_, source, _) => source.size(),
         Piece::Root | Piece::Entries(..) => None,
     };
-    let (what, path) = match share.pieces.first() {
+    let (what, path) = match batch.pieces.first() {
         Some(Piece::Entries(dir, names)) => ("entries", names.first().map_or(dir.clone(), |name| dir.join(name.as_bytes()))),
         Some(Piece::Bytes(path, ..)) => ("bytes", path.clone()),
         Some(Piece::Rest(path, ..)) => ("rest", path.clone()),
         Some(Piece::Root) | None => ("tree", RelPath::root()),
     };
-    driftless_state::Share {
-        class: share.class,
-        is_alone: share.alone,
+    driftless_state::Batch {
+        class: batch.class,
+        is_alone: batch.alone,
         what,
         path,
-        pieces: share.pieces.len(),
-        entries: share.pieces.iter().map(entries).sum(),
-        bytes: share.pieces.iter().filter_map(bytes).reduce(u64::saturating_add),
-        body: encoded(share),
+        pieces: batch.pieces.len(),
+        entries: batch.pieces.iter().map(entries).sum(),
+        bytes: batch.pieces.iter().filter_map(bytes).reduce(u64::saturating_add),
+        body: encoded(batch),
     }
 }
 
-/// Notes what came of a share. What is left for others goes to `rest`.
+/// Notes what came of a batch. What is left for others goes to `rest`.
 pub fn note_outcome(transaction: &Transaction<'_>, outcome: Outcome, monitor: &dyn Monitor, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
     outcome.done.into_iter().for_each(|done| monitor.receipt(&done.into()));
     outcome.problems.iter().for_each(|problem| monitor.problem(problem));
@@ -73,14 +73,14 @@ pub fn note_outcome(transaction: &Transaction<'_>, outcome: Outcome, monitor: &d
 
 /// Counts the pieces of large files: those that are settled, and those that are new. A file none of whose pieces is open any more is a
 /// piece of its own again.
-pub fn settle_pieces(transaction: &Transaction<'_>, share: &Share, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
+pub fn settle_pieces(transaction: &Transaction<'_>, batch: &Batch, rest: &mut Vec<(u8, Piece)>) -> Noted<()> {
     for (class, piece) in rest.iter() {
         if let Piece::Bytes(path, source, _) = piece {
             let (size, source) = (source.size(), source.to_line());
-            transaction.open_piece(&LargeFile { path: path.clone(), source, size, class: *class, is_alone: share.alone })?;
+            transaction.open_piece(&LargeFile { path: path.clone(), source, size, class: *class, is_alone: batch.alone })?;
         }
     }
-    for piece in &share.pieces {
+    for piece in &batch.pieces {
         let Piece::Bytes(path, source, _) = piece else { continue };
         let Some((file, copied)) = transaction.close_piece(path, &source.to_line())? else { continue };
         rest.push((file.class, Piece::Rest(file.path, source.clone(), Ranges::from(copied))));

@@ -1,14 +1,14 @@
-//! How work is divided into shares. Pure decisions.
+//! How work is divided into batches. Pure decisions.
 
-use crate::shared::share::{Piece, Share};
+use crate::shared::batch::{Batch, Piece};
 use driftless_model::{EntryName, RelPath, Selection};
 use driftless_state::LinkName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names in a share at most: a message has a bound, and an error concerns no more than these.
+/// Names in a batch at most: a message has a bound, and an error concerns no more than these.
 const NAMES_MAX: usize = 5_000;
-/// Bytes of names in a share at most, far below the bound on a message: each may come with four others that it is like.
+/// Bytes of names in a batch at most, far below the bound on a message: each may come with four others that it is like.
 const NAME_BYTES_MAX: usize = 128 << 10;
 /// Names of files with several that are linked at a time.
 pub const LINK_NAMES_MAX: usize = 50_000;
@@ -70,22 +70,22 @@ pub fn chosen(dir: RelPath, selection: &Arc<Selection>) -> (Vec<Piece>, Vec<RelP
     (pieces, passed)
 }
 
-/// Packs pieces into about `wanted` shares of each class that are alike in size, as far as is known. All else is as in `like`.
-pub fn pack(pieces: Vec<(u8, Piece)>, wanted: usize, like: &Share) -> Vec<Share> {
+/// Packs pieces into about `wanted` batches of each class that are alike in size, as far as is known. All else is as in `like`.
+pub fn pack(pieces: Vec<(u8, Piece)>, wanted: usize, like: &Batch) -> Vec<Batch> {
     let mut classes: BTreeMap<u8, Vec<Piece>> = BTreeMap::new();
     pieces.into_iter().for_each(|(class, piece)| classes.entry(class).or_default().push(piece));
-    let shares: Vec<(u8, Vec<Piece>)> = classes
+    let batches: Vec<(u8, Vec<Piece>)> = classes
         .into_iter()
-        .flat_map(|(class, pieces)| packed(pieces, wanted.max(1)).into_iter().map(move |share| (class, share)))
+        .flat_map(|(class, pieces)| packed(pieces, wanted.max(1)).into_iter().map(move |batch| (class, batch)))
         .collect();
-    let walk = like.walk / shares.len().max(1) as u64;
-    shares.into_iter().map(|(class, pieces)| Share { pieces, class, walk, ..like.clone() }).collect()
+    let walk = like.walk / batches.len().max(1) as u64;
+    batches.into_iter().map(|(class, pieces)| Batch { pieces, class, walk, ..like.clone() }).collect()
 }
 
 fn packed(pieces: Vec<Piece>, wanted: usize) -> Vec<Vec<Piece>> {
     let total: usize = pieces.iter().map(names_of).sum();
     let names_max = total.div_ceil(wanted).clamp(1, NAMES_MAX);
-    let (mut shares, mut share, mut room) = (Vec::new(), Vec::new(), Room::new(names_max));
+    let (mut batches, mut batch, mut room) = (Vec::new(), Vec::new(), Room::new(names_max));
     for piece in pieces {
         match piece {
             Piece::Entries(dir, names) => {
@@ -94,28 +94,28 @@ fn packed(pieces: Vec<Piece>, wanted: usize) -> Vec<Vec<Piece>> {
                     room.take(dir.as_bytes().len());
                     let taken: Vec<EntryName> = std::iter::from_fn(|| left.next_if(|name| room.take_name(name))).collect();
                     if !taken.is_empty() {
-                        share.push(Piece::Entries(dir.clone(), taken));
+                        batch.push(Piece::Entries(dir.clone(), taken));
                     }
                     if left.peek().is_some() {
-                        shares.push(std::mem::take(&mut share));
+                        batches.push(std::mem::take(&mut batch));
                         room = Room::new(names_max);
                     }
                 }
             }
             // A range of a large file is work for long.
-            Piece::Bytes(..) | Piece::Rest(..) | Piece::Root => shares.push(vec![piece]),
+            Piece::Bytes(..) | Piece::Rest(..) | Piece::Root => batches.push(vec![piece]),
         }
     }
-    shares.push(share);
-    shares.retain(|share| !share.is_empty());
-    shares
+    batches.push(batch);
+    batches.retain(|batch| !batch.is_empty());
+    batches
 }
 
 fn names_of(piece: &Piece) -> usize {
     if let Piece::Entries(_, names) = piece { names.len() } else { 0 }
 }
 
-/// What still fits into a share.
+/// What still fits into a batch.
 struct Room {
     names: usize,
     bytes: usize,
@@ -156,46 +156,46 @@ mod tests {
         range.map(|index| EntryName::try_from(format!("name-{index}").into_bytes()).unwrap()).collect()
     }
 
-    fn listed(shares: &[Share]) -> Vec<(RelPath, EntryName)> {
+    fn listed(batches: &[Batch]) -> Vec<(RelPath, EntryName)> {
         let entries = |piece: &Piece| match piece {
             Piece::Entries(dir, names) => names.iter().map(|name| (dir.clone(), name.clone())).collect(),
             _ => Vec::new(),
         };
-        shares.iter().flat_map(|share| &share.pieces).flat_map(entries).collect()
+        batches.iter().flat_map(|batch| &batch.pieces).flat_map(entries).collect()
     }
 
     #[test]
-    fn shares_hold_every_name_once_and_are_alike() {
+    fn batches_hold_every_name_once_and_are_alike() {
         let pieces = vec![(0, Piece::Entries(path("a"), names(0..70))), (0, Piece::Entries(path("b/c"), names(0..30)))];
-        let shares = pack(pieces, 4, &Share { walk: 400, ..Share::default() });
-        assert_eq!(shares.len(), 4);
-        assert!(shares.iter().all(|share| listed(std::slice::from_ref(share)).len() == 25 && share.walk == 100));
-        let mut all = listed(&shares);
+        let batches = pack(pieces, 4, &Batch { walk: 400, ..Batch::default() });
+        assert_eq!(batches.len(), 4);
+        assert!(batches.iter().all(|batch| listed(std::slice::from_ref(batch)).len() == 25 && batch.walk == 100));
+        let mut all = listed(&batches);
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 100);
     }
 
     #[test]
-    fn shares_are_bounded_in_names_and_bytes() {
-        let shares = pack(vec![(0, Piece::Entries(path("a"), names(0..3 * NAMES_MAX)))], 1, &Share::default());
-        assert_eq!(shares.len(), 3);
+    fn batches_are_bounded_in_names_and_bytes() {
+        let batches = pack(vec![(0, Piece::Entries(path("a"), names(0..3 * NAMES_MAX)))], 1, &Batch::default());
+        assert_eq!(batches.len(), 3);
         let long: Vec<EntryName> = (0..4000).map(|index| EntryName::try_from(format!("{index:0>255}").into_bytes()).unwrap()).collect();
-        let shares = pack(vec![(0, Piece::Entries(path("a"), long))], 1, &Share::default());
-        assert!(shares.iter().all(|share| listed(std::slice::from_ref(share)).len() * 255 <= NAME_BYTES_MAX));
-        assert_eq!(listed(&shares).len(), 4000);
-        // A path longer than the bound gets a share for each name, and none is lost.
+        let batches = pack(vec![(0, Piece::Entries(path("a"), long))], 1, &Batch::default());
+        assert!(batches.iter().all(|batch| listed(std::slice::from_ref(batch)).len() * 255 <= NAME_BYTES_MAX));
+        assert_eq!(listed(&batches).len(), 4000);
+        // A path longer than the bound gets a batch for each name, and none is lost.
         let deep = RelPath::from_names(std::iter::repeat_n(&b"directory"[..], NAME_BYTES_MAX / 9));
-        let shares = pack(vec![(0, Piece::Entries(deep, names(0..5)))], 1, &Share::default());
-        assert_eq!((shares.len(), listed(&shares).len()), (5, 5));
+        let batches = pack(vec![(0, Piece::Entries(deep, names(0..5)))], 1, &Batch::default());
+        assert_eq!((batches.len(), listed(&batches).len()), (5, 5));
     }
 
     #[test]
-    fn classes_and_ranges_of_large_files_have_shares_of_their_own() {
+    fn classes_and_ranges_of_large_files_have_batches_of_their_own() {
         let pieces = vec![(1, Piece::Root), (0, Piece::Entries(path("a"), names(0..2))), (1, Piece::Root)];
-        let shares = pack(pieces, 9, &Share { alone: true, ..Share::default() });
-        assert_eq!(shares.iter().map(|share| share.class).collect::<Vec<_>>(), [0, 0, 1, 1]);
-        assert!(shares.iter().all(|share| share.alone));
+        let batches = pack(pieces, 9, &Batch { alone: true, ..Batch::default() });
+        assert_eq!(batches.iter().map(|batch| batch.class).collect::<Vec<_>>(), [0, 0, 1, 1]);
+        assert!(batches.iter().all(|batch| batch.alone));
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
         let (pieces, mut passed) = chosen(RelPath::root(), &Arc::new(Selection::of(&works)));
         passed.sort();
         assert_eq!(passed, [RelPath::root(), path("a"), path("a/b")]);
-        let shares = pack(pieces.into_iter().map(|piece| (0, piece)).collect(), 1, &Share::default());
-        let mut all: Vec<String> = listed(&shares).iter().map(|(dir, name)| dir.join(name.as_bytes()).to_string()).collect();
+        let batches = pack(pieces.into_iter().map(|piece| (0, piece)).collect(), 1, &Batch::default());
+        let mut all: Vec<String> = listed(&batches).iter().map(|(dir, name)| dir.join(name.as_bytes()).to_string()).collect();
         all.sort();
         assert_eq!(all, ["a/b/x", "a/b/y", "a/z", "q"]);
     }

@@ -1,11 +1,11 @@
-//! Which part of a run this is: all of it, a share of it, or what is left when all shares are done; and what a share leaves to others.
+//! Which part of a run this is: all of it, a batch of it, or what is left when all batches are done; and what a batch leaves to others.
 
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
+use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::handed::{Handed, Misspelt, Namesake};
 use crate::shared::settled::SettledFew;
-use crate::shared::share::{Outcome, Piece, Share};
 use crate::shared::unfinished::{Listed, Unfinished};
 use crate::sync::visit::Visit;
 use driftless_lock::Mutex;
@@ -25,13 +25,13 @@ const OUTCOME_BYTES_MAX: usize = 4 << 20;
 pub enum Part<'r> {
     /// All of it.
     Whole,
-    /// A share.
-    Share(Sharing<'r>),
-    /// What is left when all shares are done.
+    /// A batch.
+    Batch(Sharing<'r>),
+    /// What is left when all batches are done.
     End(Left),
 }
 
-/// What is left when all shares are done: the names of files that have several, and directories.
+/// What is left when all batches are done: the names of files that have several, and directories.
 #[derive(Default)]
 pub struct Left {
     /// These directories, when it is their turn.
@@ -40,10 +40,10 @@ pub struct Left {
     pub handed: Arc<Handed>,
 }
 
-/// A share in the course of being carried out.
+/// A batch in the course of being carried out.
 pub struct Sharing<'r> {
     pub brief: &'r Brief,
-    pub share: &'r Share,
+    pub batch: &'r Batch,
     pub yields: &'r AtomicBool,
     pub leaves: &'r AtomicBool,
     pub gathered: &'r Gathered<'r>,
@@ -51,7 +51,7 @@ pub struct Sharing<'r> {
     pub handed: Handed,
 }
 
-/// What a share leads to, while it does.
+/// What a batch leads to, while it does.
 pub struct Gathered<'r> {
     pub outcome: Mutex<Outcome>,
     receipts: bool,
@@ -77,7 +77,7 @@ impl<'r> Gathered<'r> {
         self.weight.fetch_add(path.as_bytes().len() as u64 + 64, Relaxed);
     }
 
-    /// Whether it has become so large that the share comes to its end.
+    /// Whether it has become so large that the batch comes to its end.
     pub fn is_full(&self) -> bool {
         self.weight.load(Relaxed) > OUTCOME_BYTES_MAX as u64
     }
@@ -106,31 +106,31 @@ impl Monitor for Gathered<'_> {
 }
 
 impl<'r> Sharing<'r> {
-    /// A share that has not begun; it comes to an end early when `yields` is set, and leaves what is begun, too, when `leaves` is.
+    /// A batch that has not begun; it comes to an end early when `yields` is set, and leaves what is begun, too, when `leaves` is.
     pub fn new(
-        (brief, share): (&'r Brief, &'r Share),
+        (brief, batch): (&'r Brief, &'r Batch),
         (yields, leaves): (&'r AtomicBool, &'r AtomicBool),
         gathered: &'r Gathered<'r>,
     ) -> Self {
-        let copied = share.pieces.iter().filter_map(|piece| match piece {
+        let copied = batch.pieces.iter().filter_map(|piece| match piece {
             Piece::Rest(path, source, done) => Some((path.clone(), (source.clone(), done.clone()))),
             _ => None,
         });
-        Sharing { brief, share, yields, leaves, gathered, copied: copied.collect(), handed: Handed::with(&share.alike) }
+        Sharing { brief, batch, yields, leaves, gathered, copied: copied.collect(), handed: Handed::with(&batch.alike) }
     }
 }
 
 impl Part<'_> {
-    /// The share, if it is one.
-    pub fn share(&self) -> Option<&Sharing<'_>> {
-        if let Part::Share(sharing) = self { Some(sharing) } else { None }
+    /// The batch, if it is one.
+    pub fn batch(&self) -> Option<&Sharing<'_>> {
+        if let Part::Batch(sharing) = self { Some(sharing) } else { None }
     }
 
     /// What others have seen of the names of directories, if any of it is known.
     fn handed(&self) -> Option<&Handed> {
         let handed = match self {
             Part::Whole => return None,
-            Part::Share(sharing) => &sharing.handed,
+            Part::Batch(sharing) => &sharing.handed,
             Part::End(left) => &*left.handed,
         };
         Some(handed).filter(|handed| !handed.is_empty())
@@ -146,42 +146,42 @@ impl Part<'_> {
         self.handed().map_or(&[], |handed| handed.misspelt_in(&visit.path()))
     }
 
-    /// Whether it is a share.
-    pub fn is_share(&self) -> bool {
-        self.share().is_some()
+    /// Whether it is a batch.
+    pub fn is_batch(&self) -> bool {
+        self.batch().is_some()
     }
 
     /// Whether files with several names are made like all others.
     pub fn is_alone(&self) -> bool {
-        self.share().is_some_and(|sharing| sharing.share.alone)
+        self.batch().is_some_and(|sharing| sharing.batch.alone)
     }
 
     /// Whether directories that stand in the way are left to whoever counts what is removed.
     pub fn is_limited(&self) -> bool {
-        self.share().is_some_and(|sharing| sharing.brief.limited())
+        self.batch().is_some_and(|sharing| sharing.brief.limited())
     }
 
     /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made it so.
     pub fn settle(&self, path: impl FnOnce() -> RelPath, made: Option<(Kind, u64)>) {
-        if let Some(sharing) = self.share() {
+        if let Some(sharing) = self.batch() {
             sharing.gathered.settled.add(path, made);
         }
     }
 
     /// The class of the work in hand.
     pub fn class(&self) -> u8 {
-        self.share().map_or(0, |sharing| sharing.share.class)
+        self.batch().map_or(0, |sharing| sharing.batch.class)
     }
 
     /// The class that a file's content belongs to, if that is not this one.
     pub fn other_class(&self, size: u64) -> Option<u8> {
-        self.share().map(|sharing| sharing.brief.class_of(size)).filter(|class| *class != self.class())
+        self.batch().map(|sharing| sharing.brief.class_of(size)).filter(|class| *class != self.class())
     }
 
     /// Says who sees to a directory that is entered.
     pub fn assign(&self, visit: &mut Visit) {
         match self {
-            Part::Share(_) => visit.borrowed = !visit.selection.whole,
+            Part::Batch(_) => visit.borrowed = !visit.selection.whole,
             Part::End(left) if !visit.selection.whole => match left.dirs.get(&visit.path()) {
                 Some(left) => visit.take_over(*left),
                 None => visit.borrowed = true,
@@ -194,7 +194,7 @@ impl Part<'_> {
     pub fn found_names(&self, options: &Options) -> bool {
         match self {
             Part::Whole => false,
-            Part::Share(sharing) => !sharing.brief.chosen(),
+            Part::Batch(sharing) => !sharing.brief.chosen(),
             Part::End(_) => options.selection.is_none(),
         }
     }
@@ -207,7 +207,7 @@ impl Part<'_> {
         }
     }
 
-    /// Whether shares have passed through this directory, and said so if it was not there.
+    /// Whether batches have passed through this directory, and said so if it was not there.
     pub fn was_passed(&self, visit: &Visit, name: &CStr) -> bool {
         let Part::End(left) = self else { return false };
         left.dirs.get(&visit.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
@@ -233,12 +233,12 @@ impl Part<'_> {
 
     /// Whether the file at `path` was begun by another mover of this run.
     pub fn continues(&self, path: &RelPath) -> bool {
-        self.share().is_some_and(|sharing| sharing.copied.contains_key(path))
+        self.batch().is_some_and(|sharing| sharing.copied.contains_key(path))
     }
 
     /// Tells the copy of a large file which bytes others have copied.
     pub fn tell_copied(&self, path: &RelPath, large: &mut Large) {
-        if let Some((source, done)) = self.share().and_then(|sharing| sharing.copied.get(path)) {
+        if let Some((source, done)) = self.batch().and_then(|sharing| sharing.copied.get(path)) {
             large.take_over(source, done);
         }
     }

@@ -1,32 +1,32 @@
-//! What becomes of a share that a queue has delivered to a mover.
+//! What becomes of a batch that a queue has delivered to a mover.
 //!
 //! It is acknowledged when all that came of it was said, and not before: whatever happens to the mover, somebody else gets it.
 
+use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
 use crate::shared::lease::Over;
 use crate::shared::message::{Order, Report, Unclear, decode, encode, reports};
-use crate::shared::share::{Outcome, Share};
 use crate::sync::ending::End;
 use crate::trees::error::RunError;
 use driftless_tree::random_id;
 
-/// Tries after which a share is parked.
+/// Tries after which a batch is parked.
 pub const ATTEMPTS_MAX: u32 = 8;
 
-/// Why a share was not carried out.
+/// Why a batch was not carried out.
 #[derive(Debug)]
 pub enum Failure {
-    /// The share was taken away, or the mover was told to end at once.
+    /// The batch was taken away, or the mover was told to end at once.
     Dropped,
     /// It belongs to a run that holds the replica no longer, and why that is known. Nobody can carry it out.
     Stale(String),
     /// This host cannot carry it out now, and why.
     Here(String),
-    /// The user of this mover cannot carry out any share of the run, and why.
+    /// The user of this mover cannot carry out any batch of the run, and why.
     Misfit(String),
 }
 
-/// What came of a share that was worked off, or why nothing did, where this is why it was `over` before its time.
+/// What came of a batch that was worked off, or why nothing did, where this is why it was `over` before its time.
 ///
 /// # Errors
 /// That.
@@ -44,7 +44,7 @@ pub fn carried(done: Result<(Outcome, End), RunError>, over: Option<Over>) -> Re
     }
 }
 
-/// A share as a queue delivers it. One that is only dropped is delivered again when the mover's connection ends.
+/// A batch as a queue delivers it. One that is only dropped is delivered again when the mover's connection ends.
 pub trait Delivered {
     /// The message.
     fn body(&self) -> &[u8];
@@ -58,7 +58,7 @@ pub trait Desk {
     type Delivery: Delivered;
     /// Whether a coordinator listens to what movers say, and the queue has taken nothing away from this one.
     fn is_coordinated(&mut self) -> bool;
-    /// Takes no shares until somebody coordinates the job.
+    /// Takes no batches until somebody coordinates the job.
     fn wait_for_coordinator(&mut self);
     /// It was carried out, or nobody can do that.
     fn acknowledge(&mut self, delivery: Self::Delivery);
@@ -87,25 +87,25 @@ pub trait Desk {
     fn note(&mut self, text: &str);
 }
 
-/// What carries shares out, of a run and with a number.
+/// What carries batches out, of a run and with a number.
 pub trait Carrying<D> {
     /// Who it is.
     fn name(&self) -> &str;
-    /// Carries a share out.
+    /// Carries a batch out.
     ///
     /// # Errors
     /// It was not carried out.
-    fn carry_out(&mut self, share: (u64, u64), what: (&Brief, &Share), desk: &mut D) -> Result<Outcome, Failure>;
+    fn carry_out(&mut self, batch: (u64, u64), what: (&Brief, &Batch), desk: &mut D) -> Result<Outcome, Failure>;
 }
 
 /// Has a delivery carried out, sends what came of it, and only then acknowledges.
 ///
 /// # Errors
-/// This mover failed; the share is for somebody else.
+/// This mover failed; the batch is for somebody else.
 pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carrying<D>) -> Result<(), String> {
-    let (brief, run, id, share) = match decode(delivery.body()) {
-        Ok(Order::Share { brief, run, id, share }) => (brief, run, id, share),
-        Ok(Order::Yield | Order::Heard) => return park(delivery, "it is no share of a run", desk),
+    let (brief, run, id, batch) = match decode(delivery.body()) {
+        Ok(Order::Batch { brief, run, id, batch }) => (brief, run, id, batch),
+        Ok(Order::Yield | Order::Heard) => return park(delivery, "it is no batch of a run", desk),
         // Another mover may be of that version.
         Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
             desk.try_again(delivery);
@@ -126,16 +126,16 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
         desk.try_again(delivery);
         return Err(why);
     }
-    match crew.carry_out((run, id), (&brief, &share), desk) {
+    match crew.carry_out((run, id), (&brief, &batch), desk) {
         Ok(outcome) => {
             report((run, id), (crew.name(), outcome), desk)?;
             desk.acknowledge(delivery);
             Ok(())
         }
         Err(Failure::Dropped) => Ok(()),
-        // Whoever holds the replica now has shares of its own, or hands this one out again.
+        // Whoever holds the replica now has batches of its own, or hands this one out again.
         Err(Failure::Stale(reason)) => {
-            desk.note(&format!("a share is dropped: {reason}"));
+            desk.note(&format!("a batch is dropped: {reason}"));
             desk.acknowledge(delivery);
             Ok(())
         }
@@ -157,12 +157,12 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
 }
 
 fn park<D: Desk>(delivery: D::Delivery, reason: &str, desk: &mut D) -> Result<(), String> {
-    desk.note(&format!("a share is parked: {reason}"));
+    desk.note(&format!("a batch is parked: {reason}"));
     desk.park(delivery, reason)
 }
 
-fn report<D: Desk>(share: (u64, u64), (mover, outcome): (&str, Outcome), desk: &mut D) -> Result<(), String> {
-    for report in reports(share, random_id() as u64, mover, outcome) {
+fn report<D: Desk>(batch: (u64, u64), (mover, outcome): (&str, Outcome), desk: &mut D) -> Result<(), String> {
+    for report in reports(batch, random_id() as u64, mover, outcome) {
         desk.report(&encode(&report))?;
     }
     desk.flush()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Entries of a share that are told.
+/// Entries of a batch that are told.
 const TOLD_MAX: usize = 8;
 /// Bytes of a path that is told.
 const PATH_BYTES_MAX: usize = 1024;
@@ -21,7 +21,7 @@ pub struct Settled {
     pub made: Option<(Kind, u64)>,
 }
 
-/// Those of a share, while it is carried out.
+/// Those of a batch, while it is carried out.
 #[derive(Debug, Default)]
 pub struct SettledFew {
     count: AtomicU64,

@@ -1,4 +1,4 @@
-//! Looks after a share that another thread works off: says that the mover lives, asks for signs of life of the coordinator, and knows when
+//! Looks after a batch that another thread works off: says that the mover lives, asks for signs of life of the coordinator, and knows when
 //! to come to an end early.
 //!
 //! It has no thread and no clock of its own: whoever calls it says what time it is.
@@ -15,30 +15,30 @@ use std::time::{Duration, Instant};
 const PULSE: Duration = Duration::from_secs(1);
 /// Between two questions whether others have nothing to do; the real pause is up to twice that, so that movers do not ask together.
 const HUNGER: Duration = Duration::from_millis(250);
-/// A share is worked on for so long before any of it is left to others.
-const SHARE_MIN: Duration = Duration::from_millis(300);
-/// What is left to others costs them about so many times what opening the trees does: the way to the entries, and the ends of two shares
+/// A batch is worked on for so long before any of it is left to others.
+const BATCH_MIN: Duration = Duration::from_millis(300);
+/// What is left to others costs them about so many times what opening the trees does: the way to the entries, and the ends of two batches
 /// in which few of the threads have anything to do.
 const WAYS: u32 = 20;
-/// A share is worked on for so long at most: a broker waits 30 minutes for an acknowledgement, unless it is told otherwise
+/// A batch is worked on for so long at most: a broker waits 30 minutes for an acknowledgement, unless it is told otherwise
 /// (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
-const SHARE_MAX: Duration = Duration::from_secs(300);
+const BATCH_MAX: Duration = Duration::from_secs(300);
 
-/// The way to whoever coordinates, while a share is worked off.
+/// The way to whoever coordinates, while a batch is worked off.
 pub trait Line: Send {
     /// Sends a sign of life; it does not matter if it is lost.
     fn alive(&mut self, report: Report);
     /// Whether others have nothing to do.
     fn is_hungry(&mut self) -> bool;
-    /// Whether the share was taken away: somebody else will carry it out.
+    /// Whether the batch was taken away: somebody else will carry it out.
     fn is_lost(&mut self) -> bool;
-    /// A share is begun under this lease, which hears of each sign of life of the coordinator that comes by itself.
+    /// A batch is begun under this lease, which hears of each sign of life of the coordinator that comes by itself.
     fn begin(&mut self, lease: &Arc<Lease>);
     /// Asks for a sign of life of the coordinator, where it has to be asked for.
     fn ask_for_sign(&mut self, lease: &Lease);
 }
 
-/// What is known of a share while it is worked off.
+/// What is known of a batch while it is worked off.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     /// What was counted so far.
@@ -57,7 +57,7 @@ impl Seen {
         self.entries() + self.counts.bytes_copied + self.counts.bytes_compared > 0
     }
 
-    /// Whether what is left, of a share of the size `walk`, is worth the way to somebody else, as far as can be told from what `took` so
+    /// Whether what is left, of a batch of the size `walk`, is worth the way to somebody else, as far as can be told from what `took` so
     /// long.
     fn is_worth_leaving(&self, walk: u64, took: Duration) -> bool {
         if self.counts.walked == 0 || walk == 0 {
@@ -70,12 +70,12 @@ impl Seen {
     }
 }
 
-/// What a watcher may ask of a share.
+/// What a watcher may ask of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Watched<'a> {
     /// Asked from outside to come to an end early.
     pub leave: &'a AtomicBool,
-    /// Ends the share at once.
+    /// Ends the batch at once.
     pub stop: &'a AtomicBool,
     /// Ends it early.
     pub yields: &'a AtomicBool,
@@ -85,7 +85,7 @@ pub struct Watched<'a> {
     pub walk: u64,
 }
 
-/// Looks after a share.
+/// Looks after a batch.
 pub struct Watcher<'a> {
     watched: Watched<'a>,
     began: Instant,
@@ -96,7 +96,7 @@ pub struct Watcher<'a> {
 }
 
 impl<'a> Watcher<'a> {
-    /// Looks after a share that is begun at this moment.
+    /// Looks after a batch that is begun at this moment.
     pub fn new(watched: Watched<'a>, now: Instant) -> Watcher<'a> {
         Watcher { watched, began: now, pulsed: None, signed: None, asked: now, pause: HUNGER }
     }
@@ -121,12 +121,12 @@ impl<'a> Watcher<'a> {
             stop.store(true, Relaxed);
         }
         let took = now - self.began;
-        let may_yield = took >= SHARE_MIN && seen.has_begun() && seen.is_worth_leaving(walk, took);
+        let may_yield = took >= BATCH_MIN && seen.has_begun() && seen.is_worth_leaving(walk, took);
         if may_yield && now - self.asked >= self.pause {
             yields.fetch_or(line.is_hungry(), Relaxed);
             (self.asked, self.pause) = (now, HUNGER.mul_f64(1.0 + more));
         }
-        if leave.load(Relaxed) || took >= SHARE_MAX {
+        if leave.load(Relaxed) || took >= BATCH_MAX {
             yields.store(true, Relaxed);
         }
     }

@@ -1,11 +1,11 @@
-//! Carrying out one share of a run, on whatever host.
+//! Carrying out one batch of a run, on whatever host.
 
 use crate::monitor::Progress;
 use crate::options::Options;
+use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::lease::{Lease, Over};
 use crate::shared::role::{Gathered, Part, Sharing};
-use crate::shared::share::{Outcome, Piece, Share};
 use crate::sync::begin::begin_root;
 use crate::sync::ending::{End, end_run, or_cut_off};
 use crate::sync::ground::Ground;
@@ -23,7 +23,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// How a share is told to end: at once and without an outcome, or early, leaving the rest to others.
+/// How a batch is told to end: at once and without an outcome, or early, leaving the rest to others.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
     /// At once.
@@ -38,8 +38,8 @@ pub struct Ends<'a> {
 
 const OTHER_TREE: &str = "this is not the directory that the coordinator sees; is its file system mounted on this host?";
 
-/// What a mover has found out about the trees of a run, and need not find out with each share: what file systems can do, what its user
-/// may do, buffers, limits. The roots themselves are opened for each share: a file system may have been unmounted in between.
+/// What a mover has found out about the trees of a run, and need not find out with each batch: what file systems can do, what its user
+/// may do, buffers, limits. The roots themselves are opened for each batch: a file system may have been unmounted in between.
 #[derive(Default)]
 pub struct Known(Option<Ground>);
 
@@ -53,28 +53,28 @@ impl Known {
     }
 }
 
-/// Carries out a share between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
+/// Carries out a batch between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
 /// told a few times a second how far it is. The outcome counts only where the end is `Complete` or `Lost`.
 ///
 /// # Errors
 /// The trees cannot be used, or what came of it could not be kept.
 pub fn work_off(
     (options, known): (&Options, &mut Known),
-    (brief, share): (&Brief, &Share),
+    (brief, batch): (&Brief, &Batch),
     watch: &(dyn Fn(&Progress) + Sync),
     ends: Ends<'_>,
 ) -> Result<(Outcome, End), RunError> {
-    or_cut_off(try_work_off((options, known), (brief, share), watch, ends), options, |end| (Outcome::default(), end))
+    or_cut_off(try_work_off((options, known), (brief, batch), watch, ends), options, |end| (Outcome::default(), end))
 }
 
 fn try_work_off(
     (options, known): (&Options, &mut Known),
-    (brief, share): (&Brief, &Share),
+    (brief, batch): (&Brief, &Batch),
     watch: &(dyn Fn(&Progress) + Sync),
     ends: Ends<'_>,
 ) -> Result<(Outcome, End), RunError> {
     let (directories, threads_max) = descriptors();
-    let (roots, renamed) = open_for_share(options, directories)?;
+    let (roots, renamed) = open_for_batch(options, directories)?;
     refuse_other(options, brief, &roots)?;
     refuse_misfit(options, brief, roots.1.as_ref())?;
     let replica = roots.1.clone().filter(|_| ends.lease.is_some());
@@ -82,7 +82,7 @@ fn try_work_off(
         lease.guard(replica, brief).map_err(|over| refusal(options, over))?;
     }
     let ground = known.ground(options, roots);
-    let done = carry_out(options, (brief, share), (watch, ends), (ground, renamed), threads_max);
+    let done = carry_out(options, (brief, batch), (watch, ends), (ground, renamed), threads_max);
     // When all who may change something are gone.
     ends.lease.into_iter().for_each(|lease| lease.leave());
     done
@@ -90,22 +90,22 @@ fn try_work_off(
 
 fn carry_out(
     options: &Options,
-    (brief, share): (&Brief, &Share),
+    (brief, batch): (&Brief, &Batch),
     (watch, ends): (&(dyn Fn(&Progress) + Sync), Ends<'_>),
     (ground, renamed): (Ground, Option<CString>),
     threads_max: usize,
 ) -> Result<(Outcome, End), RunError> {
     let gathered = Gathered::new(brief.receipts, watch);
     let mut run = Run::new(options, &gathered, ends.stop, ground);
-    run.part = Part::Share(Sharing::new((brief, share), (ends.yields, ends.leaves), &gathered));
+    run.part = Part::Batch(Sharing::new((brief, batch), (ends.yields, ends.leaves), &gathered));
     run.lease = ends.lease.cloned();
     run.is_single = renamed.is_some();
     run.renamed = renamed;
     run.rules.suspect_since = brief.suspect_since();
-    if let Some(visit) = root_visit(&run, share)? {
+    if let Some(visit) = root_visit(&run, batch)? {
         run.queue.push(Task::Again(Arc::new(visit)));
     }
-    for piece in &share.pieces {
+    for piece in &batch.pieces {
         if let Piece::Bytes(path, source, range) = piece {
             run.queue.push(Task::Bytes(path.clone(), source.clone(), range.clone()));
         }
@@ -135,11 +135,11 @@ fn refuse_misfit(options: &Options, brief: &Brief, replica: Option<&DirMutRef>) 
     why.map_or(Ok(()), |why| Err(RunError::Misfit { path: options.replica.to_string(), why }))
 }
 
-/// Why a mover cannot carry out a share.
+/// Why a mover cannot carry out a batch.
 fn refusal(options: &Options, over: Over) -> RunError {
     let path = options.replica.to_string();
     match over {
-        Over::Unwanted => RunError::NotHeld { path, why: "nobody wants the share any more".into() },
+        Over::Unwanted => RunError::NotHeld { path, why: "nobody wants the batch any more".into() },
         Over::NotHeld(why) => RunError::NotHeld { path, why },
         Over::OtherTree => RunError::Unusable { path, cause: OTHER_TREE.into() },
         Over::Unknown(cause) => RunError::Unusable { path, cause },
@@ -147,10 +147,10 @@ fn refusal(options: &Options, over: Over) -> RunError {
 }
 
 /// Both roots, and the name of the replica of a single file.
-type ForShare = ((DirRef, Option<DirMutRef>), Option<CString>);
+type ForBatch = ((DirRef, Option<DirMutRef>), Option<CString>);
 
 /// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the replica's, and holds its lock.
-fn open_for_share(options: &Options, directories: usize) -> Result<ForShare, RunError> {
+fn open_for_batch(options: &Options, directories: usize) -> Result<ForBatch, RunError> {
     match find(options, &HandlePool::new(directories))? {
         Roots::Trees { source, replica: Replica::There(replica) } => Ok(((source, Some(replica)), None)),
         Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
@@ -158,10 +158,10 @@ fn open_for_share(options: &Options, directories: usize) -> Result<ForShare, Run
     }
 }
 
-/// The root as a visit, if anything of the share is found by walking from there.
-fn root_visit(run: &Run<'_>, share: &Share) -> Result<Option<Visit>, RunError> {
+/// The root as a visit, if anything of the batch is found by walking from there.
+fn root_visit(run: &Run<'_>, batch: &Batch) -> Result<Option<Visit>, RunError> {
     let mut works = Vec::new();
-    for piece in &share.pieces {
+    for piece in &batch.pieces {
         match piece {
             Piece::Root => works.push(Work { path: driftless_model::RelPath::root(), scope: Scope::Subtree }),
             Piece::Entries(dir, names) => {
@@ -176,5 +176,5 @@ fn root_visit(run: &Run<'_>, share: &Share) -> Result<Option<Visit>, RunError> {
     }
     let selection = Selection::of(&works);
     add(&run.tally.seen, u64::from(selection.whole));
-    begin_root(run, selection, share.walk).map(Some)
+    begin_root(run, selection, batch.walk).map(Some)
 }

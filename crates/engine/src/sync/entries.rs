@@ -326,7 +326,7 @@ impl Worker<'_> {
     /// An inode of the replica with several names belongs to one inode of the source: the first that claims it.
     fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
         let wanted = self.run.options.policy.keep.hard_links;
-        if self.run.part.is_share() {
+        if self.run.part.is_batch() {
             // Who else claims it is not known here, so names that are too many count as claimed.
             return Ok(!wanted || replica.nlink <= source.nlink);
         }

@@ -109,9 +109,9 @@ impl Worker<'_> {
             }
             let waits = large.large.patches() && is_far(&large.visit.spot(&large.name));
             self.share((&large.pending, waits), &mut range, |given| Task::Chunk(large.clone(), given));
-            // Only a share has to end soon, and what is slowed down loses what is under way when it is stopped. What mostly stays where it
+            // Only a batch has to end soon, and what is slowed down loses what is under way when it is stopped. What mostly stays where it
             // is says nothing of the line, and each step costs a round trip.
-            let is_slow = self.run.part.is_share() || self.run.options.bytes_per_second_max.is_some();
+            let is_slow = self.run.part.is_batch() || self.run.options.bytes_per_second_max.is_some();
             let measured = is_slow && !large.large.patches();
             let stride = if measured { self.run.stride.bytes() } else { Stride::MAX };
             let step = next_step(&mut range, data_end, stride);
@@ -125,7 +125,7 @@ impl Worker<'_> {
         }
         if self.run.stopped() || self.run.yields() {
             large.large.suspend(&self.mover, &large.visit.spot(&large.name));
-        } else if self.run.part.is_share() {
+        } else if self.run.part.is_batch() {
             // Whoever was asleep while the file was finished may have ended his range before he hears of it.
             large.large.gives_way(&self.mover, &large.visit.spot(&large.name));
         }

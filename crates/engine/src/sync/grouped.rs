@@ -23,7 +23,7 @@ impl Worker<'_> {
         if meta.nlink < 2 || !self.run.options.policy.keep.hard_links || self.run.part.is_alone() {
             return self.equalise(met, opened);
         }
-        if self.run.part.is_share() {
+        if self.run.part.is_batch() {
             return self.leave_link(met);
         }
         let there = self.standing(visit, name)?;

@@ -235,11 +235,11 @@ impl Worker<'_> {
         above.inspect(|above| visit.lose(above)).is_some()
     }
 
-    /// Whether it looks as if another mover were at work on the same share, having been thought dead, or thinking so: something was
+    /// Whether it looks as if another mover were at work on the same batch, having been thought dead, or thinking so: something was
     /// made or removed on the replica under our hands. What it did counts, and the rest is tried again.
     fn meets_another(&self, visit: &Visit, fault: &Fault) -> bool {
         let is_sign = fault.side == Side::Replica && matches!(fault.errno, errno::ENOENT | errno::EEXIST | errno::ESTALE);
-        is_sign && self.run.part.is_share() && !self.run.stopped() && visit.pass() == 0 && visit.may_meet_another()
+        is_sign && self.run.part.is_batch() && !self.run.stopped() && visit.pass() == 0 && visit.may_meet_another()
     }
 
     /// Says that the source at `path` does not come to rest.

@@ -100,7 +100,7 @@ pub enum RunError {
     /// The movers cannot be reached.
     #[error("{0}")]
     NoMovers(String),
-    /// What is known of the shares of a run cannot be kept.
+    /// What is known of the batches of a run cannot be kept.
     #[error(transparent)]
     Record(#[from] driftless_state::StateError),
 }

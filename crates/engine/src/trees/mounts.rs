@@ -17,7 +17,7 @@ use std::fmt::Debug;
 /// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
 pub const MOUNTS_MAX: usize = 1000;
 
-/// Of so many it is told what they show, and so many entries of each, with every share.
+/// Of so many it is told what they show, and so many entries of each, with every batch.
 const SHOWN_MAX: usize = 100;
 
 const SHOWN_ENTRIES: usize = 4;

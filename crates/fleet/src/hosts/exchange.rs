@@ -4,7 +4,7 @@ use crate::hosts::TICK;
 use crate::hosts::handle::{MoverHandle, Starting};
 use crate::hosts::waiting::{Shared, Waiting};
 use driftless_engine::message::{Order, encode};
-use driftless_engine::{Brief, Exchange, Share, Word};
+use driftless_engine::{Batch, Brief, Exchange, Word};
 use driftless_lock::{Condvar, Mutex};
 use driftless_session::Witness;
 use std::sync::Arc;
@@ -71,10 +71,10 @@ impl<'a> HostsExchange<'a> {
 }
 
 impl Exchange for HostsExchange<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         let mut state = self.shared.state.lock();
         state.brief = Some(brief.clone());
-        state.waiting.push_back(Waiting { run, id, share: share.clone(), attempts: 0 });
+        state.waiting.push_back(Waiting { run, id, batch: batch.clone(), attempts: 0 });
         drop(state);
         self.shared.changed.notify_one();
         Ok(())

@@ -20,7 +20,7 @@ const FAILURES_MAX: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a mover has to end when its output has.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// What comes over these connections is not acknowledged: a share whose connection is lost is put back.
+/// What comes over these connections is not acknowledged: a batch whose connection is lost is put back.
 const NO_TICKET: u64 = 0;
 
 /// How movers are started.
@@ -80,21 +80,21 @@ impl MoverHandle {
         let (mut input, complaint) = self.connect().map_err(|why| Failed { connected: false, worked: false, why })?;
         let mut worked = false;
         let ended = loop {
-            let Some(share) = take(shared, (self.index, &self.host)) else { break Ok(()) };
-            match self.carry(&share, &mut input, (shared, say)) {
+            let Some(batch) = take(shared, (self.index, &self.host)) else { break Ok(()) };
+            match self.carry(&batch, &mut input, (shared, say)) {
                 Ok(Carried::Done) => worked = true,
                 Ok(Carried::Misfit(why)) => {
-                    leave_out(shared, &self.host, (share, why));
+                    leave_out(shared, &self.host, (batch, why));
                     break Ok(());
                 }
                 Ok(Carried::Failed(reason)) => {
-                    put_back(shared, share, &format!("{}: {reason}", self.host));
+                    put_back(shared, batch, &format!("{}: {reason}", self.host));
                     break Err(complained(&complaint, reason));
                 }
                 Err(why) => {
                     // What it said last is all that is known of a mover that ends.
                     let why = complained(&complaint, why.to_string());
-                    put_back(shared, share, &format!("{}: {why}", self.host));
+                    put_back(shared, batch, &format!("{}: {why}", self.host));
                     break Err(why);
                 }
             }
@@ -161,10 +161,10 @@ impl MoverHandle {
         }
     }
 
-    /// Has a share carried out, and passes on what is said of it.
-    fn carry(&self, share: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
-        let brief = shared.state.lock().brief.clone().expect("it came with the share");
-        self.order(&encode(&Order::Share { brief: Box::new(brief), run: share.run, id: share.id, share: share.share.clone() }))?;
+    /// Has a batch carried out, and passes on what is said of it.
+    fn carry(&self, batch: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
+        let brief = shared.state.lock().brief.clone().expect("it came with the batch");
+        self.order(&encode(&Order::Batch { brief: Box::new(brief), run: batch.run, id: batch.id, batch: batch.batch.clone() }))?;
         loop {
             let message = read_message(input)?.ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
@@ -210,7 +210,7 @@ impl MoverHandle {
 /// Why a connection did not last until the end of the run.
 struct Failed {
     connected: bool,
-    /// A share was carried out on it.
+    /// A batch was carried out on it.
     worked: bool,
     why: String,
 }
@@ -222,7 +222,7 @@ struct Unstarted {
     why: String,
 }
 
-/// What became of a share on a line that stands.
+/// What became of a batch on a line that stands.
 enum Carried {
     Done,
     Failed(String),

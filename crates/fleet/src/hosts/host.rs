@@ -11,7 +11,7 @@ use crate::reach::{self, Unreached};
 use crate::signals::Signals;
 use crate::units::show_counted;
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Exchange, Failure, Lease, Line, Moment, Options, PartOfOutcome, Share, Word};
+use driftless_engine::{Alive, Brief, Exchange, Failure, Lease, Line, Moment, Options, PartOfOutcome, Batch, Word};
 use driftless_lock::{Condvar, Mutex};
 use driftless_pool::Concurrency;
 use driftless_queue::MESSAGE_BYTES_MAX;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// What a mover prints before its first message, followed by the number of its protocol.
 const GREETING: &str = "driftless mover ready, protocol ";
-/// Tries after which a share is given up.
+/// Tries after which a batch is given up.
 const ATTEMPTS_MAX: u32 = 5;
 /// A host that failed so many times in a row is left alone, unless it was reached before and may come back in time.
 const FAILURES_MAX: u32 = 6;
@@ -39,20 +39,20 @@ const TICK: Duration = Duration::from_millis(50);
 /// A mover that says nothing for so long has hung or lost its host: it says that it is alive each second.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// What comes over these lines is not acknowledged: a share whose line is lost is put back.
+/// What comes over these lines is not acknowledged: a batch whose line is lost is put back.
 const NO_TICKET: u64 = 0;
 
-/// A share on its way to a mover.
+/// A batch on its way to a mover.
 struct Waiting {
     run: u64,
     id: u64,
-    share: Share,
+    batch: Batch,
     attempts: u32,
 }
 
 #[derive(Default)]
 struct State {
-    /// What a mover that takes a share is told of the run; it says what the source is like now.
+    /// What a mover that takes a batch is told of the run; it says what the source is like now.
     brief: Option<Brief>,
     waiting: VecDeque<Waiting>,
     /// Hosts that have nothing to do.
@@ -60,7 +60,7 @@ struct State {
     /// Hosts that are at work, and since when; none once they were asked to leave some to others.
     busy: BTreeMap<usize, Option<Instant>>,
     given_up: Vec<(u64, String)>,
-    /// Hosts that get no more shares, and why.
+    /// Hosts that get no more batches, and why.
     dismissed: BTreeMap<String, String>,
     /// Hosts that are left alone, and why.
     gone: Vec<String>,
@@ -178,10 +178,10 @@ impl<'a> HostsExchange<'a> {
 }
 
 impl Exchange for HostsExchange<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         let mut state = self.shared.state.lock();
         state.brief = Some(brief.clone());
-        state.waiting.push_back(Waiting { run, id, share: share.clone(), attempts: 0 });
+        state.waiting.push_back(Waiting { run, id, batch: batch.clone(), attempts: 0 });
         drop(state);
         self.shared.changed.notify_one();
         Ok(())
@@ -277,21 +277,21 @@ impl HostLine {
         let (mut input, complaint) = self.connect().map_err(|why| Failed { connected: false, worked: false, why })?;
         let mut worked = false;
         let ended = loop {
-            let Some(share) = take(shared, self) else { break Ok(()) };
-            match self.carry(&share, &mut input, (shared, say)) {
+            let Some(batch) = take(shared, self) else { break Ok(()) };
+            match self.carry(&batch, &mut input, (shared, say)) {
                 Ok(Carried::Done) => worked = true,
                 Ok(Carried::Misfit(why)) => {
-                    leave_out(shared, &self.host, (share, why));
+                    leave_out(shared, &self.host, (batch, why));
                     break Ok(());
                 }
                 Ok(Carried::Failed(reason)) => {
-                    put_back(shared, share, &format!("{}: {reason}", self.host));
+                    put_back(shared, batch, &format!("{}: {reason}", self.host));
                     break Err(complained(&complaint, reason));
                 }
                 Err(why) => {
                     // What it said last is all that is known of a mover that ends.
                     let why = complained(&complaint, why.to_string());
-                    put_back(shared, share, &format!("{}: {why}", self.host));
+                    put_back(shared, batch, &format!("{}: {why}", self.host));
                     break Err(why);
                 }
             }
@@ -358,10 +358,10 @@ impl HostLine {
         }
     }
 
-    /// Has a share carried out, and passes on what is said of it.
-    fn carry(&self, share: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
-        let brief = shared.state.lock().brief.clone().expect("it came with the share");
-        self.order(&encode(&Order::Share { brief: Box::new(brief), run: share.run, id: share.id, share: share.share.clone() }))?;
+    /// Has a batch carried out, and passes on what is said of it.
+    fn carry(&self, batch: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
+        let brief = shared.state.lock().brief.clone().expect("it came with the batch");
+        self.order(&encode(&Order::Batch { brief: Box::new(brief), run: batch.run, id: batch.id, batch: batch.batch.clone() }))?;
         loop {
             let message = read_message(input)?.ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
@@ -402,7 +402,7 @@ impl HostLine {
 /// Why a connection did not last until the end of the run.
 struct Failed {
     connected: bool,
-    /// A share was carried out on it.
+    /// A batch was carried out on it.
     worked: bool,
     why: String,
 }
@@ -414,7 +414,7 @@ struct Unstarted {
     why: String,
 }
 
-/// What became of a share on a line that stands.
+/// What became of a batch on a line that stands.
 enum Carried {
     Done,
     Failed(String),
@@ -422,7 +422,7 @@ enum Carried {
     Misfit(String),
 }
 
-/// The next share for a host that has nothing to do; none when the run is over, or the host is dismissed.
+/// The next batch for a host that has nothing to do; none when the run is over, or the host is dismissed.
 fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
     let mut state = shared.state.lock();
     state.idle += 1;
@@ -430,8 +430,8 @@ fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
         if state.over || state.dismissed.contains_key(&host.host) {
             break None;
         }
-        if let Some(share) = state.waiting.pop_front() {
-            break Some(share);
+        if let Some(batch) = state.waiting.pop_front() {
+            break Some(batch);
         }
         state = shared.changed.wait(state);
     };
@@ -442,23 +442,23 @@ fn take(shared: &Shared, host: &HostLine) -> Option<Waiting> {
     taken
 }
 
-/// Puts a share back that this host can do nothing about, and gives the host no other.
-fn leave_out(shared: &Shared, host: &str, (share, why): (Waiting, String)) {
+/// Puts a batch back that this host can do nothing about, and gives the host no other.
+fn leave_out(shared: &Shared, host: &str, (batch, why): (Waiting, String)) {
     let mut state = shared.state.lock();
     state.dismissed.insert(host.to_owned(), why);
-    state.waiting.push_front(share);
+    state.waiting.push_front(batch);
     drop(state);
     shared.changed.notify_all();
 }
 
-/// Puts a share back for another host, or gives it up after too many tries.
-fn put_back(shared: &Shared, share: Waiting, reason: &str) {
+/// Puts a batch back for another host, or gives it up after too many tries.
+fn put_back(shared: &Shared, batch: Waiting, reason: &str) {
     let mut state = shared.state.lock();
-    let attempts = share.attempts + 1;
+    let attempts = batch.attempts + 1;
     if attempts >= ATTEMPTS_MAX {
-        state.given_up.push((share.id, format!("{reason} (tried {})", show_counted(attempts.into(), "time", "times"))));
+        state.given_up.push((batch.id, format!("{reason} (tried {})", show_counted(attempts.into(), "time", "times"))));
     } else {
-        state.waiting.push_front(Waiting { attempts, ..share });
+        state.waiting.push_front(Waiting { attempts, ..batch });
     }
     drop(state);
     shared.changed.notify_one();
@@ -563,7 +563,7 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> Exit {
     std::thread::spawn(move || read_orders(&order, &asked, &hung_up, &signs));
     while !signals.stop.load(Relaxed) {
         let next = orders.recv_timeout(Duration::from_secs(1));
-        let Order::Share { brief, run, id, share } = (match next {
+        let Order::Batch { brief, run, id, batch } = (match next {
             Ok(order) => order,
             // A sign of life, for a coordinator that has no work either, is not needed: the line itself is watched by ssh.
             Err(RecvTimeoutError::Timeout) => continue,
@@ -572,7 +572,7 @@ pub fn serve(mut crew: Crew, signals: &Signals) -> Exit {
             continue;
         };
         yields.store(false, Relaxed);
-        let said = match crew.work_off((run, id), (&brief, &share), &mut line, &signals.stop) {
+        let said = match crew.work_off((run, id), (&brief, &batch), &mut line, &signals.stop) {
             Ok(outcome) => reports((run, id), fastrand::u64(..), crew.name(), outcome),
             Err(Failure::Dropped) => return Exit::CouldNotRun,
             Err(Failure::Misfit(reason)) => vec![Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: true }],
@@ -594,7 +594,7 @@ fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool, si
         match decode(&message) {
             Ok(Order::Yield) => yields.store(true, Relaxed),
             Ok(Order::Heard) => signs.answered(),
-            Ok(share) => drop(order.send(share)),
+            Ok(batch) => drop(order.send(batch)),
             Err(unclear) => {
                 eprintln!("driftless mover: {unclear}");
                 break;

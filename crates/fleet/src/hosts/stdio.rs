@@ -15,7 +15,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tracing::error;
 
-/// The coordinator hung up while a share was carried out, or takes no messages.
+/// The coordinator hung up while a batch was carried out, or takes no messages.
 #[derive(Debug, Error)]
 #[error("the coordinator is gone")]
 pub struct CoordinatorGone;
@@ -23,7 +23,7 @@ pub struct CoordinatorGone;
 /// Works for the coordinator at the other end of the standard streams, until it hangs up or `stop` is set.
 ///
 /// # Errors
-/// It hung up too early; somebody else gets the share.
+/// It hung up too early; somebody else gets the batch.
 pub fn serve(mut executor: Executor, stop: &AtomicBool) -> Result<(), CoordinatorGone> {
     let reports_out = Arc::new(Mutex::new(io::stdout()));
     greet(&mut *reports_out.lock()).map_err(|_| CoordinatorGone)?;
@@ -33,14 +33,14 @@ pub fn serve(mut executor: Executor, stop: &AtomicBool) -> Result<(), Coordinato
     let asked = yields.clone();
     std::thread::spawn(move || read_orders(&order, &asked, &gone, &signs));
     while !stop.load(Relaxed) {
-        let (brief, run, id, share) = match orders.recv_timeout(Duration::from_secs(1)) {
-            Ok(Order::Share { brief, run, id, share }) => (brief, run, id, share),
+        let (brief, run, id, batch) = match orders.recv_timeout(Duration::from_secs(1)) {
+            Ok(Order::Batch { brief, run, id, batch }) => (brief, run, id, batch),
             // A sign of life, for a coordinator that has no work either, is not needed: ssh itself watches the connection.
             Ok(Order::Yield | Order::Heard) | Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         yields.store(false, Relaxed);
-        let done = executor.work_off((run, id), (&brief, &share), &mut line, stop);
+        let done = executor.work_off((run, id), (&brief, &batch), &mut line, stop);
         let said = said_of(done, (run, id), executor.name())?;
         let written = said.iter().try_for_each(|report| write_message(&mut *reports_out.lock(), &encode(report)));
         written.map_err(|_| CoordinatorGone)?;
@@ -53,7 +53,7 @@ fn greet(out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// What the coordinator is told of a share; nothing where it took the share away.
+/// What the coordinator is told of a batch; nothing where it took the batch away.
 fn said_of(done: Result<Outcome, Failure>, (run, id): (u64, u64), mover: &str) -> Result<Vec<Report>, CoordinatorGone> {
     let failed = |reason, is_misfit| vec![Report::Failed { id, mover: mover.to_owned(), reason, is_misfit }];
     match done {
@@ -70,7 +70,7 @@ fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool, si
         match decode(&message) {
             Ok(Order::Yield) => yields.store(true, Relaxed),
             Ok(Order::Heard) => signs.answered(),
-            Ok(share) => drop(order.send(share)),
+            Ok(batch) => drop(order.send(batch)),
             Err(unclear) => {
                 error!("{unclear}");
                 break;

@@ -1,27 +1,27 @@
-//! Shares that wait for a mover, and the hosts that take them.
+//! Batches that wait for a mover, and the hosts that take them.
 
 use crate::hosts::TICK;
 use crate::tried;
-use driftless_engine::{Brief, Share};
+use driftless_engine::{Batch, Brief};
 use driftless_lock::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Tries after which a share is given up.
+/// Tries after which a batch is given up.
 const ATTEMPTS_MAX: u32 = 5;
 
-/// A share on its way to a mover.
+/// A batch on its way to a mover.
 pub struct Waiting {
     pub run: u64,
     pub id: u64,
-    pub share: Share,
+    pub batch: Batch,
     pub attempts: u32,
 }
 
-/// Which shares wait, and what hosts do.
+/// Which batches wait, and what hosts do.
 #[derive(Default)]
 pub struct State {
-    /// What a mover that takes a share is told of the run; it says what the source is like now.
+    /// What a mover that takes a batch is told of the run; it says what the source is like now.
     pub brief: Option<Brief>,
     pub waiting: VecDeque<Waiting>,
     /// Hosts that have nothing to do.
@@ -29,7 +29,7 @@ pub struct State {
     /// Hosts that are at work, and since when; none once they were asked to leave some to others.
     pub busy: BTreeMap<usize, Option<Instant>>,
     pub given_up: Vec<(u64, String)>,
-    /// Hosts that get no more shares, and why.
+    /// Hosts that get no more batches, and why.
     pub dismissed: BTreeMap<String, String>,
     /// Hosts that are left alone, and why.
     pub gone: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Shared {
     pub changed: Condvar,
 }
 
-/// The next share for a host that has nothing to do; none when the run is over, or the host is dismissed.
+/// The next batch for a host that has nothing to do; none when the run is over, or the host is dismissed.
 pub fn take(shared: &Shared, (index, host): (usize, &str)) -> Option<Waiting> {
     let mut state = shared.state.lock();
     state.idle += 1;
@@ -50,8 +50,8 @@ pub fn take(shared: &Shared, (index, host): (usize, &str)) -> Option<Waiting> {
         if state.over || state.dismissed.contains_key(host) {
             break None;
         }
-        if let Some(share) = state.waiting.pop_front() {
-            break Some(share);
+        if let Some(batch) = state.waiting.pop_front() {
+            break Some(batch);
         }
         state = shared.changed.wait(state);
     };
@@ -62,23 +62,23 @@ pub fn take(shared: &Shared, (index, host): (usize, &str)) -> Option<Waiting> {
     taken
 }
 
-/// Puts a share back that this host can do nothing about, and gives the host no other.
-pub fn leave_out(shared: &Shared, host: &str, (share, why): (Waiting, String)) {
+/// Puts a batch back that this host can do nothing about, and gives the host no other.
+pub fn leave_out(shared: &Shared, host: &str, (batch, why): (Waiting, String)) {
     let mut state = shared.state.lock();
     state.dismissed.insert(host.to_owned(), why);
-    state.waiting.push_front(share);
+    state.waiting.push_front(batch);
     drop(state);
     shared.changed.notify_all();
 }
 
-/// Puts a share back for another host, or gives it up after too many tries.
-pub fn put_back(shared: &Shared, share: Waiting, reason: &str) {
+/// Puts a batch back for another host, or gives it up after too many tries.
+pub fn put_back(shared: &Shared, batch: Waiting, reason: &str) {
     let mut state = shared.state.lock();
-    let attempts = share.attempts + 1;
+    let attempts = batch.attempts + 1;
     if attempts >= ATTEMPTS_MAX {
-        state.given_up.push((share.id, tried(reason, attempts)));
+        state.given_up.push((batch.id, tried(reason, attempts)));
     } else {
-        state.waiting.push_front(Waiting { attempts, ..share });
+        state.waiting.push_front(Waiting { attempts, ..batch });
     }
     drop(state);
     shared.changed.notify_one();

@@ -1,4 +1,4 @@
-//! A mover's place at the queues of a job: where it takes shares, says what came of them, and sees who else is there.
+//! A mover's place at the queues of a job: where it takes batches, says what came of them, and sees who else is there.
 
 use crate::queue::{CALL, PATIENCE, patiently};
 use driftless_engine::message::{Report, encode};
@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// How long a question about the queues may take while a share is worked off, which may be lost meanwhile.
+/// How long a question about the queues may take while a batch is worked off, which may be lost meanwhile.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// A mover that got nothing for so long waits for work, and says so; between two shares of a full queue passes less.
+/// A mover that got nothing for so long waits for work, and says so; between two batches of a full queue passes less.
 const WAITS: Duration = Duration::from_millis(20);
 /// Between two looks at whether another coordinator is there than the one whose run this mover does not fit.
 const OTHER_INTERVAL: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ pub struct QueueDesk {
     /// The queue of those who have nothing to do.
     idle: String,
     publisher: Publisher,
-    /// None while nobody coordinates the job: shares wait in their queue then. Or this mover sits out.
+    /// None while nobody coordinates the job: batches wait in their queue then. Or this mover sits out.
     consumer: Option<Consumer>,
     /// Whose run this mover does not fit, in that coordinator's words, and when it looked last whether somebody else is there.
     sits_out: Option<(String, Instant)>,
@@ -31,7 +31,7 @@ pub struct QueueDesk {
     broker: Broker,
 }
 
-/// A delivery, as whoever carries out shares knows it.
+/// A delivery, as whoever carries out batches knows it.
 pub struct Delivery(driftless_queue::Delivery);
 
 impl Delivered for Delivery {
@@ -115,7 +115,7 @@ impl QueueDesk {
         })
     }
 
-    /// Takes shares again when somebody coordinates the job.
+    /// Takes batches again when somebody coordinates the job.
     fn look_for_coordinator(&mut self) -> Result<Option<Delivery>, Error> {
         std::thread::sleep(CALL / 5);
         if self.sits_out() {
@@ -143,7 +143,7 @@ impl QueueDesk {
         self.sits_out.is_some()
     }
 
-    /// The next share; while there is none, others can see that one is waited for.
+    /// The next batch; while there is none, others can see that one is waited for.
     ///
     /// # Errors
     /// The broker is out of reach for longer than a mover waits, or refuses.

@@ -3,7 +3,7 @@
 use crate::queue::{CALL, patiently};
 use crate::tried;
 use driftless_engine::message::{Order, Report, decode, encode};
-use driftless_engine::{Brief, Exchange, Share, Word};
+use driftless_engine::{Batch, Brief, Exchange, Word};
 use driftless_queue::{Broker, Consumer, Control, Error, Job, Publisher, Seat};
 use driftless_session::Witness;
 use std::collections::{BTreeSet, HashMap};
@@ -129,9 +129,9 @@ fn own_words() -> String {
 }
 
 impl Exchange for BrokerExchange<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, share: &Share) -> Result<(), String> {
-        let queue = self.queue(share.class)?;
-        let body = encode(&Order::Share { brief: Box::new(brief.clone()), run, id, share: share.clone() });
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
+        let queue = self.queue(batch.class)?;
+        let body = encode(&Order::Batch { brief: Box::new(brief.clone()), run, id, batch: batch.clone() });
         let sent = patiently(self.stop, || self.publisher.publish(&queue, &body, CALL));
         sent.map(drop).map_err(|error| error.to_string())
     }
@@ -164,7 +164,7 @@ impl Exchange for BrokerExchange<'_> {
     }
 
     fn at_work(&mut self) -> usize {
-        // In this order: one that takes a share meanwhile counts.
+        // In this order: one that takes a batch meanwhile counts.
         let idle = self.idle();
         self.consumers(Job::work).saturating_sub(idle)
     }
@@ -181,7 +181,7 @@ impl Exchange for BrokerExchange<'_> {
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let parked = self.control.parked(driftless_queue::LISTED_MAX).unwrap_or_default();
         let ours = parked.into_iter().filter_map(|parked| match decode(&parked.body) {
-            Ok(Order::Share { run: of, id, .. }) if of == run => Some((id, tried(&parked.reason, parked.attempts))),
+            Ok(Order::Batch { run: of, id, .. }) if of == run => Some((id, tried(&parked.reason, parked.attempts))),
             _ => None,
         });
         Ok(ours.collect())

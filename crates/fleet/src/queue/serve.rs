@@ -1,16 +1,16 @@
-//! A mover on the queue: it takes one share after the other until it is told to end.
+//! A mover on the queue: it takes one batch after the other until it is told to end.
 
 use crate::executor::Executor;
 use crate::queue::CALL;
 use crate::queue::desk::QueueDesk;
-use driftless_engine::{Brief, Carrying, Failure, Outcome, Share};
+use driftless_engine::{Batch, Brief, Carrying, Failure, Outcome};
 use driftless_queue::{Broker, Error};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tracing::{error, info};
 
-/// A mover that fails so many shares one after the other ends: something is wrong with its host.
+/// A mover that fails so many batches one after the other ends: something is wrong with its host.
 const FAILURES_MAX: u32 = 5;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,15 +32,15 @@ pub enum MoverError {
     /// The broker refuses, or is out of reach.
     #[error(transparent)]
     Queue(#[from] Error),
-    /// So many shares failed, one after the other.
-    #[error("{0} shares failed one after the other; this mover ends")]
+    /// So many batches failed, one after the other.
+    #[error("{0} batches failed one after the other; this mover ends")]
     Failing(u32),
 }
 
-/// Takes shares from the queue until `stop` is set, or there was no work for long enough.
+/// Takes batches from the queue until `stop` is set, or there was no work for long enough.
 ///
 /// # Errors
-/// The broker refuses or is out of reach for too long, or this host fails one share after the other.
+/// The broker refuses or is out of reach for too long, or this host fails one batch after the other.
 pub fn serve(broker: &Broker, seat: &Seat<'_>, mut executor: Executor, stop: &AtomicBool) -> Result<(), MoverError> {
     let mut desk = QueueDesk::open(broker, seat.job, seat.class)?;
     info!("ready for \"{}\" of job \"{}\" at {}", seat.class, seat.job, broker.url());
@@ -78,7 +78,7 @@ fn pause(failures: u32, stop: &AtomicBool) -> Result<(), MoverError> {
     Ok(())
 }
 
-/// An executor that takes its shares from a queue.
+/// An executor that takes its batches from a queue.
 struct Working<'a> {
     executor: &'a mut Executor,
     leave: &'a AtomicBool,
@@ -89,7 +89,7 @@ impl Carrying<QueueDesk> for Working<'_> {
         self.executor.name()
     }
 
-    fn carry_out(&mut self, share: (u64, u64), what: (&Brief, &Share), desk: &mut QueueDesk) -> Result<Outcome, Failure> {
-        self.executor.work_off(share, what, desk, self.leave)
+    fn carry_out(&mut self, batch: (u64, u64), what: (&Brief, &Batch), desk: &mut QueueDesk) -> Result<Outcome, Failure> {
+        self.executor.work_off(batch, what, desk, self.leave)
     }
 }

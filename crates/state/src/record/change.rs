@@ -2,7 +2,7 @@
 
 use super::Stage;
 use super::life::{self, Life};
-use super::rows::{Alike, LargeFile, LinkName, Listing, META_COLUMNS, Misspelling, OpenDir, Share};
+use super::rows::{Alike, Batch, LargeFile, LinkName, Listing, META_COLUMNS, Misspelling, OpenDir};
 use super::rows::{joined, meta_values, number, open_dir, range};
 use crate::StoreError;
 use driftless_model::{EntryName, Problem, RelPath};
@@ -41,7 +41,7 @@ impl<'a> Transaction<'a> {
     /// Drops everything, for a new run about `about`; returns its number.
     pub(super) fn empty(&self, about: &str) -> Done<u64> {
         self.0.execute_batch(FORGET)?;
-        self.0.execute_batch("DELETE FROM shares; DELETE FROM run;")?;
+        self.0.execute_batch("DELETE FROM batches; DELETE FROM run;")?;
         self.0.execute("INSERT INTO run (id, number, about) VALUES (0, random(), ?)", [about])?;
         self.0.query_row("SELECT number FROM run", [], |row| number(row, 0))
     }
@@ -55,7 +55,7 @@ impl<'a> Transaction<'a> {
         self.0.prepare_cached(insert)?.execute(values).map(drop)
     }
 
-    /// Begins the walk over everything: of what was noted before, nothing is left but the run and its open shares.
+    /// Begins the walk over everything: of what was noted before, nothing is left but the run and its open batches.
     pub fn begin_walk(&self, source: &str, replica: &str, seconds: u64) -> Done {
         self.0.execute_batch(FORGET)?;
         const BEGUN: &str = "UPDATE run SET source = ?, replica = ?, begun = coalesce(begun, ?)";
@@ -81,36 +81,36 @@ impl<'a> Transaction<'a> {
         counted.into_iter().try_for_each(|(name, count)| insert.execute(params![name, count.cast_signed()]).map(drop))
     }
 
-    /// Adds an open share; returns its number, which no other share of the file ever has.
-    pub fn add_share(&self, share: &Share) -> Done<u64> {
-        const INSERT: &str = "INSERT INTO shares (class, alone, what, path, pieces, entries, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-        let Share { class, is_alone, what, path, pieces, entries, bytes, body } = share;
+    /// Adds an open batch; returns its number, which no other batch of the file ever has.
+    pub fn add_batch(&self, batch: &Batch) -> Done<u64> {
+        const INSERT: &str = "INSERT INTO batches (class, alone, what, path, pieces, entries, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+        let Batch { class, is_alone, what, path, pieces, entries, bytes, body } = batch;
         let (pieces, entries, bytes) = (*pieces as i64, *entries as i64, bytes.map(u64::cast_signed));
         self.put(INSERT, params![class, is_alone, what, path.as_bytes(), pieces, entries, bytes, body])?;
         Ok(self.0.last_insert_rowid().cast_unsigned())
     }
 
-    /// Whether a share is open.
+    /// Whether a batch is open.
     pub fn is_open(&self, id: u64) -> Done<bool> {
-        self.0.prepare_cached("SELECT 1 FROM shares WHERE id = ?")?.exists([id.cast_signed()])
+        self.0.prepare_cached("SELECT 1 FROM batches WHERE id = ?")?.exists([id.cast_signed()])
     }
 
-    /// Notes a part of what came of an open share, in an attempt and with its place among the parts; `mover` says so.
-    pub fn add_part(&self, (share, attempt, number): (u64, u64, u32), mover: &str, outcome: &[u8]) -> Done {
+    /// Notes a part of what came of an open batch, in an attempt and with its place among the parts; `mover` says so.
+    pub fn add_part(&self, (batch, attempt, number): (u64, u64, u32), mover: &str, outcome: &[u8]) -> Done {
         const PUT: &str = "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)";
-        self.put(PUT, params![share.cast_signed(), attempt.cast_signed(), number, mover, outcome])
+        self.put(PUT, params![batch.cast_signed(), attempt.cast_signed(), number, mover, outcome])
     }
 
-    /// The parts of what came of an open share that one attempt has said, with their places, in order.
-    pub fn parts(&self, share: u64, attempt: u64) -> Done<Vec<(u32, Vec<u8>)>> {
-        let mut find = self.0.prepare_cached("SELECT number, outcome FROM parts WHERE share = ? AND attempt = ? ORDER BY number")?;
-        let found = find.query_map([share.cast_signed(), attempt.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    /// The parts of what came of an open batch that one attempt has said, with their places, in order.
+    pub fn parts(&self, batch: u64, attempt: u64) -> Done<Vec<(u32, Vec<u8>)>> {
+        let mut find = self.0.prepare_cached("SELECT number, outcome FROM parts WHERE batch = ? AND attempt = ? ORDER BY number")?;
+        let found = find.query_map([batch.cast_signed(), attempt.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?;
         found.collect()
     }
 
-    /// Settles a share, if it is open; returns what it was. The parts of all attempts at it go, too.
+    /// Settles a batch, if it is open; returns what it was. The parts of all attempts at it go, too.
     pub fn settle(&self, id: u64) -> Done<Option<Vec<u8>>> {
-        let mut settle = self.0.prepare_cached("DELETE FROM shares WHERE id = ? RETURNING body")?;
+        let mut settle = self.0.prepare_cached("DELETE FROM batches WHERE id = ? RETURNING body")?;
         settle.query_row([id.cast_signed()], |row| row.get(0)).optional()
     }
 

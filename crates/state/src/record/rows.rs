@@ -10,9 +10,9 @@ use std::ops::Range;
 /// Rows that are read at a time.
 const ROWS: usize = 1000;
 
-/// An open share.
+/// An open batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct Batch {
     /// Which class of work it belongs to.
     pub class: u8,
     /// It makes files with several names, one name of each.

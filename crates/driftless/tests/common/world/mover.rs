@@ -1,12 +1,12 @@
-//! A mover of the world: the real way of a share from its queue to its report, with the real lease and the real watcher. It goes on when
+//! A mover of the world: the real way of a batch from its queue to its report, with the real lease and the real watcher. It goes on when
 //! the world lets it, from one change of the replica to the next.
 
 use super::turn::Turn;
 use super::{Link, Message, State, lock};
 use driftless_engine::message::Report;
 use driftless_engine::{
-    Alive, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Known, Lease, LeaseClock, Line, Moment, Options, Outcome, Over, Seen,
-    Share, Watched, Watcher, carried, serve, work_off,
+    Alive, Batch, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Known, Lease, LeaseClock, Line, Moment, Options, Outcome, Over,
+    Seen, Watched, Watcher, carried, serve, work_off,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ pub struct Place {
     pub index: usize,
 }
 
-/// A share that was delivered.
+/// A batch that was delivered.
 pub struct Delivery {
     message: Message,
     number: u64,
@@ -64,7 +64,7 @@ impl Place {
         self.turn.end();
     }
 
-    /// The next share that the broker delivers; none when the world has come to its end.
+    /// The next batch that the broker delivers; none when the world has come to its end.
     fn next(&self) -> Option<Delivery> {
         self.turn.set_free(false);
         lock(&self.state).is_ready(self.index);
@@ -187,7 +187,7 @@ impl LeaseClock for MoverClock {
     }
 }
 
-/// What carries shares out.
+/// What carries batches out.
 struct Hands {
     clock: Arc<MoverClock>,
 }
@@ -197,8 +197,8 @@ impl Carrying<Place> for Hands {
         "a mover"
     }
 
-    fn carry_out(&mut self, (run, id): (u64, u64), what: (&Brief, &Share), place: &mut Place) -> Result<Outcome, Failure> {
-        let (options, yields) = lock(&place.state).begin_share(place.index, (run, id), what.1);
+    fn carry_out(&mut self, (run, id): (u64, u64), what: (&Brief, &Batch), place: &mut Place) -> Result<Outcome, Failure> {
+        let (options, yields) = lock(&place.state).begin_batch(place.index, (run, id), what.1);
         let lease = Arc::new(Lease::by(self.clock.clone()));
         place.begin(&lease);
         let (stop, yields, leave) = (AtomicBool::new(false), AtomicBool::new(yields), AtomicBool::new(false));
@@ -212,18 +212,18 @@ impl Carrying<Place> for Hands {
             place.turn.close_eyes();
             done
         });
-        lock(&place.state).end_share(place.index, &done);
+        lock(&place.state).end_batch(place.index, &done);
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-fn carry_out(options: &Options, what: (&Brief, &Share), ends: Ends<'_>, lease: &Lease) -> Result<Outcome, Failure> {
+fn carry_out(options: &Options, what: (&Brief, &Batch), ends: Ends<'_>, lease: &Lease) -> Result<Outcome, Failure> {
     let done = work_off((options, &mut Known::default()), what, &|_| {}, ends);
     carried(done, lease.over())
 }
 
 impl Place {
-    /// What the threads beside a share do in a real mover.
+    /// What the threads beside a batch do in a real mover.
     fn look_after(mut self, watched: Watched<'_>, (run, id): (u64, u64)) {
         let mut watcher: Option<Watcher<'_>> = None;
         let mover = format!("mover {}", self.index);

@@ -1,9 +1,9 @@
 //! What the broker, the movers and the lines between them are like at a moment, and what becomes of them as time passes.
 
-use super::described_share;
+use super::described_batch;
 use super::turn::Turn;
 use driftless_engine::message::{Order, Report, decode, encode};
-use driftless_engine::{Failure, Lease, Moment, Options, Outcome, Share, Word};
+use driftless_engine::{Batch, Failure, Lease, Moment, Options, Outcome, Word};
 use fastrand::Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -21,12 +21,12 @@ const STEP_MAX: u64 = 250;
 /// In one of so many steps, something goes wrong.
 const ACCIDENT: u32 = 60;
 /// A broker notices that somebody is gone after so many milliseconds. Less than a lease lasts would be another world: there, who is cut off
-/// loses the share to others before knowing it.
+/// loses the batch to others before knowing it.
 const CUT: std::ops::Range<u64> = 20_000..45_000;
 /// Steps in which all lives come to their end, or never.
 const STEPS_MAX: u64 = 400_000;
 
-/// A share on its way.
+/// A batch on its way.
 #[derive(Clone)]
 pub struct Message {
     pub job: usize,
@@ -49,7 +49,7 @@ pub enum Link {
 pub enum Holder {
     /// Movers of no run.
     Nobody,
-    /// Those of a run of this job; which one is known with its first share.
+    /// Those of a run of this job; which one is known with its first batch.
     Run { job: usize, run: Option<u64> },
 }
 
@@ -59,17 +59,17 @@ pub struct Mover {
     pub turn: Arc<Turn>,
     pub lease: Option<Arc<Lease>>,
     pub link: Link,
-    /// It asks for shares: it knows of a coordinator.
+    /// It asks for batches: it knows of a coordinator.
     pub consumes: bool,
     pub is_dead: bool,
-    /// It waits for a share.
+    /// It waits for a batch.
     pub is_idle: bool,
     /// How often it went on.
     pub slices: u64,
     /// What the broker has given it, and not heard of since.
     held: Option<(u64, Message)>,
-    /// The share that it carries out.
-    share: Option<(u64, u64)>,
+    /// The batch that it carries out.
+    batch: Option<(u64, u64)>,
     /// A change takes up to so many milliseconds.
     pace: u64,
     ready_at: u64,
@@ -78,8 +78,8 @@ pub struct Mover {
     frozen: Option<Moment>,
 }
 
-/// What somebody does before a mover carries out a share.
-pub type Before = Box<dyn FnMut(&Share) + Send>;
+/// What somebody does before a mover carries out a batch.
+pub type Before = Box<dyn FnMut(&Batch) + Send>;
 
 /// Who goes on.
 pub enum Act {
@@ -114,7 +114,7 @@ pub struct State {
     pub history: Vec<String>,
     /// Somebody who changes the trees while the run goes on.
     pub before: Option<Before>,
-    /// Leases do not end: the clock of a mover stands still while it carries out a share.
+    /// Leases do not end: the clock of a mover stands still while it carries out a batch.
     pub breaks_leases: bool,
     /// How often somebody went on who did not hold the replica.
     pub judged: u64,
@@ -136,7 +136,7 @@ impl State {
             is_idle: true,
             slices: 0,
             held: None,
-            share: None,
+            batch: None,
             pace: 1,
             ready_at: 0,
             sleeps_until: None,
@@ -287,13 +287,13 @@ impl State {
         self.movers[index].is_dead = true;
     }
 
-    /// A mover waits for its next share, on a connection that stands.
+    /// A mover waits for its next batch, on a connection that stands.
     pub fn is_ready(&mut self, index: usize) {
         let mover = &mut self.movers[index];
         if mover.is_dead {
             (mover.is_dead, mover.sleeps_until) = (false, None);
         }
-        (mover.lease, mover.share, mover.pace, mover.is_idle) = (None, None, 300, true);
+        (mover.lease, mover.batch, mover.pace, mover.is_idle) = (None, None, 300, true);
     }
 
     pub fn fails(&mut self, index: usize, why: &str) {
@@ -301,7 +301,7 @@ impl State {
         self.movers[index].ready_at = self.millis + 1000;
     }
 
-    /// What the broker gives a mover that asks for a share.
+    /// What the broker gives a mover that asks for a batch.
     pub fn deliver(&mut self, index: usize) -> Option<(u64, Message)> {
         let (job, class) = (self.movers[index].job, self.movers[index].class);
         if self.movers[index].link == Link::Closed {
@@ -323,9 +323,9 @@ impl State {
     pub fn hand_back(&mut self, index: usize, number: u64, attempts: u32) {
         let held = self.movers[index].held.take_if(|(held, _)| *held == number);
         if let Some((_, message)) = held {
-            let Ok(Order::Share { share, .. }) = decode(&message.body) else { return };
+            let Ok(Order::Batch { batch, .. }) = decode(&message.body) else { return };
             let again = Message { attempts: message.attempts + attempts, ..message };
-            self.work[again.job][usize::from(share.class)].push_front(again);
+            self.work[again.job][usize::from(batch.class)].push_front(again);
         }
     }
 
@@ -334,8 +334,8 @@ impl State {
     }
 
     pub fn publish(&mut self, message: Message) {
-        let Ok(Order::Share { share, .. }) = decode(&message.body) else { return };
-        self.work[message.job][usize::from(share.class)].push_back(message);
+        let Ok(Order::Batch { batch, .. }) = decode(&message.body) else { return };
+        self.work[message.job][usize::from(batch.class)].push_back(message);
     }
 
     pub fn park(&mut self, index: usize, body: Vec<u8>, why: &str) {
@@ -374,30 +374,30 @@ impl State {
         self.movers.iter().filter(|mover| mover.job == job && if at_work { mover.held.is_some() } else { is_idle(mover) }).count()
     }
 
-    /// Whether a mover carries out a share of a run that does not hold the replica.
+    /// Whether a mover carries out a batch of a run that does not hold the replica.
     pub fn is_foreign(&self, index: usize) -> bool {
         let mover = &self.movers[index];
-        let Some((run, _)) = mover.share else { return false };
+        let Some((run, _)) = mover.batch else { return false };
         match self.holder {
             Holder::Nobody => true,
             Holder::Run { job, run: now } => job != mover.job || now.is_some_and(|now| now != run),
         }
     }
 
-    /// A share is begun; returns the options of its run, and whether it leaves all that it can to others.
-    pub fn begin_share(&mut self, index: usize, (run, id): (u64, u64), share: &Share) -> (Options, bool) {
+    /// A batch is begun; returns the options of its run, and whether it leaves all that it can to others.
+    pub fn begin_batch(&mut self, index: usize, (run, id): (u64, u64), batch: &Batch) -> (Options, bool) {
         let (yields, pace) = (self.rng.u8(0..4) == 0, *self.rng.choice(&[1, 100, 500, 3000]).expect("one of them"));
-        self.tell(format!("mover {index} carries out {id}{}: {}", if yields { " and leaves much" } else { "" }, described_share(share)));
+        self.tell(format!("mover {index} carries out {id}{}: {}", if yields { " and leaves much" } else { "" }, described_batch(batch)));
         if let Some(before) = &mut self.before {
-            before(share);
+            before(batch);
         }
         let frozen = self.breaks_leases.then(|| self.moment(index));
         let mover = &mut self.movers[index];
-        (mover.share, mover.pace, mover.frozen) = (Some((run, id)), pace, frozen);
+        (mover.batch, mover.pace, mover.frozen) = (Some((run, id)), pace, frozen);
         (self.options[mover.job].clone(), yields)
     }
 
-    pub fn end_share(&mut self, index: usize, done: &std::thread::Result<Result<Outcome, Failure>>) {
+    pub fn end_batch(&mut self, index: usize, done: &std::thread::Result<Result<Outcome, Failure>>) {
         let (mover, what) = (
             &mut self.movers[index],
             match done {
@@ -406,7 +406,7 @@ impl State {
                 Err(_) => "panics".to_owned(),
             },
         );
-        (mover.share, mover.frozen) = (None, None);
+        (mover.batch, mover.frozen) = (None, None);
         self.tell(format!("mover {index} {what}"));
     }
 

@@ -8,7 +8,7 @@ pub enum Who {
     World,
     /// What makes changes.
     Hands,
-    /// What looks after a share meanwhile.
+    /// What looks after a batch meanwhile.
     Eyes,
 }
 

@@ -1,17 +1,17 @@
 //! How a coordinator begins: anew, or with what an earlier life of its run has left.
 
-use super::{Coordinator, Pair, SHARES, Single, WAIT};
+use super::{BATCHES, Coordinator, Pair, Single, WAIT};
 use crate::clock::Clock;
 use crate::monitor::Monitor;
 use crate::options::Options;
+use crate::shared::batch::{Batch, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::encoding::encoded;
 use crate::shared::exchange::PartOfOutcome;
 use crate::shared::life::{Verdict, ground_of, verdict};
 use crate::shared::names::{alike_chosen, note_alike};
-use crate::shared::noted::{add_shares, put_unfinished};
+use crate::shared::noted::{add_batches, put_unfinished};
 use crate::shared::plan::{chosen, pack};
-use crate::shared::share::{Piece, Share};
 use crate::shared::unfinished::{Listed, Unfinished};
 use crate::shared::work_off::{Ends, Known, work_off};
 use crate::sync::ending::End;
@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long movers are listened to before shares of an interrupted run are handed out again; they say that they are alive each second.
+/// How long movers are listened to before batches of an interrupted run are handed out again; they say that they are alive each second.
 const LISTEN: Duration = Duration::from_secs(3);
 
 /// What is known when a life of the run begins.
@@ -76,7 +76,7 @@ impl Birth {
 
 /// Goes on with the record in this life, or empties it; returns what is known of the life then, and what its process has counted so far.
 fn take_up(record: &mut Record, life: Life, monitor: &dyn Monitor) -> Result<(Life, Counts), RunError> {
-    // One that was killed before it had made the first share has left nothing to go on with.
+    // One that was killed before it had made the first batch has left nothing to go on with.
     let Some(stage) = record.stage()? else { return Ok((life, Counts::default())) };
     let Some(found) = record.life()? else { return Err(record.damaged("a run without a life").into()) };
     match verdict(&found, &life) {
@@ -115,7 +115,7 @@ impl Coordinator<'_> {
     /// Hands out everything; of what was noted before, nothing counts any more but what was done.
     fn walk_all(&mut self) -> Result<(), RunError> {
         let (pieces, passed) = self.first_pieces();
-        let shares = pack(pieces, self.wanted(), &Share { walk: WHOLE_WALK, ..Share::default() });
+        let batches = pack(pieces, self.wanted(), &Batch { walk: WHOLE_WALK, ..Batch::default() });
         let alike = self.options.selection.as_ref().map_or_else(Vec::new, |chosen| alike_chosen(chosen, &self.options.policy.filter));
         let (source, replica) = (self.options.source.to_string(), self.options.replica.to_string());
         let (life, total) = (&self.life, self.total);
@@ -123,12 +123,12 @@ impl Coordinator<'_> {
             transaction.begin_walk(&source, &replica, life.seconds)?;
             transaction.set_life(life)?;
             transaction.set_counts(total.named())?;
-            add_shares(transaction, &shares)?;
+            add_batches(transaction, &batches)?;
             note_alike(transaction, &alike)?;
             passed.into_iter().try_for_each(|(dir, left)| put_unfinished(transaction, dir, left))
         })?;
-        match &shares[..] {
-            [share] if share.pieces == [Piece::Root] && self.exchange.idle() > 1 => self.divide_root(share),
+        match &batches[..] {
+            [batch] if batch.pieces == [Piece::Root] && self.exchange.idle() > 1 => self.divide_root(batch),
             _ => self.send_open(0),
         }
     }
@@ -156,12 +156,12 @@ impl Coordinator<'_> {
     }
 
     /// Looks into the root and leaves everything in it to movers, so that all of them have work at once.
-    fn divide_root(&mut self, share: &Share) -> Result<(), RunError> {
-        let Some((id, _)) = self.record.shares(0, 1)?.pop() else { return Ok(()) };
+    fn divide_root(&mut self, batch: &Batch) -> Result<(), RunError> {
+        let Some((id, _)) = self.record.batches(0, 1)?.pop() else { return Ok(()) };
         let at_once = AtomicBool::new(true);
         match work_off(
             (self.options, &mut Known::default()),
-            (self.brief, share),
+            (self.brief, batch),
             &|_| {},
             Ends { stop: self.stop, yields: &at_once, leaves: &at_once, lease: None },
         ) {
@@ -169,21 +169,21 @@ impl Coordinator<'_> {
                 let outcome = encoded(&outcome);
                 self.note(&PartOfOutcome { run: self.record.run(), id, attempt: 0, number: 0, last: true, mover: String::new(), outcome })
             }
-            // Whatever it was, the mover that takes the share meets it again, and can say so.
+            // Whatever it was, the mover that takes the batch meets it again, and can say so.
             Ok(_) | Err(_) => self.send_open(0),
         }
     }
 
-    /// Goes on with a run whose coordinator was killed: shares that movers have in hand are not handed out again.
+    /// Goes on with a run whose coordinator was killed: batches that movers have in hand are not handed out again.
     fn go_on(&mut self) -> Result<(), RunError> {
         self.total = total_of(self.record)?;
         let mut after = 0;
         loop {
-            let shares = self.record.shares(after, SHARES)?;
-            let Some((last, _)) = shares.last() else { break };
+            let batches = self.record.batches(after, BATCHES)?;
+            let Some((last, _)) = batches.last() else { break };
             after = *last;
             let now = self.clock.now();
-            self.sent.extend(shares.iter().map(|(id, _)| (*id, now)));
+            self.sent.extend(batches.iter().map(|(id, _)| (*id, now)));
         }
         // What was said to the coordinator that was killed proves nothing of now.
         self.listen(|_, heard| heard)?;

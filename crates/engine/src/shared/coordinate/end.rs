@@ -1,4 +1,4 @@
-//! What only the whole run can decide: done by the coordinator alone, when all shares are settled.
+//! What only the whole run can decide: done by the coordinator alone, when all batches are settled.
 
 use super::Coordinator;
 use crate::shared::handed::Handed;

@@ -1,10 +1,10 @@
 //! What movers say is looked at: one that sees another tree than the coordinator, somewhere below the right roots, has made nothing there,
 //! however much it says.
 //!
-//! A share is settled when the few entries that its mover names are seen here. What is not seen yet may be on its way (file systems of
+//! A batch is settled when the few entries that its mover names are seen here. What is not seen yet may be on its way (file systems of
 //! servers remember for a while what they have looked at), so it is looked at again for some time. Then the mover is in doubt: somebody may
-//! have changed the replica meanwhile. The share is carried out again, and before the end everything is looked at once more. The second
-//! time it is believed no more, and gets no further shares.
+//! have changed the replica meanwhile. The batch is carried out again, and before the end everything is looked at once more. The second
+//! time it is believed no more, and gets no further batches.
 
 use super::Coordinator;
 use crate::shared::exchange::PartOfOutcome;
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
-/// Outcomes of a share that are not believed, after which it is given up.
+/// Outcomes of a batch that are not believed, after which it is given up.
 const DISBELIEVED_MAX: u32 = 5;
 /// Between two looks at what was not there.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -31,9 +31,9 @@ const SEEN_LATE_OF_SERVERS: Duration = Duration::from_secs(65);
 pub(super) struct Trust {
     /// Movers whose word was wrong once.
     doubted: HashSet<String>,
-    /// How often what was said of a share was not believed.
-    shares: HashMap<u64, u32>,
-    /// Outcomes that were held, as shares and tries: where one comes twice, it says nothing new.
+    /// How often what was said of a batch was not believed.
+    batches: HashMap<u64, u32>,
+    /// Outcomes that were held, as batches and tries: where one comes twice, it says nothing new.
     known: HashSet<(u64, u64)>,
     /// Outcomes that name what was not seen yet, with their tickets: since when, and the last look.
     held: Vec<(PartOfOutcome, u64, [Instant; 2])>,
@@ -46,7 +46,7 @@ fn words(path: &RelPath) -> String {
 }
 
 impl Coordinator<'_> {
-    /// Notes what came of a share, once it is believed.
+    /// Notes what came of a batch, once it is believed.
     pub(super) fn weigh(&mut self, part: PartOfOutcome, ticket: u64) -> Result<(), RunError> {
         // What nobody waits for any more is passed over.
         let counts = part.run == self.record.run() && self.sent.contains_key(&part.id);
@@ -100,7 +100,7 @@ impl Coordinator<'_> {
         if is_near { SEEN_LATE } else { SEEN_LATE_OF_SERVERS }
     }
 
-    /// An entry that a mover of an open share calls equal, and that is not there as it says.
+    /// An entry that a mover of an open batch calls equal, and that is not there as it says.
     fn first_missing(&self, part: &PartOfOutcome) -> Option<RelPath> {
         let (source, replica) = (&self.roots.0, self.roots.1.as_ref()?);
         if self.single.is_some() {
@@ -112,7 +112,7 @@ impl Coordinator<'_> {
 
     /// A mover's word is not what is seen here.
     fn doubt(&mut self, part: &PartOfOutcome, path: &RelPath) -> Result<(), RunError> {
-        // What it has said of other shares may be as wrong, wherever nobody looked.
+        // What it has said of other batches may be as wrong, wherever nobody looked.
         self.life.is_second_hand = true;
         self.note_life()?;
         let why = words(path);
@@ -125,9 +125,9 @@ impl Coordinator<'_> {
         self.disbelieve(part, &why)
     }
 
-    /// Has a share carried out again, by another mover if there is one.
+    /// Has a batch carried out again, by another mover if there is one.
     pub(super) fn disbelieve(&mut self, part: &PartOfOutcome, why: &str) -> Result<(), RunError> {
-        let count = self.trust.shares.entry(part.id).or_default();
+        let count = self.trust.batches.entry(part.id).or_default();
         *count += 1;
         if *count >= DISBELIEVED_MAX {
             return self.give_up(part.id, &format!("{}: {why}", part.mover));

@@ -1,14 +1,14 @@
-//! Shares on their way: handed out, heard of, settled by the first outcome that comes, handed out again where nobody works on them, and given
+//! Batches on their way: handed out, heard of, settled by the first outcome that comes, handed out again where nobody works on them, and given
 //! up where nobody can.
 
-use super::{Coordinator, SHARES, SILENCE};
+use super::{BATCHES, Coordinator, SILENCE};
 use crate::monitor::Monitor;
+use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::encoding::decoded;
 use crate::shared::exchange::{PartOfOutcome, Word};
-use crate::shared::names::alike_in_share;
-use crate::shared::noted::{Noted, add_shares, note_outcome, settle_pieces};
+use crate::shared::names::alike_in_batch;
+use crate::shared::noted::{Noted, add_batches, note_outcome, settle_pieces};
 use crate::shared::plan::pack;
-use crate::shared::share::{Outcome, Piece, Share};
 use crate::tally::Counts;
 use crate::trees::error::RunError;
 use driftless_model::{Act, Class, Problem, RelPath, Side, escape_text};
@@ -17,14 +17,14 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 impl Coordinator<'_> {
-    /// Hands out all open shares with a number above `after`.
+    /// Hands out all open batches with a number above `after`.
     pub(super) fn send_open(&mut self, after: u64) -> Result<(), RunError> {
         let mut after = after;
         loop {
-            let shares = self.record.shares(after, SHARES)?;
-            let Some((last, _)) = shares.last() else { return Ok(()) };
+            let batches = self.record.batches(after, BATCHES)?;
+            let Some((last, _)) = batches.last() else { return Ok(()) };
             after = *last;
-            for (id, body) in shares {
+            for (id, body) in batches {
                 self.hand_out(id, &body)?;
             }
         }
@@ -32,16 +32,16 @@ impl Coordinator<'_> {
 
     fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
         // Passed over, it would stay open for ever.
-        let mut share: Share = decoded(body).ok_or_else(|| self.record.damaged(&unreadable(id)))?;
-        share.alike = alike_in_share(self.record, &share)?;
+        let mut batch: Batch = decoded(body).ok_or_else(|| self.record.damaged(&unreadable(id)))?;
+        batch.alike = alike_in_batch(self.record, &batch)?;
         self.sample();
-        self.exchange.send(self.brief, self.record.run(), id, &share).map_err(RunError::NoMovers)?;
+        self.exchange.send(self.brief, self.record.run(), id, &batch).map_err(RunError::NoMovers)?;
         self.sent.insert(id, self.clock.now());
         Ok(())
     }
 
     pub(super) fn hand_out_again(&mut self, id: u64) -> Result<(), RunError> {
-        let body = self.record.share(id)?;
+        let body = self.record.batch(id)?;
         body.map_or(Ok(()), |body| self.hand_out(id, &body))
     }
 
@@ -58,7 +58,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Notes a part of what came of a share, and if it is the last, all of it.
+    /// Notes a part of what came of a batch, and if it is the last, all of it.
     pub(super) fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
         let (wanted, total, monitor, options) = (self.wanted(), self.total, self.monitor, self.options);
         let said = self.record.transaction(|transaction| {
@@ -70,7 +70,7 @@ impl Coordinator<'_> {
         })?;
         match said {
             Said::InPart => Ok(()),
-            Said::WithGaps => self.disbelieve(part, "parts of what it says came of a share are missing, or cannot be read"),
+            Said::WithGaps => self.disbelieve(part, "parts of what it says came of a batch are missing, or cannot be read"),
             Said::All(settled) => {
                 self.total = settled.total;
                 self.lost |= settled.is_lost;
@@ -82,7 +82,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Looks for shares that nobody could work off, and for those that nobody works on.
+    /// Looks for batches that nobody could work off, and for those that nobody works on.
     pub(super) fn look_after(&mut self) -> Result<(), RunError> {
         for (id, reason) in self.exchange.parked(self.record.run()).map_err(RunError::NoMovers)? {
             self.give_up(id, &reason)?;
@@ -100,7 +100,7 @@ impl Coordinator<'_> {
         silent.into_iter().try_for_each(|id| self.hand_out_again(id))
     }
 
-    /// A share that nobody could work off: what it was about is not equal.
+    /// A batch that nobody could work off: what it was about is not equal.
     pub(super) fn give_up(&mut self, id: u64, reason: &str) -> Result<(), RunError> {
         let total = self.total;
         let given_up = self.record.transaction(|transaction| note_given_up(transaction, id, reason, total))?;
@@ -113,17 +113,17 @@ impl Coordinator<'_> {
     }
 }
 
-/// How much of what came of a share is known.
+/// How much of what came of a batch is known.
 enum Said {
-    /// The last word has not come, or the share was settled before.
+    /// The last word has not come, or the batch was settled before.
     InPart,
     /// The last word has come, and something before it is missing: what the mover left to others would be lost.
     WithGaps,
-    /// All of it: the share is settled.
+    /// All of it: the batch is settled.
     All(Box<Settled>),
 }
 
-/// What follows for the coordinator from a share that was settled.
+/// What follows for the coordinator from a batch that was settled.
 struct Settled {
     total: Counts,
     /// Going on would be wrong.
@@ -131,7 +131,7 @@ struct Settled {
     mounts: BTreeSet<RelPath>,
 }
 
-/// Notes a part of what came of a share, and if it is the last, settles the share: what is left of it becomes about so many shares as are
+/// Notes a part of what came of a batch, and if it is the last, settles the batch: what is left of it becomes about so many batches as are
 /// wanted, and what it did is added to the total.
 fn note_part(transaction: &Transaction<'_>, part: &PartOfOutcome, (wanted, before): (usize, Counts), monitor: &dyn Monitor) -> Noted<Said> {
     if !transaction.is_open(part.id)? {
@@ -143,7 +143,7 @@ fn note_part(transaction: &Transaction<'_>, part: &PartOfOutcome, (wanted, befor
     }
     let Some(outcomes) = outcomes(transaction, part)? else { return Ok(Said::WithGaps) };
     let Some(body) = transaction.settle(part.id)? else { return Ok(Said::InPart) };
-    let share: Share = decoded(&body).ok_or_else(|| transaction.damaged(&unreadable(part.id)))?;
+    let batch: Batch = decoded(&body).ok_or_else(|| transaction.damaged(&unreadable(part.id)))?;
     let mut settled = Settled { total: before, is_lost: false, mounts: BTreeSet::new() };
     let mut rest = Vec::new();
     for outcome in outcomes {
@@ -152,14 +152,14 @@ fn note_part(transaction: &Transaction<'_>, part: &PartOfOutcome, (wanted, befor
         settled.mounts.extend(outcome.mounts.iter().cloned());
         note_outcome(transaction, outcome, monitor, &mut rest)?;
     }
-    settle_pieces(transaction, &share, &mut rest)?;
-    let walk = share.walk.saturating_sub(settled.total.walked - before.walked);
-    add_shares(transaction, &pack(rest, wanted, &Share { pieces: Vec::new(), walk, ..share }))?;
+    settle_pieces(transaction, &batch, &mut rest)?;
+    let walk = batch.walk.saturating_sub(settled.total.walked - before.walked);
+    add_batches(transaction, &pack(rest, wanted, &Batch { pieces: Vec::new(), walk, ..batch }))?;
     transaction.set_counts(settled.total.named())?;
     Ok(Said::All(Box::new(settled)))
 }
 
-/// All that an attempt said of a share, of which this is the last part; nothing if any part is missing, or cannot be read.
+/// All that an attempt said of a batch, of which this is the last part; nothing if any part is missing, or cannot be read.
 fn outcomes(transaction: &Transaction<'_>, last: &PartOfOutcome) -> Noted<Option<Vec<Outcome>>> {
     let parts = transaction.parts(last.id, last.attempt)?;
     let is_whole = parts.iter().map(|(number, _)| *number).eq(0..last.number);
@@ -167,15 +167,15 @@ fn outcomes(transaction: &Transaction<'_>, last: &PartOfOutcome) -> Noted<Option
     Ok(if is_whole { outcomes.collect() } else { None })
 }
 
-/// Settles a share that nobody could work off, if it is open: each path that it is about is a problem. Returns the new total.
+/// Settles a batch that nobody could work off, if it is open: each path that it is about is a problem. Returns the new total.
 fn note_given_up(transaction: &Transaction<'_>, id: u64, reason: &str, mut total: Counts) -> Noted<Option<(Counts, Vec<Problem>)>> {
     let Some(body) = transaction.settle(id)? else { return Ok(None) };
-    let share: Share = decoded(&body).ok_or_else(|| transaction.damaged(&unreadable(id)))?;
+    let batch: Batch = decoded(&body).ok_or_else(|| transaction.damaged(&unreadable(id)))?;
     let mut rest = Vec::new();
-    settle_pieces(transaction, &share, &mut rest)?;
-    add_shares(transaction, &pack(rest, 1, &Share { pieces: Vec::new(), ..share.clone() }))?;
+    settle_pieces(transaction, &batch, &mut rest)?;
+    add_batches(transaction, &pack(rest, 1, &Batch { pieces: Vec::new(), ..batch.clone() }))?;
     let problem = |path| Problem { path, side: Side::Replica, act: Act::MakeEqual, cause: escape_text(reason), class: Class::Skip };
-    let problems: Vec<Problem> = paths_of(&share).into_iter().map(problem).collect();
+    let problems: Vec<Problem> = paths_of(&batch).into_iter().map(problem).collect();
     let count = problems.len() as u64;
     (total.seen, total.failed, total.problems_skip) = (total.seen + count, total.failed + count, total.problems_skip + count);
     problems.iter().try_for_each(|problem| transaction.add_problem(problem))?;
@@ -184,13 +184,13 @@ fn note_given_up(transaction: &Transaction<'_>, id: u64, reason: &str, mut total
 }
 
 fn unreadable(id: u64) -> String {
-    format!("share {id} cannot be read")
+    format!("batch {id} cannot be read")
 }
 
-/// The paths that a share is about, as problems name them.
-fn paths_of(share: &Share) -> Vec<RelPath> {
+/// The paths that a batch is about, as problems name them.
+fn paths_of(batch: &Batch) -> Vec<RelPath> {
     let mut paths = Vec::new();
-    for piece in &share.pieces {
+    for piece in &batch.pieces {
         match piece {
             Piece::Root => paths.push(RelPath::root()),
             Piece::Entries(dir, names) => paths.extend(names.iter().map(|name| dir.join(name.as_bytes()))),

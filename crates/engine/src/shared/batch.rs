@@ -1,6 +1,6 @@
-//! A share of a run: what a mover on another host takes at a time, and what comes of it. Plain values that can be sent and stored.
+//! A batch of a run: what a mover on another host takes at a time, and what comes of it. Plain values that can be sent and stored.
 //!
-//! A share is carried out like a run of its own, but for what only the whole run can decide: what the source lacks, groups of hard
+//! A batch is carried out like a run of its own, but for what only the whole run can decide: what the source lacks, groups of hard
 //! links, directories whose entries are divided among several movers. These go back to whoever coordinates the run, as does
 //! what the mover does not get to when it is asked to leave some for others.
 
@@ -28,7 +28,7 @@ pub enum Piece {
 
 /// What a mover takes at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
+pub struct Batch {
     /// Its parts.
     pub pieces: Vec<Piece>,
     /// Which class of work it belongs to: the number of a [`Route`] and one more, 0 for what no route takes.
@@ -86,7 +86,7 @@ pub struct LinkName {
     pub there: bool,
 }
 
-/// What comes of a share.
+/// What comes of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// What was counted; what is given back is not among it.

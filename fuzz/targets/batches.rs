@@ -1,8 +1,8 @@
-//! What the coordinator of a run and its movers hear of each other: orders with shares, reports with what came of them.
+//! What the coordinator of a run and its movers hear of each other: orders with batches, reports with what came of them.
 #![no_main]
 
 use driftless_engine::message::{Order, Report, decode, encode, reports};
-use driftless_engine::{Alive, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route, Settled, Share};
+use driftless_engine::{Alive, Batch, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route, Settled};
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
 use driftless_reconcile::{Fingerprint, Ranges};
@@ -29,9 +29,9 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
 });
 
 fn ordered(order: Order) {
-    let Order::Share { brief, share, .. } = order else { return };
-    share.pieces.iter().for_each(check_piece);
-    share.alike.iter().for_each(|(dir, namesakes)| namesakes.iter().for_each(|namesake| check_alike(dir, namesake)));
+    let Order::Batch { brief, batch, .. } = order else { return };
+    batch.pieces.iter().for_each(check_piece);
+    batch.alike.iter().for_each(|(dir, namesakes)| namesakes.iter().for_each(|namesake| check_alike(dir, namesake)));
     let (source, replica) = brief.trees();
     let options = brief.options(Endpoint::from(source), Endpoint::from(replica));
     let again = Brief::of(&options, &brief.routes, brief.receipts);
@@ -178,7 +178,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let brief = || Box::new(Brief::of(&options, &routes, true));
     let namesake = || Namesake { name: names().remove(1), earlier: names() };
     let misspelt = Misspelt { dir: path(), from: names().remove(0), to: names().remove(1) };
-    let share = Share { pieces: pieces.clone(), class: 1, alone: false, walk: 1 << 20, alike: vec![(path(), vec![namesake()])] };
+    let batch = Batch { pieces: pieces.clone(), class: 1, alone: false, walk: 1 << 20, alike: vec![(path(), vec![namesake()])] };
     let outcome = Outcome {
         rest: pieces.into_iter().map(|piece| (0, piece)).collect(),
         extras: vec![(path(), names())],
@@ -192,7 +192,7 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     let alive = Alive { run: 1, id: 2, mover: "host:1".into(), counts: Counts { seen: 3, ..Counts::default() } };
     let mut all = vec![
-        encode(&Order::Share { brief: brief(), run: 1, id: 2, share }),
+        encode(&Order::Batch { brief: brief(), run: 1, id: 2, batch }),
         encode(&Order::Yield),
         encode(&Report::Alive(alive)),
         encode(&Report::Failed { id: 7, mover: "m".into(), reason: "why".into(), is_misfit: true }),
