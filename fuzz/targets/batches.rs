@@ -1,8 +1,12 @@
-//! What the coordinator of a run and its movers hear of each other: orders with batches, reports with what came of them.
+//! What the coordinator of a run and its movers hear of each other: orders with batches, reports
+//! with what came of them.
 #![no_main]
 
 use driftless_engine::message::{Order, Report, decode, encode, reports};
-use driftless_engine::{Alive, Batch, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route, Settled};
+use driftless_engine::{
+    Alive, Batch, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route,
+    Settled,
+};
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
 use driftless_reconcile::{Fingerprint, Ranges};
@@ -29,9 +33,15 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
 });
 
 fn ordered(order: Order) {
-    let Order::Batch { brief, batch, .. } = order else { return };
+    let Order::Batch { brief, batch, .. } = order else {
+        return;
+    };
     batch.pieces.iter().for_each(check_piece);
-    batch.alike.iter().for_each(|(dir, namesakes)| namesakes.iter().for_each(|namesake| check_alike(dir, namesake)));
+    batch.alike.iter().for_each(|(dir, namesakes)| {
+        namesakes
+            .iter()
+            .for_each(|namesake| check_alike(dir, namesake))
+    });
     let (source, replica) = brief.trees();
     let options = brief.options(Endpoint::from(source), Endpoint::from(replica));
     let again = Brief::of(&options, &brief.routes, brief.receipts);
@@ -40,7 +50,12 @@ fn ordered(order: Order) {
 }
 
 fn check_alike(dir: &RelPath, namesake: &Namesake) {
-    let names = namesake.earlier.iter().chain([&namesake.name]).cloned().collect();
+    let names = namesake
+        .earlier
+        .iter()
+        .chain([&namesake.name])
+        .cloned()
+        .collect();
     check_piece(&Piece::Entries(dir.clone(), names));
 }
 
@@ -51,7 +66,9 @@ fn check_piece(piece: &Piece) {
         Piece::Bytes(path, ..) | Piece::Rest(path, ..) => (path, &[]),
     };
     check_path(path);
-    names.iter().for_each(|name| assert!(check_name(name.as_bytes()).is_ok()));
+    names
+        .iter()
+        .for_each(|name| assert!(check_name(name.as_bytes()).is_ok()));
     if let Piece::Rest(_, _, copied) = piece {
         check_ranges(copied);
     }
@@ -60,13 +77,18 @@ fn check_piece(piece: &Piece) {
 /// No path leads out of its tree.
 fn check_path(path: &RelPath) {
     let names = path.as_bytes().split(|byte| *byte == b'/');
-    names.filter(|_| !path.as_bytes().is_empty()).for_each(|name| assert!(check_name(name).is_ok()));
+    names
+        .filter(|_| !path.as_bytes().is_empty())
+        .for_each(|name| assert!(check_name(name).is_ok()));
 }
 
 fn check_ranges(ranges: &Ranges) {
     let mut after = None;
     for range in ranges.iter() {
-        assert!(range.start < range.end && after.is_none_or(|end| end < range.start), "sorted and merged");
+        assert!(
+            range.start < range.end && after.is_none_or(|end| end < range.start),
+            "sorted and merged"
+        );
         after = Some(range.end);
     }
 }
@@ -82,23 +104,47 @@ fn reported(report: Report) {
 fn count(counts: &Counts) {
     let mut total = *counts;
     total.add(counts);
-    let _numbers = (total.skipped(), total.problems(), total.adds_up(), total.walked_share());
+    let _numbers = (
+        total.skipped(),
+        total.problems(),
+        total.adds_up(),
+        total.walked_share(),
+    );
 }
 
 fn check_outcome(outcome: &Outcome) {
     count(&outcome.counts);
-    outcome.problems.iter().for_each(|problem| check_path(&problem.path));
-    outcome.rest.iter().for_each(|(_, piece)| check_piece(piece));
+    outcome
+        .problems
+        .iter()
+        .for_each(|problem| check_path(&problem.path));
+    outcome
+        .rest
+        .iter()
+        .for_each(|(_, piece)| check_piece(piece));
     outcome.links.iter().for_each(|link| check_path(&link.path));
-    outcome.extras.iter().for_each(|(dir, names)| check_piece(&Piece::Entries(dir.clone(), names.clone())));
+    outcome
+        .extras
+        .iter()
+        .for_each(|(dir, names)| check_piece(&Piece::Entries(dir.clone(), names.clone())));
     outcome.no_room.iter().for_each(check_path);
     outcome.mounts.iter().for_each(check_path);
     outcome.unkept.iter().for_each(|(_, path)| check_path(path));
-    outcome.unfinished.iter().for_each(|(dir, _)| check_path(dir));
-    outcome.settled.iter().for_each(|settled| check_path(&settled.path));
-    outcome.alike.iter().for_each(|(dir, namesake)| check_alike(dir, namesake));
+    outcome
+        .unfinished
+        .iter()
+        .for_each(|(dir, _)| check_path(dir));
+    outcome
+        .settled
+        .iter()
+        .for_each(|settled| check_path(&settled.path));
+    outcome
+        .alike
+        .iter()
+        .for_each(|(dir, namesake)| check_alike(dir, namesake));
     let misspelt = outcome.misspelt.iter().cloned();
-    misspelt.for_each(|Misspelt { dir, from, to }| check_piece(&Piece::Entries(dir, vec![from, to])));
+    misspelt
+        .for_each(|Misspelt { dir, from, to }| check_piece(&Piece::Entries(dir, vec![from, to])));
     outcome.copied.iter().for_each(|(path, _, copied)| {
         check_path(path);
         check_ranges(copied);
@@ -143,18 +189,43 @@ fn in_parts(outcome: Outcome) {
             together.misspelt.extend(misspelt);
         }
         let names = |outcome: &Outcome| {
-            let of = |piece: &Piece| if let Piece::Entries(_, names) = piece { names.len() } else { 1 };
+            let of = |piece: &Piece| {
+                if let Piece::Entries(_, names) = piece {
+                    names.len()
+                } else {
+                    1
+                }
+            };
             let rest: usize = outcome.rest.iter().map(|(_, piece)| of(piece)).sum();
-            (rest, outcome.extras.iter().map(|(_, names)| names.len()).sum::<usize>())
+            (
+                rest,
+                outcome
+                    .extras
+                    .iter()
+                    .map(|(_, names)| names.len())
+                    .sum::<usize>(),
+            )
         };
         assert_eq!(names(&together), names(&outcome));
-        let rest = |outcome: Outcome| Outcome { rest: Vec::new(), extras: Vec::new(), ..outcome };
+        let rest = |outcome: Outcome| Outcome {
+            rest: Vec::new(),
+            extras: Vec::new(),
+            ..outcome
+        };
         assert_eq!(rest(together), rest(outcome.clone()));
     }
 }
 
 fn part(outcome: &[u8]) -> PartOfOutcome {
-    PartOfOutcome { run: 1, id: 2, attempt: 3, number: 0, last: true, mover: "host:1".into(), outcome: outcome.to_vec() }
+    PartOfOutcome {
+        run: 1,
+        id: 2,
+        attempt: 3,
+        number: 0,
+        last: true,
+        mover: "host:1".into(),
+        outcome: outcome.to_vec(),
+    }
 }
 
 fn fingerprint() -> Fingerprint {
@@ -163,7 +234,12 @@ fn fingerprint() -> Fingerprint {
 
 fn seeds() -> Vec<Vec<u8>> {
     let path = || RelPath::parse(b"dir/file").expect("a path");
-    let names = || vec![EntryName::try_from(b"one".to_vec()).expect("a name"), EntryName::try_from(b"two".to_vec()).expect("a name")];
+    let names = || {
+        vec![
+            EntryName::try_from(b"one".to_vec()).expect("a name"),
+            EntryName::try_from(b"two".to_vec()).expect("a name"),
+        ]
+    };
     let ranges = || Ranges::from(vec![0..10, 20..30]);
     let pieces = vec![
         Piece::Root,
@@ -172,13 +248,36 @@ fn seeds() -> Vec<Vec<u8>> {
         Piece::Rest(path(), fingerprint(), ranges()),
     ];
     let tree = |path: &str| Endpoint::from(PathBuf::from(path));
-    let mut options = Options { source: tree("/source"), replica: tree("host:/replica"), ..Options::default() };
-    options.policy.filter.rules = vec![Rule::new(true, "*.c").expect("a rule"), Rule::new(false, "/scratch/").expect("a rule")];
-    let routes = [Route { size_min: 1 << 20, class: "big".into() }];
+    let mut options = Options {
+        source: tree("/source"),
+        replica: tree("host:/replica"),
+        ..Options::default()
+    };
+    options.policy.filter.rules = vec![
+        Rule::new(true, "*.c").expect("a rule"),
+        Rule::new(false, "/scratch/").expect("a rule"),
+    ];
+    let routes = [Route {
+        size_min: 1 << 20,
+        class: "big".into(),
+    }];
     let brief = || Box::new(Brief::of(&options, &routes, true));
-    let namesake = || Namesake { name: names().remove(1), earlier: names() };
-    let misspelt = Misspelt { dir: path(), from: names().remove(0), to: names().remove(1) };
-    let batch = Batch { pieces: pieces.clone(), class: 1, alone: false, walk: 1 << 20, alike: vec![(path(), vec![namesake()])] };
+    let namesake = || Namesake {
+        name: names().remove(1),
+        earlier: names(),
+    };
+    let misspelt = Misspelt {
+        dir: path(),
+        from: names().remove(0),
+        to: names().remove(1),
+    };
+    let batch = Batch {
+        pieces: pieces.clone(),
+        class: 1,
+        alone: false,
+        walk: 1 << 20,
+        alike: vec![(path(), vec![namesake()])],
+    };
     let outcome = Outcome {
         rest: pieces.into_iter().map(|piece| (0, piece)).collect(),
         extras: vec![(path(), names())],
@@ -187,15 +286,36 @@ fn seeds() -> Vec<Vec<u8>> {
         misspelt: vec![misspelt],
         unkept: vec![(Unkept::IMMUTABLE, path())],
         copied: vec![(path(), fingerprint(), ranges())],
-        settled: vec![Settled { path: path(), made: Some((Kind::File, 1 << 30)) }],
+        settled: vec![Settled {
+            path: path(),
+            made: Some((Kind::File, 1 << 30)),
+        }],
         ..Outcome::default()
     };
-    let alive = Alive { run: 1, id: 2, mover: "host:1".into(), counts: Counts { seen: 3, ..Counts::default() } };
+    let alive = Alive {
+        run: 1,
+        id: 2,
+        mover: "host:1".into(),
+        counts: Counts {
+            seen: 3,
+            ..Counts::default()
+        },
+    };
     let mut all = vec![
-        encode(&Order::Batch { brief: brief(), run: 1, id: 2, batch }),
+        encode(&Order::Batch {
+            brief: brief(),
+            run: 1,
+            id: 2,
+            batch,
+        }),
         encode(&Order::Yield),
         encode(&Report::Alive(alive)),
-        encode(&Report::Failed { id: 7, mover: "m".into(), reason: "why".into(), is_misfit: true }),
+        encode(&Report::Failed {
+            id: 7,
+            mover: "m".into(),
+            reason: "why".into(),
+            is_misfit: true,
+        }),
     ];
     for report in reports((1, 2), 3, "host:1", outcome) {
         all.push(encode(&report));

@@ -2,7 +2,9 @@
 #![no_main]
 
 use driftless_fuzz::{begin, bounded};
-use driftless_verify::{Algorithm, HashTree, Line, Lines, TreeReader, TreeWriter, digest_of, parse_line, push_line};
+use driftless_verify::{
+    Algorithm, HashTree, Line, Lines, TreeReader, TreeWriter, digest_of, parse_line, push_line,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
@@ -22,14 +24,28 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
 /// What is read of a line is read again from the line that we write for it.
 fn listed_again(found: &Line) {
     let bytes = found.digest.as_bytes().len();
-    let algorithm = found.algorithm.or_else(|| Algorithm::guess(bytes)).expect("a length that some algorithm has");
+    let algorithm = found
+        .algorithm
+        .or_else(|| Algorithm::guess(bytes))
+        .expect("a length that some algorithm has");
     assert_eq!(algorithm.digest_bytes(), bytes);
     let mut line = Vec::new();
-    push_line(&mut line, algorithm, &found.digest, found.range.as_ref(), &found.name);
+    push_line(
+        &mut line,
+        algorithm,
+        &found.digest,
+        found.range.as_ref(),
+        &found.name,
+    );
     assert_eq!(line.pop(), Some(b'\n'));
     assert!(!line.contains(&b'\n'), "one line");
-    let again = parse_line(&line).expect("what we write is a line").expect("with a sum");
-    assert_eq!((again.digest, &again.range, &again.name), (found.digest, &found.range, &found.name));
+    let again = parse_line(&line)
+        .expect("what we write is a line")
+        .expect("with a sum");
+    assert_eq!(
+        (again.digest, &again.range, &again.name),
+        (found.digest, &found.range, &found.name)
+    );
 }
 
 type Trees = Vec<(Vec<u8>, HashTree)>;
@@ -43,7 +59,9 @@ fn read(bytes: &[u8]) -> Option<(u64, Trees)> {
 
 fn written_again(leaf_bytes: u64, trees: &Trees) {
     let mut writer = TreeWriter::new(Vec::new(), leaf_bytes).expect("memory");
-    trees.iter().for_each(|(name, tree)| writer.add(name, tree).expect("memory"));
+    trees
+        .iter()
+        .for_each(|(name, tree)| writer.add(name, tree).expect("memory"));
     let again = read(&writer.finish().expect("memory")).expect("what we write is a tree file");
     assert_eq!((again.0, &again.1), (leaf_bytes, trees));
     for pair in trees.windows(2) {
@@ -56,7 +74,11 @@ fn check_differing(one: &HashTree, other: &HashTree) {
     assert_eq!(ranges, other.differing(one));
     let mut at = 0;
     for range in ranges {
-        assert!(range.start >= at && range.start <= range.end && range.end <= one.size().max(other.size()));
+        assert!(
+            range.start >= at
+                && range.start <= range.end
+                && range.end <= one.size().max(other.size())
+        );
         at = range.end;
     }
 }
@@ -73,9 +95,29 @@ fn seeds() -> Vec<Vec<u8>> {
         }
     }
     let mut writer = TreeWriter::new(Vec::new(), 1024).expect("memory");
-    for (name, size) in [(names[0], 0), (names[1], 1), (names[3], 3000), (names[4], 5000)] {
-        writer.add(name, &HashTree::of(&vec![5; size], 1024).expect("a leaf size")).expect("memory");
+    for (name, size) in [
+        (names[0], 0),
+        (names[1], 1),
+        (names[3], 3000),
+        (names[4], 5000),
+    ] {
+        writer
+            .add(
+                name,
+                &HashTree::of(&vec![5; size], 1024).expect("a leaf size"),
+            )
+            .expect("memory");
     }
-    let lines: Vec<Vec<u8>> = list.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-    lines.into_iter().chain([list, writer.finish().expect("memory"), b"driftless-tree 1\nleaf 1024\nend 0\n".to_vec()]).collect()
+    let lines: Vec<Vec<u8>> = list
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(<[u8]>::to_vec)
+        .collect();
+    lines
+        .into_iter()
+        .chain([
+            list,
+            writer.finish().expect("memory"),
+            b"driftless-tree 1\nleaf 1024\nend 0\n".to_vec(),
+        ])
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! The note of how far a large file has come, and the set of ranges that it is made of, beside a plain model of such a set.
+//! The note of how far a large file has come, and the set of ranges that it is made of, beside a
+//! plain model of such a set.
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, meta};
@@ -28,25 +29,43 @@ fn noted_again(note: &Resume) {
     assert!(written.len() <= NOTE_BYTES_MAX);
     let read = Resume::decode(&written).expect("what was written is read");
     assert_eq!(read.source, note.source);
-    assert!(read.done.iter().all(|kept| note.done.iter().any(|range| range == kept)));
+    assert!(
+        read.done
+            .iter()
+            .all(|kept| note.done.iter().any(|range| range == kept))
+    );
     assert!(read.done == note.done || read.done.len() < note.done.len());
     assert_eq!(Resume::decode(&read.encode()).as_ref(), Some(&read));
 }
 
 /// Sizes of files at and around the ends of what the note could mean.
 fn sizes(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    let any = bytes.iter().fold(0, |size: u64, byte| size.wrapping_mul(7).wrapping_add(u64::from(*byte)));
+    let any = bytes.iter().fold(0, |size: u64, byte| {
+        size.wrapping_mul(7).wrapping_add(u64::from(*byte))
+    });
     [0, 1, 10, 1000, any, u64::MAX].into_iter()
 }
 
 fn check_gaps(done: &Ranges, size: u64) {
     let mut at = 0;
     for gap in done.missing(size) {
-        assert!(gap.start >= at && gap.start < gap.end && gap.end <= size, "{gap:?} is missing of {size} bytes");
+        assert!(
+            gap.start >= at && gap.start < gap.end && gap.end <= size,
+            "{gap:?} is missing of {size} bytes"
+        );
         at = gap.end;
     }
-    let inside: u64 = done.cut(0..size).iter().filter(|(_, is_in)| *is_in).map(|(range, _)| range.end - range.start).sum();
-    let outside: u64 = done.missing(size).iter().map(|gap| gap.end - gap.start).sum();
+    let inside: u64 = done
+        .cut(0..size)
+        .iter()
+        .filter(|(_, is_in)| *is_in)
+        .map(|(range, _)| range.end - range.start)
+        .sum();
+    let outside: u64 = done
+        .missing(size)
+        .iter()
+        .map(|gap| gap.end - gap.start)
+        .sum();
     assert_eq!(inside + outside, size);
 }
 
@@ -58,7 +77,10 @@ fn check_model(bytes: &[u8]) {
         set.add(range.start as u64..range.end as u64);
         model[range.start.min(range.end)..range.end].fill(true);
     }
-    assert_eq!(set.bytes(), model.iter().filter(|is_in| **is_in).count() as u64);
+    assert_eq!(
+        set.bytes(),
+        model.iter().filter(|is_in| **is_in).count() as u64
+    );
     let mut whole = [false; BYTES];
     let mut last = None;
     for (Range { start, end }, is_in) in set.cut(0..BYTES as u64) {
@@ -71,12 +93,30 @@ fn check_model(bytes: &[u8]) {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let stamp = Stamp { sec: -1, nsec: 999_999_999 };
-    let meta = Meta { mtime: stamp, atime: stamp, ctime: stamp, ..meta(Kind::File, 1 << 40) };
+    let stamp = Stamp {
+        sec: -1,
+        nsec: 999_999_999,
+    };
+    let meta = Meta {
+        mtime: stamp,
+        atime: stamp,
+        ctime: stamp,
+        ..meta(Kind::File, 1 << 40)
+    };
     let note = |count: u64| {
         let mut done = Ranges::default();
         (0..count).for_each(|index| done.add(index * 1000..index * 1000 + 10 + index));
-        Resume { source: Fingerprint::of(&meta), done }.encode()
+        Resume {
+            source: Fingerprint::of(&meta),
+            done,
+        }
+        .encode()
     };
-    vec![note(0), note(1), note(5), note(50), vec![1, 9, 20, 30, 9, 20, 5, 2, 0, 255]]
+    vec![
+        note(0),
+        note(1),
+        note(5),
+        note(50),
+        vec![1, 9, 20, 30, 9, 20, 5, 2, 0, 255],
+    ]
 }

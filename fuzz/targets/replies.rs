@@ -1,10 +1,12 @@
-//! What a client hears: the greeting, then replies, with whole files. The input is taken as a line and as one head.
+//! What a client hears: the greeting, then replies, with whole files. The input is taken as a line
+//! and as one head.
 #![no_main]
 
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{Act, Entry, EntryName, Kind, RelPath, Side, Xattrs, check_name};
 use driftless_remote::wire::{
-    Frame, Hello, Identity, Limits, Listing, Located, May, Name, Own, PROTOCOL, Reply, Told, WireFault, WireRemoved, whole,
+    Frame, Hello, Identity, Limits, Listing, Located, May, Name, Own, PROTOCOL, Reply, Told,
+    WireFault, WireRemoved, whole,
 };
 use driftless_remote::{Heard, greeted};
 use driftless_tree::{MarkText, Removed, Rights, STUCK_MAX};
@@ -29,7 +31,9 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
 });
 
 fn heard(frame: Frame) {
-    let Ok(reply) = frame.message::<Reply>() else { return };
+    let Ok(reply) = frame.message::<Reply>() else {
+        return;
+    };
     said_again(&reply);
     match reply {
         Reply::Fault(fault) | Reply::Lost(fault) => show(&fault),
@@ -59,13 +63,23 @@ fn check_listing(listing: &Listing) {
 
 fn check_removed(removed: WireRemoved) {
     let removed = removed.on(Side::Replica);
-    assert!(removed.stuck.len() <= STUCK_MAX && removed.stuck.iter().all(|(path, _)| path.names().all(|name| check_name(name).is_ok())));
+    assert!(
+        removed.stuck.len() <= STUCK_MAX
+            && removed
+                .stuck
+                .iter()
+                .all(|(path, _)| path.names().all(|name| check_name(name).is_ok()))
+    );
 }
 
 fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) {
     let size = data.len() as u64;
-    let Some(whole) = whole(entry, extents, data) else { return };
-    assert!(whole.meta.kind == Kind::File && whole.meta.size == size && whole.data.len() as u64 == size);
+    let Some(whole) = whole(entry, extents, data) else {
+        return;
+    };
+    assert!(
+        whole.meta.kind == Kind::File && whole.meta.size == size && whole.data.len() as u64 == size
+    );
     let mut at = 0;
     for extent in whole.extents {
         assert!(extent.start >= at && extent.start < extent.end && extent.end <= size);
@@ -76,12 +90,31 @@ fn check_whole(entry: Entry, extents: Vec<std::ops::Range<u64>>, data: Vec<u8>) 
 fn replies() -> Vec<Reply> {
     let xattrs = Xattrs::from(vec![(b"user.a"[..].into(), b"b"[..].into())]);
     let (fault, name) = (|| WireFault::new(Act::Open, 13), || Name(c"name".into()));
-    let own =
-        || Own { meta: meta(Kind::Dir, 0), is_mount_root: Some(false), xattrs: Some(xattrs.clone()), is_marked: true, is_unfinished: true };
-    let entry = |kind| Entry { meta: meta(kind, 6), xattrs: xattrs.clone() };
-    let told = |kind, target| Told { name: name(), kind: Some(kind), entry: Some(entry(kind)), target };
-    let listing =
-        || Listing { told: vec![told(Kind::File, None), told(Kind::Symlink, Some(c"to".into()))], more: true, fault: Some(fault()) };
+    let own = || Own {
+        meta: meta(Kind::Dir, 0),
+        is_mount_root: Some(false),
+        xattrs: Some(xattrs.clone()),
+        is_marked: true,
+        is_unfinished: true,
+    };
+    let entry = |kind| Entry {
+        meta: meta(kind, 6),
+        xattrs: xattrs.clone(),
+    };
+    let told = |kind, target| Told {
+        name: name(),
+        kind: Some(kind),
+        entry: Some(entry(kind)),
+        target,
+    };
+    let listing = || Listing {
+        told: vec![
+            told(Kind::File, None),
+            told(Kind::Symlink, Some(c"to".into())),
+        ],
+        more: true,
+        fault: Some(fault()),
+    };
     vec![
         Reply::Done,
         Reply::Fault(fault()),
@@ -92,8 +125,16 @@ fn replies() -> Vec<Reply> {
         Reply::Range(Some(0..6)),
         Reply::Count(3),
         Reply::Removed(
-            Removed { entries: 3, met: 4, spares: true, stuck: vec![(RelPath::from_names([&b"a"[..], b"b"]), fault().on(Side::Replica))] }
-                .into(),
+            Removed {
+                entries: 3,
+                met: 4,
+                spares: true,
+                stuck: vec![(
+                    RelPath::from_names([&b"a"[..], b"b"]),
+                    fault().on(Side::Replica),
+                )],
+            }
+            .into(),
         ),
         Reply::Located(Located::Dir(own())),
         Reply::Located(Located::Entry(own(), name(), meta(Kind::File, 6))),
@@ -102,38 +143,77 @@ fn replies() -> Vec<Reply> {
         Reply::Entered(own(), Some(listing())),
         Reply::Listing(listing()),
         Reply::Whole(None),
-        Reply::Marks(vec![MarkText { above: b"/srv".to_vec(), text: b"driftless mark 1".to_vec() }]),
+        Reply::Marks(vec![MarkText {
+            above: b"/srv".to_vec(),
+            text: b"driftless mark 1".to_vec(),
+        }]),
         Reply::Lineage(vec![
-            driftless_tree::Ancestor { id: (1, 2), name: EntryName::try_from(b"a".to_vec()).ok() },
-            driftless_tree::Ancestor { id: (1, 3), name: None },
+            driftless_tree::Ancestor {
+                id: (1, 2),
+                name: EntryName::try_from(b"a".to_vec()).ok(),
+            },
+            driftless_tree::Ancestor {
+                id: (1, 3),
+                name: None,
+            },
         ]),
         Reply::Note(Some(b"note".to_vec())),
-        Reply::Gathers { place: b"0001f".to_vec(), secret: 7 },
+        Reply::Gathers {
+            place: b"0001f".to_vec(),
+            secret: 7,
+        },
     ]
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let file = Entry { meta: meta(Kind::File, 6), xattrs: Xattrs::default() };
-    let mut frames: Vec<Frame> = replies().iter().map(|reply| Frame::new(9, reply, Vec::new())).collect();
-    frames.push(Frame::new(9, &Reply::Whole(Some((file, vec![0..2, 4..6]))), b"ab\0\0ef".to_vec()));
+    let file = Entry {
+        meta: meta(Kind::File, 6),
+        xattrs: Xattrs::default(),
+    };
+    let mut frames: Vec<Frame> = replies()
+        .iter()
+        .map(|reply| Frame::new(9, reply, Vec::new()))
+        .collect();
+    frames.push(Frame::new(
+        9,
+        &Reply::Whole(Some((file, vec![0..2, 4..6]))),
+        b"ab\0\0ef".to_vec(),
+    ));
     let line = |frames: &[Frame]| {
         let mut bytes = Vec::new();
-        frames.iter().for_each(|frame| frame.write(&mut bytes).expect("memory"));
+        frames
+            .iter()
+            .for_each(|frame| frame.write(&mut bytes).expect("memory"));
         bytes
     };
     let mut greeting = format!("Welcome\ndriftless-agent {PROTOCOL} 0.1.0\n").into_bytes();
     greeting.extend(line(&[Frame::new(
         0,
         &Hello {
-            rights: Rights { uid: 0, gid: 0, groups: vec![4], any_owner: true, capabilities: true, trusted: true },
-            identity: Identity { machine: b"boot".to_vec(), host: b"host".to_vec() },
+            rights: Rights {
+                uid: 0,
+                gid: 0,
+                groups: vec![4],
+                any_owner: true,
+                capabilities: true,
+                trusted: true,
+            },
+            identity: Identity {
+                machine: b"boot".to_vec(),
+                host: b"host".to_vec(),
+            },
             joined: 0,
-            limits: Limits { only: vec![b"/backup".to_vec()], may: May::Keep },
+            limits: Limits {
+                only: vec![b"/backup".to_vec()],
+                may: May::Keep,
+            },
             compresses: true,
         },
         Vec::new(),
     )]));
     let each = frames.iter().map(|frame| line(std::slice::from_ref(frame)));
     let heads = frames.iter().map(|frame| frame.head.clone());
-    each.chain(heads).chain([line(&frames), greeting, b"driftless-agent 99 x\n".to_vec()]).collect()
+    each.chain(heads)
+        .chain([line(&frames), greeting, b"driftless-agent 99 x\n".to_vec()])
+        .collect()
 }

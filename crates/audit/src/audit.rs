@@ -1,16 +1,21 @@
 //! An audit: a uniform sample of the entries of both trees, compared.
 //!
-//! First both trees are walked by their names, to count and to draw; then a run that changes nothing compares the entries
-//! that were drawn; then what differed is looked at once more, on both sides, to tell drift from what was changed a moment ago and from
-//! what has gone. Only then is anything reported.
+//! First both trees are walked by their names, to count and to draw; then a run that changes
+//! nothing compares the entries that were drawn; then what differed is looked at once more, on both
+//! sides, to tell drift from what was changed a moment ago and from what has gone. Only then is
+//! anything reported.
 
 use crate::findings::{Draw, Mismatch, Standing, Verdict, judge};
 use crate::inspect::{Found, Seen, inspect};
 use crate::monitor::{AuditMonitor, AuditStage};
 use crate::survey::{Surveyed, survey};
-use driftless_engine::{End, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync};
+use driftless_engine::{
+    End, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync,
+};
 use driftless_lock::Mutex;
-use driftless_model::{Class, Kind, Policy, Problem, Receipt, RelPath, Scope, Selection, Side, Stamp, Work};
+use driftless_model::{
+    Class, Kind, Policy, Problem, Receipt, RelPath, Scope, Selection, Side, Stamp, Work,
+};
 use driftless_pool::descriptors;
 use driftless_tree::{DirRef, HandlePool};
 use driftless_verify::Sampler;
@@ -52,7 +57,8 @@ pub struct Audit {
     pub recent: u64,
     /// Drawn entries that were gone from both sides when they were to be compared.
     pub vanished: u64,
-    /// Drawn entries that could not be compared; each has a problem, or lies below a directory that has one.
+    /// Drawn entries that could not be compared; each has a problem, or lies below a directory that
+    /// has one.
     pub failed: u64,
     /// Problems, those of directories that could not be read while entries were counted included.
     pub problems: u64,
@@ -82,38 +88,78 @@ pub struct Sampled {
 }
 
 /// Audits the replica. A connection that is lost is an end ([`Audit::cut_off`]), however early.
-pub fn audit(options: &AuditOptions, monitor: &dyn AuditMonitor, stop: &AtomicBool) -> Result<Audit, RunError> {
+pub fn audit(
+    options: &AuditOptions,
+    monitor: &dyn AuditMonitor,
+    stop: &AtomicBool,
+) -> Result<Audit, RunError> {
     match (try_audit(options, monitor, stop), options.run.lost()) {
         (done, None) => done,
         (done, Some(loss)) => {
             let audit = done.unwrap_or_else(|_| Audit::of(&Surveyed::default()));
-            Ok(Audit { complete: false, cut_off: Some(loss.why), ..audit })
+            Ok(Audit {
+                complete: false,
+                cut_off: Some(loss.why),
+                ..audit
+            })
         }
     }
 }
 
-fn try_audit(options: &AuditOptions, monitor: &dyn AuditMonitor, stop: &AtomicBool) -> Result<Audit, RunError> {
+fn try_audit(
+    options: &AuditOptions,
+    monitor: &dyn AuditMonitor,
+    stop: &AtomicBool,
+) -> Result<Audit, RunError> {
     let began = Instant::now();
     let (directories, threads_max) = descriptors();
     let (source, replica) = open_both(&options.run, &HandlePool::new(directories))?;
     let sampler = Sampler::new(options.seed, options.samples);
-    let surveyed = survey(&options.run, sampler, (monitor, stop), (source.clone(), replica.clone()), threads_max);
+    let surveyed = survey(
+        &options.run,
+        sampler,
+        (monitor, stop),
+        (source.clone(), replica.clone()),
+        threads_max,
+    );
     let compared = compare(&options.run, &surveyed, monitor, stop)?;
-    let matter = Matter { options, surveyed: &surveyed, compared: &compared, monitor };
+    let matter = Matter {
+        options,
+        surveyed: &surveyed,
+        compared: &compared,
+        monitor,
+    };
     let seen = matter.look_again((&source, &replica), (began, threads_max), stop);
     let complete = !stop.load(Relaxed) && options.run.lost().is_none();
     // Of an audit that was stopped, nobody knows which entries were compared.
-    let audit = if complete { matter.sum_up(&seen) } else { Audit::of(&surveyed) };
-    Ok(Audit { complete, elapsed: began.elapsed(), ..audit })
+    let audit = if complete {
+        matter.sum_up(&seen)
+    } else {
+        Audit::of(&surveyed)
+    };
+    Ok(Audit {
+        complete,
+        elapsed: began.elapsed(),
+        ..audit
+    })
 }
 
 fn open_both(options: &Options, pool: &Arc<HandlePool>) -> Result<(DirRef, DirRef), RunError> {
     match open_roots(options, pool)? {
-        Roots::Trees { source, replica: Replica::There(replica) } => Ok((source, replica)),
-        Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
+        Roots::Trees {
+            source,
+            replica: Replica::There(replica),
+        } => Ok((source, replica)),
+        Roots::Trees {
+            replica: Replica::Missing(..),
+            ..
+        } => Err(RunError::NoReplica(options.replica.to_string())),
         Roots::Entries { .. } => {
             let cause = "a sample is drawn from directories, and this is none".into();
-            Err(RunError::Unusable { path: options.source.to_string(), cause })
+            Err(RunError::Unusable {
+                path: options.source.to_string(),
+                cause,
+            })
         }
     }
 }
@@ -125,20 +171,50 @@ struct Compared {
     problems: BTreeMap<RelPath, Problem>,
 }
 
-/// Compares the drawn entries that the source has. A run meets the directories above them, too, which are of no concern.
-fn compare(options: &Options, surveyed: &Surveyed, monitor: &dyn AuditMonitor, stop: &AtomicBool) -> Result<Compared, RunError> {
-    let drawn = surveyed.sample.iter().filter(|(_, side)| *side == Side::Source);
-    let works: Vec<Work> = drawn.map(|(path, _)| Work { path: path.clone(), scope: Scope::Entry }).collect();
+/// Compares the drawn entries that the source has. A run meets the directories above them, too,
+/// which are of no concern.
+fn compare(
+    options: &Options,
+    surveyed: &Surveyed,
+    monitor: &dyn AuditMonitor,
+    stop: &AtomicBool,
+) -> Result<Compared, RunError> {
+    let drawn = surveyed
+        .sample
+        .iter()
+        .filter(|(_, side)| *side == Side::Source);
+    let works: Vec<Work> = drawn
+        .map(|(path, _)| Work {
+            path: path.clone(),
+            scope: Scope::Entry,
+        })
+        .collect();
     if works.is_empty() || stop.load(Relaxed) {
         return Ok(Compared::default());
     }
     let selection = Some(Arc::new(Selection::of(&works)));
-    let policy = Policy { delete: false, ..options.policy.clone() };
-    let options = Options { selection, policy, dry_run: true, report_only: true, ..options.clone() };
-    let collector = Collector { works: &works, compared: Mutex::default(), monitor };
+    let policy = Policy {
+        delete: false,
+        ..options.policy.clone()
+    };
+    let options = Options {
+        selection,
+        policy,
+        dry_run: true,
+        report_only: true,
+        ..options.clone()
+    };
+    let collector = Collector {
+        works: &works,
+        compared: Mutex::default(),
+        monitor,
+    };
     let summary = sync(&options, &collector, stop)?;
     let is_early = stop.load(Relaxed) || options.lost().is_some();
-    assert!(summary.end == End::Complete || is_early, "it ended before all was compared, and nothing says why");
+    assert!(
+        summary.end == End::Complete || is_early,
+        "it ended before all was compared, and nothing says why"
+    );
     Ok(collector.compared.into_inner())
 }
 
@@ -165,20 +241,37 @@ impl Monitor for Collector<'_> {
     }
 
     fn receipt(&self, receipt: &Receipt) {
-        if self.works.binary_search_by(|work| work.path.cmp(&receipt.path)).is_ok() {
-            self.keep(|compared| drop(compared.receipts.insert(receipt.path.clone(), receipt.clone())));
+        if self
+            .works
+            .binary_search_by(|work| work.path.cmp(&receipt.path))
+            .is_ok()
+        {
+            self.keep(|compared| {
+                drop(
+                    compared
+                        .receipts
+                        .insert(receipt.path.clone(), receipt.clone()),
+                )
+            });
         }
     }
 
     fn problem(&self, problem: &Problem) {
-        self.keep(|compared| drop(compared.problems.insert(problem.path.clone(), problem.clone())));
+        self.keep(|compared| {
+            drop(
+                compared
+                    .problems
+                    .insert(problem.path.clone(), problem.clone()),
+            )
+        });
     }
 
     fn progress(&self, progress: &Progress) {
         let counts = &progress.counts;
         let of = self.works.len() as u64;
         let entries = (counts.same + counts.changed + counts.failed).min(of);
-        self.monitor.progress(AuditStage::Comparing, entries, Some(of), progress.jobs);
+        self.monitor
+            .progress(AuditStage::Comparing, entries, Some(of), progress.jobs);
     }
 }
 
@@ -192,7 +285,11 @@ impl Compared {
         let parent = |path: &RelPath| path.split_last().map(|(dir, _)| dir);
         let mut above = parent(path);
         while let Some(dir) = above {
-            if let Some(problem) = self.problems.get(&dir).filter(|problem| problem.class != Class::Changing) {
+            if let Some(problem) = self
+                .problems
+                .get(&dir)
+                .filter(|problem| problem.class != Class::Changing)
+            {
                 return Some(problem);
             }
             above = parent(&dir);
@@ -211,7 +308,11 @@ struct Matter<'a> {
 
 impl Matter<'_> {
     fn draw(&self, (path, side): &(RelPath, Side)) -> Draw<'_> {
-        match (side, self.compared.receipts.get(path), self.compared.problem_of(path)) {
+        match (
+            side,
+            self.compared.receipts.get(path),
+            self.compared.problem_of(path),
+        ) {
             (Side::Replica, ..) => Draw::ReplicaOnly,
             (Side::Source, Some(receipt), _) => Draw::Differs(receipt),
             (Side::Source, None, Some(_)) => Draw::Failed,
@@ -220,11 +321,30 @@ impl Matter<'_> {
     }
 
     /// Looks at what does not simply agree, or at everything.
-    fn look_again(&self, roots: (&DirRef, &DirRef), (began, threads_max): (Instant, usize), stop: &AtomicBool) -> BTreeMap<RelPath, Seen> {
-        let wanted = |drawn: &&(RelPath, Side)| self.options.census || !matches!(self.draw(drawn), Draw::Same);
-        let paths: Vec<&RelPath> = self.surveyed.sample.iter().filter(wanted).map(|(path, _)| path).collect();
+    fn look_again(
+        &self,
+        roots: (&DirRef, &DirRef),
+        (began, threads_max): (Instant, usize),
+        stop: &AtomicBool,
+    ) -> BTreeMap<RelPath, Seen> {
+        let wanted = |drawn: &&(RelPath, Side)| {
+            self.options.census || !matches!(self.draw(drawn), Draw::Same)
+        };
+        let paths: Vec<&RelPath> = self
+            .surveyed
+            .sample
+            .iter()
+            .filter(wanted)
+            .map(|(path, _)| path)
+            .collect();
         let now = later(self.options.started, began.elapsed());
-        let seen = inspect(&paths, roots, (now, self.options.run.jobs), (self.monitor, stop), threads_max);
+        let seen = inspect(
+            &paths,
+            roots,
+            (now, self.options.run.jobs),
+            (self.monitor, stop),
+            threads_max,
+        );
         paths.into_iter().cloned().zip(seen).collect()
     }
 
@@ -247,7 +367,11 @@ impl Matter<'_> {
 
     /// Reports why an entry could not be compared; the problem of a directory above it only once.
     fn report(&self, path: &RelPath, seen: Option<&Seen>, reported: &mut BTreeSet<RelPath>) {
-        let unknown = seen.and_then(|seen| [seen.source, seen.replica].into_iter().find_map(Found::fault));
+        let unknown = seen.and_then(|seen| {
+            [seen.source, seen.replica]
+                .into_iter()
+                .find_map(Found::fault)
+        });
         let looked = unknown.map(|fault| Problem::new(path.clone(), fault, Class::Skip));
         if let Some(problem) = self.compared.problem_of(path).or(looked.as_ref())
             && reported.insert(problem.path.clone())
@@ -292,7 +416,12 @@ impl Audit {
         };
         *counter += 1;
         if let (Some(standing), Some(meta)) = (standing, seen.and_then(Seen::meta)) {
-            self.census.push(Sampled { kind: meta.kind, size: meta.size, mtime: meta.mtime, standing });
+            self.census.push(Sampled {
+                kind: meta.kind,
+                size: meta.size,
+                mtime: meta.mtime,
+                standing,
+            });
         }
         if let Verdict::Differs(mismatch) = verdict {
             self.mismatches.push(*mismatch);
@@ -303,9 +432,15 @@ impl Audit {
 fn later(stamp: Stamp, by: Duration) -> Stamp {
     let nsec = stamp.nsec + by.subsec_nanos();
     let carried = i64::from(nsec >= 1_000_000_000);
-    Stamp { sec: stamp.sec.saturating_add_unsigned(by.as_secs()) + carried, nsec: nsec % 1_000_000_000 }
+    Stamp {
+        sec: stamp.sec.saturating_add_unsigned(by.as_secs()) + carried,
+        nsec: nsec % 1_000_000_000,
+    }
 }
 
 fn earlier(stamp: Stamp, by: Duration) -> Stamp {
-    Stamp { sec: stamp.sec.saturating_sub_unsigned(by.as_secs()), ..stamp }
+    Stamp {
+        sec: stamp.sec.saturating_sub_unsigned(by.as_secs()),
+        ..stamp
+    }
 }

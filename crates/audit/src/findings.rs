@@ -1,4 +1,5 @@
-//! What is made of a drawn entry: agreement, drift, or a change that is too young to be called drift. Decided on values alone.
+//! What is made of a drawn entry: agreement, drift, or a change that is too young to be called
+//! drift. Decided on values alone.
 
 use crate::inspect::{Found, Seen};
 use driftless_model::{Action, Fault, Kind, Meta, Receipt, RelPath, Stamp, What};
@@ -43,7 +44,8 @@ pub enum Standing {
 /// A drawn entry that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What would make it equal: `Create` what the replica lacks, `Delete` what the source lacks. With what differs otherwise.
+    /// What would make it equal: `Create` what the replica lacks, `Delete` what the source lacks.
+    /// With what differs otherwise.
     pub receipt: Receipt,
     /// When it was last changed, on either side.
     pub changed: Stamp,
@@ -66,12 +68,20 @@ impl Verdict {
 impl Found {
     /// What was found.
     pub fn meta(self) -> Option<Meta> {
-        if let Found::There(meta) = self { Some(meta) } else { None }
+        if let Found::There(meta) = self {
+            Some(meta)
+        } else {
+            None
+        }
     }
 
     /// Why nothing is known.
     pub fn fault(self) -> Option<Fault> {
-        if let Found::Unknown(fault) = self { Some(fault) } else { None }
+        if let Found::Unknown(fault) = self {
+            Some(fault)
+        } else {
+            None
+        }
     }
 }
 
@@ -82,8 +92,8 @@ impl Seen {
     }
 }
 
-/// Decides what came of an entry. `seen` is what a second look found, which is there for all that does not simply agree; what was changed
-/// since `since` is recent.
+/// Decides what came of an entry. `seen` is what a second look found, which is there for all that
+/// does not simply agree; what was changed since `since` is recent.
 pub fn judge(path: &RelPath, draw: Draw<'_>, seen: Option<&Seen>, since: Stamp) -> Verdict {
     let (draw, seen) = match (draw, seen) {
         (Draw::Same, _) => return Verdict::Same,
@@ -91,20 +101,44 @@ pub fn judge(path: &RelPath, draw: Draw<'_>, seen: Option<&Seen>, since: Stamp) 
         (draw, Some(seen)) => (draw, seen),
     };
     let differs = |receipt: Receipt, is_new: bool| {
-        Verdict::Differs(Box::new(Mismatch { receipt, changed: seen.changed, recent: is_new || seen.changed >= since }))
+        Verdict::Differs(Box::new(Mismatch {
+            receipt,
+            changed: seen.changed,
+            recent: is_new || seen.changed >= since,
+        }))
     };
     let one_sided = |meta: Meta, action| {
-        let size = if meta.kind == Kind::File { meta.size } else { 0 };
+        let size = if meta.kind == Kind::File {
+            meta.size
+        } else {
+            0
+        };
         let (path, kind, what) = (path.clone(), meta.kind, What::default());
-        Receipt { path, kind, action, what, size, values: Vec::new(), ranges: Vec::new() }
+        Receipt {
+            path,
+            kind,
+            action,
+            what,
+            size,
+            values: Vec::new(),
+            ranges: Vec::new(),
+        }
     };
     match (seen.source, seen.replica, draw) {
         (Found::Missing(..), Found::Missing(..), _) => Verdict::Vanished,
-        (Found::There(meta), Found::Missing(..), _) => differs(one_sided(meta, Action::Create), false),
-        (Found::Missing(..), Found::There(meta), _) => differs(one_sided(meta, Action::Delete), false),
+        (Found::There(meta), Found::Missing(..), _) => {
+            differs(one_sided(meta, Action::Create), false)
+        }
+        (Found::Missing(..), Found::There(meta), _) => {
+            differs(one_sided(meta, Action::Delete), false)
+        }
         // The source lacked it a moment ago.
-        (Found::There(meta), Found::There(_), Draw::ReplicaOnly) => differs(one_sided(meta, Action::Delete), true),
-        (Found::There(_), Found::There(_), Draw::Differs(receipt)) => differs(receipt.clone(), receipt.action == Action::Create),
+        (Found::There(meta), Found::There(_), Draw::ReplicaOnly) => {
+            differs(one_sided(meta, Action::Delete), true)
+        }
+        (Found::There(_), Found::There(_), Draw::Differs(receipt)) => {
+            differs(receipt.clone(), receipt.action == Action::Create)
+        }
         _ => Verdict::Failed,
     }
 }
@@ -141,12 +175,24 @@ mod tests {
 
     fn receipt(action: Action) -> Receipt {
         let path = RelPath::parse(b"a").expect("a path");
-        Receipt { path, kind: Kind::File, action, what: What::MODE, size: 7, values: Vec::new(), ranges: Vec::new() }
+        Receipt {
+            path,
+            kind: Kind::File,
+            action,
+            what: What::MODE,
+            size: 7,
+            values: Vec::new(),
+            ranges: Vec::new(),
+        }
     }
 
     /// `same`, `vanished`, `failed`, or `drift` or `recent` and what would make it equal.
     fn outcome(draw: Draw<'_>, source: Found, replica: Found, changed: Stamp) -> String {
-        let seen = Seen { source, replica, changed };
+        let seen = Seen {
+            source,
+            replica,
+            changed,
+        };
         match judge(&RelPath::root(), draw, Some(&seen), SINCE) {
             Verdict::Same => "same".into(),
             Verdict::Vanished => "vanished".into(),
@@ -161,7 +207,11 @@ mod tests {
     #[test]
     fn what_came_of_an_entry_follows_from_a_second_look() {
         let (file, none) = (there(Kind::File), Found::Missing(0, OLD));
-        let unknown = Found::Unknown(Fault { side: Side::Source, act: Act::LookAt, errno: 13 });
+        let unknown = Found::Unknown(Fault {
+            side: Side::Source,
+            act: Act::LookAt,
+            errno: 13,
+        });
         let (meta, create) = (receipt(Action::Meta), receipt(Action::Create));
         let cases = [
             (Draw::Same, none, none, OLD, "same"),
@@ -183,7 +233,11 @@ mod tests {
             (Draw::Failed, none, none, OLD, "vanished"),
         ];
         for (draw, source, replica, changed, expected) in cases {
-            assert_eq!(outcome(draw, source, replica, changed), expected, "{draw:?} {source:?} {replica:?} {changed:?}");
+            assert_eq!(
+                outcome(draw, source, replica, changed),
+                expected,
+                "{draw:?} {source:?} {replica:?} {changed:?}"
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Looks at entries of the sample once more, on both sides: what is there, and when it was last changed.
+//! Looks at entries of the sample once more, on both sides: what is there, and when it was last
+//! changed.
 //!
-//! An entry that is missing has no times of its own. What was removed or renamed shows in the directory that it is missing
-//! from, and, if more than the entry is missing, in the uppermost part that the other side still has.
+//! An entry that is missing has no times of its own. What was removed or renamed shows in the
+//! directory that it is missing from, and, if more than the entry is missing, in the uppermost part
+//! that the other side still has.
 
 use crate::monitor::{AuditMonitor, AuditStage};
 use driftless_lock::Mutex;
@@ -20,7 +22,8 @@ const CHUNK_PATHS: usize = 64;
 pub enum Found {
     /// An entry.
     There(Meta),
-    /// Nothing: the name at this place of the path, counted from 0, is missing from a directory that was last changed then.
+    /// Nothing: the name at this place of the path, counted from 0, is missing from a directory
+    /// that was last changed then.
     Missing(usize, Stamp),
     /// That could not be found out.
     Unknown(Fault),
@@ -49,8 +52,8 @@ struct Inspection<'a> {
     seen: Mutex<Vec<(usize, Seen)>>,
 }
 
-/// Looks at `paths`, which are sorted, below both roots. Modification times after `now` say nothing. Not all are looked at if
-/// the audit is asked to stop.
+/// Looks at `paths`, which are sorted, below both roots. Modification times after `now` say
+/// nothing. Not all are looked at if the audit is asked to stop.
 pub fn inspect(
     paths: &[&RelPath],
     roots: (&DirRef, &DirRef),
@@ -59,9 +62,21 @@ pub fn inspect(
     threads_max: usize,
 ) -> Vec<Seen> {
     let (done, seen) = (AtomicUsize::new(0), Mutex::default());
-    let inspection = Inspection { paths, roots, jobs, now, monitor, stop, queue: Queue::new(1), done, seen };
+    let inspection = Inspection {
+        paths,
+        roots,
+        jobs,
+        now,
+        monitor,
+        stop,
+        queue: Queue::new(1),
+        done,
+        seen,
+    };
     for start in (0..paths.len()).step_by(CHUNK_PATHS) {
-        inspection.queue.push(start..paths.len().min(start + CHUNK_PATHS));
+        inspection
+            .queue
+            .push(start..paths.len().min(start + CHUNK_PATHS));
     }
     drive(&inspection, threads_max);
     let mut seen = inspection.seen.into_inner();
@@ -94,21 +109,34 @@ impl Workload for Inspection<'_> {
     }
 
     fn tell(&self, jobs: usize) {
-        self.monitor.progress(AuditStage::Looking, self.work_done(), Some(self.paths.len() as u64), jobs);
+        self.monitor.progress(
+            AuditStage::Looking,
+            self.work_done(),
+            Some(self.paths.len() as u64),
+            jobs,
+        );
     }
 }
 
 impl Inspection<'_> {
     fn look_at(&self, range: Range<usize>) {
-        let mut trails = (Trail::new(self.roots.0, self.now), Trail::new(self.roots.1, self.now));
-        let seen: Vec<(usize, Seen)> = range.map(|index| (index, look(self.paths[index], &mut trails))).collect();
+        let mut trails = (
+            Trail::new(self.roots.0, self.now),
+            Trail::new(self.roots.1, self.now),
+        );
+        let seen: Vec<(usize, Seen)> = range
+            .map(|index| (index, look(self.paths[index], &mut trails)))
+            .collect();
         self.done.fetch_add(seen.len(), Relaxed);
         self.seen.lock().extend(seen);
     }
 }
 
 fn look(path: &RelPath, (source, replica): &mut (Trail, Trail)) -> Seen {
-    let names: Vec<CString> = path.names().map(|name| CString::new(name).expect("names hold no NUL")).collect();
+    let names: Vec<CString> = path
+        .names()
+        .map(|name| CString::new(name).expect("names hold no NUL"))
+        .collect();
     let (on_source, on_replica) = (source.find(&names), replica.find(&names));
     let stamps = [source.stamp(&on_source), replica.stamp(&on_replica)];
     let moved = match (on_source, on_replica) {
@@ -116,8 +144,17 @@ fn look(path: &RelPath, (source, replica): &mut (Trail, Trail)) -> Seen {
         (Found::Missing(at, _), Found::There(_)) => replica.part(&names, at),
         _ => None,
     };
-    let changed = stamps.into_iter().chain([moved]).flatten().max().unwrap_or_default();
-    Seen { source: on_source, replica: on_replica, changed }
+    let changed = stamps
+        .into_iter()
+        .chain([moved])
+        .flatten()
+        .max()
+        .unwrap_or_default();
+    Seen {
+        source: on_source,
+        replica: on_replica,
+        changed,
+    }
 }
 
 /// The open directories of the path that was looked at last.
@@ -129,17 +166,32 @@ struct Trail {
 
 impl Trail {
     fn new(root: &DirRef, now: Stamp) -> Self {
-        Trail { root: root.clone(), below: Vec::new(), now }
+        Trail {
+            root: root.clone(),
+            below: Vec::new(),
+            now,
+        }
     }
 
     /// The directory that holds the name at place `at` of the last path.
     fn dir(&self, at: usize) -> &DirRef {
-        if at == 0 { &self.root } else { &self.below[at - 1].1 }
+        if at == 0 {
+            &self.root
+        } else {
+            &self.below[at - 1].1
+        }
     }
 
     fn find(&mut self, names: &[CString]) -> Found {
-        let Some((last, above)) = names.split_last() else { return there(self.root.meta()) };
-        let common = self.below.iter().zip(above).take_while(|(open, name)| open.0 == **name).count();
+        let Some((last, above)) = names.split_last() else {
+            return there(self.root.meta());
+        };
+        let common = self
+            .below
+            .iter()
+            .zip(above)
+            .take_while(|(open, name)| open.0 == **name)
+            .count();
         self.below.truncate(common);
         for (at, name) in above.iter().enumerate().skip(common) {
             match self.dir(at).enter(name) {
@@ -153,19 +205,27 @@ impl Trail {
         }
     }
 
-    /// The name at place `at` is missing, or something else than a directory. Then its own times tell, too.
+    /// The name at place `at` is missing, or something else than a directory. Then its own times
+    /// tell, too.
     fn absent(&self, at: usize, name: &CString, fault: Fault) -> Found {
         if !fault.is_absent() {
             return Found::Unknown(fault);
         }
         let dir = self.dir(at);
-        let stamps = [dir.meta(), dir.look(name)].into_iter().flatten().map(|meta| self.changed(&meta));
+        let stamps = [dir.meta(), dir.look(name)]
+            .into_iter()
+            .flatten()
+            .map(|meta| self.changed(&meta));
         Found::Missing(at, stamps.max().unwrap_or_default())
     }
 
-    /// When the part of the path that ends at place `at` was changed; this side has all of the path.
+    /// When the part of the path that ends at place `at` was changed; this side has all of the
+    /// path.
     fn part(&self, names: &[CString], at: usize) -> Option<Stamp> {
-        self.dir(at).look(&names[at]).ok().map(|meta| self.changed(&meta))
+        self.dir(at)
+            .look(&names[at])
+            .ok()
+            .map(|meta| self.changed(&meta))
     }
 
     fn stamp(&self, found: &Found) -> Option<Stamp> {
@@ -178,7 +238,11 @@ impl Trail {
 
     /// A modification time can be set to anything; one that is yet to come says nothing.
     fn changed(&self, meta: &Meta) -> Stamp {
-        if meta.mtime <= self.now { meta.mtime.max(meta.ctime) } else { meta.ctime }
+        if meta.mtime <= self.now {
+            meta.mtime.max(meta.ctime)
+        } else {
+            meta.ctime
+        }
     }
 }
 

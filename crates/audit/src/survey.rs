@@ -1,8 +1,9 @@
 //! Walks source and replica side by side, counts the entries of both and draws a sample of them.
 //!
-//! Names only: nothing is looked at but what a listing tells no kind of. An entry that stands on both sides counts once. Of a
-//! directory that stands on one side only, all that is in it does. Names of the replica are known by their numbers in the
-//! sample's hash: an entry would go uncounted if it had the same 64 bits as another of its directory.
+//! Names only: nothing is looked at but what a listing tells no kind of. An entry that stands on
+//! both sides counts once. Of a directory that stands on one side only, all that is in it does.
+//! Names of the replica are known by their numbers in the sample's hash: an entry would go
+//! uncounted if it had the same 64 bits as another of its directory.
 
 use crate::monitor::{AuditMonitor, AuditStage};
 use driftless_engine::{Options, folds};
@@ -22,10 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 const WINDOW_NAMES: usize = 4096;
 /// Items in the queue above which the walk goes down before it goes on.
 const QUEUE_LONG: usize = 256;
-/// Numbers of the source's names in one directory that are kept to know the replica's by: 16 MiB. Beyond, the source is asked.
+/// Numbers of the source's names in one directory that are kept to know the replica's by: 16 MiB.
+/// Beyond, the source is asked.
 const NUMBERS_MAX: usize = 2 * 1024 * 1024;
 
-/// Directories that are remembered because they could not be read, so that they are not reported again.
+/// Directories that are remembered because they could not be read, so that they are not reported
+/// again.
 const UNREAD_MAX: usize = 10_000;
 
 /// A walk through both trees.
@@ -47,7 +50,8 @@ struct Survey<'r> {
 /// What a walk found.
 #[derive(Debug, Default)]
 pub struct Surveyed {
-    /// The sample: sorted paths, each with the tree it was met in (the replica only if the source lacks it).
+    /// The sample: sorted paths, each with the tree it was met in (the replica only if the source
+    /// lacks it).
     pub sample: Vec<(RelPath, Side)>,
     /// Entries of both trees together.
     pub entries: u64,
@@ -96,15 +100,36 @@ pub fn survey(
     let (entries, problems) = (AtomicU64::new(0), AtomicU64::new(0));
     let (queue, unread, cut_off) = (Queue::new(1), Mutex::default(), AtomicBool::new(false));
     let own_replica = options.is_one_machine().then(|| replica.first_meta().id());
-    let survey = Survey { options, sampler, monitor, stop, queue, pace, entries, problems, unread, cut_off, own_replica };
-    let place = Place { path: RelPath::root(), source: Some(source), replica: Some(replica) };
+    let survey = Survey {
+        options,
+        sampler,
+        monitor,
+        stop,
+        queue,
+        pace,
+        entries,
+        problems,
+        unread,
+        cut_off,
+        own_replica,
+    };
+    let place = Place {
+        path: RelPath::root(),
+        source: Some(source),
+        replica: Some(replica),
+    };
     survey.meet(survey.sampler.number(b""), b"", Side::Source);
     survey.begin(place);
     drive(&survey, threads_max);
     let _an_audit_looks_again = options.lost_as(survey.cut_off.load(Relaxed));
     let unread = survey.unread.into_inner();
     let (entries, problems) = (survey.entries.into_inner(), survey.problems.into_inner());
-    Surveyed { sample: survey.sampler.finish(), entries, problems, unread }
+    Surveyed {
+        sample: survey.sampler.finish(),
+        entries,
+        problems,
+        unread,
+    }
 }
 
 impl Workload for Survey<'_> {
@@ -127,14 +152,17 @@ impl Workload for Survey<'_> {
             match item {
                 _ if self.stopped() => {}
                 Item::List(listing) => self.list(listing),
-                Item::Enter(place, names, side, range) => self.enter_all(&place, &names, side, range),
+                Item::Enter(place, names, side, range) => {
+                    self.enter_all(&place, &names, side, range)
+                }
             }
             self.queue.done();
         }
     }
 
     fn tell(&self, jobs: usize) {
-        self.monitor.progress(AuditStage::Counting, self.entries.load(Relaxed), None, jobs);
+        self.monitor
+            .progress(AuditStage::Counting, self.entries.load(Relaxed), None, jobs);
     }
 }
 
@@ -149,7 +177,8 @@ impl Survey<'_> {
             return self.cut_off.store(true, Relaxed);
         }
         self.problems.fetch_add(1, Relaxed);
-        self.monitor.problem(&Problem::new(path.clone(), fault, Class::Skip));
+        self.monitor
+            .problem(&Problem::new(path.clone(), fault, Class::Skip));
         let mut unread = self.unread.lock();
         if unread.len() < UNREAD_MAX {
             unread.insert(path);
@@ -170,9 +199,14 @@ impl Survey<'_> {
             (None, None) => return,
         };
         match dir.list() {
-            Ok(stream) => {
-                self.list(Listing { place: Arc::new(place), side, stream, numbers: Vec::new(), overflowed: false, folded: Vec::new() })
-            }
+            Ok(stream) => self.list(Listing {
+                place: Arc::new(place),
+                side,
+                stream,
+                numbers: Vec::new(),
+                overflowed: false,
+                folded: Vec::new(),
+            }),
             Err(fault) => self.unread(place.path, fault),
         }
     }
@@ -181,20 +215,32 @@ impl Survey<'_> {
     fn list(&self, mut listing: Listing) {
         let (place, side) = (listing.place.clone(), listing.side);
         let window = self.window(&mut listing);
-        let followed = window.and_then(|(subdirs, more)| Ok((subdirs, if more { Some(listing) } else { other_side(listing)? })));
+        let followed = window.and_then(|(subdirs, more)| {
+            Ok((
+                subdirs,
+                if more {
+                    Some(listing)
+                } else {
+                    other_side(listing)?
+                },
+            ))
+        });
         match followed {
             Ok((subdirs, next)) => {
-                next.into_iter().for_each(|listing| self.queue.push(Item::List(listing)));
+                next.into_iter()
+                    .for_each(|listing| self.queue.push(Item::List(listing)));
                 if !subdirs.is_empty() {
                     let all = 0..subdirs.len() as u64;
-                    self.queue.push(Item::Enter(place, Arc::new(subdirs), side, all));
+                    self.queue
+                        .push(Item::Enter(place, Arc::new(subdirs), side, all));
                 }
             }
             Err(fault) => self.unread(place.path.clone(), fault),
         }
     }
 
-    /// Meets the entries of a window; returns the subdirectories and whether there may be more names.
+    /// Meets the entries of a window; returns the subdirectories and whether there may be more
+    /// names.
     fn window(&self, listing: &mut Listing) -> Done<(Names, bool)> {
         let (mut names, mut subdirs) = (Names::default(), Names::default());
         let more = listing.stream.fill(&mut names, WINDOW_NAMES)?;
@@ -213,13 +259,24 @@ impl Survey<'_> {
         Ok((subdirs, more))
     }
 
-    /// Meets one entry; whether it is a directory, or `None` if it is not to be met: left out, or known from the source.
-    fn is_dir(&self, listing: &mut Listing, name: &CStr, path: &[u8], hint: Option<Kind>) -> Done<Option<bool>> {
+    /// Meets one entry; whether it is a directory, or `None` if it is not to be met: left out, or
+    /// known from the source.
+    fn is_dir(
+        &self,
+        listing: &mut Listing,
+        name: &CStr,
+        path: &[u8],
+        hint: Option<Kind>,
+    ) -> Done<Option<bool>> {
         let number = self.sampler.number(path);
         let side = listing.side;
         match side {
             Side::Source => listing.remember(number),
-            Side::Replica if listing.is_known(name, number) || self.is_spelt_otherwise(listing, name)? => return Ok(None),
+            Side::Replica
+                if listing.is_known(name, number) || self.is_spelt_otherwise(listing, name)? =>
+            {
+                return Ok(None);
+            }
             Side::Replica => {}
         }
         let kind = match hint.map_or_else(|| listing.dir().look(name).map(|meta| meta.kind), Ok) {
@@ -227,7 +284,9 @@ impl Survey<'_> {
             kind => kind?,
         };
         let is_dir = kind == Kind::Dir;
-        if !self.options.policy.keep.keeps_kind(kind) || !self.options.policy.filter.takes(path, is_dir) {
+        if !self.options.policy.keep.keeps_kind(kind)
+            || !self.options.policy.filter.takes(path, is_dir)
+        {
             return Ok(None);
         }
         if is_dir && self.is_mount_point(listing, name)? {
@@ -237,15 +296,24 @@ impl Survey<'_> {
         Ok(Some(is_dir))
     }
 
-    /// Whether the source has what the replica lists under another spelling, which is one name to the replica.
+    /// Whether the source has what the replica lists under another spelling, which is one name to
+    /// the replica.
     fn is_spelt_otherwise(&self, listing: &mut Listing, name: &CStr) -> Done<bool> {
-        let (Some(source), Some(replica)) = (&listing.place.source, &listing.place.replica) else { return Ok(false) };
-        let Some(likeness) = folds(replica, name) else { return Ok(false) };
+        let (Some(source), Some(replica)) = (&listing.place.source, &listing.place.replica) else {
+            return Ok(false);
+        };
+        let Some(likeness) = folds(replica, name) else {
+            return Ok(false);
+        };
         let number = |name: &CStr| self.sampler.number(&without(likeness, name.to_bytes()));
         if listing.folded.iter().all(|(known, _)| *known != likeness) {
             listing.folded.push((likeness, numbers(source, number)?));
         }
-        let (_, numbers) = listing.folded.iter().find(|(known, _)| *known == likeness).expect("it was added above");
+        let (_, numbers) = listing
+            .folded
+            .iter()
+            .find(|(known, _)| *known == likeness)
+            .expect("it was added above");
         Ok(numbers.binary_search(&number(name)).is_ok())
     }
 
@@ -263,40 +331,62 @@ impl Survey<'_> {
         }
     }
 
-    /// Enters a subdirectory where it is one. If it cannot be read on one side, nothing is known of what is missing from it.
+    /// Enters a subdirectory where it is one. If it cannot be read on one side, nothing is known of
+    /// what is missing from it.
     fn enter(&self, above: &Place, name: &CStr, side: Side) {
         let path = above.path.join(name.to_bytes());
         let source = above.source.as_ref().filter(|_| side == Side::Source);
-        let opened = source.map_or(Ok(None), |dir| open(dir, name)).and_then(|source| {
-            let replica = above.replica.as_ref().map_or(Ok(None), |dir| open(dir, name))?;
-            Ok((source, replica))
-        });
+        let opened = source
+            .map_or(Ok(None), |dir| open(dir, name))
+            .and_then(|source| {
+                let replica = above
+                    .replica
+                    .as_ref()
+                    .map_or(Ok(None), |dir| open(dir, name))?;
+                Ok((source, replica))
+            });
         match opened {
             Err(fault) => self.unread(path, fault),
-            Ok((Some(source), _)) if self.is_foreign(above, &source) || self.own_replica == Some(source.first_meta().id()) => {}
-            Ok((source, replica)) => self.begin(Place { path, source, replica }),
+            Ok((Some(source), _))
+                if self.is_foreign(above, &source)
+                    || self.own_replica == Some(source.first_meta().id()) => {}
+            Ok((source, replica)) => self.begin(Place {
+                path,
+                source,
+                replica,
+            }),
         }
     }
 
-    /// Whether another file system is mounted there that is left out: no run compares what it is mounted on.
+    /// Whether another file system is mounted there that is left out: no run compares what it is
+    /// mounted on.
     fn is_mount_point(&self, listing: &Listing, name: &CStr) -> Done<bool> {
         if !self.options.policy.one_file_system || listing.side == Side::Replica {
             return Ok(false);
         }
         match listing.dir().peek(name) {
             Err(fault) if fault.is_missing() => Ok(false),
-            meta => Ok(self.options.is_foreign(meta?.dev, listing.dir().first_meta().dev)),
+            meta => Ok(self
+                .options
+                .is_foreign(meta?.dev, listing.dir().first_meta().dev)),
         }
     }
 
     fn is_foreign(&self, above: &Place, dir: &DirRef) -> bool {
-        above.source.as_ref().is_some_and(|own| self.options.is_foreign(dir.first_meta().dev, own.first_meta().dev))
+        above.source.as_ref().is_some_and(|own| {
+            self.options
+                .is_foreign(dir.first_meta().dev, own.first_meta().dev)
+        })
     }
 }
 
 impl Listing {
     fn dir(&self) -> &dyn Dir {
-        let dir = if self.side == Side::Source { &self.place.source } else { &self.place.replica };
+        let dir = if self.side == Side::Source {
+            &self.place.source
+        } else {
+            &self.place.replica
+        };
         &**dir.as_ref().expect("it is being listed")
     }
 
@@ -309,7 +399,12 @@ impl Listing {
 
     /// Whether a name of the replica was met on the source.
     fn is_known(&self, name: &CStr, number: u64) -> bool {
-        let asked = || self.place.source.as_ref().is_some_and(|source| source.look(name).is_ok());
+        let asked = || {
+            self.place
+                .source
+                .as_ref()
+                .is_some_and(|source| source.look(name).is_ok())
+        };
         self.numbers.binary_search(&number).is_ok() || self.overflowed && asked()
     }
 }
@@ -330,10 +425,21 @@ fn numbers(dir: &DirRef, number: impl Fn(&CStr) -> u64) -> Done<Vec<u64>> {
 
 /// The replica's listing, if the one that ended was the source's and there is one.
 fn other_side(mut listing: Listing) -> Done<Option<Listing>> {
-    let Some(replica) = listing.place.replica.as_ref().filter(|_| listing.side == Side::Source) else { return Ok(None) };
+    let Some(replica) = listing
+        .place
+        .replica
+        .as_ref()
+        .filter(|_| listing.side == Side::Source)
+    else {
+        return Ok(None);
+    };
     let stream = replica.list()?;
     listing.numbers.sort_unstable();
-    Ok(Some(Listing { side: Side::Replica, stream, ..listing }))
+    Ok(Some(Listing {
+        side: Side::Replica,
+        stream,
+        ..listing
+    }))
 }
 
 /// Opens a subdirectory; `None` if there is none.

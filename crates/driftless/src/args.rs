@@ -1,4 +1,5 @@
-//! The command line. The manual page, the completions and the reference in docs are generated from these definitions.
+//! The command line. The manual page, the completions and the reference in docs are generated from
+//! these definitions.
 //!
 //! Each file has what one command takes, or a group of options that several commands take.
 
@@ -42,7 +43,9 @@ pub struct Cli {
 }
 
 fn exit_codes() -> String {
-    let lines: Vec<String> = Exit::table().map(|(code, meaning)| format!("  {code:<6} {meaning}")).collect();
+    let lines: Vec<String> = Exit::table()
+        .map(|(code, meaning)| format!("  {code:<6} {meaning}"))
+        .collect();
     format!("Exit codes:\n{}", lines.join("\n"))
 }
 
@@ -60,9 +63,11 @@ pub enum Command {
     /// Hash files and trees, check lists of sums, find which bytes of a file have changed
     #[command(after_long_help = exit_codes())]
     Sum(Box<SumArgs>),
-    /// Serve this host's file systems to a driftless on another host, over standard input and output (started by it through ssh)
+    /// Serve this host's file systems to a driftless on another host, over standard input and
+    /// output (started by it through ssh)
     ///
-    /// As the forced command of a key it limits what whoever logs in with that key may do: command="driftless agent --only /backup --no-delete",restrict
+    /// As the forced command of a key it limits what whoever logs in with that key may do:
+    /// command="driftless agent --only /backup --no-delete",restrict
     Agent(Box<AgentArgs>),
     /// Carry out batches of runs that are coordinated elsewhere (by sync --queue)
     #[command(after_long_help = exit_codes())]

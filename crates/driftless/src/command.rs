@@ -1,5 +1,5 @@
-//! The commands, each in a file, and what they share: from arguments to what the engine is asked to do, how hosts are reached,
-//! and what a run remembers of earlier ones.
+//! The commands, each in a file, and what they share: from arguments to what the engine is asked to
+//! do, how hosts are reached, and what a run remembers of earlier ones.
 
 pub mod agent;
 pub mod audit;

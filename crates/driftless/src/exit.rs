@@ -1,4 +1,5 @@
-//! How a command ends, for whoever started it: the same codes for all commands, what they mean, and which one follows from what happened.
+//! How a command ends, for whoever started it: the same codes for all commands, what they mean, and
+//! which one follows from what happened.
 
 use driftless_audit::Audit;
 use driftless_engine::{End, Options, RunError, Summary};
@@ -54,14 +55,17 @@ impl Exit {
             Exit::State => 12,
             Exit::Refused => 13,
             Exit::Bug => 70,
-            // As a shell says it of a process that a signal has ended (POSIX, "Exit Status for Commands").
+            // As a shell says it of a process that a signal has ended (POSIX, "Exit Status for
+            // Commands").
             Exit::Signal(number) => 128 + number,
         }
     }
 
     fn meaning(self) -> &'static str {
         match self {
-            Exit::Equal => "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal",
+            Exit::Equal => {
+                "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal"
+            }
             Exit::CouldNotRun => "could not run, or had to end",
             Exit::Usage => "wrong usage",
             Exit::Problems => "finished, but some paths have problems",
@@ -78,12 +82,15 @@ impl Exit {
 
     /// All codes and what they mean, for help and manual.
     pub fn table() -> impl Iterator<Item = (String, &'static str)> {
-        let of_itself = Exit::OF_ITSELF.into_iter().map(|exit| (exit.code().to_string(), exit.meaning()));
+        let of_itself = Exit::OF_ITSELF
+            .into_iter()
+            .map(|exit| (exit.code().to_string(), exit.meaning()));
         of_itself.chain([("128+N".to_owned(), Exit::Signal(0).meaning())])
     }
 }
 
-/// Which code follows from what happened. `signal` is the number of the signal that asked for the end, 0 if none did.
+/// Which code follows from what happened. `signal` is the number of the signal that asked for the
+/// end, 0 if none did.
 impl Exit {
     /// The end of a run of the engine. `strict`: what is not kept, and only counted, is a problem.
     pub fn of_run(summary: &Summary, (options, strict): (&Options, bool), signal: u8) -> Exit {
@@ -93,8 +100,19 @@ impl Exit {
             End::Lost | End::CutOff(_) | End::NoPlan(_) => Exit::CouldNotRun,
             End::Refused(_) => Exit::Refused,
             End::Complete if !counts.adds_up() => Exit::Bug,
-            End::Complete if options.report_only && counts.changed + counts.deleted + counts.respelt > 0 => Exit::Different,
-            End::Complete if counts.problems() == 0 && counts.failed == 0 && strict && counts.unkept() > 0 => Exit::Problems,
+            End::Complete
+                if options.report_only && counts.changed + counts.deleted + counts.respelt > 0 =>
+            {
+                Exit::Different
+            }
+            End::Complete
+                if counts.problems() == 0
+                    && counts.failed == 0
+                    && strict
+                    && counts.unkept() > 0 =>
+            {
+                Exit::Problems
+            }
             End::Complete if counts.problems() == 0 && counts.failed == 0 => Exit::Equal,
             End::Complete if counts.problems() == counts.problems_changing => Exit::Changing,
             End::Complete => Exit::Problems,
@@ -104,7 +122,9 @@ impl Exit {
     /// A run that the engine did not begin.
     pub fn of_error(error: &RunError) -> Exit {
         match error {
-            RunError::Locked { .. } | RunError::Unlocked(_) | RunError::Overtaken(_) => Exit::Locked,
+            RunError::Locked { .. } | RunError::Unlocked(_) | RunError::Overtaken(_) => {
+                Exit::Locked
+            }
             RunError::NoMovers(_) => Exit::NoQueue,
             RunError::Refused(_) => Exit::Refused,
             _ => Exit::CouldNotRun,
@@ -114,8 +134,12 @@ impl Exit {
     /// The end of an audit. Differences come before problems: what was found is certain.
     pub fn of_audit(audit: &Audit, signal: u8) -> Exit {
         match audit {
-            Audit { cut_off: Some(_), .. } => Exit::CouldNotRun,
-            Audit { complete: false, .. } => Exit::Signal(signal),
+            Audit {
+                cut_off: Some(_), ..
+            } => Exit::CouldNotRun,
+            Audit {
+                complete: false, ..
+            } => Exit::Signal(signal),
             Audit { drift: 1.., .. } => Exit::Different,
             Audit { problems: 1.., .. } => Exit::Problems,
             _ => Exit::Equal,
@@ -124,10 +148,15 @@ impl Exit {
 
     /// The end of a mover that did nothing wrong.
     pub fn of_mover(signal: u8) -> Exit {
-        if signal > 0 { Exit::Signal(signal) } else { Exit::Equal }
+        if signal > 0 {
+            Exit::Signal(signal)
+        } else {
+            Exit::Equal
+        }
     }
 
-    /// A host that was not reached. Who has asked with a signal not to wait for it gets the code of that signal.
+    /// A host that was not reached. Who has asked with a signal not to wait for it gets the code of
+    /// that signal.
     pub fn of_connection(error: &ConnectError, signal: u8) -> Exit {
         match error {
             ConnectError::Usage(_) => Exit::Usage,
@@ -141,7 +170,9 @@ impl Exit {
     pub fn of_record(error: &StateError) -> Exit {
         match error {
             StateError::Failed { .. } => Exit::CouldNotRun,
-            StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Foreign { .. } => Exit::State,
+            StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Foreign { .. } => {
+                Exit::State
+            }
         }
     }
 
@@ -150,7 +181,11 @@ impl Exit {
         use driftless_queue::Error;
         match error {
             Error::Taken { .. } => Exit::Locked,
-            Error::Url { .. } | Error::PasswordInUrl | Error::NoPassword | Error::Name { .. } | Error::Credentials { .. } => Exit::Usage,
+            Error::Url { .. }
+            | Error::PasswordInUrl
+            | Error::NoPassword
+            | Error::Name { .. }
+            | Error::Credentials { .. } => Exit::Usage,
             _ => Exit::NoQueue,
         }
     }

@@ -1,10 +1,12 @@
-//! The `driftless` command: reads arguments, runs the engine, prints, and turns the end of a run into an exit code.
+//! The `driftless` command: reads arguments, runs the engine, prints, and turns the end of a run
+//! into an exit code.
 //!
 //! Only this crate prints.
 
-/// Says one line, whatever others have put into it: hosts, brokers, programs, names. The standard library's panics where nobody takes what
-/// is said, on a full disk for example, and a run would end in the middle. What was asked for goes to standard output or a log, which are
-/// accounted for (`Output::final_code`).
+/// Says one line, whatever others have put into it: hosts, brokers, programs, names. The standard
+/// library's panics where nobody takes what is said, on a full disk for example, and a run would
+/// end in the middle. What was asked for goes to standard output or a log, which are accounted for
+/// (`Output::final_code`).
 macro_rules! eprintln {
     ($($word:tt)*) => {{
         let line = driftless_model::escape_text(&format!($($word)*));
@@ -35,7 +37,8 @@ pub fn main() -> ExitCode {
     command::run(&cli.command, &matches).into()
 }
 
-/// A panic in any thread ends the process, with the exit code of a bug: threads that wait for each other must not wait for ever.
+/// A panic in any thread ends the process, with the exit code of a bug: threads that wait for each
+/// other must not wait for ever.
 fn end_on_bugs() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

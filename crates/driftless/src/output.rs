@@ -1,6 +1,7 @@
 //! What a run prints: for a person at a terminal, for a program (JSON), and into a log.
 //!
-//! Problems and changes are written as they come; a person gets the list of problems again at the end, up to a bound.
+//! Problems and changes are written as they come; a person gets the list of problems again at the
+//! end, up to a bound.
 
 pub mod diagnostics;
 mod estimate;
@@ -18,7 +19,9 @@ use crate::args::OutputArgs;
 use crate::exit::Exit;
 use driftless_engine::{Counts, Monitor, Options, Progress, Summary};
 use driftless_lock::Mutex;
-use driftless_model::event::{ChangeMade, DifferenceFound, Event, ProblemMet, ProgressMade, RunSummary, Start};
+use driftless_model::event::{
+    ChangeMade, DifferenceFound, Event, ProblemMet, ProgressMade, RunSummary, Start,
+};
 use driftless_model::{Problem, Receipt, RelPath, Unkept, cause, escape_text};
 use driftless_session::Earlier;
 use listed::Listed;
@@ -102,12 +105,13 @@ impl Output {
     /// The run itself goes on: what could not be written is told at its end.
     fn keep_failure(&self, which: usize, done: io::Result<()>, place: &str) {
         if let Err(error) = done {
-            self.unwritten.lock()[which].get_or_insert_with(|| format!("cannot write to {place}: {}", cause(&error)));
+            self.unwritten.lock()[which]
+                .get_or_insert_with(|| format!("cannot write to {place}: {}", cause(&error)));
         }
     }
 
-    /// Tells what could not be written, and the exit code that follows: a log, and what a dry run, a comparison or a program asked for
-    /// by --json is told, are no less than what was asked for.
+    /// Tells what could not be written, and the exit code that follows: a log, and what a dry run,
+    /// a comparison or a program asked for by --json is told, are no less than what was asked for.
     pub fn final_code(&self, code: Exit) -> Exit {
         let [printed, logged] = std::mem::take(&mut *self.unwritten.lock());
         let matters = self.json || self.task != Task::Sync;
@@ -115,7 +119,11 @@ impl Output {
         for failure in printed.into_iter().chain(logged) {
             eprintln!("driftless: {failure}");
         }
-        if fails && code == Exit::Equal { Exit::CouldNotRun } else { code }
+        if fails && code == Exit::Equal {
+            Exit::CouldNotRun
+        } else {
+            code
+        }
     }
 
     /// Prints an object.
@@ -140,14 +148,23 @@ impl Output {
 
     /// The run begins.
     pub fn start(&self, options: &Options) {
-        self.write_log(&format!("start    {} -> {}", options.source, options.replica));
+        self.write_log(&format!(
+            "start    {} -> {}",
+            options.source, options.replica
+        ));
         let roots = json::roots(&options.source, &options.replica);
-        self.tell(&Event::Start(Start { roots, dry_run: options.dry_run, level: options.policy.level }));
+        self.tell(&Event::Start(Start {
+            roots,
+            dry_run: options.dry_run,
+            level: options.policy.level,
+        }));
     }
 
     /// Something that whoever watches should know; the run goes on.
     pub fn note(&self, text: &str) {
-        self.tell(&Event::Note { message: text.to_owned() });
+        self.tell(&Event::Note {
+            message: text.to_owned(),
+        });
         self.write_log(&format!("note     {text}"));
         let write = || eprintln!("driftless: {text}");
         self.standing.aside(write);
@@ -156,18 +173,25 @@ impl Output {
     /// The run did not begin.
     pub fn failed(&self, error: &str, code: Exit) {
         self.clear_bar();
-        self.tell(&Event::Error { message: error.to_owned(), exit_code: code.code() });
+        self.tell(&Event::Error {
+            message: error.to_owned(),
+            exit_code: code.code(),
+        });
         self.write_log(&format!("error {error}"));
         eprintln!("driftless: {error}");
     }
 
-    /// From now on it is kept in mind what was told, so that it is not told again after a connection was lost.
+    /// From now on it is kept in mind what was told, so that it is not told again after a
+    /// connection was lost.
     pub fn remember(&self) {
         *self.told.lock() = Some(Told::default());
     }
 
     fn was_told(&self, line: &str) -> bool {
-        self.told.lock().as_mut().is_some_and(|told| told.knows(line))
+        self.told
+            .lock()
+            .as_mut()
+            .is_some_and(|told| told.knows(line))
     }
 
     /// A message for a person, and for the log.
@@ -179,15 +203,22 @@ impl Output {
         }
     }
 
-    /// A connection was lost, so long after the beginning, and for so long it is tried to make it again.
+    /// A connection was lost, so long after the beginning, and for so long it is tried to make it
+    /// again.
     pub fn line_lost(&self, why: &str, (elapsed, patience): (Duration, Duration)) {
-        self.tell(&Event::ConnectionLost { reason: why.to_owned(), seconds: elapsed.as_secs_f64() });
+        self.tell(&Event::ConnectionLost {
+            reason: why.to_owned(),
+            seconds: elapsed.as_secs_f64(),
+        });
         self.say(&driftless_session::lost_words(why, patience));
     }
 
     /// The connection to a host was made again after so long.
     pub fn line_made(&self, host: &str, after: Duration) {
-        self.tell(&Event::ConnectedAgain { host: host.to_owned(), seconds: after.as_secs_f64() });
+        self.tell(&Event::ConnectedAgain {
+            host: host.to_owned(),
+            seconds: after.as_secs_f64(),
+        });
         self.say(&driftless_session::made_words(host, after));
     }
 
@@ -224,7 +255,8 @@ impl Output {
         }
     }
 
-    /// Shows how far it is, if somebody watches; the share is not always known. What matters most comes first in `parts`.
+    /// Shows how far it is, if somebody watches; the share is not always known. What matters most
+    /// comes first in `parts`.
     pub fn show_progress(&self, share: Option<f64>, parts: &[String]) {
         self.standing.show(share, parts);
     }
@@ -282,7 +314,10 @@ impl Monitor for Output {
     fn unkept(&self, what: Unkept, path: &RelPath) {
         self.firsts.lock().add(what, path);
         if self.json && !self.was_told(&format!("unkept {path} {what:?}")) {
-            self.tell(&Event::Unkept { path: json::path_text(path), what });
+            self.tell(&Event::Unkept {
+                path: json::path_text(path),
+                what,
+            });
         }
     }
 
@@ -305,15 +340,26 @@ impl Monitor for Output {
     }
 
     fn progress(&self, progress: &Progress) {
-        let (share, left) = (progress.counts.walked_share(), self.standing.seconds_left(progress));
-        self.show_progress(Some(share), &parts(progress, left, human::moved(self.task, &progress.counts)));
+        let (share, left) = (
+            progress.counts.walked_share(),
+            self.standing.seconds_left(progress),
+        );
+        self.show_progress(
+            Some(share),
+            &parts(progress, left, human::moved(self.task, &progress.counts)),
+        );
         if self.json {
             let mut reported = self.reported.lock();
             if reported.elapsed() >= JSON_PROGRESS {
                 *reported = Instant::now();
                 let seconds = progress.elapsed.as_secs_f64();
                 let counters = json::counters(&progress.counts);
-                self.tell(&Event::Progress(ProgressMade { seconds, share, eta_seconds: left, counters }));
+                self.tell(&Event::Progress(ProgressMade {
+                    seconds,
+                    share,
+                    eta_seconds: left,
+                    counters,
+                }));
             }
         }
     }

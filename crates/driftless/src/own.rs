@@ -1,5 +1,5 @@
-//! Our own files and folders: with modes of their own, never those that a run leaves to chance when it gives up its umask, and
-//! only in places where nobody else can put something.
+//! Our own files and folders: with modes of their own, never those that a run leaves to chance when
+//! it gives up its umask, and only in places where nobody else can put something.
 
 use driftless_model::{cause, quote};
 use rustix::fs::Mode;
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 /// The umask that the user gave this process (umask(2)).
 static UMASK: OnceLock<u32> = OnceLock::new();
 
-/// Gives up the umask: entries of a tree get their modes from the source, and nothing may be taken off them on the way.
+/// Gives up the umask: entries of a tree get their modes from the source, and nothing may be taken
+/// off them on the way.
 pub fn give_up_umask() {
     let _known = umask();
 }
@@ -28,31 +29,59 @@ pub fn file_mode() -> u32 {
 }
 
 /// Opens a file of ours for locking; it is made if it is not there.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
 pub fn lock_file(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).mode(0o600).open(path)
+    File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
 }
 
-/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An error says why there is none to be had. A
-/// home that is not there is none: that of `nobody` is `/nonexistent`, and shall stay so.
-#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+/// The user's folder for state (XDG Base Directory Specification), made if it is not there. An
+/// error says why there is none to be had. A home that is not there is none: that of `nobody` is
+/// `/nonexistent`, and shall stay so.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own folder, no part of a replicated tree"
+)]
 pub fn state_folder() -> Result<PathBuf, String> {
-    let path = state_places().into_iter().next().ok_or("XDG_STATE_HOME names no folder, and HOME none that is there")?;
+    let path = state_places()
+        .into_iter()
+        .next()
+        .ok_or("XDG_STATE_HOME names no folder, and HOME none that is there")?;
     make_own(&path).map_err(|why| format!("{}: {why}", quote(&path)))?;
     Ok(path)
 }
 
 /// Where that folder is: the first of these. Locks of an ordinary user are kept in all of them.
-#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own folder, no part of a replicated tree"
+)]
 pub fn state_places() -> Vec<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = folder("HOME").filter(|home| std::fs::metadata(home).is_ok_and(|meta| meta.is_dir()));
-    let bases = folder("XDG_STATE_HOME").into_iter().chain(home.map(|home| home.join(".local/state")));
+    let folder = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let home =
+        folder("HOME").filter(|home| std::fs::metadata(home).is_ok_and(|meta| meta.is_dir()));
+    let bases = folder("XDG_STATE_HOME")
+        .into_iter()
+        .chain(home.map(|home| home.join(".local/state")));
     bases.map(|base| base.join("driftless")).collect()
 }
 
-/// A file of this name in the folder for state. What somebody else put there is none of ours and goes.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+/// A file of this name in the folder for state. What somebody else put there is none of ours and
+/// goes.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
 pub fn state_file(name: &str) -> Result<PathBuf, String> {
     let path = state_folder()?.join(name);
     if std::fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_file() || !is_own(&meta)) {
@@ -62,7 +91,10 @@ pub fn state_file(name: &str) -> Result<PathBuf, String> {
 }
 
 /// Removes a database of ours, and what SQLite keeps beside it.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
 pub fn forget_database(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut file = path.as_os_str().to_owned();
@@ -76,15 +108,26 @@ fn is_own(meta: &Metadata) -> bool {
 }
 
 /// Makes a folder that is the user's own, and closed to others, with all above it.
-#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own folder, no part of a replicated tree"
+)]
 fn make_own(path: &Path) -> Result<(), String> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| format!("cannot make the folder: {}", cause(&error)))?;
-    let meta = std::fs::symlink_metadata(path).map_err(|error| format!("cannot look at the folder: {}", cause(&error)))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| format!("cannot make the folder: {}", cause(&error)))?;
+    let meta = std::fs::symlink_metadata(path)
+        .map_err(|error| format!("cannot look at the folder: {}", cause(&error)))?;
     if !meta.is_dir() || !is_own(&meta) {
         return Err("it is not a folder of this user (set XDG_STATE_HOME)".into());
     }
     if let Some(above) = foreign_above(path) {
-        return Err(format!("root cannot trust it, since others may change {} (set XDG_STATE_HOME)", quote(above)));
+        return Err(format!(
+            "root cannot trust it, since others may change {} (set XDG_STATE_HOME)",
+            quote(above)
+        ));
     }
     if meta.mode() & 0o077 != 0 {
         let closed = std::fs::set_permissions(path, Permissions::from_mode(0o700));
@@ -93,15 +136,22 @@ fn make_own(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// For root: a directory above `path` in which somebody else could put another folder in its place, as where sudo keeps the HOME of
-/// the user.
-#[allow(clippy::disallowed_methods, reason = "our own folder, no part of a replicated tree")]
+/// For root: a directory above `path` in which somebody else could put another folder in its place,
+/// as where sudo keeps the HOME of the user.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own folder, no part of a replicated tree"
+)]
 fn foreign_above(path: &Path) -> Option<&Path> {
     const STICKY: u32 = 0o1000;
     const OTHERS_WRITE: u32 = 0o022;
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let is_open = |meta: Metadata| meta.uid() != 0 || meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0;
-    path.ancestors().skip(1).find(|above| std::fs::metadata(above).is_ok_and(is_open))
+    let is_open = |meta: Metadata| {
+        meta.uid() != 0 || meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0
+    };
+    path.ancestors()
+        .skip(1)
+        .find(|above| std::fs::metadata(above).is_ok_and(is_open))
 }

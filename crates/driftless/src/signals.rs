@@ -1,10 +1,11 @@
-//! Ctrl-C and the like: the first asks the run to stop cleanly, the second ends the process at once.
+//! Ctrl-C and the like: the first asks the run to stop cleanly, the second ends the process at
+//! once.
 //!
-//! One press may be heard twice: timeout(1) sends its signal to the command and then to the command's process group, and whoever
-//! passes a terminal's signal on does so beside the terminal.
+//! One press may be heard twice: timeout(1) sends its signal to the command and then to the
+//! command's process group, and whoever passes a terminal's signal on does so beside the terminal.
 //!
-//! A signal that was ignored when the program began stays ignored: whoever started it so (nohup(1), a shell for what runs in the
-//! background) wants it to outlive the terminal.
+//! A signal that was ignored when the program began stays ignored: whoever started it so (nohup(1),
+//! a shell for what runs in the background) wants it to outlive the terminal.
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -15,8 +16,8 @@ use std::sync::{Arc, LazyLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Signals that follow the first within this time are the same press: longer than a program needs to send one twice, shorter than a
-/// person takes to ask again.
+/// Signals that follow the first within this time are the same press: longer than a program needs
+/// to send one twice, shorter than a person takes to ask again.
 const SAME_PRESS: Duration = Duration::from_millis(300);
 
 /// What a signal has said so far.
@@ -29,20 +30,29 @@ pub struct Signals {
 
 /// Starts to watch for signals.
 pub fn watch() -> Signals {
-    let signals = Signals { stop: Arc::default(), number: Arc::default() };
+    let signals = Signals {
+        stop: Arc::default(),
+        number: Arc::default(),
+    };
     let ignored = ignored();
-    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !has(ignored, *signal));
+    let heeded = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|signal| !has(ignored, *signal));
     let heeding = signals.clone();
-    let watching = Arriving::new(heeded)
-        .and_then(|mut arriving| Builder::new().name("signals".into()).spawn(move || heeding.heed(arriving.forever())));
+    let watching = Arriving::new(heeded).and_then(|mut arriving| {
+        Builder::new()
+            .name("signals".into())
+            .spawn(move || heeding.heed(arriving.forever()))
+    });
     if let Err(error) = watching {
         eprintln!("driftless: signals cannot be caught: {error}");
     }
     signals
 }
 
-/// Has a file that grows beyond the limit of this process (`ulimit -f`) end in an error of that file (EFBIG), not in the end of
-/// everything: what SIGXFSZ does where nobody listens (setrlimit(2)).
+/// Has a file that grows beyond the limit of this process (`ulimit -f`) end in an error of that
+/// file (EFBIG), not in the end of everything: what SIGXFSZ does where nobody listens
+/// (setrlimit(2)).
 pub fn outlive_file_limits() {
     let _without_it_the_limit_ends_the_run = flag::register(Signal::XFSZ.as_raw(), Arc::default());
 }
@@ -62,10 +72,14 @@ pub fn was_asked() -> bool {
 
 /// The signals that are ignored, a bit each (proc(5): SigIgn).
 fn ignored() -> u64 {
-    #[allow(clippy::disallowed_methods, reason = "a word of the kernel, no part of a replicated tree")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a word of the kernel, no part of a replicated tree"
+    )]
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 fn has(mask: u64, signal: i32) -> bool {

@@ -7,12 +7,18 @@ use driftless_verify::is_share;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or iB.
+/// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or
+/// iB.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let lower = unit.to_ascii_lowercase();
-    let letter = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
+    let letter = lower
+        .strip_suffix("ib")
+        .or_else(|| lower.strip_suffix('b'))
+        .unwrap_or(&lower);
     let shift = match letter {
         "" => 0,
         "k" => 10,
@@ -20,10 +26,18 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "g" => 30,
         "t" => 40,
         "p" => 50,
-        _ => return Err(format!("unknown unit \"{unit}\" (k, M, G, T and P are known)")),
+        _ => {
+            return Err(format!(
+                "unknown unit \"{unit}\" (k, M, G, T and P are known)"
+            ));
+        }
     };
-    let number: u64 = number.parse().map_err(|_| "a number is expected, such as 10M".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "the number is too large".into())
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a number is expected, such as 10M".to_string())?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "the number is too large".into())
 }
 
 /// A rate: as bytes, and not zero.
@@ -36,22 +50,33 @@ pub fn rate(text: &str) -> Result<u64, String> {
 
 /// A route: `size>=SIZE:CLASS`.
 pub fn route(text: &str) -> Result<Route, String> {
-    let parts = text.strip_prefix("size>=").and_then(|rest| rest.split_once(':'));
-    let (size, class) = parts.ok_or("a route has the form size>=SIZE:CLASS, such as size>=1GiB:big")?;
+    let parts = text
+        .strip_prefix("size>=")
+        .and_then(|rest| rest.split_once(':'));
+    let (size, class) =
+        parts.ok_or("a route has the form size>=SIZE:CLASS, such as size>=1GiB:big")?;
     if class.is_empty() {
         return Err("the class has no name".into());
     }
-    Ok(Route { size_min: bytes(size)?, class: class.to_owned() })
+    Ok(Route {
+        size_min: bytes(size)?,
+        class: class.to_owned(),
+    })
 }
 
 /// The name of a host.
 pub fn host(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("a host has no name".into()) } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() {
+        Err("a host has no name".into())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// Whole seconds, as a number.
 pub fn whole_seconds<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| "a whole number of seconds is expected, such as 2".into())
+    text.parse()
+        .map_err(|_| "a whole number of seconds is expected, such as 2".into())
 }
 
 /// Whole seconds.
@@ -59,12 +84,19 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     whole_seconds(text).map(Duration::from_secs)
 }
 
-/// How far times that count as equal may be apart: whole seconds, of a day at most. The copy of a file that did not come to rest gets a time
-/// which is further back than that, and every file system has to keep it.
+/// How far times that count as equal may be apart: whole seconds, of a day at most. The copy of a
+/// file that did not come to rest gets a time which is further back than that, and every file
+/// system has to keep it.
 pub fn window_seconds(text: &str) -> Result<u32, String> {
     const DAY: u32 = 24 * 3600;
     let seconds = whole_seconds(text)?;
-    if seconds > DAY { Err(format!("it is at most a day, {DAY} seconds; --no-times takes no heed of times")) } else { Ok(seconds) }
+    if seconds > DAY {
+        Err(format!(
+            "it is at most a day, {DAY} seconds; --no-times takes no heed of times"
+        ))
+    } else {
+        Ok(seconds)
+    }
 }
 
 /// A time: a number with s, m, h or d.
@@ -78,7 +110,10 @@ pub fn time(text: &str) -> Result<Duration, String> {
         _ => return Err(expected()),
     };
     let number: Option<u64> = text[..text.len() - 1].parse().ok();
-    number.and_then(|number| number.checked_mul(unit)).map(Duration::from_secs).ok_or_else(expected)
+    number
+        .and_then(|number| number.checked_mul(unit))
+        .map(Duration::from_secs)
+        .ok_or_else(expected)
 }
 
 /// A time for a person: in the largest unit that says enough.
@@ -102,7 +137,9 @@ pub fn jobs(text: &str) -> Result<Concurrency, String> {
     }
     match text.parse() {
         Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(Concurrency::Fixed(threads)),
-        _ => Err(format!("\"auto\" or a number from 1 to {THREADS_MAX} is expected")),
+        _ => Err(format!(
+            "\"auto\" or a number from 1 to {THREADS_MAX} is expected"
+        )),
     }
 }
 
@@ -114,39 +151,62 @@ pub fn streams(text: &str) -> Result<Streams, String> {
     }
     match text.parse() {
         Ok(streams) if (1..=STREAMS_MAX).contains(&streams) => Ok(Streams(Some(streams))),
-        _ => Err(format!("\"auto\" or a number from 1 to {STREAMS_MAX} is expected")),
+        _ => Err(format!(
+            "\"auto\" or a number from 1 to {STREAMS_MAX} is expected"
+        )),
     }
 }
 
 /// `N` entries or `P%` of them.
 pub fn delete_limit(text: &str) -> Result<DeleteLimit, String> {
-    let wrong = || "a number of entries, such as 1000, or a share from 0% to 100% is expected".to_string();
+    let wrong =
+        || "a number of entries, such as 1000, or a share from 0% to 100% is expected".to_string();
     match text.strip_suffix('%') {
-        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(DeleteLimit::Percent).ok_or_else(wrong),
+        Some(percent) => percent
+            .parse()
+            .ok()
+            .filter(|p| *p <= 100)
+            .map(DeleteLimit::Percent)
+            .ok_or_else(wrong),
         None => text.parse().map(DeleteLimit::Count).map_err(|_| wrong()),
     }
 }
 
 /// A share strictly between 0 and 1, as a number or in per cent: `1e-4`, `0.01%`.
 pub fn share(text: &str) -> Result<f64, String> {
-    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let (number, unit) = text
+        .strip_suffix('%')
+        .map_or((text, 1.0), |number| (number, 100.0));
     match number.parse::<f64>() {
         Ok(number) if is_share(number / unit) => Ok(number / unit),
         _ => Err("a share above 0 and below 1 is expected, such as 0.01, 1e-4 or 5%".into()),
     }
 }
 
-/// A share for a person, in per cent: two digits and rounded up, or as many as it takes to come near.
+/// A share for a person, in per cent: two digits and rounded up, or as many as it takes to come
+/// near.
 pub fn show_share(share: f64) -> String {
     const DIGITS: i32 = 2;
     let percent = share * 100.0;
     // A bound of 99.9 % must not become one of 100 %, nor one of 99.95 % one of 99 %.
-    let near = if percent > 99.0 { 100.0 - percent } else { percent };
-    let places = if near > 0.0 { (DIGITS - 1 - near.log10().floor() as i32).max(0) } else { 0 };
+    let near = if percent > 99.0 {
+        100.0 - percent
+    } else {
+        percent
+    };
+    let places = if near > 0.0 {
+        (DIGITS - 1 - near.log10().floor() as i32).max(0)
+    } else {
+        0
+    };
     let scale = 10f64.powi(places);
     let rounded = (percent * scale - 1e-6).max(0.0).ceil() / scale;
     let text = format!("{rounded:.*}", usize::try_from(places).unwrap_or(0));
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
     format!("{text} %")
 }
 
@@ -162,7 +222,11 @@ pub fn show_count(count: u64) -> String {
 
 /// A count with its noun, which agrees with it.
 pub fn show_counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", show_count(count), if count == 1 { one } else { many })
+    format!(
+        "{} {}",
+        show_count(count),
+        if count == 1 { one } else { many }
+    )
 }
 
 /// So many entries.
@@ -186,15 +250,46 @@ mod tests {
 
     #[test]
     fn units_are_read_in_any_usual_form() {
-        for (text, expected) in [("0", 0), ("10", 10), ("10k", 10240), ("4M", 4 << 20), ("1GiB", 1 << 30), ("2tb", 2 << 40)] {
+        for (text, expected) in [
+            ("0", 0),
+            ("10", 10),
+            ("10k", 10240),
+            ("4M", 4 << 20),
+            ("1GiB", 1 << 30),
+            ("2tb", 2 << 40),
+        ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
         for bad in ["", "k", "1x", "-1", "1.5M", "99999999999P"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
-        assert_eq!((time("90m"), time("1d")), (Ok(Duration::from_secs(5400)), Ok(Duration::from_secs(86_400))));
-        assert!(["", "1", "m", "-1s", "1w", "1é", "99999999999999999999s", "999999999999999999d"].iter().all(|bad| time(bad).is_err()));
-        assert!(rate("0").is_err() && jobs("0").is_err() && jobs("2000").is_err() && jobs("8") == Ok(Concurrency::Fixed(8)));
+        assert_eq!(
+            (time("90m"), time("1d")),
+            (
+                Ok(Duration::from_secs(5400)),
+                Ok(Duration::from_secs(86_400))
+            )
+        );
+        assert!(
+            [
+                "",
+                "1",
+                "m",
+                "-1s",
+                "1w",
+                "1é",
+                "99999999999999999999s",
+                "999999999999999999d"
+            ]
+            .iter()
+            .all(|bad| time(bad).is_err())
+        );
+        assert!(
+            rate("0").is_err()
+                && jobs("0").is_err()
+                && jobs("2000").is_err()
+                && jobs("8") == Ok(Concurrency::Fixed(8))
+        );
         assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
         assert!(delete_limit("101%").is_err() && delete_limit("x").is_err());
     }
@@ -204,7 +299,9 @@ mod tests {
         for (text, expected) in [("0.5", 0.5), ("1e-4", 1e-4), ("99%", 0.99), ("0.01%", 1e-4)] {
             assert!((share(text).unwrap() - expected).abs() < 1e-12, "{text}");
         }
-        for bad in ["0", "1", "100%", "0%", "-0.1", "2", "NaN", "inf", "", "%", "half"] {
+        for bad in [
+            "0", "1", "100%", "0%", "-0.1", "2", "NaN", "inf", "", "%", "half",
+        ] {
             assert!(share(bad).is_err(), "{bad}");
         }
         let shown = [

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    USER, check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync, sync_by_user, sync_ok, verify,
-    while_disturbed,
+    USER, check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync,
+    sync_by_user, sync_ok, verify, while_disturbed,
 };
 use driftless_testkit::{FsKind, Options, Scratch, attrs, compare, deep_path};
 use std::fs;
@@ -47,7 +47,12 @@ fn three_thousand_levels_are_copied_with_64_open_files() {
     let _ = sync(&src, &dst).through(few).limit(LONG).run().expect(0);
     driftless_testkit::remove_deep(&src.join("b".repeat(12))).expect("remove");
     put(&src.join("one"), "so that the source is not empty");
-    let _ = sync(&src, &dst).args(["--delete", "--delete-unlike"]).through(few).limit(LONG).run().expect(0);
+    let _ = sync(&src, &dst)
+        .args(["--delete", "--delete-unlike"])
+        .through(few)
+        .limit(LONG)
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "deleted with 64 open files");
 }
 
@@ -58,17 +63,34 @@ fn twenty_thousand_levels_overflow_no_stack() {
     deep_path(&src, 20_000, 1).expect("deep");
     let run = || on_trees("sync", &src, &dst).limit(LONG).run().expect(0);
     let (first, second) = (run(), run());
-    assert!(first.stdout_text().contains("22,001 entries: 0 same, 22,001 changed"), "{}", first.describe());
-    assert!(second.stdout_text().contains(" same, 0 changed"), "{}", second.describe());
+    assert!(
+        first
+            .stdout_text()
+            .contains("22,001 entries: 0 same, 22,001 changed"),
+        "{}",
+        first.describe()
+    );
+    assert!(
+        second.stdout_text().contains(" same, 0 changed"),
+        "{}",
+        second.describe()
+    );
 }
 
 #[test]
 fn many_wide_directories_are_copied_with_64_open_files() {
     let (_scratch, src, dst) = stage(FsKind::Tmpfs, 200);
     for index in 0..4000 {
-        put(&src.join(format!("d{}/e{}/f{index}", index % 40, index % 400)), "x");
+        put(
+            &src.join(format!("d{}/e{}/f{index}", index % 40, index % 400)),
+            "x",
+        );
     }
-    let _ = sync(&src, &dst).args(["--jobs=32"]).through(["prlimit", "--nofile=64:64", "--"]).run().expect(0);
+    let _ = sync(&src, &dst)
+        .args(["--jobs=32"])
+        .through(["prlimit", "--nofile=64:64", "--"])
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "4000 files with 64 open files");
 }
 
@@ -84,7 +106,10 @@ fn a_directory_of_200_000_entries_is_copied() {
     check_equal(&src, &dst, "200000 entries");
     fs::remove_file(src.join("wide/77777")).expect("remove");
     let outcome = sync(&src, &dst).arg("--delete").limit(LONG).run().expect(0);
-    assert_eq!((outcome.count("deleted"), outcome.count("bytes_copied")), (1, 0));
+    assert_eq!(
+        (outcome.count("deleted"), outcome.count("bytes_copied")),
+        (1, 0)
+    );
     check_equal(&src, &dst, "one less");
 }
 
@@ -101,7 +126,10 @@ fn a_file_with_100_000_names_stays_one_file() {
     }
     let outcome = sync(&src, &dst).limit(LONG).run().expect(0);
     assert_eq!(outcome.count("bytes_copied"), 7);
-    assert_eq!(fs::metadata(dst.join("d0/name0")).expect("stat").nlink(), 100_000);
+    assert_eq!(
+        fs::metadata(dst.join("d0/name0")).expect("stat").nlink(),
+        100_000
+    );
     check_equal(&src, &dst, "100000 names");
     check_settled(&src, &dst, ["--delete"]);
 }
@@ -116,7 +144,10 @@ fn the_largest_file_there_can_be_is_copied_through_its_holes() {
         file.write_all_at(&[9; 5000], at).expect("island");
     }
     drop(file);
-    let _ = sync(&src, &dst).limit(Duration::from_secs(60)).run().expect(0);
+    let _ = sync(&src, &dst)
+        .limit(Duration::from_secs(60))
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "8 EiB - 1");
     check_settled(&src, &dst, NONE);
 }
@@ -139,19 +170,38 @@ fn what_cannot_be_read_is_told_and_nothing_of_it_is_deleted() {
     }
     let outcome = sync_by_user(&src, &dst).arg("--delete").run().expect(3);
     check_accounts(&outcome);
-    let told: Vec<String> = outcome.events_named("problem").iter().map(|p| p["path"].as_str().unwrap_or_default().to_owned()).collect();
+    let told: Vec<String> = outcome
+        .events_named("problem")
+        .iter()
+        .map(|p| p["path"].as_str().unwrap_or_default().to_owned())
+        .collect();
     for name in ["locked", "no-list", "unreadable"] {
-        assert!(told.iter().any(|path| path == name), "{name} is told: {told:?}");
+        assert!(
+            told.iter().any(|path| path == name),
+            "{name} is told: {told:?}"
+        );
     }
     assert_eq!(fs::read(dst.join("open/file")).expect("copied"), b"content");
     assert!(!dst.join("open/extra").exists());
-    for name in ["locked/inside", "locked/extra", "no-list/inside", "unreadable"] {
-        assert!(fs::symlink_metadata(dst.join(name)).is_ok(), "{name} is gone: {}", outcome.describe());
+    for name in [
+        "locked/inside",
+        "locked/extra",
+        "no-list/inside",
+        "unreadable",
+    ] {
+        assert!(
+            fs::symlink_metadata(dst.join(name)).is_ok(),
+            "{name} is gone: {}",
+            outcome.describe()
+        );
     }
 }
 
 fn common_paths(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    driftless_testkit::mutate::list_all(root).expect("list").into_iter().chain([root.to_owned()])
+    driftless_testkit::mutate::list_all(root)
+        .expect("list")
+        .into_iter()
+        .chain([root.to_owned()])
 }
 
 #[test]
@@ -166,7 +216,11 @@ fn a_source_name_that_looks_like_an_unfinished_file_is_never_lost_in_silence() {
             check_equal(&src, &dst, &format!("round {round} says equal"));
         } else {
             assert_eq!(outcome.code(), 3, "{}", outcome.describe());
-            assert!(!outcome.events_named("problem").is_empty(), "{}", outcome.describe());
+            assert!(
+                !outcome.events_named("problem").is_empty(),
+                "{}",
+                outcome.describe()
+            );
         }
     }
 }
@@ -198,7 +252,10 @@ fn a_file_that_is_replaced_while_it_is_copied_is_one_version_or_none() {
                 let outcome = sync(&src, &dst).run();
                 assert!([0, 5].contains(&outcome.code()), "{}", outcome.describe());
                 if let Ok(content) = fs::read(dst.join("name")) {
-                    assert!(content.windows(2).all(|pair| pair[0] == pair[1]), "a mix of versions was published");
+                    assert!(
+                        content.windows(2).all(|pair| pair[0] == pair[1]),
+                        "a mix of versions was published"
+                    );
                 }
             }
         },
@@ -207,7 +264,8 @@ fn a_file_that_is_replaced_while_it_is_copied_is_one_version_or_none() {
     check_equal(&src, &dst, "at rest");
 }
 
-/// Writes in place, piece by piece without rest, and at times shrinks or grows: what a reader gets is a mix.
+/// Writes in place, piece by piece without rest, and at times shrinks or grows: what a reader gets
+/// is a mix.
 fn scribble(file: &fs::File, step: u64) {
     const PIECE_BYTES: u64 = 64 * 1024;
     let size = VERSION_BYTES as u64;
@@ -216,7 +274,8 @@ fn scribble(file: &fs::File, step: u64) {
         99 => file.set_len(size).expect("grow"),
         _ => {
             let at = step * PIECE_BYTES % size;
-            file.write_all_at(&[(step % 251) as u8; PIECE_BYTES as usize], at).expect("write");
+            file.write_all_at(&[(step % 251) as u8; PIECE_BYTES as usize], at)
+                .expect("write");
         }
     }
 }
@@ -225,10 +284,15 @@ fn scribble(file: &fs::File, step: u64) {
 fn a_file_that_is_written_while_it_is_copied_never_looks_done_when_it_is_not() {
     let (_scratch, src, dst) = stage(FsKind::Ext4, 400);
     put(&src.join("name"), "");
-    let file = fs::OpenOptions::new().write(true).open(src.join("name")).expect("open");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(src.join("name"))
+        .expect("open");
     let (began, mut moving) = (Instant::now(), 0);
     // On a busy machine a run may fall into a pause of the writer.
-    while began.elapsed() < Duration::from_secs(8) || moving == 0 && began.elapsed() < Duration::from_secs(60) {
+    while began.elapsed() < Duration::from_secs(8)
+        || moving == 0 && began.elapsed() < Duration::from_secs(60)
+    {
         let outcome = while_disturbed(|step| scribble(&file, step), || sync(&src, &dst).run());
         assert!([0, 5].contains(&outcome.code()), "{}", outcome.describe());
         moving += u32::from(outcome.code() == 5);
@@ -241,11 +305,26 @@ fn a_file_that_is_written_while_it_is_copied_never_looks_done_when_it_is_not() {
 
 /// Where size and mtime say that a file is the same, it is.
 fn check_nothing_looks_done(src: &Path, dst: &Path) {
-    let found = compare(src, dst, &Options { holes: false, ..Options::default() });
-    for difference in found.iter().filter(|difference| difference.kind == "content") {
+    let found = compare(
+        src,
+        dst,
+        &Options {
+            holes: false,
+            ..Options::default()
+        },
+    );
+    for difference in found
+        .iter()
+        .filter(|difference| difference.kind == "content")
+    {
         let others = found.iter().filter(|other| other.path == difference.path);
-        let visible = others.clone().any(|other| other.kind == "size" || other.kind == "mtime");
-        assert!(visible, "other content under the same size and mtime: {difference}");
+        let visible = others
+            .clone()
+            .any(|other| other.kind == "size" || other.kind == "mtime");
+        assert!(
+            visible,
+            "other content under the same size and mtime: {difference}"
+        );
     }
 }
 
@@ -253,7 +332,10 @@ fn check_nothing_looks_done(src: &Path, dst: &Path) {
 fn directories_that_come_and_go_while_they_are_copied_do_no_harm() {
     let (scratch, src, dst) = stage(FsKind::Tmpfs, 200);
     for index in 0..300 {
-        put(&src.join(format!("dir{}/sub/file{index}", index % 10)), vec![1u8; 2000]);
+        put(
+            &src.join(format!("dir{}/sub/file{index}", index % 10)),
+            vec![1u8; 2000],
+        );
     }
     let away = scratch.dir("away");
     let deadline = Instant::now() + Duration::from_secs(6);
@@ -266,7 +348,11 @@ fn directories_that_come_and_go_while_they_are_copied_do_no_harm() {
     while_disturbed(step, || {
         while Instant::now() < deadline {
             let outcome = sync(&src, &dst).arg("--delete").run();
-            assert!([0, 3, 5].contains(&outcome.code()), "{}", outcome.describe());
+            assert!(
+                [0, 3, 5].contains(&outcome.code()),
+                "{}",
+                outcome.describe()
+            );
         }
     });
     let _ = sync_ok(&src, &dst, ["--delete"]);
@@ -277,7 +363,10 @@ fn directories_that_come_and_go_while_they_are_copied_do_no_harm() {
 fn a_source_that_vanishes_while_it_is_copied_never_empties_the_replica() {
     let (scratch, src, dst) = stage(FsKind::Tmpfs, 200);
     for index in 0..2000 {
-        put(&src.join(format!("dir{}/file{index}", index % 20)), vec![1u8; 500]);
+        put(
+            &src.join(format!("dir{}/file{index}", index % 20)),
+            vec![1u8; 500],
+        );
     }
     let _ = sync_ok(&src, &dst, NONE);
     let names = names_below(&dst);
@@ -286,7 +375,11 @@ fn a_source_that_vanishes_while_it_is_copied_never_empties_the_replica() {
         let running = sync(&src, &dst).args(["--delete", "--checksum"]).spawn();
         fs::rename(&src, &away).expect("away");
         let outcome = running.wait();
-        assert!([0, 1, 3, 5, 13].contains(&outcome.code()), "{}", outcome.describe());
+        assert!(
+            [0, 1, 3, 5, 13].contains(&outcome.code()),
+            "{}",
+            outcome.describe()
+        );
         assert_eq!(names_below(&dst), names, "{}", outcome.describe());
         fs::rename(&away, &src).expect("back");
     }
@@ -298,12 +391,26 @@ fn a_replica_written_in_the_tick_of_its_source_is_told_by_verify_and_mended_by_c
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     for (name, size) in [("small", 100_000), ("large", 66 << 20)] {
         put(&src.join(name), "");
-        fs::OpenOptions::new().write(true).open(src.join(name)).expect("open").set_len(size).expect("size");
+        fs::OpenOptions::new()
+            .write(true)
+            .open(src.join(name))
+            .expect("open")
+            .set_len(size)
+            .expect("size");
     }
     let _ = sync_ok(&src, &dst, NONE);
     for name in ["small", "large"] {
-        let [here, there] = [&src, &dst].map(|root| fs::OpenOptions::new().write(true).open(root.join(name)).expect("open"));
-        let time = |file: &fs::File| file.metadata().map(|meta| (meta.mtime(), meta.mtime_nsec())).expect("stat");
+        let [here, there] = [&src, &dst].map(|root| {
+            fs::OpenOptions::new()
+                .write(true)
+                .open(root.join(name))
+                .expect("open")
+        });
+        let time = |file: &fs::File| {
+            file.metadata()
+                .map(|meta| (meta.mtime(), meta.mtime_nsec()))
+                .expect("stat")
+        };
         common::wait_until("both are written in one tick", LONG, || {
             here.write_all_at(b"one", 50_000).expect("write");
             there.write_all_at(b"two", 70_000).expect("write");

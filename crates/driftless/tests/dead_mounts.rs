@@ -1,4 +1,5 @@
-//! File systems whose server is gone (`ENOTCONN`): each is a problem of its path, and never the end of a run.
+//! File systems whose server is gone (`ENOTCONN`): each is a problem of its path, and never the end
+//! of a run.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -24,8 +25,14 @@ struct Pair {
 impl Pair {
     fn new() -> Pair {
         let (scratch, src, dst) = stage();
-        FILES.iter().for_each(|file| put(&src.join(file), "content"));
-        Pair { src, dst, _scratch: scratch }
+        FILES
+            .iter()
+            .for_each(|file| put(&src.join(file), "content"));
+        Pair {
+            src,
+            dst,
+            _scratch: scratch,
+        }
     }
 
     fn dead_on_source(&self) -> Mounted {
@@ -38,7 +45,11 @@ impl Pair {
         check_accounts(&outcome);
         check_words(&outcome);
         for file in FILES {
-            assert!(self.dst.join(file).exists(), "{file}\n{}", outcome.describe());
+            assert!(
+                self.dst.join(file).exists(),
+                "{file}\n{}",
+                outcome.describe()
+            );
         }
         outcome
     }
@@ -47,7 +58,13 @@ impl Pair {
 fn check_words(outcome: &Outcome) {
     assert_eq!(problems(outcome), [MOUNT], "{}", outcome.describe());
     let causes = outcome.events_named("problem");
-    assert!(causes.iter().all(|event| event["cause"].as_str().is_some_and(|why| why.contains("dead mount"))), "{}", outcome.describe());
+    assert!(
+        causes.iter().all(|event| event["cause"]
+            .as_str()
+            .is_some_and(|why| why.contains("dead mount"))),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -74,7 +91,8 @@ fn a_dead_mount_that_would_be_deleted_stays_and_is_named() {
     let pair = Pair::new();
     let _dead = Mounted::dead(&pair.dst.join(MOUNT));
     put(&pair.dst.join("m/extra"), "only here");
-    let outcome = pair.check_named(sync(&pair.src, &pair.dst).args(["--delete", "--delete-unlike"]));
+    let outcome =
+        pair.check_named(sync(&pair.src, &pair.dst).args(["--delete", "--delete-unlike"]));
     assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
 }
 
@@ -82,17 +100,44 @@ fn a_dead_mount_that_would_be_deleted_stays_and_is_named() {
 fn a_dead_mount_is_left_alone_by_a_run_of_one_file_system() {
     let pair = Pair::new();
     let _dead = pair.dead_on_source();
-    let outcome = sync(&pair.src, &pair.dst).args(["-x", "--delete"]).run().expect(0);
+    let outcome = sync(&pair.src, &pair.dst)
+        .args(["-x", "--delete"])
+        .run()
+        .expect(0);
     check_accounts(&outcome);
-    assert_eq!(problems(&outcome), Vec::<String>::new(), "{}", outcome.describe());
-    assert_eq!(outcome.count("skipped_other_file_system"), 1, "{}", outcome.describe());
+    assert_eq!(
+        problems(&outcome),
+        Vec::<String>::new(),
+        "{}",
+        outcome.describe()
+    );
+    assert_eq!(
+        outcome.count("skipped_other_file_system"),
+        1,
+        "{}",
+        outcome.describe()
+    );
     let far = Far::root();
     for way in Way::ALL {
-        let _ = far.sync(way, &pair.src, &pair.dst).args(["-x", "--delete"]).run().expect(0);
+        let _ = far
+            .sync(way, &pair.src, &pair.dst)
+            .args(["-x", "--delete"])
+            .run()
+            .expect(0);
     }
-    for command in [&["verify", "-x"][..], &["audit", "-x", "--samples=100", "--grace=0"]] {
-        let outcome = on_trees(command[0], &pair.src, &pair.dst).args(&command[1..]).run().expect(0);
-        assert!(!outcome.stderr_text().contains("dead mount"), "{}", outcome.describe());
+    for command in [
+        &["verify", "-x"][..],
+        &["audit", "-x", "--samples=100", "--grace=0"],
+    ] {
+        let outcome = on_trees(command[0], &pair.src, &pair.dst)
+            .args(&command[1..])
+            .run()
+            .expect(0);
+        assert!(
+            !outcome.stderr_text().contains("dead mount"),
+            "{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -118,14 +163,33 @@ fn a_dead_mount_keeps_an_audit_from_saying_that_all_was_compared() {
     let _ = sync(&pair.src, &pair.dst).run().expect(0);
     let _dead = pair.dead_on_source();
     for directory in 0..50 {
-        put(&pair.src.join(format!("t/d{directory}/e/file")), "only here");
+        put(
+            &pair.src.join(format!("t/d{directory}/e/file")),
+            "only here",
+        );
     }
-    let audit = |arguments: &[&str]| on_trees("audit", &pair.src, &pair.dst).args(["--grace", "0"]).args(arguments).run();
-    for arguments in [&["--samples", "5000"][..], &["--fraction", "1%", "--jobs", "1"]] {
+    let audit = |arguments: &[&str]| {
+        on_trees("audit", &pair.src, &pair.dst)
+            .args(["--grace", "0"])
+            .args(arguments)
+            .run()
+    };
+    for arguments in [
+        &["--samples", "5000"][..],
+        &["--fraction", "1%", "--jobs", "1"],
+    ] {
         let outcome = audit(arguments);
         assert!([3, 4].contains(&outcome.code()), "{}", outcome.describe());
-        assert!(!outcome.stdout_text().contains("none differs"), "{}", outcome.describe());
-        assert!(outcome.stderr_text().contains("dead mount"), "{}", outcome.describe());
+        assert!(
+            !outcome.stdout_text().contains("none differs"),
+            "{}",
+            outcome.describe()
+        );
+        assert!(
+            outcome.stderr_text().contains("dead mount"),
+            "{}",
+            outcome.describe()
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Directories at whose names the source has something else: what lies in them goes as a whole or not at all, and is held against the
-//! limit on deletes with all else that goes.
+//! Directories at whose names the source has something else: what lies in them goes as a whole or
+//! not at all, and is held against the limit on deletes with all else that goes.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 fn stage(kind: FsKind) -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(kind, 64);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
-    [&src, &dst].into_iter().for_each(|root| put(&root.join("kept"), "content"));
+    [&src, &dst]
+        .into_iter()
+        .for_each(|root| put(&root.join("kept"), "content"));
     (scratch, src, dst)
 }
 
@@ -33,7 +35,8 @@ fn problems(outcome: &Outcome) -> Vec<String> {
     paths
 }
 
-/// Something of each kind where a directory with two entries is, and three entries that only the replica has: eleven that would go.
+/// Something of each kind where a directory with two entries is, and three entries that only the
+/// replica has: eleven that would go.
 fn too_many(src: &Path, dst: &Path) -> u64 {
     put(&src.join("file"), "of the source");
     std::os::unix::fs::symlink("kept", src.join("link")).expect("link");
@@ -54,14 +57,42 @@ fn where_the_plan_is_refused_no_directory_is_replaced_either() {
         let before = names_below(&dst);
         for way in ways(&src, &dst) {
             for more in [&["--dry-run"][..], &[]] {
-                let refused = way.clone().args(["--delete", "--max-delete", limit]).args(more).run().expect(13);
+                let refused = way
+                    .clone()
+                    .args(["--delete", "--max-delete", limit])
+                    .args(more)
+                    .run()
+                    .expect(13);
                 check_accounts(&refused);
                 let text = refused.stderr_text();
-                assert!(text.contains(&format!("entries to delete: {all}")), "{limit}\n{}", refused.describe());
-                assert!(text.contains("nothing was deleted;"), "{limit}\n{}", refused.describe());
-                assert_eq!(refused.count("deleted"), 0, "{limit}\n{}", refused.describe());
-                assert_eq!(problems(&refused), ["file", "link", "one", "two"], "{limit}\n{}", refused.describe());
-                assert_eq!(names_below(&dst), before, "{limit}: something went\n{}", refused.describe());
+                assert!(
+                    text.contains(&format!("entries to delete: {all}")),
+                    "{limit}\n{}",
+                    refused.describe()
+                );
+                assert!(
+                    text.contains("nothing was deleted;"),
+                    "{limit}\n{}",
+                    refused.describe()
+                );
+                assert_eq!(
+                    refused.count("deleted"),
+                    0,
+                    "{limit}\n{}",
+                    refused.describe()
+                );
+                assert_eq!(
+                    problems(&refused),
+                    ["file", "link", "one", "two"],
+                    "{limit}\n{}",
+                    refused.describe()
+                );
+                assert_eq!(
+                    names_below(&dst),
+                    before,
+                    "{limit}: something went\n{}",
+                    refused.describe()
+                );
             }
         }
     }
@@ -74,7 +105,12 @@ fn where_the_plan_passes_all_directories_are_replaced() {
         let all = too_many(&src, &dst);
         let planned = sync_ok(&src, &dst, ["--delete", "--max-delete", limit, "--dry-run"]);
         let done = sync_ok(&src, &dst, ["--delete", "--max-delete", limit]);
-        assert_eq!([&planned, &done].map(|said| said.count("deleted")), [all; 2], "{limit}\n{}", done.describe());
+        assert_eq!(
+            [&planned, &done].map(|said| said.count("deleted")),
+            [all; 2],
+            "{limit}\n{}",
+            done.describe()
+        );
         check_equal(&src, &dst, "replaced");
     }
 }
@@ -86,10 +122,17 @@ fn where_movers_share_the_run_the_plan_is_judged_with_what_directories_hold() {
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     let all = too_many(&src, &dst);
     let before = names_below(&dst);
-    let run = |limit| sync_on_hosts("far,far", &far.words(), &src, &dst).args(["--delete", "--max-delete", limit]);
+    let run = |limit| {
+        sync_on_hosts("far,far", &far.words(), &src, &dst).args(["--delete", "--max-delete", limit])
+    };
     let refused = run("10").run().expect(13);
     check_accounts(&refused);
-    assert_eq!((refused.count("deleted"), names_below(&dst)), (0, before), "{}", refused.describe());
+    assert_eq!(
+        (refused.count("deleted"), names_below(&dst)),
+        (0, before),
+        "{}",
+        refused.describe()
+    );
     let done = run("11").run().expect(0);
     check_accounts(&done);
     assert_eq!(done.count("deleted"), all, "{}", done.describe());
@@ -104,10 +147,27 @@ fn check_left_whole(src: &Path, dst: &Path, held: &str, why: &str) {
             let outcome = way.clone().arg("--delete").args(more).run().expect(3);
             check_accounts(&outcome);
             let told = outcome.events_named("problem");
-            let cause = told.first().and_then(|problem| problem["cause"].as_str()).unwrap_or_default();
-            assert_eq!((problems(&outcome), outcome.count("deleted")), (vec!["x".to_owned()], 0), "{held}\n{}", outcome.describe());
-            assert!(cause.contains(&format!("\"{held}\" has to stay")) && cause.contains(why), "{held}\n{}", outcome.describe());
-            assert_eq!(names_below(dst), before, "{held}: something went\n{}", outcome.describe());
+            let cause = told
+                .first()
+                .and_then(|problem| problem["cause"].as_str())
+                .unwrap_or_default();
+            assert_eq!(
+                (problems(&outcome), outcome.count("deleted")),
+                (vec!["x".to_owned()], 0),
+                "{held}\n{}",
+                outcome.describe()
+            );
+            assert!(
+                cause.contains(&format!("\"{held}\" has to stay")) && cause.contains(why),
+                "{held}\n{}",
+                outcome.describe()
+            );
+            assert_eq!(
+                names_below(dst),
+                before,
+                "{held}: something went\n{}",
+                outcome.describe()
+            );
         }
     }
 }
@@ -115,7 +175,9 @@ fn check_left_whole(src: &Path, dst: &Path, held: &str, why: &str) {
 fn in_the_way(kind: FsKind) -> (Scratch, PathBuf, PathBuf) {
     let (scratch, src, dst) = stage(kind);
     put(&src.join("x"), "now a file");
-    ["1", "2", "3", "sub/4"].into_iter().for_each(|name| put(&dst.join("x").join(name), name));
+    ["1", "2", "3", "sub/4"]
+        .into_iter()
+        .for_each(|name| put(&dst.join("x").join(name), name));
     (scratch, src, dst)
 }
 

@@ -1,10 +1,14 @@
-//! What the documents say is true: examples are run, tables are compared with the binary, generated pages are up to date.
+//! What the documents say is true: examples are run, tables are compared with the binary, generated
+//! pages are up to date.
 //!
-//! A `console` block is run by bash in a folder of its own, after the commands of the `<!-- setup` comment above it. In its
-//! expected output `[..]` stands for anything on that line.
+//! A `console` block is run by bash in a folder of its own, after the commands of the `<!-- setup`
+//! comment above it. In its expected output `[..]` stands for anything on that line.
 #![allow(clippy::disallowed_methods)]
 
-use driftless_model::event::{ChangeMade, Counters, DifferenceFound, Event, PathText, ProblemMet, ProgressMade, Roots, RunSummary, Start};
+use driftless_model::event::{
+    ChangeMade, Counters, DifferenceFound, Event, PathText, ProblemMet, ProgressMade, Roots,
+    RunSummary, Start,
+};
 use driftless_model::{Act, Action, Class, Kind, Level, Side, Unkept, What};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -16,7 +20,10 @@ use std::process::{Command, Output, Stdio};
 const BINARY: &str = env!("CARGO_BIN_EXE_driftless");
 
 fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace")
 }
 
 fn read(name: &str) -> String {
@@ -25,9 +32,20 @@ fn read(name: &str) -> String {
 
 /// All pages, by their paths in the project.
 fn pages() -> Vec<String> {
-    let mut pages: Vec<String> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(String::from).to_vec();
+    let mut pages: Vec<String> = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ]
+    .map(String::from)
+    .to_vec();
     for entry in fs::read_dir(project().join("docs")).expect("docs") {
-        let name = entry.expect("entry").file_name().into_string().expect("a name that is text");
+        let name = entry
+            .expect("entry")
+            .file_name()
+            .into_string()
+            .expect("a name that is text");
         if name.ends_with(".md") {
             pages.push(format!("docs/{name}"));
         }
@@ -36,7 +54,10 @@ fn pages() -> Vec<String> {
 }
 
 fn generated(what: &str) -> String {
-    let output = Command::new(BINARY).args(["generate", what]).output().expect("it starts");
+    let output = Command::new(BINARY)
+        .args(["generate", what])
+        .output()
+        .expect("it starts");
     assert!(output.status.success(), "generate {what}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
@@ -48,20 +69,32 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        Stage { folder: tempfile::tempdir().expect("a folder") }
+        Stage {
+            folder: tempfile::tempdir().expect("a folder"),
+        }
     }
 
     fn bash(&self, script: &str) -> Output {
-        let own = Path::new(BINARY).parent().expect("a folder").as_os_str().to_owned();
+        let own = Path::new(BINARY)
+            .parent()
+            .expect("a folder")
+            .as_os_str()
+            .to_owned();
         let path = [own, std::env::var_os("PATH").unwrap_or_default()].join(&OsString::from(":"));
         let mut command = Command::new("bash");
-        command.args(["-c", &format!("exec 2>&1\n{script}")]).current_dir(self.folder.path());
-        command.env("PATH", path).env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+        command
+            .args(["-c", &format!("exec 2>&1\n{script}")])
+            .current_dir(self.folder.path());
+        command
+            .env("PATH", path)
+            .env("LC_ALL", "C.UTF-8")
+            .stdin(Stdio::null());
         command.output().expect("bash starts")
     }
 }
 
-/// A `console` block: where it stands, what comes before it, and its commands, each with what it prints.
+/// A `console` block: where it stands, what comes before it, and its commands, each with what it
+/// prints.
 #[derive(Default)]
 struct Example {
     place: String,
@@ -74,11 +107,25 @@ fn examples(page: &str) -> Vec<Example> {
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         match line {
-            "<!-- setup" => setup = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "-->").collect::<Vec<_>>().join("\n"),
+            "<!-- setup" => {
+                setup = lines
+                    .by_ref()
+                    .map(|(_, line)| line)
+                    .take_while(|line| *line != "-->")
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
             "```console" => {
-                let block = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+                let block = lines
+                    .by_ref()
+                    .map(|(_, line)| line)
+                    .take_while(|line| *line != "```");
                 let steps = steps(block);
-                found.push(Example { place: format!("{page}:{}", number + 1), setup: std::mem::take(&mut setup), steps });
+                found.push(Example {
+                    place: format!("{page}:{}", number + 1),
+                    setup: std::mem::take(&mut setup),
+                    steps,
+                });
             }
             _ => {}
         }
@@ -101,11 +148,17 @@ fn steps<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
     steps
 }
 
-/// Runs an example in one shell; a NUL byte ends what each command prints, and its exit code is there for the next one.
+/// Runs an example in one shell; a NUL byte ends what each command prints, and its exit code is
+/// there for the next one.
 fn check_example(example: &Example) {
     let stage = Stage::new();
     let made = stage.bash(&format!("set -e\n{}", example.setup));
-    assert!(made.status.success(), "{}: the setup failed: {}", example.place, String::from_utf8_lossy(&made.stdout));
+    assert!(
+        made.status.success(),
+        "{}: the setup failed: {}",
+        example.place,
+        String::from_utf8_lossy(&made.stdout)
+    );
     let mut script = String::new();
     for (command, _) in &example.steps {
         script.push_str(&format!("{command}\ncode=$?; printf '\\0'; (exit $code)\n"));
@@ -113,40 +166,76 @@ fn check_example(example: &Example) {
     let output = stage.bash(&script);
     let printed = String::from_utf8(output.stdout).expect("text");
     for ((command, expected), got) in example.steps.iter().zip(printed.split('\0')) {
-        assert!(matches(expected, got), "{}: $ {command}\n--- expected\n{expected}--- printed\n{got}", example.place);
+        assert!(
+            matches(expected, got),
+            "{}: $ {command}\n--- expected\n{expected}--- printed\n{got}",
+            example.place
+        );
     }
-    assert_eq!(printed.matches('\0').count(), example.steps.len(), "{}: not all commands ran\n{printed}", example.place);
+    assert_eq!(
+        printed.matches('\0').count(),
+        example.steps.len(),
+        "{}: not all commands ran\n{printed}",
+        example.place
+    );
 }
 
 fn matches(expected: &str, printed: &str) -> bool {
     let same_count = expected.lines().count() == printed.lines().count();
-    same_count && expected.lines().zip(printed.lines()).all(|(pattern, line)| line_matches(pattern, line))
+    same_count
+        && expected
+            .lines()
+            .zip(printed.lines())
+            .all(|(pattern, line)| line_matches(pattern, line))
 }
 
 fn line_matches(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split("[..]");
-    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(mut rest) = line.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
     let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
     for part in middle {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(last)
 }
 
-/// The rows of the Markdown tables below `heading`, up to the next heading of any level; cells without their padding.
+/// The rows of the Markdown tables below `heading`, up to the next heading of any level; cells
+/// without their padding.
 fn rows<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
-    let lines = text.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with('#'));
-    let cells = |line: &'a str| line.trim_matches('|').split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect::<Vec<_>>();
-    let rows: Vec<Vec<&str>> = lines.filter(|line| line.starts_with("| `")).map(cells).collect();
+    let lines = text
+        .lines()
+        .skip_while(|line| *line != heading)
+        .skip(1)
+        .take_while(|line| !line.starts_with('#'));
+    let cells = |line: &'a str| {
+        line.trim_matches('|')
+            .split(" | ")
+            .map(|cell| cell.trim_matches(['|', ' ']))
+            .collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<&str>> = lines
+        .filter(|line| line.starts_with("| `"))
+        .map(cells)
+        .collect();
     assert!(!rows.is_empty(), "no table below {heading}");
     rows
 }
 
 /// The words in backticks.
 fn quoted(cell: &str) -> Vec<String> {
-    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    cell.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -158,26 +247,43 @@ fn wildcards_stand_for_a_part_of_one_line() {
 #[test]
 fn every_example_prints_what_the_page_says() {
     let examples: Vec<Example> = pages().iter().flat_map(|page| examples(page)).collect();
-    assert!(examples.len() >= 12, "only {} examples found", examples.len());
+    assert!(
+        examples.len() >= 12,
+        "only {} examples found",
+        examples.len()
+    );
     examples.iter().for_each(check_example);
 }
 
 #[test]
 fn the_reference_is_what_the_binary_generates() {
-    assert_eq!(read("docs/cli.md"), generated("reference"), "docs/cli.md is out of date: run `make docs`");
+    assert_eq!(
+        read("docs/cli.md"),
+        generated("reference"),
+        "docs/cli.md is out of date: run `make docs`"
+    );
 }
 
 /// All long options of sync, from its help.
 fn options() -> Vec<String> {
-    let output = Command::new(BINARY).args(["sync", "--help"]).output().expect("it starts");
+    let output = Command::new(BINARY)
+        .args(["sync", "--help"])
+        .output()
+        .expect("it starts");
     let help = String::from_utf8(output.stdout).expect("text");
     let long = |line: &str| {
         let text = line.trim_start();
-        let option = text.strip_prefix('-').filter(|_| line.starts_with("  ")).and_then(|_| text.split("--").nth(1))?;
+        let option = text
+            .strip_prefix('-')
+            .filter(|_| line.starts_with("  "))
+            .and_then(|_| text.split("--").nth(1))?;
         option.split([' ', ',', '[']).next().map(str::to_owned)
     };
     let options: Vec<String> = help.lines().filter_map(long).collect();
-    assert!(options.len() > 30 && options.contains(&"link-dest".into()), "{options:?}");
+    assert!(
+        options.len() > 30 && options.contains(&"link-dest".into()),
+        "{options:?}"
+    );
     options
 }
 
@@ -185,28 +291,50 @@ fn options() -> Vec<String> {
 fn generated_pages_and_completions_name_every_option() {
     let escaped = |option: &String| format!("\\-\\-{}", option.replace('-', "\\-"));
     let manual = generated("man-sync");
-    assert!(manual.contains(".TH driftless-sync 1") && manual.contains(".SH OPTIONS"), "{manual}");
+    assert!(
+        manual.contains(".TH driftless-sync 1") && manual.contains(".SH OPTIONS"),
+        "{manual}"
+    );
     let main = generated("man");
-    assert!(main.contains(".TH driftless 1") && main.contains("driftless\\-sync(1)"), "{main}");
+    assert!(
+        main.contains(".TH driftless 1") && main.contains("driftless\\-sync(1)"),
+        "{main}"
+    );
     let (bash, zsh, fish) = (generated("bash"), generated("zsh"), generated("fish"));
     for option in options() {
-        assert!(manual.contains(&escaped(&option)), "--{option} in the manual page");
-        assert!(bash.contains(&format!("--{option}")) && zsh.contains(&format!("--{option}")), "--{option} in bash and zsh");
+        assert!(
+            manual.contains(&escaped(&option)),
+            "--{option} in the manual page"
+        );
+        assert!(
+            bash.contains(&format!("--{option}")) && zsh.contains(&format!("--{option}")),
+            "--{option} in bash and zsh"
+        );
         assert!(fish.contains(&format!("-l {option}")), "--{option} in fish");
     }
     let stage = Stage::new();
     fs::write(stage.folder.path().join("completions"), bash).expect("write");
     let output = stage.bash("bash -n completions");
-    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn links_between_pages_lead_somewhere() {
     for page in pages() {
         let folder = project().join(&page).parent().expect("a folder").to_owned();
-        for target in read(&page).split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_owned)) {
+        for target in read(&page)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next().map(str::to_owned))
+        {
             let path = target.split('#').next().unwrap_or_default();
-            assert!(path.starts_with("https://") || folder.join(path).exists(), "{page}: ({target}) leads nowhere");
+            assert!(
+                path.starts_with("https://") || folder.join(path).exists(),
+                "{page}: ({target}) leads nowhere"
+            );
         }
     }
 }
@@ -216,9 +344,18 @@ fn tree(root: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("list").map(|entry| entry.expect("entry")) {
+        for entry in fs::read_dir(&folder)
+            .expect("list")
+            .map(|entry| entry.expect("entry"))
+        {
             let is_dir = entry.file_type().expect("type").is_dir();
-            let path = entry.path().strip_prefix(root).expect("below").to_str().expect("text").to_owned();
+            let path = entry
+                .path()
+                .strip_prefix(root)
+                .expect("below")
+                .to_str()
+                .expect("text")
+                .to_owned();
             if is_dir {
                 folders.push(entry.path());
             }
@@ -241,7 +378,11 @@ fn plant(root: &Path, names: &BTreeSet<String>) {
 #[test]
 fn each_filter_leaves_out_what_its_page_says() {
     let text = read("docs/filters.md");
-    let listed = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the tree");
+    let listed = text
+        .split("```text\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the tree");
     let all: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
     let stage = Stage::new();
     let source = stage.folder.path().join("source");
@@ -250,15 +391,24 @@ fn each_filter_leaves_out_what_its_page_says() {
     assert_eq!(tree(&source), all);
     for (number, row) in rows(&text, "### Examples").iter().enumerate() {
         let replica = stage.folder.path().join(format!("replica-{number}"));
-        let (options, gone) = (quoted(row[0]), row.get(1).map(|cell| quoted(cell)).unwrap_or_default());
-        let status = Command::new(BINARY).args(["sync", "--quiet"]).args(&options).arg(&source).arg(&replica).status();
+        let (options, gone) = (
+            quoted(row[0]),
+            row.get(1).map(|cell| quoted(cell)).unwrap_or_default(),
+        );
+        let status = Command::new(BINARY)
+            .args(["sync", "--quiet"])
+            .args(&options)
+            .arg(&source)
+            .arg(&replica)
+            .status();
         assert!(status.expect("it starts").success(), "{options:?}");
         let left_out: Vec<String> = all.difference(&tree(&replica)).cloned().collect();
         assert_eq!(left_out, gone, "{options:?}");
     }
 }
 
-/// Fields that the page lists for an event, the counters included where it says so; and those that may be missing.
+/// Fields that the page lists for an event, the counters included where it says so; and those that
+/// may be missing.
 fn documented(text: &str, event: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut table = rows(text, &format!("## {event}"));
     let header = |row: &Vec<&str>| row.len() == 3;
@@ -267,13 +417,21 @@ fn documented(text: &str, event: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     }
     let fields = table.iter().filter(|row| header(row));
     let name = |row: &Vec<&str>| quoted(row[0]).remove(0);
-    let optional = fields.clone().filter(|row| row[1].contains("optional")).map(name).collect();
+    let optional = fields
+        .clone()
+        .filter(|row| row[1].contains("optional"))
+        .map(name)
+        .collect();
     (fields.map(name).collect(), optional)
 }
 
 /// The words that the page explains in two-column tables of an event.
 fn explained(text: &str, event: &str) -> BTreeSet<String> {
-    rows(text, &format!("## {event}")).iter().filter(|row| row.len() == 2).map(|row| quoted(row[0]).remove(0)).collect()
+    rows(text, &format!("## {event}"))
+        .iter()
+        .filter(|row| row.len() == 2)
+        .map(|row| quoted(row[0]).remove(0))
+        .collect()
 }
 
 /// Objects of real runs that bring about every event.
@@ -295,34 +453,68 @@ fn real_events() -> Vec<Value> {
     let output = stage.bash(script);
     let text = String::from_utf8(output.stdout).expect("text");
     let lines = text.lines().filter(|line| line.starts_with('{'));
-    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    lines
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect()
 }
 
 #[test]
 fn json_objects_have_exactly_the_documented_fields_and_words() {
     let (text, events) = (read("docs/json.md"), real_events());
-    for event in ["start", "change", "difference", "problem", "progress", "summary", "error"] {
+    for event in [
+        "start",
+        "change",
+        "difference",
+        "problem",
+        "progress",
+        "summary",
+        "error",
+    ] {
         let (fields, optional) = documented(&text, event);
-        let found: Vec<&Value> = events.iter().filter(|object| object["event"] == event).collect();
+        let found: Vec<&Value> = events
+            .iter()
+            .filter(|object| object["event"] == event)
+            .collect();
         assert!(!found.is_empty(), "no {event} in {events:#?}");
         for object in found {
-            let present: BTreeSet<String> = object.as_object().expect("an object").keys().cloned().collect();
+            let present: BTreeSet<String> = object
+                .as_object()
+                .expect("an object")
+                .keys()
+                .cloned()
+                .collect();
             let missing: BTreeSet<String> = fields.difference(&present).cloned().collect();
-            assert!(present.is_subset(&fields) && missing.is_subset(&optional), "{event}: {object}\ndocumented: {fields:?}");
+            assert!(
+                present.is_subset(&fields) && missing.is_subset(&optional),
+                "{event}: {object}\ndocumented: {fields:?}"
+            );
         }
     }
-    assert!(events.iter().all(|object| text.contains(&format!("\n## {}\n", object["event"].as_str().expect("a name")))));
+    assert!(events.iter().all(|object| text.contains(&format!(
+        "\n## {}\n",
+        object["event"].as_str().expect("a name")
+    ))));
     let words = explained(&text, "change");
     for change in events.iter().filter(|object| object["event"] == "change") {
         let what = change["what"].as_array().expect("a list").iter();
-        let used = what.chain([&change["action"]]).map(|word| word.as_str().expect("a word"));
+        let used = what
+            .chain([&change["action"]])
+            .map(|word| word.as_str().expect("a word"));
         used.for_each(|word| assert!(words.contains(word), "{word} of {change}"));
     }
     let classes = explained(&text, "problem");
     let problems = events.iter().filter(|object| object["event"] == "problem");
-    problems.for_each(|problem| assert!(classes.contains(problem["class"].as_str().expect("a word")), "{problem}"));
+    problems.for_each(|problem| {
+        assert!(
+            classes.contains(problem["class"].as_str().expect("a word")),
+            "{problem}"
+        )
+    });
     for action in ["create", "content", "meta", "link", "replace", "delete"] {
-        assert!(events.iter().any(|object| object["action"] == action), "no {action} in the runs: the test has lost its grip");
+        assert!(
+            events.iter().any(|object| object["action"] == action),
+            "no {action} in the runs: the test has lost its grip"
+        );
     }
 }
 
@@ -330,8 +522,16 @@ fn json_objects_have_exactly_the_documented_fields_and_words() {
 fn events_of_the_code() -> Vec<Event> {
     let text = || "x".to_owned();
     let more = || Some("eA==".to_owned());
-    let path = || PathText { path: text(), path_base64: more() };
-    let roots = Roots { source: text(), source_base64: more(), replica: text(), replica_base64: more() };
+    let path = || PathText {
+        path: text(),
+        path_base64: more(),
+    };
+    let roots = Roots {
+        source: text(),
+        source_base64: more(),
+        replica: text(),
+        replica_base64: more(),
+    };
     let (kind, what, size, counters) = (Kind::File, What::NAME, 1, Counters::default);
     let (act, side, class) = (Act::Open, Side::Source, Class::Skip);
     let (found, values, ranges) = ("differs", Vec::new(), vec![[0, 1]]);
@@ -345,17 +545,59 @@ fn events_of_the_code() -> Vec<Event> {
         counters: counters(),
     };
     vec![
-        Event::Start(Start { roots, dry_run: false, level: Level::Meta }),
-        Event::Change(ChangeMade { path: path(), kind, action: Action::Create, what, size }),
-        Event::Difference(DifferenceFound { path: path(), kind, found, what, size, values, ranges }),
-        Event::Problem(ProblemMet { path: path(), side, act, cause: text(), class, follows: class.follows() }),
-        Event::Progress(ProgressMade { seconds: 1.0, share: 0.5, eta_seconds: None, counters: counters() }),
+        Event::Start(Start {
+            roots,
+            dry_run: false,
+            level: Level::Meta,
+        }),
+        Event::Change(ChangeMade {
+            path: path(),
+            kind,
+            action: Action::Create,
+            what,
+            size,
+        }),
+        Event::Difference(DifferenceFound {
+            path: path(),
+            kind,
+            found,
+            what,
+            size,
+            values,
+            ranges,
+        }),
+        Event::Problem(ProblemMet {
+            path: path(),
+            side,
+            act,
+            cause: text(),
+            class,
+            follows: class.follows(),
+        }),
+        Event::Progress(ProgressMade {
+            seconds: 1.0,
+            share: 0.5,
+            eta_seconds: None,
+            counters: counters(),
+        }),
         Event::Summary(summary),
-        Event::ConnectionLost { reason: text(), seconds: 1.0 },
-        Event::ConnectedAgain { host: text(), seconds: 1.0 },
-        Event::Unkept { path: path(), what: Unkept::VERITY },
+        Event::ConnectionLost {
+            reason: text(),
+            seconds: 1.0,
+        },
+        Event::ConnectedAgain {
+            host: text(),
+            seconds: 1.0,
+        },
+        Event::Unkept {
+            path: path(),
+            what: Unkept::VERITY,
+        },
         Event::Note { message: text() },
-        Event::Error { message: text(), exit_code: 1 },
+        Event::Error {
+            message: text(),
+            exit_code: 1,
+        },
     ]
 }
 
@@ -370,25 +612,53 @@ fn the_page_has_every_event_of_the_code_with_its_fields_and_no_other() {
         if ["progress", "summary"].contains(&&*name) {
             table.extend(rows(&page, "## counters"));
         }
-        let documented: BTreeSet<String> = table.iter().filter(|row| row.len() == 3).flat_map(|row| quoted(row[0])).collect();
-        let fields: BTreeSet<String> = object.as_object().expect("an object").keys().cloned().collect();
+        let documented: BTreeSet<String> = table
+            .iter()
+            .filter(|row| row.len() == 3)
+            .flat_map(|row| quoted(row[0]))
+            .collect();
+        let fields: BTreeSet<String> = object
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect();
         assert_eq!(fields, documented, "{name}");
         events.insert(name);
     }
-    let headings = page.lines().filter_map(|line| line.strip_prefix("## ")).filter(|name| !["counters", "Paths"].contains(name));
+    let headings = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .filter(|name| !["counters", "Paths"].contains(name));
     assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), events);
 }
 
 #[test]
 fn exit_codes_of_the_readme_are_those_of_the_help() {
     let readme = read("README.md");
-    let table = readme.split("### Exit codes").nth(1).and_then(|rest| rest.split("\n#").next()).expect("the table");
-    let codes: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
-    let output = Command::new(BINARY).args(["sync", "--help"]).output().expect("it starts");
+    let table = readme
+        .split("### Exit codes")
+        .nth(1)
+        .and_then(|rest| rest.split("\n#").next())
+        .expect("the table");
+    let codes: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .collect();
+    let output = Command::new(BINARY)
+        .args(["sync", "--help"])
+        .output()
+        .expect("it starts");
     let help = String::from_utf8(output.stdout).expect("text");
-    let (_, said) = help.split_once("Exit codes").expect("exit codes in the help");
-    let said: Vec<&str> = said.split(|c: char| !(c.is_alphanumeric() || c == '+')).collect();
-    let numbers = codes.iter().filter(|code| code.starts_with(|c: char| c.is_ascii_digit()));
+    let (_, said) = help
+        .split_once("Exit codes")
+        .expect("exit codes in the help");
+    let said: Vec<&str> = said
+        .split(|c: char| !(c.is_alphanumeric() || c == '+'))
+        .collect();
+    let numbers = codes
+        .iter()
+        .filter(|code| code.starts_with(|c: char| c.is_ascii_digit()));
     let mut count = 0;
     for code in numbers {
         assert!(said.contains(code), "{code} is not in the help: {said:?}");
@@ -399,32 +669,73 @@ fn exit_codes_of_the_readme_are_those_of_the_help() {
 
 /// The suites of this crate's tests, by name and text.
 fn suites() -> Vec<(String, String)> {
-    let files = fs::read_dir(project().join("crates/driftless/tests")).expect("tests").map(|entry| entry.expect("entry").path());
+    let files = fs::read_dir(project().join("crates/driftless/tests"))
+        .expect("tests")
+        .map(|entry| entry.expect("entry").path());
     let suites = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    let named =
-        |path: PathBuf| (path.file_stem().expect("a name").to_str().expect("text").to_owned(), fs::read_to_string(&path).expect("read"));
+    let named = |path: PathBuf| {
+        (
+            path.file_stem()
+                .expect("a name")
+                .to_str()
+                .expect("text")
+                .to_owned(),
+            fs::read_to_string(&path).expect("read"),
+        )
+    };
     suites.map(named).collect()
 }
 
 #[test]
 fn every_suite_goes_over_ssh_or_the_page_says_why_not() {
-    let (page, makefile) = (read("CONTRIBUTING.md"), read("Makefile").replace("\\\n", " "));
-    let lists = makefile.lines().filter_map(|line| line.strip_prefix("OVER_SSH").and_then(|line| line.split_once('=')));
-    let go: BTreeSet<&str> = lists.flat_map(|(_, names)| names.split_whitespace()).collect();
-    let stay: Vec<String> = rows(&page, "## Tests over ssh").iter().flat_map(|row| quoted(row[0])).collect();
-    let stays = |name: &str| stay.iter().any(|word| word.strip_suffix('*').map_or(word == name, |start| name.starts_with(start)));
+    let (page, makefile) = (
+        read("CONTRIBUTING.md"),
+        read("Makefile").replace("\\\n", " "),
+    );
+    let lists = makefile.lines().filter_map(|line| {
+        line.strip_prefix("OVER_SSH")
+            .and_then(|line| line.split_once('='))
+    });
+    let go: BTreeSet<&str> = lists
+        .flat_map(|(_, names)| names.split_whitespace())
+        .collect();
+    let stay: Vec<String> = rows(&page, "## Tests over ssh")
+        .iter()
+        .flat_map(|row| quoted(row[0]))
+        .collect();
+    let stays = |name: &str| {
+        stay.iter().any(|word| {
+            word.strip_suffix('*')
+                .map_or(word == name, |start| name.starts_with(start))
+        })
+    };
     for (name, _) in suites() {
-        assert_ne!(go.contains(&*name), stays(&name), "{name} is in one of the lists of the Makefile, or in the table");
+        assert_ne!(
+            go.contains(&*name),
+            stays(&name),
+            "{name} is in one of the lists of the Makefile, or in the table"
+        );
     }
 }
 
 #[test]
 fn the_page_has_every_reason_why_a_test_does_not_go_over_ssh() {
     let page = read("CONTRIBUTING.md");
-    let told: BTreeSet<String> = rows(&page, "### Tests that stay here").iter().flat_map(|row| quoted(row[0])).collect();
+    let told: BTreeSet<String> = rows(&page, "### Tests that stay here")
+        .iter()
+        .flat_map(|row| quoted(row[0]))
+        .collect();
     // In two parts, so that this line is none of them.
     let opening = concat!("only_", "local!(\"");
-    let reasons = |text: &str| text.split(opening).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect::<Vec<_>>();
-    let given: BTreeSet<String> = suites().iter().flat_map(|(_, text)| reasons(text)).collect();
+    let reasons = |text: &str| {
+        text.split(opening)
+            .skip(1)
+            .filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let given: BTreeSet<String> = suites()
+        .iter()
+        .flat_map(|(_, text)| reasons(text))
+        .collect();
     assert_eq!(told, given);
 }

@@ -1,4 +1,5 @@
-//! What may import what, and what must never be there. `ARCHITECTURE.md` says the same, and is checked against it.
+//! What may import what, and what must never be there. `ARCHITECTURE.md` says the same, and is
+//! checked against it.
 #![allow(clippy::disallowed_methods)]
 
 use serde_json::Value;
@@ -15,16 +16,64 @@ const EDGES: [(&str, &[&str], &[&str]); 16] = [
     ("reconcile", &["model"], &[]),
     ("state", &["model"], &[]),
     ("mover", &["lock", "model", "tree", "reconcile"], &[]),
-    ("remote", &["lock", "model", "tree", "reconcile", "mover"], &[]),
+    (
+        "remote",
+        &["lock", "model", "tree", "reconcile", "mover"],
+        &[],
+    ),
     ("pool", &["lock"], &[]),
     ("verify", &["lock", "model", "tree", "pool"], &[]),
-    ("engine", &["lock", "model", "tree", "reconcile", "state", "mover", "pool"], &[]),
+    (
+        "engine",
+        &[
+            "lock",
+            "model",
+            "tree",
+            "reconcile",
+            "state",
+            "mover",
+            "pool",
+        ],
+        &[],
+    ),
     ("session", &["model", "tree", "remote", "engine"], &[]),
-    ("fleet", &["lock", "model", "pool", "remote", "queue", "state", "engine", "session"], &[]),
-    ("audit", &["lock", "model", "tree", "reconcile", "pool", "verify", "engine"], &[]),
+    (
+        "fleet",
+        &[
+            "lock", "model", "pool", "remote", "queue", "state", "engine", "session",
+        ],
+        &[],
+    ),
+    (
+        "audit",
+        &[
+            "lock",
+            "model",
+            "tree",
+            "reconcile",
+            "pool",
+            "verify",
+            "engine",
+        ],
+        &[],
+    ),
     (
         "driftless",
-        &["lock", "model", "tree", "reconcile", "remote", "verify", "state", "queue", "pool", "engine", "session", "fleet", "audit"],
+        &[
+            "lock",
+            "model",
+            "tree",
+            "reconcile",
+            "remote",
+            "verify",
+            "state",
+            "queue",
+            "pool",
+            "engine",
+            "session",
+            "fleet",
+            "audit",
+        ],
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),
@@ -32,11 +81,19 @@ const EDGES: [(&str, &[&str], &[&str]); 16] = [
 ];
 
 /// Outside crates that pure crates must not use, since they do I/O.
-const PURE: [(&str, &[&str]); 2] =
-    [("model", &["regex", "serde", "thiserror"]), ("reconcile", &["serde", "thiserror", "unicode-normalization"])];
+const PURE: [(&str, &[&str]); 2] = [
+    ("model", &["regex", "serde", "thiserror"]),
+    (
+        "reconcile",
+        &["serde", "thiserror", "unicode-normalization"],
+    ),
+];
 
 fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace")
 }
 
 fn short(name: &str) -> &str {
@@ -45,9 +102,15 @@ fn short(name: &str) -> &str {
 
 fn packages() -> Vec<Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["metadata", "--format-version=1", "--no-deps", "--offline"]).current_dir(project());
+    cargo
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(project());
     let output = cargo.output().expect("cargo starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     all["packages"].as_array().expect("a list").clone()
 }
@@ -56,7 +119,9 @@ fn packages() -> Vec<Value> {
 fn dependencies(package: &Value, dev: bool) -> BTreeSet<String> {
     let all = package["dependencies"].as_array().expect("a list").iter();
     let wanted = all.filter(|dependency| (dependency["kind"] == "dev") == dev);
-    wanted.map(|dependency| dependency["name"].as_str().expect("a name").to_owned()).collect()
+    wanted
+        .map(|dependency| dependency["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -66,19 +131,41 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn crates_use_only_the_crates_that_they_may() {
     let packages = packages();
-    let names: BTreeSet<String> = packages.iter().map(|package| short(package["name"].as_str().expect("a name")).to_owned()).collect();
-    assert_eq!(names, EDGES.iter().map(|(name, _, _)| name.to_string()).collect(), "the crates of the workspace");
+    let names: BTreeSet<String> = packages
+        .iter()
+        .map(|package| short(package["name"].as_str().expect("a name")).to_owned())
+        .collect();
+    assert_eq!(
+        names,
+        EDGES.iter().map(|(name, _, _)| name.to_string()).collect(),
+        "the crates of the workspace"
+    );
     let ours = |all: BTreeSet<String>| -> BTreeSet<String> {
-        all.iter().filter(|name| name.starts_with("driftless")).map(|name| short(name).to_owned()).collect()
+        all.iter()
+            .filter(|name| name.starts_with("driftless"))
+            .map(|name| short(name).to_owned())
+            .collect()
     };
     for package in &packages {
         let name = short(package["name"].as_str().expect("a name"));
-        let (_, may, may_in_tests) = EDGES.iter().find(|(crate_name, _, _)| *crate_name == name).expect("it was compared above");
-        let (uses, tests_use) = (ours(dependencies(package, false)), ours(dependencies(package, true)));
-        assert!(uses.is_subset(&set(may)), "{name} uses {uses:?}, and may use {may:?}");
+        let (_, may, may_in_tests) = EDGES
+            .iter()
+            .find(|(crate_name, _, _)| *crate_name == name)
+            .expect("it was compared above");
+        let (uses, tests_use) = (
+            ours(dependencies(package, false)),
+            ours(dependencies(package, true)),
+        );
+        assert!(
+            uses.is_subset(&set(may)),
+            "{name} uses {uses:?}, and may use {may:?}"
+        );
         // With other features, say.
         let further: BTreeSet<String> = tests_use.difference(&uses).cloned().collect();
-        assert!(further.is_subset(&set(may_in_tests)), "the tests of {name} use {tests_use:?}");
+        assert!(
+            further.is_subset(&set(may_in_tests)),
+            "the tests of {name} use {tests_use:?}"
+        );
     }
 }
 
@@ -86,8 +173,14 @@ fn crates_use_only_the_crates_that_they_may() {
 fn pure_crates_use_nothing_that_does_io() {
     for (name, may) in PURE {
         let packages = packages();
-        let package = packages.iter().find(|package| short(package["name"].as_str().unwrap_or("")) == name).expect("the crate");
-        let uses: BTreeSet<String> = dependencies(package, false).into_iter().filter(|name| !name.starts_with("driftless")).collect();
+        let package = packages
+            .iter()
+            .find(|package| short(package["name"].as_str().unwrap_or("")) == name)
+            .expect("the crate");
+        let uses: BTreeSet<String> = dependencies(package, false)
+            .into_iter()
+            .filter(|name| !name.starts_with("driftless"))
+            .collect();
         assert!(uses.is_subset(&set(may)), "{name} uses {uses:?}");
     }
 }
@@ -96,9 +189,17 @@ fn pure_crates_use_nothing_that_does_io() {
 fn code(krate: &str) -> Vec<(String, usize, String)> {
     let mut lines = Vec::new();
     for path in sources(&project().join("crates").join(krate)) {
-        let name = path.strip_prefix(project()).expect("below").to_str().expect("text").to_owned();
+        let name = path
+            .strip_prefix(project())
+            .expect("below")
+            .to_str()
+            .expect("text")
+            .to_owned();
         let text = fs::read_to_string(&path).expect("a source file");
-        let real = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        let real = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim_start().starts_with("//"));
         lines.extend(real.map(|(number, line)| (name.clone(), number + 1, line.to_owned())));
     }
     assert!(!lines.is_empty(), "no source in {krate}");
@@ -113,10 +214,17 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(folder).expect("list").map(|entry| entry.expect("entry").path()) {
+        for path in fs::read_dir(folder)
+            .expect("list")
+            .map(|entry| entry.expect("entry").path())
+        {
             match path.extension() {
-                _ if path.is_dir() && path.file_name().is_some_and(|name| name != "target") => folders.push(path),
-                Some(extension) if extensions.iter().any(|one| extension == *one) => found.push(path),
+                _ if path.is_dir() && path.file_name().is_some_and(|name| name != "target") => {
+                    folders.push(path)
+                }
+                Some(extension) if extensions.iter().any(|one| extension == *one) => {
+                    found.push(path)
+                }
                 _ => {}
             }
         }
@@ -124,12 +232,20 @@ fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// Modules of the engine in layers, the lowest first; a name stands for all below it that no other layer names. What a module imports
-/// stands in its own layer or in a lower one.
+/// Modules of the engine in layers, the lowest first; a name stands for all below it that no other
+/// layer names. What a module imports stands in its own layer or in a lower one.
 const ENGINE_LAYERS: [&[&str]; 8] = [
     &["clock", "tally", "sample", "underway", "monitor", "options"],
     &["trees"],
-    &["shared::unfinished", "shared::settled", "shared::handed", "shared::batch", "shared::brief", "shared::plan", "shared::lease"],
+    &[
+        "shared::unfinished",
+        "shared::settled",
+        "shared::handed",
+        "shared::batch",
+        "shared::brief",
+        "shared::plan",
+        "shared::lease",
+    ],
     &[
         "sync::entered",
         "sync::deletes",
@@ -140,29 +256,61 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
         "sync::namesakes",
         "sync::protected",
     ],
-    &["sync::visit", "sync::entry", "sync::task", "sync::pending", "sync::twice", "sync::ground", "shared::role"],
+    &[
+        "sync::visit",
+        "sync::entry",
+        "sync::task",
+        "sync::pending",
+        "sync::twice",
+        "sync::ground",
+        "shared::role",
+    ],
     &["sync::run"],
     &["sync", "shared::give_back"],
     &["shared"],
 ];
 
-/// The modules of a crate, and those of the crate that each imports; what only tests import is left out.
+/// The modules of a crate, and those of the crate that each imports; what only tests import is left
+/// out.
 fn imports(krate: &str) -> BTreeMap<String, BTreeSet<String>> {
     let src = project().join("crates").join(krate).join("src");
     let paths = sources(&src);
-    let name = |path: &Path| path.strip_prefix(&src).expect("below").with_extension("").to_str().expect("text").replace('/', "::");
+    let name = |path: &Path| {
+        path.strip_prefix(&src)
+            .expect("below")
+            .with_extension("")
+            .to_str()
+            .expect("text")
+            .replace('/', "::")
+    };
     let modules: BTreeSet<String> = paths.iter().map(|path| name(path)).collect();
     let module_of = |path: &str| {
         let words: Vec<&str> = path.split("::").collect();
-        (1..=words.len()).rev().map(|length| words[..length].join("::")).find(|module| modules.contains(module))
+        (1..=words.len())
+            .rev()
+            .map(|length| words[..length].join("::"))
+            .find(|module| modules.contains(module))
     };
     let found = |path: &Path| -> BTreeSet<String> {
         let text = fs::read_to_string(path).expect("a source file");
         let text = text.split("#[cfg(test)]").next().expect("the first part");
-        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        let after = lines.flat_map(|line| line.split("crate::").skip(1).map(str::to_owned).collect::<Vec<_>>());
+        let lines = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let after = lines.flat_map(|line| {
+            line.split("crate::")
+                .skip(1)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        });
         after
-            .filter_map(|path| module_of(path.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).next()?.trim_end_matches(':')))
+            .filter_map(|path| {
+                module_of(
+                    path.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c))
+                        .next()?
+                        .trim_end_matches(':'),
+                )
+            })
             .collect()
     };
     let of = |path: &PathBuf| {
@@ -179,21 +327,32 @@ fn modules_import_each_other_in_no_circle() {
     for (krate, _, _) in EDGES {
         let mut left = imports(krate);
         // What imports nothing that is left is in no circle.
-        while let Some(free) =
-            left.iter().find(|(_, imported)| imported.iter().all(|one| !left.contains_key(one))).map(|(name, _)| name.clone())
+        while let Some(free) = left
+            .iter()
+            .find(|(_, imported)| imported.iter().all(|one| !left.contains_key(one)))
+            .map(|(name, _)| name.clone())
         {
             left.remove(&free);
         }
-        assert!(left.is_empty(), "{krate}: in a circle, or above one: {:?}", left.keys());
+        assert!(
+            left.is_empty(),
+            "{krate}: in a circle, or above one: {:?}",
+            left.keys()
+        );
     }
 }
 
 #[test]
 fn modules_of_the_engine_import_none_of_a_higher_layer() {
     let layer_of = |module: &str| {
-        let named = ENGINE_LAYERS.iter().enumerate().flat_map(|(layer, names)| names.iter().map(move |name| (layer, *name)));
-        let fits = named.filter(|(_, name)| module == *name || module.starts_with(&format!("{name}::")));
-        fits.max_by_key(|(_, name)| name.len()).map(|(layer, _)| layer)
+        let named = ENGINE_LAYERS
+            .iter()
+            .enumerate()
+            .flat_map(|(layer, names)| names.iter().map(move |name| (layer, *name)));
+        let fits =
+            named.filter(|(_, name)| module == *name || module.starts_with(&format!("{name}::")));
+        fits.max_by_key(|(_, name)| name.len())
+            .map(|(layer, _)| layer)
     };
     let modules = imports("engine");
     for name in ENGINE_LAYERS.concat() {
@@ -202,7 +361,10 @@ fn modules_of_the_engine_import_none_of_a_higher_layer() {
     for (module, imported) in modules.into_iter().filter(|(module, _)| module != "lib") {
         let layer = layer_of(&module).unwrap_or_else(|| panic!("{module} has no layer"));
         for one in imported {
-            assert!(layer_of(&one).is_some_and(|lower| lower <= layer), "{module} imports {one}");
+            assert!(
+                layer_of(&one).is_some_and(|lower| lower <= layer),
+                "{module} imports {one}"
+            );
         }
     }
 }
@@ -212,22 +374,46 @@ fn unsafe_code_stands_in_one_file() {
     let allow = concat!("allow(", "unsafe_code");
     let mut places = BTreeSet::new();
     for (krate, _, _) in EDGES {
-        places.extend(code(krate).into_iter().filter(|(_, _, line)| line.contains(allow)).map(|(name, _, _)| name));
-        let inherits = fs::read_to_string(project().join("crates").join(krate).join("Cargo.toml")).expect("manifest");
-        assert!(inherits.contains("[lints]\nworkspace = true"), "{krate} does not take the lints of the workspace");
+        places.extend(
+            code(krate)
+                .into_iter()
+                .filter(|(_, _, line)| line.contains(allow))
+                .map(|(name, _, _)| name),
+        );
+        let inherits = fs::read_to_string(project().join("crates").join(krate).join("Cargo.toml"))
+            .expect("manifest");
+        assert!(
+            inherits.contains("[lints]\nworkspace = true"),
+            "{krate} does not take the lints of the workspace"
+        );
     }
     assert_eq!(places, set(&["crates/tree/src/local/sys.rs"]));
     let manifest = fs::read_to_string(project().join("Cargo.toml")).expect("manifest");
-    assert!(manifest.contains("unsafe_code = \"deny\"") || manifest.contains("unsafe_code = \"forbid\""));
+    assert!(
+        manifest.contains("unsafe_code = \"deny\"")
+            || manifest.contains("unsafe_code = \"forbid\"")
+    );
 }
 
 #[test]
 fn replicated_trees_are_never_reached_by_std_fs() {
     for krate in ["model", "tree", "reconcile", "state", "mover", "engine"] {
-        for (name, number, line) in code(krate).into_iter().filter(|(name, _, _)| name.contains("/src/")) {
-            let rest = line.replace("std::fs::File;", "").replace("std::fs::File>", "");
-            let bad =
-                ["std::fs", "File::open", "File::create", "OpenOptions", "std::process::Command"].iter().find(|bad| rest.contains(**bad));
+        for (name, number, line) in code(krate)
+            .into_iter()
+            .filter(|(name, _, _)| name.contains("/src/"))
+        {
+            let rest = line
+                .replace("std::fs::File;", "")
+                .replace("std::fs::File>", "");
+            let bad = [
+                "std::fs",
+                "File::open",
+                "File::create",
+                "OpenOptions",
+                "std::process::Command",
+            ]
+            .iter()
+            .find(|bad| rest.contains(**bad));
             assert_eq!(bad, None, "{name}:{number}: {line}");
         }
     }
@@ -235,12 +421,33 @@ fn replicated_trees_are_never_reached_by_std_fs() {
 
 #[test]
 fn calls_that_take_a_whole_path_are_for_the_roots_and_for_open_handles() {
-    let calls = ["open", "stat", "lstat", "statfs", "chmod", "chown", "readlink", "link", "symlink", "rename", "unlink", "mkdir", "rmdir"];
-    let xattrs = ["getxattr", "lgetxattr", "setxattr", "lsetxattr", "listxattr", "llistxattr", "removexattr", "lremovexattr"];
-    let calls: Vec<String> = calls.iter().chain(&xattrs).map(|call| format!(" fs::{call}(")).collect();
+    let calls = [
+        "open", "stat", "lstat", "statfs", "chmod", "chown", "readlink", "link", "symlink",
+        "rename", "unlink", "mkdir", "rmdir",
+    ];
+    let xattrs = [
+        "getxattr",
+        "lgetxattr",
+        "setxattr",
+        "lsetxattr",
+        "listxattr",
+        "llistxattr",
+        "removexattr",
+        "lremovexattr",
+    ];
+    let calls: Vec<String> = calls
+        .iter()
+        .chain(&xattrs)
+        .map(|call| format!(" fs::{call}("))
+        .collect();
     let mut seen = 0;
-    for (name, number, line) in code("tree").into_iter().filter(|(name, _, _)| !name.ends_with("root.rs")) {
-        let spaced = format!(" {line}").replace("rustix::fs::", " fs::").replace(['(', '|'], "( ");
+    for (name, number, line) in code("tree")
+        .into_iter()
+        .filter(|(name, _, _)| !name.ends_with("root.rs"))
+    {
+        let spaced = format!(" {line}")
+            .replace("rustix::fs::", " fs::")
+            .replace(['(', '|'], "( ");
         if calls.iter().any(|call| spaced.contains(call.as_str())) {
             seen += 1;
             assert!(line.contains("proc_path("), "{name}:{number}: {line}");
@@ -248,26 +455,61 @@ fn calls_that_take_a_whole_path_are_for_the_roots_and_for_open_handles() {
     }
     assert!(seen > 4, "the test has lost its grip");
     for krate in ["mover", "engine"] {
-        let bad = code(krate).into_iter().find(|(_, _, line)| line.contains("rustix::fs"));
+        let bad = code(krate)
+            .into_iter()
+            .find(|(_, _, line)| line.contains("rustix::fs"));
         assert_eq!(bad, None, "only tree touches files");
     }
 }
 
 #[test]
 fn only_the_binary_prints() {
-    for krate in ["lock", "model", "tree", "reconcile", "state", "mover", "pool", "verify", "engine", "audit", "queue", "session"] {
-        let prints =
-            |line: &str| ["println!", "eprintln!", "print!", "eprint!", "stdout()", "stderr()"].iter().any(|call| line.contains(call));
-        let bad = code(krate).into_iter().find(|(name, _, line)| prints(line) && !name.contains("/examples/"));
+    for krate in [
+        "lock",
+        "model",
+        "tree",
+        "reconcile",
+        "state",
+        "mover",
+        "pool",
+        "verify",
+        "engine",
+        "audit",
+        "queue",
+        "session",
+    ] {
+        let prints = |line: &str| {
+            [
+                "println!",
+                "eprintln!",
+                "print!",
+                "eprint!",
+                "stdout()",
+                "stderr()",
+            ]
+            .iter()
+            .any(|call| line.contains(call))
+        };
+        let bad = code(krate)
+            .into_iter()
+            .find(|(name, _, line)| prints(line) && !name.contains("/examples/"));
         assert_eq!(bad, None);
     }
 }
 
-/// First words in backticks of the rows of a Markdown table whose header starts with `header`, and the rest of each row.
+/// First words in backticks of the rows of a Markdown table whose header starts with `header`, and
+/// the rest of each row.
 fn table(text: &str, header: &str) -> BTreeMap<String, String> {
-    let lines = text.lines().skip_while(|line| !line.starts_with(header)).take_while(|line| line.starts_with('|')).skip(2);
+    let lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with(header))
+        .take_while(|line| line.starts_with('|'))
+        .skip(2);
     let row = |line: &str| {
-        let (first, rest) = line.trim_start_matches("| ").split_once(" |").expect("two cells");
+        let (first, rest) = line
+            .trim_start_matches("| ")
+            .split_once(" |")
+            .expect("two cells");
         (first.trim_matches('`').to_owned(), rest.to_owned())
     };
     let rows: Vec<(String, String)> = lines.map(row).collect();
@@ -284,35 +526,71 @@ fn architecture() -> String {
 #[test]
 fn the_architecture_page_has_the_same_edges() {
     let rows = table(&architecture(), "| crate | may use");
-    let words = |cell: &str| -> BTreeSet<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
-    assert_eq!(rows.keys().cloned().collect::<BTreeSet<_>>(), EDGES.iter().map(|(name, _, _)| name.to_string()).collect());
+    let words = |cell: &str| -> BTreeSet<String> {
+        cell.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(
+        rows.keys().cloned().collect::<BTreeSet<_>>(),
+        EDGES.iter().map(|(name, _, _)| name.to_string()).collect()
+    );
     for (name, may, in_tests) in EDGES {
         let all: Vec<&str> = may.iter().chain(in_tests).copied().collect();
-        assert_eq!(words(rows[name].split(" | ").next().expect("a cell")), set(&all), "{name}");
+        assert_eq!(
+            words(rows[name].split(" | ").next().expect("a cell")),
+            set(&all),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn the_architecture_page_lists_every_source_file_and_no_other() {
-    let named: BTreeSet<String> = table(&architecture(), "| file | what it does").into_keys().collect();
+    let named: BTreeSet<String> = table(&architecture(), "| file | what it does")
+        .into_keys()
+        .collect();
     let mut real = BTreeSet::new();
     for (krate, _, _) in EDGES.iter().filter(|(krate, _, _)| *krate != "testkit") {
         let folder = project().join("crates").join(krate).join("src");
-        let names = sources(&folder).into_iter().map(|path| path.strip_prefix(&folder).expect("below").to_str().expect("text").to_owned());
-        real.extend(names.filter(|name| name != "lib.rs").map(|name| format!("{krate}/{name}")));
+        let names = sources(&folder).into_iter().map(|path| {
+            path.strip_prefix(&folder)
+                .expect("below")
+                .to_str()
+                .expect("text")
+                .to_owned()
+        });
+        real.extend(
+            names
+                .filter(|name| name != "lib.rs")
+                .map(|name| format!("{krate}/{name}")),
+        );
     }
-    assert_eq!(named.difference(&real).collect::<Vec<_>>(), Vec::<&String>::new(), "named, but not there");
-    assert_eq!(real.difference(&named).collect::<Vec<_>>(), Vec::<&String>::new(), "there, but not named");
+    assert_eq!(
+        named.difference(&real).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "named, but not there"
+    );
+    assert_eq!(
+        real.difference(&named).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "there, but not named"
+    );
 }
 
 /// Names of the kernel and of other programs that the pages speak of.
 const NAMES_OF_OTHERS: [&str; 1] = ["RENAME_EXCHANGE"];
 
-/// Whether something looks like the name of an item: words with `::` between them, and perhaps `()` behind.
+/// Whether something looks like the name of an item: words with `::` between them, and perhaps `()`
+/// behind.
 fn is_name(quoted: &str) -> bool {
     let name = quoted.trim_end_matches("()");
     !name.is_empty()
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
         && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
@@ -321,9 +599,18 @@ fn words_of_the_code() -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     for folder in ["crates", "fuzz/targets", "bench"] {
         for path in files(&project().join(folder), &["rs", "toml", "py"]) {
-            words.insert(path.file_stem().expect("a name").to_str().expect("text").to_owned());
+            words.insert(
+                path.file_stem()
+                    .expect("a name")
+                    .to_str()
+                    .expect("text")
+                    .to_owned(),
+            );
             let text = fs::read_to_string(&path).expect("a text file");
-            words.extend(text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned));
+            words.extend(
+                text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .map(str::to_owned),
+            );
         }
     }
     words
@@ -336,9 +623,17 @@ fn names_that_the_pages_speak_of_are_in_the_code() {
     for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
         let text = fs::read_to_string(project().join(page)).expect("a page");
         // Every other part lies between fences, and then between backticks.
-        for quoted in text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2)).filter(|quoted| is_name(quoted)) {
+        for quoted in text
+            .split("```")
+            .step_by(2)
+            .flat_map(|prose| prose.split('`').skip(1).step_by(2))
+            .filter(|quoted| is_name(quoted))
+        {
             seen += 1;
-            let lacking = quoted.trim_end_matches("()").split("::").find(|word| !known.contains(*word) && !NAMES_OF_OTHERS.contains(word));
+            let lacking = quoted
+                .trim_end_matches("()")
+                .split("::")
+                .find(|word| !known.contains(*word) && !NAMES_OF_OTHERS.contains(word));
             assert_eq!(lacking, None, "{page}: `{quoted}`");
         }
     }
@@ -349,34 +644,73 @@ fn names_that_the_pages_speak_of_are_in_the_code() {
 fn all_packages() -> Vec<Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    cargo.args(["metadata", "--format-version=1", "--offline", "--filter-platform", &platform]).current_dir(project());
+    cargo
+        .args([
+            "metadata",
+            "--format-version=1",
+            "--offline",
+            "--filter-platform",
+            &platform,
+        ])
+        .current_dir(project());
     let output = cargo.output().expect("cargo starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     all["packages"].as_array().expect("a list").clone()
 }
 
-/// Whether one of the alternatives of a licence (SPDX, older ones with a slash) has nothing but what is allowed.
+/// Whether one of the alternatives of a licence (SPDX, older ones with a slash) has nothing but
+/// what is allowed.
 fn is_allowed(licence: &str, allowed: &BTreeSet<String>) -> bool {
     let plain = licence.replace(['(', ')'], " ").replace('/', " OR ");
     // Where all of several hold, each is among the alternatives of one side or the other.
-    plain.split(" AND ").all(|all| all.split(" OR ").any(|one| allowed.contains(one.trim())))
+    plain
+        .split(" AND ")
+        .all(|all| all.split(" OR ").any(|one| allowed.contains(one.trim())))
 }
 
 #[test]
 fn all_that_the_project_is_built_from_may_be_used_and_comes_from_where_crates_come_from() {
     let rules = fs::read_to_string(project().join("deny.toml")).expect("deny.toml");
-    let list = rules.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("the licences");
-    let allowed: BTreeSet<String> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    let list = rules
+        .split("allow = [")
+        .nth(1)
+        .and_then(|rest| rest.split(']').next())
+        .expect("the licences");
+    let allowed: BTreeSet<String> = list
+        .split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect();
     let packages = all_packages();
-    assert!(allowed.len() > 5 && packages.len() > 100, "the test has lost its grip");
+    assert!(
+        allowed.len() > 5 && packages.len() > 100,
+        "the test has lost its grip"
+    );
     for package in &packages {
-        let (name, licence) = (&package["name"], package["license"].as_str().unwrap_or("none"));
+        let (name, licence) = (
+            &package["name"],
+            package["license"].as_str().unwrap_or("none"),
+        );
         assert!(is_allowed(licence, &allowed), "{name}: {licence}");
         let source = package["source"].as_str().unwrap_or("registry+ here");
-        assert!(source.starts_with("registry+"), "{name} comes from {source}");
+        assert!(
+            source.starts_with("registry+"),
+            "{name} comes from {source}"
+        );
     }
-    for (licence, expected) in [("MIT", true), ("GPL-3.0", false), ("GPL-2.0 OR MIT", true), ("MIT AND GPL-2.0", false), ("none", false)] {
+    for (licence, expected) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("GPL-2.0 OR MIT", true),
+        ("MIT AND GPL-2.0", false),
+        ("none", false),
+    ] {
         assert_eq!(is_allowed(licence, &allowed), expected, "{licence}");
     }
 }

@@ -4,9 +4,13 @@
 mod common;
 
 use common::{
-    USER, check_accounts, check_equal, check_equal_twice, check_settled, is_roots_alone, leftovers, path_of, sync_by_user, sync_ok,
+    USER, check_accounts, check_equal, check_equal_twice, check_settled, is_roots_alone, leftovers,
+    path_of, sync_by_user, sync_ok,
 };
-use driftless_testkit::{FsKind, Fuse, Mood, Options, Profile, Scratch, attrs, build_tree, compare, mutate, rsync_oracle, snapshot_hash};
+use driftless_testkit::{
+    FsKind, Fuse, Mood, Options, Profile, Scratch, attrs, build_tree, compare, mutate,
+    rsync_oracle, snapshot_hash,
+};
 use std::path::{Path, PathBuf};
 
 const NONE: [&str; 0] = [];
@@ -37,7 +41,9 @@ fn user_round_trip(kind: FsKind) {
 
 fn user_round_trip_in(mount: &Path, kind: &str) {
     let (src, dst) = (mount.join("src"), mount.join("dst"));
-    [&src, &dst].into_iter().for_each(|root| std::fs::create_dir(root).expect("root"));
+    [&src, &dst]
+        .into_iter()
+        .for_each(|root| std::fs::create_dir(root).expect("root"));
     build_tree(&src, 13, &Profile::user(USER, USER));
     attrs::set_owner(&dst, USER, USER).expect("chown");
     let run = || {
@@ -53,7 +59,11 @@ fn user_round_trip_in(mount: &Path, kind: &str) {
     driftless_testkit::mutate::remove_any(&src.join("modes")).expect("remove");
     std::fs::write(src.join("names/with space"), "new content").expect("write");
     let _ = run();
-    check_equal(&src, &dst, "a user deletes read-only directories and updates");
+    check_equal(
+        &src,
+        &dst,
+        "a user deletes read-only directories and updates",
+    );
 }
 
 #[test]
@@ -78,12 +88,18 @@ fn root_copies_the_hostile_tree_on_btrfs() {
 
 #[test]
 fn root_copies_the_hostile_tree_on_fuse() {
-    root_round_trip_in(Fuse::mount(Mood::healthy()).path(), "a healthy FUSE file system");
+    root_round_trip_in(
+        Fuse::mount(Mood::healthy()).path(),
+        "a healthy FUSE file system",
+    );
 }
 
 #[test]
 fn an_ordinary_user_copies_what_belongs_to_him_on_fuse() {
-    user_round_trip_in(Fuse::mount(Mood::healthy()).path(), "a healthy FUSE file system");
+    user_round_trip_in(
+        Fuse::mount(Mood::healthy()).path(),
+        "a healthy FUSE file system",
+    );
 }
 
 #[test]
@@ -132,21 +148,41 @@ fn trees_cross_from_one_file_system_to_another() {
 fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
-    build_tree(&src, 16, &Profile { unreadable: false, large: false, ..Profile::root() });
+    build_tree(
+        &src,
+        16,
+        &Profile {
+            unreadable: false,
+            large: false,
+            ..Profile::root()
+        },
+    );
     attrs::set_mode(&src, 0o755).expect("chmod");
     attrs::set_owner(&dst, USER, USER).expect("chown");
     let outcome = sync_by_user(&src, &dst).run().expect(3);
     check_accounts(&outcome);
     assert!(outcome.count("unkept_owners") > 0, "{}", outcome.describe());
-    let told: Vec<Vec<u8>> = outcome.events_named("problem").iter().map(path_of).collect();
+    let told: Vec<Vec<u8>> = outcome
+        .events_named("problem")
+        .iter()
+        .map(path_of)
+        .collect();
     let all = compare(&src, &dst, &Options::default()).into_iter();
-    let silent: Vec<_> = all.filter(|difference| !is_roots_alone(difference) && !is_told(&difference.path, &told)).collect();
-    assert!(silent.is_empty(), "differences that no problem tells: {silent:#?}");
+    let silent: Vec<_> = all
+        .filter(|difference| !is_roots_alone(difference) && !is_told(&difference.path, &told))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "differences that no problem tells: {silent:#?}"
+    );
 }
 
 /// A problem of a path, or of a directory above it that could not be read or made.
 fn is_told(path: &[u8], told: &[Vec<u8>]) -> bool {
-    told.iter().any(|problem| path.strip_prefix(&problem[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..])))
+    told.iter().any(|problem| {
+        path.strip_prefix(&problem[..])
+            .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    })
 }
 
 #[test]
@@ -165,7 +201,14 @@ fn a_dry_run_lends_an_ordinary_user_no_right() {
     }
     attrs::set_mode(&dst.join("closed"), 0o555).expect("chmod");
     let before = snapshot_hash(&dst, true);
-    let outcome = sync_by_user(&src, &dst).args(["--delete", "--dry-run"]).run().expect(0);
+    let outcome = sync_by_user(&src, &dst)
+        .args(["--delete", "--dry-run"])
+        .run()
+        .expect(0);
     assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
-    assert_eq!(snapshot_hash(&dst, true), before, "a dry run changed something");
+    assert_eq!(
+        snapshot_hash(&dst, true),
+        before,
+        "a dry run changed something"
+    );
 }

@@ -1,11 +1,15 @@
-//! Safe at the first mistake: trees that overlap, replicas of another tree, what must be there on both sides.
+//! Safe at the first mistake: trees that overlap, replicas of another tree, what must be there on
+//! both sides.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::far::{self, Far, Way};
 use common::mounted::Mounted;
-use common::{check_accounts, check_equal, check_settled, names_below, on_trees, only_local, problems, put, sync, sync_ok, verify};
+use common::{
+    check_accounts, check_equal, check_settled, names_below, on_trees, only_local, problems, put,
+    sync, sync_ok, verify,
+};
 use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,9 +29,18 @@ fn check_refused(run: Driftless, code: i32, root: &Path, words: &[&str]) {
     let outcome = run.run().expect(code);
     let text = outcome.stderr_text();
     for word in words {
-        assert!(text.contains(word), "no word of {word:?}\n{}", outcome.describe());
+        assert!(
+            text.contains(word),
+            "no word of {word:?}\n{}",
+            outcome.describe()
+        );
     }
-    assert_eq!(snapshot_hash(root, true), before, "something was touched\n{}", outcome.describe());
+    assert_eq!(
+        snapshot_hash(root, true),
+        before,
+        "something was touched\n{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -52,7 +65,12 @@ fn no_run_goes_into_a_directory_that_holds_its_own_replica_for_ever() {
     let _bound = Mounted::bind(scratch.path(), &src.join("all"));
     let outcome = sync(&src, &dst).run().expect(3);
     assert_eq!(problems(&outcome), ["all/dst"], "{}", outcome.describe());
-    assert_eq!(names_below(&dst), ["all", "all/src", "all/src/all", "all/src/file", "file"], "{}", outcome.describe());
+    assert_eq!(
+        names_below(&dst),
+        ["all", "all/src", "all/src/all", "all/src/file", "file"],
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -81,10 +99,19 @@ fn a_directory_of_the_replica_that_is_mounted_on_another_is_made_equal_once_and_
     let bound = Mounted::bind(&dst.join("a"), &dst.join("b"));
     let by_link = scratch.path().join("link");
     symlink(&dst, &by_link).expect("symlink");
-    for (to, words) in [(&dst, &["--delete"][..]), (&by_link, &[]), (&dst, &["--dry-run"])] {
+    for (to, words) in [
+        (&dst, &["--delete"][..]),
+        (&by_link, &[]),
+        (&dst, &["--dry-run"]),
+    ] {
         let outcome = sync(&src, to).args(words.iter().copied()).run().expect(3);
         check_accounts(&outcome);
-        assert_eq!((problems(&outcome), outcome.count("changed")), (vec!["b".into()], 0), "{}", outcome.describe());
+        assert_eq!(
+            (problems(&outcome), outcome.count("changed")),
+            (vec!["b".into()], 0),
+            "{}",
+            outcome.describe()
+        );
     }
     let verified = verify(&src, &dst).run().expect(3);
     assert_eq!(problems(&verified), ["b"], "{}", verified.describe());
@@ -93,7 +120,10 @@ fn a_directory_of_the_replica_that_is_mounted_on_another_is_made_equal_once_and_
     fs::remove_dir_all(src.join("a")).expect("remove");
     put(&src.join("b/file"), "other");
     let _ = sync_ok(&src, &dst, NONE);
-    assert_eq!(fs::read_to_string(dst.join("a/file")).expect("read"), "other");
+    assert_eq!(
+        fs::read_to_string(dst.join("a/file")).expect("read"),
+        "other"
+    );
     drop(bound);
     // The replica itself, below itself.
     let _bound = Mounted::bind(&dst, &dst.join("c/d"));
@@ -107,9 +137,18 @@ fn a_replica_on_a_disk_below_the_source_is_left_out_with_one_file_system() {
     let dst = src.join("mnt/backup");
     put(&src.join("mnt/file"), "content");
     let _disk = Mounted::tmpfs(&dst);
-    check_refused(sync(&src, &dst), 1, scratch.path(), &["--exclude '/mnt/backup/'", "--one-file-system"]);
+    check_refused(
+        sync(&src, &dst),
+        1,
+        scratch.path(),
+        &["--exclude '/mnt/backup/'", "--one-file-system"],
+    );
     let _ = sync_ok(&src, &dst, ["-x", "--delete"]);
-    assert_eq!(names_below(&dst), ["mnt", "mnt/backup", "mnt/file"], "the directory that it is mounted on, and nothing in it");
+    assert_eq!(
+        names_below(&dst),
+        ["mnt", "mnt/backup", "mnt/file"],
+        "the directory that it is mounted on, and nothing in it"
+    );
     check_settled(&src, &dst, ["-x", "--delete"]);
     fs::remove_file(src.join("mnt/file")).expect("remove");
     let _ = sync_ok(&src, &dst.join("new"), ["-x"]);
@@ -130,7 +169,10 @@ fn a_replica_below_the_source_is_taken_where_it_is_excluded_or_not_listed() {
         let dst = src.join(dst);
         for more in [None, Some(&"--delete")] {
             let _ = sync_ok(&src, &dst, arguments.iter().chain(more));
-            assert!(dst.join("keep/file").exists() && !dst.join("bk/old/keep").exists(), "{arguments:?}");
+            assert!(
+                dst.join("keep/file").exists() && !dst.join("bk/old/keep").exists(),
+                "{arguments:?}"
+            );
         }
         fs::remove_dir_all(&dst).expect("remove");
         fs::create_dir_all(src.join("bk/old")).expect("dirs");
@@ -141,9 +183,24 @@ fn a_replica_below_the_source_is_taken_where_it_is_excluded_or_not_listed() {
     let _ = sync_ok(&src, &src.join("bk"), [from.as_str()]);
     assert_eq!(names_below(&src.join("bk")), ["keep", "keep/file", "old"]);
     put(&list, "keep\nbk\n");
-    for arguments in [vec![from.as_str()], vec!["--exclude=bk/x"], vec!["--exclude=/new/"], vec!["-x"]] {
-        check_refused(sync(&src, &src.join("bk")).args(&arguments), 1, scratch.path(), &["--exclude '/bk/'"]);
-        check_refused(sync(&src, &src.join("bk/new")).args(&arguments), 1, scratch.path(), &["--exclude '/bk/new/'"]);
+    for arguments in [
+        vec![from.as_str()],
+        vec!["--exclude=bk/x"],
+        vec!["--exclude=/new/"],
+        vec!["-x"],
+    ] {
+        check_refused(
+            sync(&src, &src.join("bk")).args(&arguments),
+            1,
+            scratch.path(),
+            &["--exclude '/bk/'"],
+        );
+        check_refused(
+            sync(&src, &src.join("bk/new")).args(&arguments),
+            1,
+            scratch.path(),
+            &["--exclude '/bk/new/'"],
+        );
     }
 }
 
@@ -153,7 +210,12 @@ fn a_source_below_its_replica_is_refused_whatever_is_left_out() {
     put(&dst.join("inner/file"), "content");
     put(&src.join("file"), "content");
     for arguments in [vec!["--exclude=/inner/"], vec!["-x"]] {
-        check_refused(sync(&dst.join("inner"), &dst).args(arguments), 1, scratch.path(), &["inside"]);
+        check_refused(
+            sync(&dst.join("inner"), &dst).args(arguments),
+            1,
+            scratch.path(),
+            &["inside"],
+        );
     }
 }
 
@@ -166,12 +228,26 @@ fn trees_of_one_machine_overlap_by_whatever_way_they_are_reached() {
     put(&src.join("file"), "content");
     fs::create_dir_all(&dst).expect("dirs");
     for way in Way::ALL {
-        check_refused(far.sync(way, &src, &dst), 1, scratch.path(), &["--exclude '/a \\[b\\]/bk/'"]);
+        check_refused(
+            far.sync(way, &src, &dst),
+            1,
+            scratch.path(),
+            &["--exclude '/a \\[b\\]/bk/'"],
+        );
         let _ = far.sync_ok(way, &src, &dst, ["--delete", "--exclude=/a \\[b\\]/bk/"]);
         assert_eq!(names_below(&dst), ["a [b]", "file"], "{way:?}");
         let bound = Mounted::bind(&dst, &src.join("bound"));
-        let outcome = far.sync(way, &src, &dst).arg("--exclude=/a \\[b\\]/bk/").run().expect(3);
-        assert_eq!(problems(&outcome), ["bound"], "{way:?}\n{}", outcome.describe());
+        let outcome = far
+            .sync(way, &src, &dst)
+            .arg("--exclude=/a \\[b\\]/bk/")
+            .run()
+            .expect(3);
+        assert_eq!(
+            problems(&outcome),
+            ["bound"],
+            "{way:?}\n{}",
+            outcome.describe()
+        );
         drop(bound);
         fs::remove_dir(src.join("bound")).expect("remove");
         fs::remove_dir_all(&dst).expect("remove");
@@ -192,18 +268,42 @@ fn projects(scratch: &Scratch) -> (PathBuf, PathBuf) {
 }
 
 #[test]
-fn a_replica_that_has_no_name_of_the_source_loses_nothing_and_the_command_that_was_meant_is_named() {
+fn a_replica_that_has_no_name_of_the_source_loses_nothing_and_the_command_that_was_meant_is_named()
+{
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (project, backup) = projects(&scratch);
     let [from, to] = far::ends(&project, &backup.join("projA"));
     let meant = format!("{} {}", from.display(), to.display());
-    let command = |first: &[&str]| on_trees(first[0], &project, &backup).arg("--delete").args(&first[1..]);
-    for first in [&["sync"][..], &["sync", "--dry-run"], &["sync", "--max-delete=100"], &["verify", "--repair"]] {
-        check_refused(command(first), 13, scratch.path(), &[&meant, "--delete-unlike"]);
+    let command = |first: &[&str]| {
+        on_trees(first[0], &project, &backup)
+            .arg("--delete")
+            .args(&first[1..])
+    };
+    for first in [
+        &["sync"][..],
+        &["sync", "--dry-run"],
+        &["sync", "--max-delete=100"],
+        &["verify", "--repair"],
+    ] {
+        check_refused(
+            command(first),
+            13,
+            scratch.path(),
+            &[&meant, "--delete-unlike"],
+        );
     }
-    let here = format!("cd {} && exec \"$0\" sync --delete . ../backup", project.display());
-    let from_inside = Driftless::new("/bin/sh").args(["-c", &here, env!("CARGO_BIN_EXE_driftless")]);
-    check_refused(from_inside, 13, scratch.path(), &["sync --delete . ../backup/projA"]);
+    let here = format!(
+        "cd {} && exec \"$0\" sync --delete . ../backup",
+        project.display()
+    );
+    let from_inside =
+        Driftless::new("/bin/sh").args(["-c", &here, env!("CARGO_BIN_EXE_driftless")]);
+    check_refused(
+        from_inside,
+        13,
+        scratch.path(),
+        &["sync --delete . ../backup/projA"],
+    );
     let _ = sync_ok(&project, &backup.join("projA"), ["--delete"]);
     let _ = sync_ok(&project, &backup, ["--delete", "--delete-unlike"]);
     check_equal(&project, &backup, "it was asked for");
@@ -213,7 +313,8 @@ fn a_replica_that_has_no_name_of_the_source_loses_nothing_and_the_command_that_w
 fn an_option_that_makes_a_verification_repair_unlike_trees_is_taken() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (project, backup) = projects(&scratch);
-    let run = on_trees("verify", &project, &backup).args(["--repair", "--delete", "--delete-unlike"]);
+    let run =
+        on_trees("verify", &project, &backup).args(["--repair", "--delete", "--delete-unlike"]);
     let _ = run.env("XDG_STATE_HOME", scratch.path()).run().expect(0);
     check_equal(&project, &backup, "it was asked for");
 }
@@ -229,12 +330,23 @@ fn trees_are_taken_for_each_other_as_soon_as_a_name_is_in_both() {
     let many = (0..40_000).map(|number| src.join(format!("many-{number}")));
     many.for_each(|path| fs::write(path, "").expect("write"));
     only("old");
-    check_refused(sync(&src, &dst).arg("--delete"), 13, scratch.path(), &["--delete-unlike"]);
+    check_refused(
+        sync(&src, &dst).arg("--delete"),
+        13,
+        scratch.path(),
+        &["--delete-unlike"],
+    );
     // Whether names are taken, and of what kind they are, is no matter.
     only("many-39999/below");
-    let _ = sync(&src, &dst).args(["--delete", "--exclude=many-*"]).run().expect(0);
+    let _ = sync(&src, &dst)
+        .args(["--delete", "--exclude=many-*"])
+        .run()
+        .expect(0);
     only("lost+found/below");
-    let _ = sync(&src, &dst).args(["--delete", "--exclude=many-*"]).run().expect(0);
+    let _ = sync(&src, &dst)
+        .args(["--delete", "--exclude=many-*"])
+        .run()
+        .expect(0);
     only("old");
     let _ = sync(&src, &dst).arg("--exclude=many-*").run().expect(0);
 }
@@ -243,8 +355,14 @@ fn trees_are_taken_for_each_other_as_soon_as_a_name_is_in_both() {
 fn a_replica_with_many_names_is_looked_through_to_its_end() {
     let (scratch, src, dst) = stage();
     put(&src.join("new"), "content");
-    (0..40_000).for_each(|number| fs::write(dst.join(format!("many-{number}")), "").expect("write"));
-    check_refused(sync(&src, &dst).args(["--delete", "-n"]), 13, scratch.path(), &["--delete-unlike"]);
+    (0..40_000)
+        .for_each(|number| fs::write(dst.join(format!("many-{number}")), "").expect("write"));
+    check_refused(
+        sync(&src, &dst).args(["--delete", "-n"]),
+        13,
+        scratch.path(),
+        &["--delete-unlike"],
+    );
     put(&src.join("many-17000"), "content");
     let outcome = sync_ok(&src, &dst, ["--delete", "-n"]);
     assert_eq!(outcome.count("deleted"), 39_999);
@@ -259,8 +377,18 @@ fn what_would_not_be_deleted_makes_no_unlike_trees() {
     let from = format!("--files-from={}", scratch.path().join("list").display());
     let _ = sync_ok(&src, &dst, ["--delete", "--dry-run", &from]);
     let _ = sync_ok(&src, &dst, ["--delete", "--dry-run", "--exclude=*.o"]);
-    check_refused(sync(&src, &dst).args(["--delete", "--exclude=*.c"]), 13, scratch.path(), &["--delete-unlike"]);
-    check_refused(sync(&src, &dst).args(["--delete", "--delete-excluded", "--exclude=*.o"]), 13, scratch.path(), &["--delete-unlike"]);
+    check_refused(
+        sync(&src, &dst).args(["--delete", "--exclude=*.c"]),
+        13,
+        scratch.path(),
+        &["--delete-unlike"],
+    );
+    check_refused(
+        sync(&src, &dst).args(["--delete", "--delete-excluded", "--exclude=*.o"]),
+        13,
+        scratch.path(),
+        &["--delete-unlike"],
+    );
     let _ = sync_ok(&src, &dst, ["--delete", "--exclude=*.o"]);
     assert_eq!(names_below(&dst), ["new", "old.o"]);
 }
@@ -274,10 +402,19 @@ fn a_new_disk_is_no_unlike_tree() {
     let _ = sync_ok(&src, disk.path(), ["--delete"]);
     // The same directory on both sides says nothing about what else there is.
     fs::remove_file(disk.path().join("new")).expect("remove");
-    for path in [src.join("lost+found/x"), disk.path().join("lost+found/x"), disk.path().join("old")] {
+    for path in [
+        src.join("lost+found/x"),
+        disk.path().join("lost+found/x"),
+        disk.path().join("old"),
+    ] {
         put(&path, "content");
     }
-    check_refused(sync(&src, disk.path()).arg("--delete"), 13, &src, &["--delete-unlike"]);
+    check_refused(
+        sync(&src, disk.path()).arg("--delete"),
+        13,
+        &src,
+        &["--delete-unlike"],
+    );
 }
 
 #[test]
@@ -291,19 +428,46 @@ fn nothing_is_begun_where_a_required_path_is_missing_on_one_side() {
     symlink("data", dst.join("link")).expect("symlink");
     let cases = [
         (vec!["--require=absent"], "the source: no such file"),
-        (vec!["--require=data", "--require=only-there"], "the replica: no such file"),
+        (
+            vec!["--require=data", "--require=only-there"],
+            "the replica: no such file",
+        ),
         (vec!["--require=link/.mounted"], "the source"),
         (vec!["--require=data/.mounted/x", "--dry-run"], "the source"),
     ];
     for (arguments, words) in cases {
-        check_refused(sync(&src, &dst).args(arguments), 13, scratch.path(), &["--require", words]);
+        check_refused(
+            sync(&src, &dst).args(arguments),
+            13,
+            scratch.path(),
+            &["--require", words],
+        );
     }
-    check_refused(sync(&src, &scratch.path().join("fresh")).arg("--require=data"), 13, scratch.path(), &["the replica"]);
-    check_refused(sync(&src.join("new"), &scratch.path().join("fresh")).arg("--require=x"), 13, scratch.path(), &["no directory"]);
+    check_refused(
+        sync(&src, &scratch.path().join("fresh")).arg("--require=data"),
+        13,
+        scratch.path(),
+        &["the replica"],
+    );
+    check_refused(
+        sync(&src.join("new"), &scratch.path().join("fresh")).arg("--require=x"),
+        13,
+        scratch.path(),
+        &["no directory"],
+    );
     for outside in ["../dst", "/etc"] {
-        check_refused(sync(&src, &dst).args(["--require", outside]), 2, scratch.path(), &["--require"]);
+        check_refused(
+            sync(&src, &dst).args(["--require", outside]),
+            2,
+            scratch.path(),
+            &["--require"],
+        );
     }
-    let verify = |path: &str| verify(&src, &dst).args(["--require", path]).env("XDG_STATE_HOME", scratch.path());
+    let verify = |path: &str| {
+        verify(&src, &dst)
+            .args(["--require", path])
+            .env("XDG_STATE_HOME", scratch.path())
+    };
     check_refused(verify("absent"), 13, &src, &["--require"]);
     let _ = verify("data/.mounted").run().expect(4);
     let _ = sync_ok(&src, &dst, ["--require=./data/.mounted", "--require=link"]);
@@ -337,10 +501,18 @@ fn what_only_the_replica_has_is_counted_and_kept() {
     }
     let told = on_trees("sync", &src, &dst).run().expect(0).stdout_text();
     assert!(told.contains("; 4 only on the replica, kept; "), "{told}");
-    assert!(["old", "sub/old/1", "more.o"].iter().all(|path| dst.join(path).exists()));
+    assert!(
+        ["old", "sub/old/1", "more.o"]
+            .iter()
+            .all(|path| dst.join(path).exists())
+    );
     let far = Far::root();
     for way in Way::ALL {
-        assert_eq!(far.sync_ok(way, &src, &dst, NONE).count("only_on_replica"), 4, "{way:?}");
+        assert_eq!(
+            far.sync_ok(way, &src, &dst, NONE).count("only_on_replica"),
+            4,
+            "{way:?}"
+        );
     }
     assert_eq!(run(&["--delete"]), 0);
     check_equal(&src, &dst, "all of it is gone");
@@ -354,13 +526,37 @@ fn what_only_the_replica_has_in_a_large_directory_is_counted_without_a_look_at_e
     (0..NAMES).for_each(|number| fs::write(src.join(format!("name-{number}")), "").expect("write"));
     let _ = sync_ok(&src, &dst, NONE);
     (0..3).for_each(|number| put(&dst.join(format!("old-{number}")), "content"));
-    for (arguments, count) in [(vec![], 3), (vec!["--exclude=old-1"], 2), (vec!["--delete"], 0)] {
+    for (arguments, count) in [
+        (vec![], 3),
+        (vec!["--exclude=old-1"], 2),
+        (vec!["--delete"], 0),
+    ] {
         let trace = scratch.path().join("trace");
-        let strace = ["strace", "-f", "-qq", "-e", "trace=newfstatat,statx", "-o", trace.to_str().expect("text")];
-        let outcome = sync(&src, &dst).args(&arguments).through(strace).run().expect(0);
+        let strace = [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=newfstatat,statx",
+            "-o",
+            trace.to_str().expect("text"),
+        ];
+        let outcome = sync(&src, &dst)
+            .args(&arguments)
+            .through(strace)
+            .run()
+            .expect(0);
         assert_eq!(outcome.count("only_on_replica"), count, "{arguments:?}");
-        let looks = fs::read_to_string(&trace).expect("trace").lines().filter(|line| line.contains("name-")).count();
-        assert_eq!(looks, 2 * NAMES, "each name is looked at once on each side, {arguments:?}");
+        let looks = fs::read_to_string(&trace)
+            .expect("trace")
+            .lines()
+            .filter(|line| line.contains("name-"))
+            .count();
+        assert_eq!(
+            looks,
+            2 * NAMES,
+            "each name is looked at once on each side, {arguments:?}"
+        );
     }
     check_equal(&src, &dst, "what was left went with --delete");
 }

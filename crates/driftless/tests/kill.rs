@@ -1,7 +1,8 @@
-//! Runs that are killed or interrupted: what stands at a name is always whole, and the next run finishes the work.
+//! Runs that are killed or interrupted: what stands at a name is always whole, and the next run
+//! finishes the work.
 //!
-//! Every file consists of one repeated word that names the file and its version, and its size follows from both, so any
-//! mix of versions and any missing tail shows.
+//! Every file consists of one repeated word that names the file and its version, and its size
+//! follows from both, so any mix of versions and any missing tail shows.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -50,7 +51,8 @@ fn write_version(path: &Path, id: u32, version: u32) {
     attrs::set_mode(path, mode_of(id, version)).expect("chmod");
 }
 
-/// The whole source at a version: files that are always there, large ones in turn, and a directory that is new.
+/// The whole source at a version: files that are always there, large ones in turn, and a directory
+/// that is new.
 fn write_source(src: &Path, version: u32) {
     for id in 0..SMALL_FILES {
         write_version(&src.join(format!("dir{}/file-{id}", id % 10)), id, version);
@@ -59,7 +61,11 @@ fn write_source(src: &Path, version: u32) {
     write_version(&src.join(format!("large-{large}")), large, version);
     driftless_testkit::remove_deep(&new_folder(src, version - 1)).expect("remove");
     for id in 2000..2000 + NEW_FILES {
-        let folder = if id % 2 == 0 { new_folder(src, version) } else { new_folder(src, version).join("sub") };
+        let folder = if id % 2 == 0 {
+            new_folder(src, version)
+        } else {
+            new_folder(src, version).join("sub")
+        };
         write_version(&folder.join(format!("file-{id}")), id, version);
     }
 }
@@ -68,28 +74,60 @@ fn new_folder(root: &Path, version: u32) -> PathBuf {
     root.join(format!("new-{version}"))
 }
 
-/// Panics if this file is not exactly one version of itself, with that version's owner and no wider mode.
+/// Panics if this file is not exactly one version of itself, with that version's owner and no wider
+/// mode.
 fn check_whole(path: &Path) {
-    let name = path.file_name().and_then(|name| name.to_str()).expect("plain name");
-    let id: u32 = name.rsplit('-').next().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("what is {name}?"));
-    assert_eq!(check_some_version(path), id, "{}: the content of another file", path.display());
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("plain name");
+    let id: u32 = name
+        .rsplit('-')
+        .next()
+        .and_then(|id| id.parse().ok())
+        .unwrap_or_else(|| panic!("what is {name}?"));
+    assert_eq!(
+        check_some_version(path),
+        id,
+        "{}: the content of another file",
+        path.display()
+    );
 }
 
 /// Panics if this is not exactly one version of any file; returns the number of the file.
 fn check_some_version(path: &Path) -> u32 {
     let content = fs::read(path).expect("read");
-    let word: [u8; 8] = content.get(..8).and_then(|word| word.try_into().ok()).unwrap_or_else(|| {
-        panic!("{}: torn: {} bytes", path.display(), content.len());
-    });
+    let word: [u8; 8] = content
+        .get(..8)
+        .and_then(|word| word.try_into().ok())
+        .unwrap_or_else(|| {
+            panic!("{}: torn: {} bytes", path.display(), content.len());
+        });
     let word = u64::from_le_bytes(word);
     let (id, version) = ((word >> 32) as u32, word as u32);
-    assert_eq!(content.len(), size_of(id, version), "{}: torn, version {version}", path.display());
+    assert_eq!(
+        content.len(),
+        size_of(id, version),
+        "{}: torn, version {version}",
+        path.display()
+    );
     let repeats = content[8..] == content[..content.len() - 8];
     assert!(repeats, "{}: a mix with version {version}", path.display());
     let meta = fs::symlink_metadata(path).expect("stat");
     let wider = meta.mode() & 0o7777 & !mode_of(id, version);
-    assert_eq!(wider, 0, "{}: mode {:o} is wider than that of version {version}", path.display(), meta.mode());
-    assert_eq!(meta.uid(), owner_of(id, version), "{}: owner of version {version}", path.display());
+    assert_eq!(
+        wider,
+        0,
+        "{}: mode {:o} is wider than that of version {version}",
+        path.display(),
+        meta.mode()
+    );
+    assert_eq!(
+        meta.uid(),
+        owner_of(id, version),
+        "{}: owner of version {version}",
+        path.display()
+    );
     id
 }
 
@@ -101,14 +139,22 @@ fn check_visible(dst: &Path) {
             let path = entry.expect("entry").path();
             let meta = fs::symlink_metadata(&path).expect("stat");
             let is_private = meta.is_dir() && meta.mode() & 0o7777 == 0o700;
-            let is_temp = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
+            let is_temp = path
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
             if meta.is_dir() && !is_private {
                 open.push(path);
             } else if meta.is_file() && !is_temp {
                 check_whole(&path);
-            } else if meta.is_file() && meta.mode() & 0o7077 != 0 && !path.as_os_str().as_encoded_bytes().ends_with(common::LOCK_SIGN) {
-                // Others may look into an unfinished file only when it lacks nothing but its name. The sign of the lock is empty, and
-                // for all.
+            } else if meta.is_file()
+                && meta.mode() & 0o7077 != 0
+                && !path
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .ends_with(common::LOCK_SIGN)
+            {
+                // Others may look into an unfinished file only when it lacks nothing but its name.
+                // The sign of the lock is empty, and for all.
                 let _which = check_some_version(&path);
             }
         }
@@ -118,10 +164,16 @@ fn check_visible(dst: &Path) {
 /// A directory that this version made is complete as soon as others may look into it.
 fn check_new_folder(dst: &Path, version: u32) {
     let folder = new_folder(dst, version);
-    let is_open = |folder: &Path| fs::symlink_metadata(folder).is_ok_and(|meta| meta.mode() & 0o7777 != 0o700);
+    let is_open = |folder: &Path| {
+        fs::symlink_metadata(folder).is_ok_and(|meta| meta.mode() & 0o7777 != 0o700)
+    };
     if is_open(&folder) {
         for id in 2000..2000 + NEW_FILES {
-            let within = if id % 2 == 0 { folder.clone() } else { folder.join("sub") };
+            let within = if id % 2 == 0 {
+                folder.clone()
+            } else {
+                folder.join("sub")
+            };
             check_whole(&within.join(format!("file-{id}")));
         }
     }
@@ -130,7 +182,10 @@ fn check_new_folder(dst: &Path, version: u32) {
 #[test]
 fn a_killed_run_leaves_nothing_torn_and_the_next_finishes() {
     only_local!("needs what a killed run has left to stay");
-    let seed = std::env::var("DRIFTLESS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = std::env::var("DRIFTLESS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
     println!("seed {seed}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test kill");
     let mut rng = fastrand::Rng::with_seed(seed);
     for kind in [FsKind::Tmpfs, FsKind::Ext4] {
@@ -147,9 +202,14 @@ fn kill_often(kind: FsKind, kills: u32, rng: &mut fastrand::Rng) {
     let whole_run = sync_ok(&src, &dst, ["--delete"]).elapsed;
     let (mut done, mut version) = (0, 3);
     while done < kills {
-        assert!(version < kills * 10, "runs of {whole_run:?} end before they can be killed");
+        assert!(
+            version < kills * 10,
+            "runs of {whole_run:?} end before they can be killed"
+        );
         write_source(&src, version);
-        let running = sync(&src, &dst).args(["--delete", "--durability=none"]).spawn();
+        let running = sync(&src, &dst)
+            .args(["--delete", "--durability=none"])
+            .spawn();
         let patience = whole_run.mul_f64(rng.f64());
         done += u32::from(!running.ends_within(patience));
         running.signal(Signal::KILL);
@@ -168,29 +228,55 @@ fn kill_often(kind: FsKind, kills: u32, rng: &mut fastrand::Rng) {
 /// Starts a slow copy of one large file and kills it as soon as a part of it is recorded as done.
 fn killed_in_a_large_file(src: &Path, dst: &Path) {
     let running = sync(src, dst).args(["--bwlimit=300M", "--jobs=1"]).spawn();
-    let note = |path: &PathBuf| attrs::get_xattr(path, b"user.driftless.resume").ok().flatten();
+    let note = |path: &PathBuf| {
+        attrs::get_xattr(path, b"user.driftless.resume")
+            .ok()
+            .flatten()
+    };
     let mut first = None;
-    wait_until("more of the large file is recorded", Duration::from_secs(30), || {
-        assert!(!dst.join("large").exists(), "it ended before that");
-        let now = leftovers_quietly(dst).iter().find_map(note);
-        first = first.take().or_else(|| now.clone());
-        now.is_some() && now != first
-    });
+    wait_until(
+        "more of the large file is recorded",
+        Duration::from_secs(30),
+        || {
+            assert!(!dst.join("large").exists(), "it ended before that");
+            let now = leftovers_quietly(dst).iter().find_map(note);
+            first = first.take().or_else(|| now.clone());
+            now.is_some() && now != first
+        },
+    );
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), 137);
 }
 
 /// Like `leftovers`, for a tree that changes while it is listed.
 fn leftovers_quietly(dst: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dst).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
-    let is_temp = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
-    entries.unwrap_or_default().into_iter().filter(is_temp).collect()
+    let entries = fs::read_dir(dst).map(|entries| {
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .collect::<Vec<_>>()
+    });
+    let is_temp = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|n| n.as_encoded_bytes().starts_with(common::TEMP_PREFIX))
+    };
+    entries
+        .unwrap_or_default()
+        .into_iter()
+        .filter(is_temp)
+        .collect()
 }
 
 fn large_stage() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 3 * LARGEST_BYTES as u64 / MIB as u64);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
-    put(&src.join("large"), fastrand::Rng::with_seed(5).u64(..).to_le_bytes().repeat(LARGEST_BYTES / 8));
+    put(
+        &src.join("large"),
+        fastrand::Rng::with_seed(5)
+            .u64(..)
+            .to_le_bytes()
+            .repeat(LARGEST_BYTES / 8),
+    );
     (scratch, src, dst)
 }
 
@@ -198,10 +284,20 @@ fn large_stage() -> (Scratch, PathBuf, PathBuf) {
 fn a_large_file_goes_on_where_a_killed_run_stopped() {
     let (_scratch, src, dst) = large_stage();
     killed_in_a_large_file(&src, &dst);
-    assert!(!dst.join("large").exists(), "an unfinished file has no name");
+    assert!(
+        !dst.join("large").exists(),
+        "an unfinished file has no name"
+    );
     let outcome = sync_ok(&src, &dst, NONE);
-    let (resumed, copied) = (outcome.count("bytes_resumed"), outcome.count("bytes_copied"));
-    assert!(resumed > 0 && resumed + copied <= LARGEST_BYTES as u64, "{}", outcome.describe());
+    let (resumed, copied) = (
+        outcome.count("bytes_resumed"),
+        outcome.count("bytes_copied"),
+    );
+    assert!(
+        resumed > 0 && resumed + copied <= LARGEST_BYTES as u64,
+        "{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, "resumed");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
@@ -222,12 +318,21 @@ type Plant = fn(temp: &Path, outside: &Path);
 fn what_is_planted_at_the_name_of_an_unfinished_file_is_not_trusted() {
     let plants: [(&str, Plant); 5] = [
         ("a file of another user with a forged note", |temp, _| {
-            let note = attrs::get_xattr(temp, b"user.driftless.resume").expect("read").expect("a note");
-            fs::OpenOptions::new().write(true).open(temp).expect("open").write_all_at(&[0xee; MIB], 0).expect("write");
+            let note = attrs::get_xattr(temp, b"user.driftless.resume")
+                .expect("read")
+                .expect("a note");
+            fs::OpenOptions::new()
+                .write(true)
+                .open(temp)
+                .expect("open")
+                .write_all_at(&[0xee; MIB], 0)
+                .expect("write");
             attrs::set_owner(temp, 1000, 1000).expect("chown");
             attrs::set_xattr(temp, b"user.driftless.resume", &note).expect("note");
         }),
-        ("a hard link to a file outside", |temp, outside| fs::hard_link(temp, outside).expect("link")),
+        ("a hard link to a file outside", |temp, outside| {
+            fs::hard_link(temp, outside).expect("link")
+        }),
         ("a symlink to a file outside", |temp, outside| {
             fs::rename(temp, outside).expect("rename");
             std::os::unix::fs::symlink(outside, temp).expect("symlink");
@@ -252,8 +357,16 @@ fn what_is_planted_at_the_name_of_an_unfinished_file_is_not_trusted() {
         let outcome = sync_ok(&src, &dst, NONE);
         assert_eq!(outcome.count("bytes_resumed"), 0, "{what}");
         check_equal(&src, &dst, what);
-        assert_ne!(fs::metadata(dst.join("large")).expect("stat").ino(), inode, "{what} became the file");
-        assert_eq!(outside.exists().then(|| snapshot_hash(&outside, false)), before, "{what}: changed outside");
+        assert_ne!(
+            fs::metadata(dst.join("large")).expect("stat").ino(),
+            inode,
+            "{what} became the file"
+        );
+        assert_eq!(
+            outside.exists().then(|| snapshot_hash(&outside, false)),
+            before,
+            "{what}: changed outside"
+        );
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "{what}");
     }
 }
@@ -269,11 +382,20 @@ fn an_interrupted_run_says_how_to_go_on_and_leaves_nothing_torn() {
         let _ = sync_ok(&src, &dst, NONE);
         write_source(&src, 3);
         let running = sync(&src, &dst).args(["--delete", "--bwlimit=5M"]).spawn();
-        wait_until("it works", Duration::from_secs(20), || !leftovers_quietly(&dst).is_empty());
+        wait_until("it works", Duration::from_secs(20), || {
+            !leftovers_quietly(&dst).is_empty()
+        });
         running.signal(signal);
-        assert!(running.ends_within(Duration::from_secs(10)), "it ends soon after the signal");
+        assert!(
+            running.ends_within(Duration::from_secs(10)),
+            "it ends soon after the signal"
+        );
         let outcome = running.wait().expect(code);
-        assert!(outcome.stderr_text().contains("again"), "a hint how to go on\n{}", outcome.describe());
+        assert!(
+            outcome.stderr_text().contains("again"),
+            "a hint how to go on\n{}",
+            outcome.describe()
+        );
         check_visible(&dst);
         let _ = sync_ok(&src, &dst, ["--delete"]);
         check_equal(&src, &dst, "gone on");
@@ -283,8 +405,19 @@ fn an_interrupted_run_says_how_to_go_on_and_leaves_nothing_torn() {
 
 /// Whether a user that is a member of group 1234 can read the file.
 fn is_read_by_the_group(path: &Path, user: u32) -> bool {
-    let ids = [format!("--reuid={user}"), "--regid=1234".to_owned(), "--clear-groups".to_owned()];
-    Command::new("setpriv").args(ids).arg("cat").arg(path).output().expect("setpriv starts").status.success()
+    let ids = [
+        format!("--reuid={user}"),
+        "--regid=1234".to_owned(),
+        "--clear-groups".to_owned(),
+    ];
+    Command::new("setpriv")
+        .args(ids)
+        .arg("cat")
+        .arg(path)
+        .output()
+        .expect("setpriv starts")
+        .status
+        .success()
 }
 
 /// A run that is killed at each call in turn that sets owner, mode or attributes.
@@ -301,8 +434,22 @@ fn killed_at_each(src: &Path, dst: &Path, check: impl Fn(&str)) {
     ];
     for call in CALLS {
         for number in 1..4 {
-            let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={number}"));
-            let words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, "--"];
+            let (trace, inject) = (
+                format!("trace={call}"),
+                format!("inject={call}:signal=KILL:when={number}"),
+            );
+            let words = [
+                "strace",
+                "-f",
+                "-qq",
+                "-o",
+                "/dev/null",
+                "-e",
+                &trace,
+                "-e",
+                &inject,
+                "--",
+            ];
             let _killed_or_not = sync(src, dst).through(words).run();
             check(&inject);
         }
@@ -324,7 +471,9 @@ fn a_change_of_group_or_acl_lets_in_nobody_for_a_moment() {
     for before in [&acl as &dyn Fn(&Path), &group] {
         let scratch = Scratch::new(FsKind::Ext4, 64);
         let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        [scratch.path(), &src].into_iter().for_each(|dir| attrs::set_mode(dir, 0o755).expect("chmod"));
+        [scratch.path(), &src]
+            .into_iter()
+            .for_each(|dir| attrs::set_mode(dir, 0o755).expect("chmod"));
         let (file, copy) = (src.join("file"), dst.join("file"));
         let fresh = || {
             put(&file, "secret");
@@ -350,7 +499,9 @@ fn what_a_killed_first_copy_leaves_lets_in_nobody_whom_the_source_keeps_out() {
     for is_listed in [true, false] {
         let scratch = Scratch::new(FsKind::Ext4, 64);
         let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        [scratch.path(), &src].into_iter().for_each(|dir| attrs::set_mode(dir, 0o755).expect("chmod"));
+        [scratch.path(), &src]
+            .into_iter()
+            .for_each(|dir| attrs::set_mode(dir, 0o755).expect("chmod"));
         let (file, copy) = (src.join("sub/file"), dst.join("sub/file"));
         put(&file, vec![7; 8 * MIB]);
         attrs::set_owner(&file, 5, 6).expect("chown");
@@ -359,11 +510,17 @@ fn what_a_killed_first_copy_leaves_lets_in_nobody_whom_the_source_keeps_out() {
             must_run(&["setfacl", "-m", "u:1234:---"], &[&file]);
         }
         let running = sync(&src, &dst).args(["--bwlimit=2M", "--jobs=1"]).spawn();
-        wait_until("some of it is copied", Duration::from_secs(30), || fs::metadata(&copy).is_ok_and(|meta| meta.len() > 0));
+        wait_until("some of it is copied", Duration::from_secs(30), || {
+            fs::metadata(&copy).is_ok_and(|meta| meta.len() > 0)
+        });
         running.signal(Signal::KILL);
         assert_eq!(running.wait().code(), 137);
         fs::rename(&file, src.join("sub/renamed")).expect("rename");
-        wait_until("nobody is at work any more", Duration::from_secs(30), || sync(&src, &dst).run().code() == 0);
+        wait_until(
+            "nobody is at work any more",
+            Duration::from_secs(30),
+            || sync(&src, &dst).run().code() == 0,
+        );
         let mode = fs::metadata(&copy).expect("it is kept").mode();
         assert_eq!(mode & 0o077, 0, "{mode:o}");
         assert!(!is_listed || !is_read_by_the_group(&copy, 1234));

@@ -1,5 +1,5 @@
-//! Hard-link groups that do not fit, more names than the replica's file system takes for one file; and whose names change while a run goes
-//! on.
+//! Hard-link groups that do not fit, more names than the replica's file system takes for one file;
+//! and whose names change while a run goes on.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -24,8 +24,22 @@ fn inodes(dir: &Path, content: &str, mode: u32) -> Vec<usize> {
     for entry in fs::read_dir(dir).expect("list") {
         let path = entry.expect("entry").path();
         let meta = fs::symlink_metadata(&path).expect("stat");
-        if names.insert(meta.ino(), names.get(&meta.ino()).map_or(1, |count| count + 1)).is_none() {
-            assert_eq!((fs::read_to_string(&path).expect("read").as_str(), meta.mode() & 0o7777), (content, mode), "{}", path.display());
+        if names
+            .insert(
+                meta.ino(),
+                names.get(&meta.ino()).map_or(1, |count| count + 1),
+            )
+            .is_none()
+        {
+            assert_eq!(
+                (
+                    fs::read_to_string(&path).expect("read").as_str(),
+                    meta.mode() & 0o7777
+                ),
+                (content, mode),
+                "{}",
+                path.display()
+            );
         }
     }
     let mut counts: Vec<usize> = names.into_values().collect();
@@ -35,10 +49,15 @@ fn inodes(dir: &Path, content: &str, mode: u32) -> Vec<usize> {
 
 #[test]
 fn names_beyond_what_one_file_can_have_are_told_and_copied_once() {
-    let (source, replica) = (Scratch::new(FsKind::Tmpfs, 200), Scratch::new(FsKind::Ext4, 64));
+    let (source, replica) = (
+        Scratch::new(FsKind::Tmpfs, 200),
+        Scratch::new(FsKind::Ext4, 64),
+    );
     let (src, dst) = (source.dir("src"), replica.path().join("dst"));
     put(&src.join("first"), "content");
-    (1..EXT4_NAMES_MAX + FURTHER).for_each(|number| fs::hard_link(src.join("first"), src.join(format!("n{number}"))).expect("link"));
+    (1..EXT4_NAMES_MAX + FURTHER).for_each(|number| {
+        fs::hard_link(src.join("first"), src.join(format!("n{number}"))).expect("link")
+    });
     attrs::set_mode(&src.join("first"), 0o644).expect("chmod");
     let run = || {
         let outcome = sync(&src, &dst).run().expect(3);
@@ -49,12 +68,23 @@ fn names_beyond_what_one_file_can_have_are_told_and_copied_once() {
     };
     let first = run();
     let expected = [vec![1; FURTHER], vec![EXT4_NAMES_MAX]].concat();
-    assert_eq!((inodes(&dst, "content", 0o644), first.count("bytes_copied")), (expected.clone(), 7 * (1 + FURTHER as u64)));
+    assert_eq!(
+        (inodes(&dst, "content", 0o644), first.count("bytes_copied")),
+        (expected.clone(), 7 * (1 + FURTHER as u64))
+    );
     let again = run();
-    assert_eq!([again.count("changed"), again.count("bytes_copied")], [0, 0], "a run that can do nothing");
+    assert_eq!(
+        [again.count("changed"), again.count("bytes_copied")],
+        [0, 0],
+        "a run that can do nothing"
+    );
     attrs::set_mode(&src.join("first"), 0o600).expect("chmod");
     let _ = run();
-    assert_eq!(inodes(&dst, "content", 0o600), expected, "its mode has changed");
+    assert_eq!(
+        inodes(&dst, "content", 0o600),
+        expected,
+        "its mode has changed"
+    );
 }
 
 const NONE: [&str; 0] = [];
@@ -62,8 +92,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The file among these that the process has open.
 fn open_in(process: u32, files: &[PathBuf]) -> Option<PathBuf> {
-    let open: Vec<PathBuf> =
-        fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten().filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+    let open: Vec<PathBuf> = fs::read_dir(format!("/proc/{process}/fd"))
+        .ok()?
+        .flatten()
+        .filter_map(|fd| fs::read_link(fd.path()).ok())
+        .collect();
     files.iter().find(|file| open.contains(file)).cloned()
 }
 
@@ -72,9 +105,13 @@ fn copy_time(from: &Path, to: &Path) {
     attrs::set_mtime(to, meta.mtime(), meta.mtime_nsec() as u32).expect("mtime");
 }
 
-/// Sets a time which comes only in a while, so that a run waits for it; that of a copy too, if there is one.
+/// Sets a time which comes only in a while, so that a run waits for it; that of a copy too, if
+/// there is one.
 fn make_young(file: &Path, copy: &Path) {
-    let soon = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") + Duration::from_millis(950);
+    let soon = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        + Duration::from_millis(950);
     attrs::set_mtime(file, soon.as_secs().cast_signed(), soon.subsec_nanos()).expect("mtime");
     if copy.exists() {
         copy_time(file, copy);
@@ -84,34 +121,52 @@ fn make_young(file: &Path, copy: &Path) {
 /// How often a test tries to be quick enough.
 const TRIES: u32 = 40;
 
-/// A run that has one of these files open and waits, while something else gets its place: how it ended, and which. `None` if it waited for
-/// none.
-fn replaced_while_waited_for(files: &[PathBuf], run: Driftless, replace: impl FnOnce(&Path)) -> Option<(Outcome, PathBuf)> {
+/// A run that has one of these files open and waits, while something else gets its place: how it
+/// ended, and which. `None` if it waited for none.
+fn replaced_while_waited_for(
+    files: &[PathBuf],
+    run: Driftless,
+    replace: impl FnOnce(&Path),
+) -> Option<(Outcome, PathBuf)> {
     let running = run.spawn();
     let mut waited_for = None;
     wait_until("a file is waited for", LIMIT, || {
         waited_for = open_in(running.pid(), files);
         waited_for.is_some() || running.ends_within(Duration::ZERO)
     });
-    waited_for.inspect(|file| replace(file)).map(|file| (running.wait(), file))
+    waited_for
+        .inspect(|file| replace(file))
+        .map(|file| (running.wait(), file))
 }
 
 fn group(src: &Path) -> Vec<PathBuf> {
-    let files: Vec<PathBuf> = ["d1/a", "d2/b", "d2/c"].into_iter().map(|name| src.join(name)).collect();
+    let files: Vec<PathBuf> = ["d1/a", "d2/b", "d2/c"]
+        .into_iter()
+        .map(|name| src.join(name))
+        .collect();
     put(&files[0], "OLDOLD");
     fs::create_dir(src.join("d2")).expect("mkdir");
-    files[1..].iter().for_each(|name| fs::hard_link(&files[0], name).expect("link"));
+    files[1..]
+        .iter()
+        .for_each(|name| fs::hard_link(&files[0], name).expect("link"));
     files
 }
 
 fn check_contents(src: &Path, dst: &Path, files: &[PathBuf], told: &Outcome) {
     for file in files {
         let copy = dst.join(file.strip_prefix(src).expect("below"));
-        assert_eq!(fs::read(copy).ok(), fs::read(file).ok(), "{}\n{}", file.display(), told.describe());
+        assert_eq!(
+            fs::read(copy).ok(),
+            fs::read(file).ok(),
+            "{}\n{}",
+            file.display(),
+            told.describe()
+        );
     }
 }
 
-/// The name that a run copies first of a group is replaced while it waits; no other name gets what is there now, nor is that a failure.
+/// The name that a run copies first of a group is replaced while it waits; no other name gets what
+/// is there now, nor is that a failure.
 fn check_replaced_leader(arguments: &[&str], before: fn(&Path, &Path), replace: fn(&Path, &Path)) {
     let attempt = |_| {
         let scratch = Scratch::new(FsKind::Tmpfs, 16);
@@ -203,27 +258,43 @@ fn what_is_no_file_any_more_after_it_was_waited_for_is_copied_as_what_it_is() {
 
 #[test]
 fn the_other_names_of_a_group_are_copied_where_the_one_that_was_to_be_first_cannot_be_looked_at() {
-    let (source, replica) = (Fuse::mount(Mood::healthy()), Scratch::new(FsKind::Tmpfs, 16));
+    let (source, replica) = (
+        Fuse::mount(Mood::healthy()),
+        Scratch::new(FsKind::Tmpfs, 16),
+    );
     let (src, dst) = (source.dir("src"), replica.path().join("dst"));
     put(&src.join("d/kept"), "kept");
     let _ = sync_ok(&src, &dst, NONE);
     put(&source.dir("outside").join("name"), "content");
-    ["n1", "n2"].into_iter().for_each(|name| fs::hard_link(source.path().join("outside/name"), src.join("d").join(name)).expect("link"));
+    ["n1", "n2"].into_iter().for_each(|name| {
+        fs::hard_link(source.path().join("outside/name"), src.join("d").join(name)).expect("link")
+    });
     let mut failed = 0;
-    // Among these is the look at the one that was chosen when it was known that the one outside does not come.
+    // Among these is the look at the one that was chosen when it was known that the one outside
+    // does not come.
     for well in 0..8 {
-        source.order(Rule::fail(Op::Getattr, Errno::IO).named("n*").after(well).times(1));
+        source.order(
+            Rule::fail(Op::Getattr, Errno::IO)
+                .named("n*")
+                .after(well)
+                .times(1),
+        );
         let told = sync(&src, &dst).arg("--jobs=1").run();
         source.forgive();
         assert!([0, 3].contains(&told.code()), "{well}: {}", told.describe());
         check_accounts(&told);
-        let there = ["n1", "n2"].into_iter().filter(|name| dst.join("d").join(name).exists()).count();
+        let there = ["n1", "n2"]
+            .into_iter()
+            .filter(|name| dst.join("d").join(name).exists())
+            .count();
         let lost = usize::from(told.code() == 3);
         assert_eq!(there, 2 - lost, "{well}: {}", told.describe());
         failed += lost;
         let _ = sync_ok(&src, &dst, NONE);
         check_settled(&src, &dst, NONE);
-        ["n1", "n2"].into_iter().for_each(|name| fs::remove_file(dst.join("d").join(name)).expect("remove"));
+        ["n1", "n2"]
+            .into_iter()
+            .for_each(|name| fs::remove_file(dst.join("d").join(name)).expect("remove"));
     }
     assert!(failed >= 3, "both first looks, and one more: {failed}");
 }

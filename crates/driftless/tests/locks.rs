@@ -1,4 +1,5 @@
-//! Whose lock it is, and until when: what root leaves, what others take away, runs of other hosts and runs that begin together.
+//! Whose lock it is, and until when: what root leaves, what others take away, runs of other hosts
+//! and runs that begin together.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -7,7 +8,8 @@ use common::far::{Far, Way};
 use common::marks::{is_unsettled, lose, mark, must_run, says_so};
 use common::mounted::Mounted;
 use common::{
-    LOCK_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local, problems, put, sync, sync_by_user, sync_ok, wait_until,
+    LOCK_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local, problems, put,
+    sync, sync_by_user, sync_ok, wait_until,
 };
 use driftless_engine::{MachineClock, Monitor, Options, Progress, Trees};
 use driftless_model::{Policy, Problem, Receipt, Selection};
@@ -30,9 +32,17 @@ const OTHER_USER: u32 = 65533;
 /// What shows others that root holds the lock.
 const SIGN_FILE: &str = ".driftless-tmp-00000000000000000000000000000003";
 /// A run on a host of its own, as far as locks go: where these are kept is not shared.
-const OTHER_HOST: [&str; 6] = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o mode=0755 driftless-run /run && exec \"$@\"", "sh"];
+const OTHER_HOST: [&str; 6] = [
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    "mount -t tmpfs -o mode=0755 driftless-run /run && exec \"$@\"",
+    "sh",
+];
 
-/// A tree that takes a while at a megabyte a second, and where a replica may be made; both are the ordinary user's.
+/// A tree that takes a while at a megabyte a second, and where a replica may be made; both are the
+/// ordinary user's.
 fn stage() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 300);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
@@ -46,7 +56,9 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
 /// Waits until the lock of a run that was started is there.
 fn at_work(run: Driftless, lock: &Path) -> Running {
     let running = run.arg("--bwlimit=1M").spawn();
-    wait_until("the run has its lock", SOON, || fs::read(lock).is_ok_and(|text| text.ends_with(b"\n")));
+    wait_until("the run has its lock", SOON, || {
+        fs::read(lock).is_ok_and(|text| text.ends_with(b"\n"))
+    });
     running
 }
 
@@ -60,8 +72,13 @@ fn a_lock_that_root_left_keeps_nobody_out_who_may_write_there() {
     only_local!("needs the lock of a run that was killed");
     let (scratch, src, dst) = stage();
     let single = scratch.path().join("single");
-    let lock_of_single = scratch.path().join(".driftless-tmp-be8d6272de4ff78df734f7b33551b383");
-    for (from, to, lock) in [(&src, &dst, dst.join(LOCK_FILE)), (&src.join("slow"), &single, lock_of_single)] {
+    let lock_of_single = scratch
+        .path()
+        .join(".driftless-tmp-be8d6272de4ff78df734f7b33551b383");
+    for (from, to, lock) in [
+        (&src, &dst, dst.join(LOCK_FILE)),
+        (&src.join("slow"), &single, lock_of_single),
+    ] {
         let root = at_work(sync(from, to), &lock);
         let outcome = sync_by_user(from, to).run().expect(11);
         assert!(lock.exists(), "{}", outcome.describe());
@@ -97,18 +114,34 @@ fn ordinary_users_keep_each_other_out_while_they_are_at_work() {
         let by_other = || sync(&src, &dst).as_user(OTHER_USER, OTHER_USER).run();
         let first = at_work(sync_by_user(&src, &dst), &dst.join(LOCK_FILE));
         let outcome = by_other().expect(11);
-        assert!(outcome.stderr_text().contains("wait for it to end"), "{}", outcome.describe());
+        assert!(
+            outcome.stderr_text().contains("wait for it to end"),
+            "{}",
+            outcome.describe()
+        );
         killed(first);
         let outcome = by_other();
         if mode & 0o1000 == 0 {
             let outcome = outcome.expect(3);
-            assert!(problems(&outcome).iter().all(|path| path == "."), "the root is not his: {}", outcome.describe());
+            assert!(
+                problems(&outcome).iter().all(|path| path == "."),
+                "the root is not his: {}",
+                outcome.describe()
+            );
             assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
         } else {
             let outcome = outcome.expect(1);
             let said = outcome.stderr_text();
-            assert!(said.contains(LOCK_FILE) && said.contains("is over"), "{}", outcome.describe());
-            assert!(!dst.join("slow").exists() && dst.join(LOCK_FILE).exists(), "{}", outcome.describe());
+            assert!(
+                said.contains(LOCK_FILE) && said.contains("is over"),
+                "{}",
+                outcome.describe()
+            );
+            assert!(
+                !dst.join("slow").exists() && dst.join(LOCK_FILE).exists(),
+                "{}",
+                outcome.describe()
+            );
         }
     }
 }
@@ -122,7 +155,11 @@ fn who_may_not_remove_what_root_left_is_told_what_it_is() {
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
     let outcome = sync_by_user(&src, &dst).run().expect(1);
     let said = outcome.stderr_text();
-    assert!(said.contains(LOCK_FILE) && said.contains("is over"), "{}", outcome.describe());
+    assert!(
+        said.contains(LOCK_FILE) && said.contains("is over"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -157,20 +194,37 @@ fn who_may_only_read_the_sign_of_a_lock_keeps_nobody_out() {
     let sign = fs::File::open(dst.join(SIGN_FILE)).expect("open");
     // The other kind of lock that a reader can have.
     rustix::fs::fcntl_lock(&sign, rustix::fs::FlockOperation::NonBlockingLockShared).expect("lock");
-    let outcome = while_locked_by(OTHER_USER, &dst.join(SIGN_FILE), || sync_by_user(&src, &dst).run());
+    let outcome = while_locked_by(OTHER_USER, &dst.join(SIGN_FILE), || {
+        sync_by_user(&src, &dst).run()
+    });
     check_accounts(&outcome.expect(0));
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
 
 /// Has a user lock a file that he may read (flock(2)) while something is done.
 fn while_locked_by<T>(user: u32, file: &Path, act: impl FnOnce() -> T) -> T {
-    let ids = [format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()];
+    let ids = [
+        format!("--reuid={user}"),
+        format!("--regid={user}"),
+        "--clear-groups".into(),
+    ];
     let mut intruder = Command::new("setpriv");
-    intruder.args(ids).args(["flock", "--no-fork", "-x", "-n"]).arg(file).args(["sleep", "600"]);
+    intruder
+        .args(ids)
+        .args(["flock", "--no-fork", "-x", "-n"])
+        .arg(file)
+        .args(["sleep", "600"]);
     let mut intruder = intruder.stdin(Stdio::null()).spawn().expect("setpriv");
-    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&fs::metadata(file).expect("stat")));
+    let inode = format!(
+        ":{} ",
+        std::os::unix::fs::MetadataExt::ino(&fs::metadata(file).expect("stat"))
+    );
     let locks = || fs::read_to_string("/proc/locks").expect("locks");
-    wait_until("he holds it", SOON, || locks().lines().any(|line| line.contains("FLOCK") && line.contains(&inode)));
+    wait_until("he holds it", SOON, || {
+        locks()
+            .lines()
+            .any(|line| line.contains("FLOCK") && line.contains(&inode))
+    });
     let done = act();
     let _ = intruder.kill();
     let _ = intruder.wait();
@@ -190,12 +244,26 @@ fn a_run_whose_lock_was_taken_away_ends_and_leaves_the_lock_of_the_next_alone() 
         let second = at_work(sync(&src, &dst).through(OTHER_HOST), &lock);
         let text = fs::read(&lock).expect("read");
         let outcome = first.wait().expect(11);
-        assert!(outcome.stderr_text().contains("was taken away"), "{}", outcome.describe());
-        assert_eq!(fs::read(&lock).expect("read"), text, "it is the second run's");
+        assert!(
+            outcome.stderr_text().contains("was taken away"),
+            "{}",
+            outcome.describe()
+        );
+        assert_eq!(
+            fs::read(&lock).expect("read"),
+            text,
+            "it is the second run's"
+        );
         let _ = sync(&src, &dst).run().expect(11);
         killed(second);
         let outcome = sync_ok(&src, &dst, NONE);
-        assert!(outcome.stderr_text().contains("an earlier run was not made durable"), "{}", outcome.describe());
+        assert!(
+            outcome
+                .stderr_text()
+                .contains("an earlier run was not made durable"),
+            "{}",
+            outcome.describe()
+        );
         check_equal(&src, &dst, "after both");
     }
 }
@@ -208,11 +276,17 @@ fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
     put(&other.join("file"), "content");
     fs::create_dir(dst.join("home")).expect("dir");
     let first = at_work(sync(&src, &dst).through(OTHER_HOST), &dst.join(LOCK_FILE));
-    for (from, to) in
-        [(other.clone(), dst.join("home")), (other.join("file"), dst.join("home/file")), (other.join("file"), dst.join("file"))]
-    {
+    for (from, to) in [
+        (other.clone(), dst.join("home")),
+        (other.join("file"), dst.join("home/file")),
+        (other.join("file"), dst.join("file")),
+    ] {
         let outcome = sync(&from, &to).run().expect(11);
-        assert!(outcome.stderr_text().contains("(process "), "{}", outcome.describe());
+        assert!(
+            outcome.stderr_text().contains("(process "),
+            "{}",
+            outcome.describe()
+        );
         assert!(leftovers(&dst.join("home")).is_empty() && !to.join("file").exists());
     }
     killed(first);
@@ -226,7 +300,10 @@ fn who_is_turned_away_is_told_since_when_unless_the_lock_is_of_an_earlier_form()
     let first = at_work(sync(&src, &dst).through(OTHER_HOST), &dst.join(LOCK_FILE));
     let told = || sync(&src, &dst).run().expect(11).stderr_text();
     let text = told();
-    assert!(text.contains("(process ") && text.contains(", since 20"), "{text}");
+    assert!(
+        text.contains("(process ") && text.contains(", since 20"),
+        "{text}"
+    );
     // It is the same file, which stays locked.
     fs::write(dst.join(LOCK_FILE), "17 elsewhere\n").expect("write");
     let text = told();
@@ -241,17 +318,30 @@ fn who_only_looks_beside_a_run_is_told_of_it_and_of_no_earlier_one() {
     for way in [None, Some(Way::Push)] {
         let (_scratch, src, dst) = stage();
         let sync_by = || way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
-        let look = || [sync_by().arg("--dry-run"), driftless().args(["verify", "--json"]).args([&src, &dst])];
+        let look = || {
+            [
+                sync_by().arg("--dry-run"),
+                driftless().args(["verify", "--json"]).args([&src, &dst]),
+            ]
+        };
         let running = at_work(sync(&src, &dst), &dst.join(LOCK_FILE));
         for outcome in look().map(Driftless::run) {
             let text = outcome.stderr_text();
-            assert!(text.contains("another run is at work on the replica (process "), "{}", outcome.describe());
+            assert!(
+                text.contains("another run is at work on the replica (process "),
+                "{}",
+                outcome.describe()
+            );
             assert!(!text.contains("not made durable"), "{}", outcome.describe());
         }
         killed(running);
         for outcome in look().map(Driftless::run) {
             let text = outcome.stderr_text();
-            assert!(!text.contains("at work on the replica") && text.contains("not made durable"), "{}", outcome.describe());
+            assert!(
+                !text.contains("at work on the replica") && text.contains("not made durable"),
+                "{}",
+                outcome.describe()
+            );
         }
     }
 }
@@ -278,14 +368,33 @@ fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
         let dst = scratch.path().join("new");
         attrs::set_owner(scratch.path(), 0, 0).expect("chown");
         let trace = scratch.path().join("trace");
-        let words = ["strace", "-f", "-qq", "-o", trace.to_str().expect("text"), "-e", "trace=mkdirat", "-e"];
+        let words = [
+            "strace",
+            "-f",
+            "-qq",
+            "-o",
+            trace.to_str().expect("text"),
+            "-e",
+            "trace=mkdirat",
+            "-e",
+        ];
         let run = way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
         // The call that makes the replica is held up until somebody else has tried to.
-        let first = run.through(words.into_iter().chain(["inject=mkdirat:delay_enter=4000000:when=1+", "--"])).spawn();
+        let first = run
+            .through(
+                words
+                    .into_iter()
+                    .chain(["inject=mkdirat:delay_enter=4000000:when=1+", "--"]),
+            )
+            .spawn();
         let is_about_to = || fs::read_to_string(&trace).is_ok_and(|text| text.contains("\"new\""));
         wait_until("it is about to make it", SOON, is_about_to);
         let outcome = sync(&src, &dst).run().expect(11);
-        assert!(outcome.stderr_text().contains("another run") && !dst.exists(), "{}", outcome.describe());
+        assert!(
+            outcome.stderr_text().contains("another run") && !dst.exists(),
+            "{}",
+            outcome.describe()
+        );
         check_accounts(&first.wait().expect(0));
         check_equal(&src, &dst, "of the one that was first");
         fs::remove_dir_all(&dst).expect("remove");
@@ -296,16 +405,26 @@ fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
 /// A run on this host that is stopped while it compares what is in `a`.
 fn stopped_in_a(run: Driftless, src: &Path) -> Running {
     let running = run.args(["--jobs=1", "--iops-limit=40"]).spawn();
-    let links = || fs::read_dir(format!("/proc/{}/fd", running.pid())).into_iter().flatten().flatten();
-    let is_there = || links().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == src.join("a")));
+    let links = || {
+        fs::read_dir(format!("/proc/{}/fd", running.pid()))
+            .into_iter()
+            .flatten()
+            .flatten()
+    };
+    let is_there =
+        || links().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == src.join("a")));
     wait_until("it compares", SOON, is_there);
     running.signal(Signal::STOP);
     running
 }
 
-/// A run on another host that is killed when it has made an entry, and before it has made durable what it did.
+/// A run on another host that is killed when it has made an entry, and before it has made durable
+/// what it did.
 fn killed_elsewhere(src: &Path, dst: &Path, entry: &Path) {
-    let run = sync(src, dst).args(["--bwlimit=4M", "--jobs=2"]).through(OTHER_HOST).spawn();
+    let run = sync(src, dst)
+        .args(["--bwlimit=4M", "--jobs=2"])
+        .through(OTHER_HOST)
+        .spawn();
     wait_until("it has copied something", SOON, || entry.exists());
     killed(run);
 }
@@ -332,7 +451,11 @@ fn what_another_run_left_unfinished_before_the_first_change_stays_known() {
     put(&src.join("z"), "new");
     late.signal(Signal::CONT);
     let outcome = late.wait().expect(11);
-    assert!(outcome.stderr_text().contains("start it again") && is_unsettled(&dst), "{}", outcome.describe());
+    assert!(
+        outcome.stderr_text().contains("start it again") && is_unsettled(&dst),
+        "{}",
+        outcome.describe()
+    );
     assert!(!dst.join("z").exists());
     let outcome = sync_ok(&src, &dst, NONE);
     assert!(says_so(&outcome), "{}", outcome.describe());
@@ -345,10 +468,14 @@ fn left_unsettled(src: &Path, dst: &Path) {
     put(&src.join("slow"), vec![1u8; 60 * MIB]);
     let running = at_work(sync(src, dst).arg("--exclude=/b"), &dst.join(LOCK_FILE));
     // The lock is there first.
-    wait_until("it has begun to change something", SOON, || mark(dst).is_some() && is_unsettled(dst));
+    wait_until("it has begun to change something", SOON, || {
+        mark(dst).is_some() && is_unsettled(dst)
+    });
     killed(running);
     fs::remove_file(src.join("slow")).expect("remove");
-    leftovers(dst).iter().for_each(|path| fs::remove_file(path).expect("remove"));
+    leftovers(dst)
+        .iter()
+        .for_each(|path| fs::remove_file(path).expect("remove"));
     must_run(&["touch", "-r"], &[src, dst]);
     assert!(is_unsettled(dst));
 }
@@ -369,7 +496,11 @@ fn a_run_that_changes_nothing_does_not_settle_what_another_left_meanwhile() {
     killed_elsewhere(&other, &dst, &dst.join("b/0"));
     late.signal(Signal::CONT);
     let outcome = late.wait().expect(0);
-    assert!(outcome.count("changed") == 0 && is_unsettled(&dst), "{}", outcome.describe());
+    assert!(
+        outcome.count("changed") == 0 && is_unsettled(&dst),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -386,11 +517,20 @@ fn a_directory_at_the_name_of_the_lock_does_not_open_the_replica_to_other_hosts(
     // What was there is no part of the replica, and stays.
     let outcome = sync(&src, &dst).run().expect(3);
     assert!(
-        problems(&outcome).len() == 2 && problems(&outcome).iter().all(|path| path.starts_with(".driftless-tmp-")),
+        problems(&outcome).len() == 2
+            && problems(&outcome)
+                .iter()
+                .all(|path| path.starts_with(".driftless-tmp-")),
         "{}",
         outcome.describe()
     );
-    assert_eq!(leftovers(&dst).iter().filter(|path| path.ends_with("x") || path.join("x").exists()).count(), 2);
+    assert_eq!(
+        leftovers(&dst)
+            .iter()
+            .filter(|path| path.ends_with("x") || path.join("x").exists())
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -399,17 +539,30 @@ fn who_cannot_take_the_lock_between_hosts_says_so() {
     fs::create_dir(dst.join(LOCK_FILE)).expect("dir");
     let _mounted = Mounted::tmpfs(&dst.join(LOCK_FILE));
     let outcome = sync(&src, &dst).run().expect(0);
-    assert!(outcome.stderr_text().contains("runs on other hosts are not kept out"), "{}", outcome.describe());
+    assert!(
+        outcome
+            .stderr_text()
+            .contains("runs on other hosts are not kept out"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
 fn a_lock_whose_file_goes_late_leaves_no_trace_in_the_time_of_the_root() {
-    check_time_of_root(Mood { hides: true, ..Mood::healthy() });
+    check_time_of_root(Mood {
+        hides: true,
+        ..Mood::healthy()
+    });
 }
 
 #[test]
 fn a_lock_whose_file_goes_late_and_is_not_counted_leaves_no_trace_in_the_time_of_the_root() {
-    check_time_of_root(Mood { hides: true, hides_count: true, ..Mood::healthy() });
+    check_time_of_root(Mood {
+        hides: true,
+        hides_count: true,
+        ..Mood::healthy()
+    });
 }
 
 fn check_time_of_root(mood: Mood) {
@@ -419,7 +572,9 @@ fn check_time_of_root(mood: Mood) {
         put(&src.join("file"), content);
         must_run(&["touch", "-d", "2001-01-01"], &[&src]);
         let _ = sync_ok(&src, &dst, NONE);
-        wait_until("nothing is hidden any more", SOON, || fs::read_dir(&dst).expect("list").count() == 1);
+        wait_until("nothing is hidden any more", SOON, || {
+            fs::read_dir(&dst).expect("list").count() == 1
+        });
         check_equal(&src, &dst, "its time, too");
     }
 }
@@ -435,11 +590,19 @@ fn runs_of_a_user_see_each_other_whether_he_is_logged_in_or_not() {
         attrs::set_owner(path, USER, USER).expect("chown");
         attrs::set_mode(path, 0o700).expect("chmod");
     }
-    let run =
-        |to: &Path, session: &Path| sync_by_user(&src, to).env("HOME", &home).env("XDG_STATE_HOME", "").env("XDG_RUNTIME_DIR", session);
+    let run = |to: &Path, session: &Path| {
+        sync_by_user(&src, to)
+            .env("HOME", &home)
+            .env("XDG_STATE_HOME", "")
+            .env("XDG_RUNTIME_DIR", session)
+    };
     let first = at_work(run(&inner, Path::new("")), &inner.join(LOCK_FILE));
     let outcome = run(&dst, &session).run().expect(11);
-    assert!(outcome.stderr_text().contains("(process "), "{}", outcome.describe());
+    assert!(
+        outcome.stderr_text().contains("(process "),
+        "{}",
+        outcome.describe()
+    );
     killed(first);
 }
 
@@ -466,10 +629,19 @@ fn trees_that_stay_open_keep_other_runs_out_and_say_what_is_not_durable() {
     let scratch = Scratch::new(FsKind::Ext4, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), "content");
-    let options = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
+    let options = Options {
+        source: src.clone().into(),
+        replica: dst.clone().into(),
+        ..Options::default()
+    };
     let trees = Trees::open(&options, &Nobody, &MachineClock).expect("they can be opened");
     let reconcile = || {
-        let done = trees.reconcile(&Arc::new(Selection::all()), &Policy::default(), &Nobody, &AtomicBool::new(false));
+        let done = trees.reconcile(
+            &Arc::new(Selection::all()),
+            &Policy::default(),
+            &Nobody,
+            &AtomicBool::new(false),
+        );
         done.expect("it goes on").counts.changed
     };
     for content in ["content", "changed", "once more"] {

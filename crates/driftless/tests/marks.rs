@@ -1,13 +1,16 @@
-//! What an earlier run did not make durable is known from the replica's mark and compared; and a run's lock is its own.
+//! What an earlier run did not make durable is known from the replica's mark and compared; and a
+//! run's lock is its own.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::far::{Far, Way};
-use common::marks::{MIB, is_unsettled, kill, killed, lose, many_files, mark, must_run, noise, says_so};
+use common::marks::{
+    MIB, is_unsettled, kill, killed, lose, many_files, mark, must_run, noise, says_so,
+};
 use common::{
-    LOCK_FILE, MARK_FILE, USER, check_equal, check_settled, driftless, leftovers, on_trees, only_local, put, sync, sync_by_user, sync_ok,
-    verify, wait_until,
+    LOCK_FILE, MARK_FILE, USER, check_equal, check_settled, driftless, leftovers, on_trees,
+    only_local, put, sync, sync_by_user, sync_ok, verify, wait_until,
 };
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{FsKind, Outcome, Running, Scratch, attrs, snapshot_hash};
@@ -38,8 +41,15 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _it_may_take_the_second_way = Command::new("umount").arg(&self.0).status().is_ok_and(|status| status.success())
-            || Command::new("umount").arg("-l").arg(&self.0).status().is_ok();
+        let _it_may_take_the_second_way = Command::new("umount")
+            .arg(&self.0)
+            .status()
+            .is_ok_and(|status| status.success())
+            || Command::new("umount")
+                .arg("-l")
+                .arg(&self.0)
+                .status()
+                .is_ok();
     }
 }
 
@@ -49,7 +59,10 @@ fn after_a_flush_that_failed_the_next_run_compares_and_mends() {
     let scratch = Scratch::new(FsKind::Tmpfs, 40);
     let source = Scratch::new(FsKind::Tmpfs, 100);
     let (src, image) = (source.dir("src"), scratch.path().join("image"));
-    fs::File::create(&image).expect("image").set_len(300 << 20).expect("size");
+    fs::File::create(&image)
+        .expect("image")
+        .set_len(300 << 20)
+        .expect("size");
     must_run(&["mkfs.ext4", "-q", "-O", "^has_journal"], &[&image]);
     let mounted = Mounted::new(&image, source.path().join("fs"), "loop");
     let dst = mounted.0.join("dst");
@@ -60,7 +73,11 @@ fn after_a_flush_that_failed_the_next_run_compares_and_mends() {
     assert!(is_unsettled(&dst), "{:?}", mark(&dst));
     must_run(&["mount", "-o", "remount,size=400m"], &[scratch.path()]);
     let outcome = sync_ok(&src, &dst, NONE);
-    assert!(says_so(&outcome) && outcome.count("changed") > 0, "{}", outcome.describe());
+    assert!(
+        says_so(&outcome) && outcome.count("changed") > 0,
+        "{}",
+        outcome.describe()
+    );
     assert!(!is_unsettled(&dst));
     fs::write("/proc/sys/vm/drop_caches", "1").expect("drop caches");
     check_equal(&src, &dst, "what the disk has kept");
@@ -71,22 +88,38 @@ fn after_a_flush_that_failed_the_next_run_compares_and_mends() {
 #[test]
 fn after_a_power_cut_what_has_its_size_and_not_its_data_is_mended() {
     let scratch = Scratch::new(FsKind::Tmpfs, 900);
-    let (src, image, cut) = (scratch.dir("src"), scratch.path().join("image"), scratch.path().join("cut"));
-    fs::File::create(&image).expect("image").set_len(200 << 20).expect("size");
+    let (src, image, cut) = (
+        scratch.dir("src"),
+        scratch.path().join("image"),
+        scratch.path().join("cut"),
+    );
+    fs::File::create(&image)
+        .expect("image")
+        .set_len(200 << 20)
+        .expect("size");
     must_run(&["mkfs.ext4", "-q"], &[&image]);
     // A file that ends in a hole has its size in the journal before its data are written out.
     put(&src.join("a"), noise(1, MIB));
-    fs::OpenOptions::new().write(true).open(src.join("a")).expect("open").set_len(2 << 20).expect("hole");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(src.join("a"))
+        .expect("open")
+        .set_len(2 << 20)
+        .expect("hole");
     put(&src.join("z"), noise(2, 30 * MIB));
     let mounted = Mounted::new(&image, scratch.path().join("fs"), "loop,commit=1");
     let dst = mounted.0.join("dst");
     let running = sync(&src, &dst).args(["--bwlimit=6M", "--jobs=1"]).spawn();
-    wait_until("the power is cut with a file that lacks its data", Duration::from_secs(60), || {
-        must_run(&["cp", "--sparse=always"], &[&image, &cut]);
-        let at = Mounted::new(&cut, scratch.path().join("after"), "loop");
-        let content = fs::read(at.0.join("dst/a")).unwrap_or_default();
-        content.len() == 2 * MIB && content[..MIB].iter().all(|byte| *byte == 0)
-    });
+    wait_until(
+        "the power is cut with a file that lacks its data",
+        Duration::from_secs(60),
+        || {
+            must_run(&["cp", "--sparse=always"], &[&image, &cut]);
+            let at = Mounted::new(&cut, scratch.path().join("after"), "loop");
+            let content = fs::read(at.0.join("dst/a")).unwrap_or_default();
+            content.len() == 2 * MIB && content[..MIB].iter().all(|byte| *byte == 0)
+        },
+    );
     running.signal(Signal::KILL);
     let _ = running.wait();
     let after = Mounted::new(&cut, scratch.path().join("after"), "loop");
@@ -104,14 +137,28 @@ fn what_a_killed_run_has_written_is_compared_once() {
         many_files(&src);
         killed(&src, &dst, &[]);
         assert!(is_unsettled(&dst), "{kind:?}");
-        let copied = (0..12).map(|seed| dst.join(format!("f{seed}"))).find(|path| path.exists()).expect("one is copied");
+        let copied = (0..12)
+            .map(|seed| dst.join(format!("f{seed}")))
+            .find(|path| path.exists())
+            .expect("one is copied");
         lose(&copied);
         for look in [vec!["sync", "--dry-run"], vec!["verify", "--level=meta"]] {
-            let outcome = on_trees(look[0], &src, &dst).arg("--json").args(&look[1..]).run();
-            assert!(says_so(&outcome) && is_unsettled(&dst), "{kind:?}\n{}", outcome.describe());
+            let outcome = on_trees(look[0], &src, &dst)
+                .arg("--json")
+                .args(&look[1..])
+                .run();
+            assert!(
+                says_so(&outcome) && is_unsettled(&dst),
+                "{kind:?}\n{}",
+                outcome.describe()
+            );
         }
         let outcome = sync_ok(&src, &dst, NONE);
-        assert!(says_so(&outcome) && !is_unsettled(&dst), "{kind:?}\n{}", outcome.describe());
+        assert!(
+            says_so(&outcome) && !is_unsettled(&dst),
+            "{kind:?}\n{}",
+            outcome.describe()
+        );
         check_equal(&src, &dst, "mended");
         check_settled(&src, &dst, NONE);
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "{kind:?}");
@@ -125,7 +172,11 @@ fn a_run_that_does_not_see_all_of_it_does_not_settle_what_another_left() {
     killed(&src, &dst, &[]);
     for arguments in [["--exclude=f1"], ["--max-size=1M"]] {
         let outcome = sync_ok(&src, &dst, arguments);
-        assert!(says_so(&outcome) && is_unsettled(&dst), "{}", outcome.describe());
+        assert!(
+            says_so(&outcome) && is_unsettled(&dst),
+            "{}",
+            outcome.describe()
+        );
     }
     let _ = sync_ok(&src, &dst, NONE);
     assert!(!is_unsettled(&dst));
@@ -157,7 +208,12 @@ fn what_is_left_to_the_kernel_is_compared_when_it_has_started_anew() {
             _ => line.to_owned(),
         })
         .collect();
-    attrs::set_xattr(&dst, b"trusted.driftless.mark", (other_boot.join("\n") + "\n").as_bytes()).expect("set");
+    attrs::set_xattr(
+        &dst,
+        b"trusted.driftless.mark",
+        (other_boot.join("\n") + "\n").as_bytes(),
+    )
+    .expect("set");
     let outcome = sync_ok(&src, &dst, NONE);
     assert!(says_so(&outcome), "{}", outcome.describe());
     check_equal(&src, &dst, "mended");
@@ -185,10 +241,25 @@ fn the_mark_is_no_part_of_the_tree() {
     let _ = sync_ok(&src, &dst, NONE);
     let identity = |root: &Path| mark(root).and_then(|text| text.lines().nth(1).map(str::to_owned));
     let _ = sync_ok(&dst, &third, NONE);
-    assert!(identity(&dst).is_some() && identity(&third).is_some() && identity(&dst) != identity(&third));
+    assert!(
+        identity(&dst).is_some()
+            && identity(&third).is_some()
+            && identity(&dst) != identity(&third)
+    );
     assert_eq!(mark(&src), None);
-    let manifest = |root: &Path| driftless().args(["sum", "--manifest"]).arg(root).run().expect(0).stdout_text().to_string();
-    assert_eq!(manifest(&src).lines().last(), manifest(&third).lines().last());
+    let manifest = |root: &Path| {
+        driftless()
+            .args(["sum", "--manifest"])
+            .arg(root)
+            .run()
+            .expect(0)
+            .stdout_text()
+            .to_string()
+    };
+    assert_eq!(
+        manifest(&src).lines().last(),
+        manifest(&third).lines().last()
+    );
     for (a, b) in [(&dst, &third), (&src, &dst)] {
         let _ = verify(a, b).run().expect(0);
         check_settled(a, b, ["--delete"]);
@@ -206,7 +277,11 @@ fn without_attributes_the_mark_is_a_file_that_no_listing_shows() {
     put(&src.join("dir/file"), "content");
     let args = ["--no-xattrs", "--no-acls"];
     let _ = sync_ok(&src, &dst, args);
-    assert!(dst.join(MARK_FILE).exists() && !is_unsettled(&dst), "{:?}", fs::read_dir(&dst).map(Iterator::count));
+    assert!(
+        dst.join(MARK_FILE).exists() && !is_unsettled(&dst),
+        "{:?}",
+        fs::read_dir(&dst).map(Iterator::count)
+    );
     check_settled(&src, &dst, ["--no-xattrs", "--no-acls", "--delete"]);
     let outcome = verify(&src, &dst).args(args).run().expect(0);
     assert_eq!(outcome.count("seen"), 3, "{}", outcome.describe());
@@ -227,10 +302,23 @@ struct Intruder(Child);
 
 impl Intruder {
     fn holding(path: &Path) -> Intruder {
-        let ids = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".into()];
+        let ids = [
+            format!("--reuid={USER}"),
+            format!("--regid={USER}"),
+            "--clear-groups".into(),
+        ];
         let mut command = Command::new("setpriv");
-        command.args(ids).args(["flock", "--no-fork", "-x", "-n"]).arg(path).args(["sleep", "600"]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("setpriv");
+        command
+            .args(ids)
+            .args(["flock", "--no-fork", "-x", "-n"])
+            .arg(path)
+            .args(["sleep", "600"]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("setpriv");
         Intruder(child)
     }
 
@@ -248,8 +336,14 @@ impl Drop for Intruder {
 
 /// Whether somebody holds a lock on an inode (proc_locks(5)).
 fn is_locked(path: &Path) -> bool {
-    let inode = format!(":{} ", std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("stat")));
-    fs::read_to_string("/proc/locks").expect("locks").lines().any(|line| line.contains("FLOCK") && line.contains(&inode))
+    let inode = format!(
+        ":{} ",
+        std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("stat"))
+    );
+    fs::read_to_string("/proc/locks")
+        .expect("locks")
+        .lines()
+        .any(|line| line.contains("FLOCK") && line.contains(&inode))
 }
 
 #[test]
@@ -258,11 +352,17 @@ fn nobody_else_can_lock_a_run_out() {
     put(&src.join("file"), "content");
     let _ = sync_ok(&src, &dst, NONE);
     put(&src.join("more"), "content");
-    // Of an ordinary user: the root itself, and what he has put where the locks of a replica and of a single file are made.
+    // Of an ordinary user: the root itself, and what he has put where the locks of a replica and of
+    // a single file are made.
     attrs::set_mode(&dst, 0o777).expect("chmod");
     let single = scratch.path().join("file");
     attrs::set_mode(scratch.path(), 0o777).expect("chmod");
-    let planted = [dst.join(LOCK_FILE), scratch.path().join(".driftless-tmp-2a668198eb83d94f708142c181d3c359")];
+    let planted = [
+        dst.join(LOCK_FILE),
+        scratch
+            .path()
+            .join(".driftless-tmp-2a668198eb83d94f708142c181d3c359"),
+    ];
     let plant = |path: &Path| {
         put(path, "");
         attrs::set_owner(path, USER, USER).expect("chown");
@@ -276,8 +376,14 @@ fn nobody_else_can_lock_a_run_out() {
         put(&src.join("file"), format!("content {}", path.display()));
         let _ = sync_ok(&src, &dst, NONE);
         let _ = sync_ok(&src.join("file"), &single, NONE);
-        assert_eq!(fs::read(&single).expect("read"), fs::read(src.join("file")).expect("read"));
-        assert!(planted.iter().all(|path| !path.exists()), "what he has put there is gone");
+        assert_eq!(
+            fs::read(&single).expect("read"),
+            fs::read(src.join("file")).expect("read")
+        );
+        assert!(
+            planted.iter().all(|path| !path.exists()),
+            "what he has put there is gone"
+        );
     }
     check_equal(&src, &dst, "whoever holds what");
 }
@@ -297,7 +403,13 @@ fn whoever_is_turned_away_is_told_by_whom() {
     let text = fs::read_to_string(dst.join(LOCK_FILE)).expect("read");
     let outcome = sync(&src, &dst).run().expect(11);
     let process = text.split(' ').next().expect("a process");
-    assert!(outcome.stderr_text().contains(&format!("(process {process} on ")), "{}", outcome.describe());
+    assert!(
+        outcome
+            .stderr_text()
+            .contains(&format!("(process {process} on ")),
+        "{}",
+        outcome.describe()
+    );
     // A run that changes nothing is turned away before it has made anything.
     first.signal(Signal::INT);
     let _ = first.wait().expect(130);
@@ -317,7 +429,9 @@ fn runs_on_overlapping_replicas_keep_each_other_out_and_those_side_by_side_do_no
     let _ = sync(&other, &backup).run().expect(11);
     let _ = sync_ok(&other, &backup.join("var"), NONE);
     let _ = sync_ok(&other.join("home/file"), &backup.join("file"), NONE);
-    let _ = sync(&other.join("home/file"), &home.join("file")).run().expect(11);
+    let _ = sync(&other.join("home/file"), &home.join("file"))
+        .run()
+        .expect(11);
     first.signal(Signal::KILL);
     let _ = first.wait();
     let first = at_work(&src, &backup);
@@ -337,14 +451,35 @@ fn where_the_file_system_has_no_locks_runs_are_possible_and_keep_each_other_out(
     put(&src.join("slow"), vec![1u8; 20 * MIB]);
     for error in ["ENOSYS", "EOPNOTSUPP", "ENOLCK"] {
         let inject = format!("inject=flock:error={error}");
-        let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", &inject, "--"];
-        let first = sync(&src, &dst).arg("--bwlimit=100K").through(words).spawn();
+        let words = [
+            "strace",
+            "-f",
+            "--seccomp-bpf",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=flock",
+            "-e",
+            &inject,
+            "--",
+        ];
+        let first = sync(&src, &dst)
+            .arg("--bwlimit=100K")
+            .through(words)
+            .spawn();
         wait_until("it works", Duration::from_secs(30), || mark(&dst).is_some());
         let _ = sync(&src, &dst).through(words).run().expect(11);
         first.signal(Signal::INT);
         let _ = first.wait();
         let outcome = sync(&src, &dst).through(words).run().expect(0);
-        assert!(outcome.stderr_text().contains("runs on other hosts are not kept out"), "{error}\n{}", outcome.describe());
+        assert!(
+            outcome
+                .stderr_text()
+                .contains("runs on other hosts are not kept out"),
+            "{error}\n{}",
+            outcome.describe()
+        );
         check_equal(&src, &dst, error);
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
         fs::remove_dir_all(&dst).expect("remove");
@@ -376,11 +511,20 @@ fn an_ordinary_user_marks_what_is_his() {
         attrs::set_mode(&src.join("file"), 0o644).expect("chmod");
         put(&src.join("file"), content);
         let outcome = sync_by_user(&src, &dst).run().expect(0);
-        assert!(!outcome.stderr_text().contains("cannot be noted"), "{}", outcome.describe());
-        let text = attrs::get_xattr(&dst, b"user.driftless.mark").expect("read").expect("a mark");
+        assert!(
+            !outcome.stderr_text().contains("cannot be noted"),
+            "{}",
+            outcome.describe()
+        );
+        let text = attrs::get_xattr(&dst, b"user.driftless.mark")
+            .expect("read")
+            .expect("a mark");
         assert!(!String::from_utf8_lossy(&text).contains("since "));
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
-        assert_eq!(fs::metadata(&dst).expect("stat").permissions(), fs::metadata(&src).expect("stat").permissions());
+        assert_eq!(
+            fs::metadata(&dst).expect("stat").permissions(),
+            fs::metadata(&src).expect("stat").permissions()
+        );
     }
 }
 
@@ -392,10 +536,17 @@ fn a_replica_on_another_host_is_marked_there() {
     many_files(&src);
     for way in [Way::Push, Way::Between] {
         kill(far.sync(way, &src, &dst), &dst);
-        let copied = (0..12).map(|seed| dst.join(format!("f{seed}"))).find(|path| path.exists()).expect("one is copied");
+        let copied = (0..12)
+            .map(|seed| dst.join(format!("f{seed}")))
+            .find(|path| path.exists())
+            .expect("one is copied");
         lose(&copied);
         let outcome = far.sync(way, &src, &dst).run().expect(0);
-        assert!(says_so(&outcome) && !is_unsettled(&dst), "{way:?}\n{}", outcome.describe());
+        assert!(
+            says_so(&outcome) && !is_unsettled(&dst),
+            "{way:?}\n{}",
+            outcome.describe()
+        );
         check_equal(&src, &dst, "mended over the line");
         let before = snapshot_hash(&dst, true);
         let _ = far.sync(way, &src, &dst).run().expect(0);
@@ -415,10 +566,19 @@ fn a_run_that_movers_share_compares_what_was_not_durable() {
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     many_files(&src);
     killed(&src, &dst, &[]);
-    let copied = (0..12).map(|seed| dst.join(format!("f{seed}"))).find(|path| path.exists()).expect("one is copied");
+    let copied = (0..12)
+        .map(|seed| dst.join(format!("f{seed}")))
+        .find(|path| path.exists())
+        .expect("one is copied");
     lose(&copied);
-    let outcome = common::movers::sync_on_hosts("far,far", &far.words(), &src, &dst).run().expect(0);
-    assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+    let outcome = common::movers::sync_on_hosts("far,far", &far.words(), &src, &dst)
+        .run()
+        .expect(0);
+    assert!(
+        says_so(&outcome) && !is_unsettled(&dst),
+        "{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, "mended by movers");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
@@ -430,18 +590,38 @@ fn names_of_the_mark_and_the_lock_say_nothing_but_in_a_root() {
         put(&src.join("p").join(name), "somebody's");
         put(&src.join(name).join("inside"), "somebody's");
         put(&dst.join("gone").join(name).join("x"), "x");
-        put(&dst.join("stays").join(name), "of a replica within this one");
+        put(
+            &dst.join("stays").join(name),
+            "of a replica within this one",
+        );
         fs::create_dir_all(src.join("stays")).expect("dir");
     }
-    let count = |extra: &[&str]| sync(&src, &dst).args(["--delete", "--delete-unlike"]).args(extra).run().expect(3);
+    let count = |extra: &[&str]| {
+        sync(&src, &dst)
+            .args(["--delete", "--delete-unlike"])
+            .args(extra)
+            .run()
+            .expect(3)
+    };
     let told = |outcome: &Outcome| {
-        let paths = outcome.events_named("problem").into_iter().map(|event| event["path"].as_str().expect("text").to_owned());
+        let paths = outcome
+            .events_named("problem")
+            .into_iter()
+            .map(|event| event["path"].as_str().expect("text").to_owned());
         paths.collect::<BTreeSet<String>>()
     };
     let dry = count(&["--dry-run"]);
     let done = count(&[]);
-    let expected: BTreeSet<String> = [LOCK_FILE, MARK_FILE].iter().flat_map(|name| [format!("p/{name}"), (*name).to_owned()]).collect();
-    assert_eq!((told(&dry), told(&done)), (expected.clone(), expected), "{}", done.describe());
+    let expected: BTreeSet<String> = [LOCK_FILE, MARK_FILE]
+        .iter()
+        .flat_map(|name| [format!("p/{name}"), (*name).to_owned()])
+        .collect();
+    assert_eq!(
+        (told(&dry), told(&done)),
+        (expected.clone(), expected),
+        "{}",
+        done.describe()
+    );
     assert_eq!(dry.count("deleted"), done.count("deleted"));
     assert!(!dst.join("gone").exists() && dst.join("stays").join(MARK_FILE).exists());
     let verified = verify(&src, &dst).run();
@@ -457,25 +637,58 @@ fn a_single_file_is_made_durable_whatever_is_left_to_the_kernel() {
     put(&src.join("large"), noise(1, 40 * MIB));
     for name in ["small", "large"] {
         let trace = scratch.path().join(name);
-        let words = ["strace", "-f", "-qq", "-o", trace.to_str().expect("text"), "-e", "trace=fsync,fdatasync", "--"];
-        let outcome = sync(&src.join(name), &dst.join(name)).arg("--durability=none").through(words).run().expect(0);
+        let words = [
+            "strace",
+            "-f",
+            "-qq",
+            "-o",
+            trace.to_str().expect("text"),
+            "-e",
+            "trace=fsync,fdatasync",
+            "--",
+        ];
+        let outcome = sync(&src.join(name), &dst.join(name))
+            .arg("--durability=none")
+            .through(words)
+            .run()
+            .expect(0);
         let calls = fs::read_to_string(&trace).expect("a trace");
-        assert!(calls.contains("sync("), "{name}: nothing in the directory says that it may not be there\n{}", outcome.describe());
+        assert!(
+            calls.contains("sync("),
+            "{name}: nothing in the directory says that it may not be there\n{}",
+            outcome.describe()
+        );
     }
 }
 
 #[test]
 fn without_change_times_every_file_is_compared_while_there_is_doubt() {
-    let (fuse, source) = (Fuse::mount(Mood { change_times: false, ..Mood::healthy() }), Scratch::new(FsKind::Tmpfs, 300));
+    let (fuse, source) = (
+        Fuse::mount(Mood {
+            change_times: false,
+            ..Mood::healthy()
+        }),
+        Scratch::new(FsKind::Tmpfs, 300),
+    );
     let (src, dst) = (source.dir("src"), fuse.path().join("dst"));
     many_files(&src);
     let files: Vec<PathBuf> = (0..12).map(|seed| src.join(format!("f{seed}"))).collect();
-    must_run(&["touch", "-d", "2001-01-01 00:00:00.123456789"], &files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>());
+    must_run(
+        &["touch", "-d", "2001-01-01 00:00:00.123456789"],
+        &files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>(),
+    );
     killed(&src, &dst, &[]);
-    let copied = (0..12).map(|seed| dst.join(format!("f{seed}"))).find(|path| path.exists()).expect("one is copied");
+    let copied = (0..12)
+        .map(|seed| dst.join(format!("f{seed}")))
+        .find(|path| path.exists())
+        .expect("one is copied");
     lose(&copied);
     let outcome = sync_ok(&src, &dst, NONE);
-    assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+    assert!(
+        says_so(&outcome) && !is_unsettled(&dst),
+        "{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, "mended");
 }
 
@@ -488,11 +701,23 @@ fn a_mark_of_a_moment_that_is_to_come_is_no_reason_to_trust() {
     lose(&dst.join("f3"));
     // The clock was ahead when that run began, and was put right.
     let text = mark(&dst).expect("a mark");
-    let line = text.lines().find(|line| line.starts_with("since ")).expect("a line");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("since "))
+        .expect("a line");
     let words: Vec<&str> = line.split(' ').collect();
     let ahead = line.replacen(words[1], "7000000000", 1);
-    attrs::set_xattr(&dst, b"trusted.driftless.mark", text.replace(line, &ahead).as_bytes()).expect("set");
+    attrs::set_xattr(
+        &dst,
+        b"trusted.driftless.mark",
+        text.replace(line, &ahead).as_bytes(),
+    )
+    .expect("set");
     let outcome = sync_ok(&src, &dst, NONE);
-    assert!(says_so(&outcome) && !is_unsettled(&dst), "{}", outcome.describe());
+    assert!(
+        says_so(&outcome) && !is_unsettled(&dst),
+        "{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, "mended");
 }

@@ -1,8 +1,8 @@
-//! Every file system as source and as replica of every other: the hostile tree, cut to what both can hold, is kept, a second
-//! run finds nothing, and what a replica cannot hold is told by path.
+//! Every file system as source and as replica of every other: the hostile tree, cut to what both
+//! can hold, is kept, a second run finds nothing, and what a replica cannot hold is told by path.
 //!
-//! `make test` runs each kind once on each side. `make campaign` runs all pairs, `DRIFTLESS_SEEDS` trees each;
-//! `DRIFTLESS_PAIR=Xfs,Bare` those of one pair alone, `DRIFTLESS_SEED` one seed.
+//! `make test` runs each kind once on each side. `make campaign` runs all pairs, `DRIFTLESS_SEEDS`
+//! trees each; `DRIFTLESS_PAIR=Xfs,Bare` those of one pair alone, `DRIFTLESS_SEED` one seed.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -32,7 +32,12 @@ struct Pair {
 
 impl Pair {
     fn new(from: Kind, to: Kind, seed: u64) -> Pair {
-        Pair { from: Place::new(from), to: Place::new(to), kinds: (from, to), seed }
+        Pair {
+            from: Place::new(from),
+            to: Place::new(to),
+            kinds: (from, to),
+            seed,
+        }
     }
 
     fn src(&self) -> PathBuf {
@@ -43,13 +48,25 @@ impl Pair {
         self.to.join("dst")
     }
 
-    /// Source and replica are equal, as far as both can hold what they shall, by both judges and by `verify`.
+    /// Source and replica are equal, as far as both can hold what they shall, by both judges and by
+    /// `verify`.
     fn check(&self, what: &str) {
-        let context = format!("{what}, {:?} to {:?}, seed {}", self.kinds.0, self.kinds.1, self.seed);
+        let context = format!(
+            "{what}, {:?} to {:?}, seed {}",
+            self.kinds.0, self.kinds.1, self.seed
+        );
         let options = self.kinds.0.holds().and(&self.kinds.1.holds()).options();
         driftless_testkit::assert_equal(&self.src(), &self.dst(), &options, &context);
-        assert_eq!(rsync_opinion(&self.src(), &self.dst(), &options), "", "{context}: rsync would still change something");
-        assert_eq!(leftovers(&self.to.truth("dst")), Vec::<PathBuf>::new(), "{context}");
+        assert_eq!(
+            rsync_opinion(&self.src(), &self.dst(), &options),
+            "",
+            "{context}: rsync would still change something"
+        );
+        assert_eq!(
+            leftovers(&self.to.truth("dst")),
+            Vec::<PathBuf>::new(),
+            "{context}"
+        );
         let _ = verify(&self.src(), &self.dst()).run().expect(0);
     }
 
@@ -58,9 +75,19 @@ impl Pair {
         let before = snapshot(&self.to.truth("dst"), true);
         let outcome = sync_ok(&self.src(), &self.dst(), arguments);
         let touched = touched(&before, &snapshot(&self.to.truth("dst"), true));
-        assert_eq!(touched, Vec::<String>::new(), "a second run touched the replica\n{}", outcome.describe());
+        assert_eq!(
+            touched,
+            Vec::<String>::new(),
+            "a second run touched the replica\n{}",
+            outcome.describe()
+        );
         for field in ["changed", "deleted", "bytes_copied", "failed"] {
-            assert_eq!(outcome.count(field), 0, "{field} of a second run\n{}", outcome.describe());
+            assert_eq!(
+                outcome.count(field),
+                0,
+                "{field} of a second run\n{}",
+                outcome.describe()
+            );
         }
     }
 }
@@ -70,7 +97,15 @@ fn check_pair(from: Kind, to: Kind, seed: u64) {
     let holds = from.holds().and(&to.holds());
     let truth = pair.from.truth("src");
     fs::create_dir(&truth).expect("source");
-    build_tree(&truth, seed, &Profile { entries: 60, large: false, ..profile(from) });
+    build_tree(
+        &truth,
+        seed,
+        &Profile {
+            entries: 60,
+            large: false,
+            ..profile(from)
+        },
+    );
     holds.cut(&truth);
     pair.from.settle();
     let _ = sync_ok(&pair.src(), &pair.dst(), NONE);
@@ -84,9 +119,13 @@ fn check_pair(from: Kind, to: Kind, seed: u64) {
     pair.check_settled(&["--delete"]);
 }
 
-/// Whatever the kind lets be made; an overlay refuses whiteouts, the one device that the catalogue cannot do without.
+/// Whatever the kind lets be made; an overlay refuses whiteouts, the one device that the catalogue
+/// cannot do without.
 fn profile(kind: Kind) -> Profile {
-    Profile { whiteouts: kind.holds().whiteouts, ..Profile::root() }
+    Profile {
+        whiteouts: kind.holds().whiteouts,
+        ..Profile::root()
+    }
 }
 
 fn sample(from: Kind, to: Kind) {
@@ -132,8 +171,15 @@ fn every_pair_of_file_systems_is_kept() {
     let asked = std::env::var("DRIFTLESS_PAIR").ok();
     let mut campaign = Campaign::new("matrix");
     let first = count_of("DRIFTLESS_SEED", 1);
-    let seeds = if std::env::var("DRIFTLESS_SEED").is_ok() { 1 } else { count_of("DRIFTLESS_SEEDS", SEEDS_EACH) };
-    for (from, to) in Kind::ALL.into_iter().flat_map(|from| Kind::ALL.into_iter().map(move |to| (from, to))) {
+    let seeds = if std::env::var("DRIFTLESS_SEED").is_ok() {
+        1
+    } else {
+        count_of("DRIFTLESS_SEEDS", SEEDS_EACH)
+    };
+    for (from, to) in Kind::ALL
+        .into_iter()
+        .flat_map(|from| Kind::ALL.into_iter().map(move |to| (from, to)))
+    {
         let name = format!("{from:?},{to:?}");
         if asked.as_ref().is_some_and(|asked| *asked != name) {
             continue;
@@ -166,16 +212,36 @@ const UNHELD: [Unheld; 6] = [
         make: |path| std::os::unix::fs::symlink("t".repeat(2000), path).expect("link"),
         is_there: false,
     },
-    Unheld { kind: Kind::Overlay, path: "whiteout", make: make_whiteout, is_there: false },
-    Unheld { kind: Kind::Bare, path: "attribute", make: |path| make_with(path, "user.x", b"value".to_vec()), is_there: true },
+    Unheld {
+        kind: Kind::Overlay,
+        path: "whiteout",
+        make: make_whiteout,
+        is_there: false,
+    },
+    Unheld {
+        kind: Kind::Bare,
+        path: "attribute",
+        make: |path| make_with(path, "user.x", b"value".to_vec()),
+        is_there: true,
+    },
     Unheld {
         kind: Kind::Bare,
         path: "acl",
         make: |path| make_with(path, attrs::ACL_ACCESS, attrs::acl_blob((7, 7), (8, 5), 0)),
         is_there: true,
     },
-    Unheld { kind: Kind::Ext4Old, path: "future", make: |path| make_at(path, 4_200_000_000), is_there: true },
-    Unheld { kind: Kind::Ext4Old, path: "past", make: |path| make_at(path, -5_000_000_000), is_there: true },
+    Unheld {
+        kind: Kind::Ext4Old,
+        path: "future",
+        make: |path| make_at(path, 4_200_000_000),
+        is_there: true,
+    },
+    Unheld {
+        kind: Kind::Ext4Old,
+        path: "past",
+        make: |path| make_at(path, -5_000_000_000),
+        is_there: true,
+    },
 ];
 
 fn make_whiteout(path: &Path) {
@@ -197,7 +263,10 @@ const UNHELD_WAITING: [(&str, &str); 0] = [];
 
 #[test]
 fn what_a_replica_cannot_hold_is_told_by_path_once_in_each_run_and_nothing_is_copied_again() {
-    for row in UNHELD.iter().filter(|row| UNHELD_WAITING.iter().all(|(path, _)| *path != row.path)) {
+    for row in UNHELD
+        .iter()
+        .filter(|row| UNHELD_WAITING.iter().all(|(path, _)| *path != row.path))
+    {
         let pair = Pair::new(Kind::Tmpfs, row.kind, 1);
         fs::create_dir(pair.src()).expect("source");
         fs::write(pair.src().join("plain"), "plain").expect("write");
@@ -207,11 +276,23 @@ fn what_a_replica_cannot_hold_is_told_by_path_once_in_each_run_and_nothing_is_co
         let first = run_told(&pair, row);
         // What is lacking is tried again, which may change the time of change.
         let before = snapshot(&pair.to.truth("dst"), false);
-        assert_eq!(before.contains_key(row.path.as_bytes()), row.is_there, "{} on {:?}\n{first}", row.path, row.kind);
+        assert_eq!(
+            before.contains_key(row.path.as_bytes()),
+            row.is_there,
+            "{} on {:?}\n{first}",
+            row.path,
+            row.kind
+        );
         assert!(before.contains_key(&b"plain"[..]), "{first}");
         let again = run_told(&pair, row);
         let touched = touched(&before, &snapshot(&pair.to.truth("dst"), false));
-        assert_eq!(touched, Vec::<String>::new(), "{} on {:?}: the second run\n{again}", row.path, row.kind);
+        assert_eq!(
+            touched,
+            Vec::<String>::new(),
+            "{} on {:?}: the second run\n{again}",
+            row.path,
+            row.kind
+        );
     }
 }
 
@@ -220,7 +301,16 @@ fn run_told(pair: &Pair, row: &Unheld) -> String {
     let outcome = sync(&pair.src(), &pair.dst()).run().expect(3);
     check_accounts(&outcome);
     let problems = outcome.events_named("problem");
-    let told: Vec<_> = problems.iter().filter_map(|problem| problem["path"].as_str()).collect();
-    assert_eq!(told, [row.path], "on {:?}\n{}", row.kind, outcome.describe());
+    let told: Vec<_> = problems
+        .iter()
+        .filter_map(|problem| problem["path"].as_str())
+        .collect();
+    assert_eq!(
+        told,
+        [row.path],
+        "on {:?}\n{}",
+        row.kind,
+        outcome.describe()
+    );
     outcome.describe()
 }

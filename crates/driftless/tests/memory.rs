@@ -32,10 +32,20 @@ fn plant(root: &Path, count: usize) {
 
 /// A run, and its largest resident set in KiB, as `time` reports it.
 fn peak_of(src: &Path, dst: &Path, flags: &[&str]) -> (u64, Outcome) {
-    let run = driftless().args(["sync", "--json"]).args(flags).args([src, dst]).through(["/usr/bin/time", "-f", "%M"]);
+    let run = driftless()
+        .args(["sync", "--json"])
+        .args(flags)
+        .args([src, dst])
+        .through(["/usr/bin/time", "-f", "%M"]);
     let outcome = run.limit(Duration::from_secs(300)).run().expect(0);
     let text = outcome.stderr_text();
-    (text.lines().last().and_then(|line| line.trim().parse().ok()).unwrap_or_else(|| panic!("no size: {text}")), outcome)
+    (
+        text.lines()
+            .last()
+            .and_then(|line| line.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no size: {text}")),
+        outcome,
+    )
 }
 
 /// That of a first and a second run.
@@ -51,10 +61,14 @@ fn peak_kib(count: usize) -> u64 {
 fn thirty_times_the_files_take_no_more_memory() {
     let (few, many) = (peak_kib(FEW), peak_kib(MANY));
     println!("peak resident set: {few} KiB for {FEW} entries, {many} KiB for {MANY}");
-    assert!(many < few + GROWTH_KIB_MAX, "{few} KiB for {FEW} entries, {many} KiB for {MANY}");
+    assert!(
+        many < few + GROWTH_KIB_MAX,
+        "{few} KiB for {FEW} entries, {many} KiB for {MANY}"
+    );
 }
 
-/// That of a run which meets so many names of one file while the first of them is still being copied.
+/// That of a run which meets so many names of one file while the first of them is still being
+/// copied.
 fn peak_kib_with_names(count: usize) -> u64 {
     const FOLDERS: usize = 20;
     let scratch = Scratch::new(FsKind::Tmpfs, 200);
@@ -63,14 +77,25 @@ fn peak_kib_with_names(count: usize) -> u64 {
     put(&src.join("first"), vec![b'x'; 16 << 20]);
     for folder in (0..FOLDERS).map(|number| src.join(format!("d{number}"))) {
         fs::create_dir(&folder).expect("dir");
-        (0..count / FOLDERS).for_each(|number| fs::hard_link(src.join("first"), folder.join(format!("name-{number}"))).expect("link"));
+        (0..count / FOLDERS).for_each(|number| {
+            fs::hard_link(src.join("first"), folder.join(format!("name-{number}"))).expect("link")
+        });
     }
     let (peak, outcome) = peak_of(&src, &dst, &["--bwlimit=4M", "--jobs=4"]);
     check_accounts(&outcome);
     let names = fs::metadata(dst.join("d7/name-3")).expect("stat").nlink();
     assert_eq!(names, count as u64 + 1, "all names are links");
-    let again = driftless().args(["sync", "--json"]).args([&src, &dst]).run().expect(0);
-    assert_eq!([outcome.count("changed"), again.count("same")], [outcome.count("seen"); 2], "{}", outcome.describe());
+    let again = driftless()
+        .args(["sync", "--json"])
+        .args([&src, &dst])
+        .run()
+        .expect(0);
+    assert_eq!(
+        [outcome.count("changed"), again.count("same")],
+        [outcome.count("seen"); 2],
+        "{}",
+        outcome.describe()
+    );
     peak
 }
 
@@ -78,5 +103,8 @@ fn peak_kib_with_names(count: usize) -> u64 {
 fn names_that_wait_for_the_first_of_their_file_take_no_more_memory_than_a_few() {
     let (few, many) = (peak_kib_with_names(20_000), peak_kib_with_names(200_000));
     println!("peak resident set: {few} KiB for 20,000 names, {many} KiB for 200,000");
-    assert!(many < few + WAITING_KIB_MAX, "{few} KiB for 20,000 names, {many} KiB for 200,000");
+    assert!(
+        many < few + WAITING_KIB_MAX,
+        "{few} KiB for 20,000 names, {many} KiB for 200,000"
+    );
 }

@@ -1,13 +1,17 @@
-//! A file system that misbehaves, as source or as replica: a row for each way, with what must come of it.
+//! A file system that misbehaves, as source or as replica: a row for each way, with what must come
+//! of it.
 //!
-//! Whatever a row expects, exit code 0 must mean that the replica is equal, and nothing unfinished may be left.
+//! Whatever a row expects, exit code 0 must mean that the replica is equal, and nothing unfinished
+//! may be left.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::{TEMP_PREFIX, check_accounts, leftovers, on_trees, wait_until};
 use driftless_testkit::fuse::Op;
-use driftless_testkit::{FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, attrs, compare, mutate, snapshot, touched};
+use driftless_testkit::{
+    FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, attrs, compare, mutate, snapshot, touched,
+};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The modification time of everything that a row puts up, so that contents of one length look equal.
+/// The modification time of everything that a row puts up, so that contents of one length look
+/// equal.
 const MTIME: (i64, u32) = (1_000_000_000, 123_456_789);
 const LIMIT: Duration = Duration::from_secs(60);
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -64,11 +69,27 @@ const ROW: Row = Row {
     after: None,
 };
 
-const VOLUME: Row =
-    Row { source: &[("vol2/new", "new"), ("x", "x")], replica: &[("vol2/kept", "kept")], codes: &[3], problems: &["vol2"], ..ROW };
+const VOLUME: Row = Row {
+    source: &[("vol2/new", "new"), ("x", "x")],
+    replica: &[("vol2/kept", "kept")],
+    codes: &[3],
+    problems: &["vol2"],
+    ..ROW
+};
 const KEPT: Option<&[File]> = Some(&[("vol2/kept", "kept"), ("x", "x")]);
-const SHORT: Row = Row { orders: |fuse| fuse.order(Rule::end_at(131_072).named("f")), codes: &[3], problems: &["f"], ..ROW };
-const CLOSED: Row = Row { side: Side::Replica, source: &[("data", "new content")], codes: &[3], problems: &["data"], ..ROW };
+const SHORT: Row = Row {
+    orders: |fuse| fuse.order(Rule::end_at(131_072).named("f")),
+    codes: &[3],
+    problems: &["f"],
+    ..ROW
+};
+const CLOSED: Row = Row {
+    side: Side::Replica,
+    source: &[("data", "new content")],
+    codes: &[3],
+    problems: &["data"],
+    ..ROW
+};
 const EXTRA: Row = Row {
     source: &[("a", "a")],
     replica: &[("a", "a"), ("extra", "extra")],
@@ -78,7 +99,13 @@ const EXTRA: Row = Row {
     after: Some(&[("a", "a"), ("extra", "extra")]),
     ..ROW
 };
-const CHANGED: Row = Row { source: &[("f", "new content")], replica: &[("f", "old")], codes: &[3], problems: &["f"], ..ROW };
+const CHANGED: Row = Row {
+    source: &[("f", "new content")],
+    replica: &[("f", "old")],
+    codes: &[3],
+    problems: &["f"],
+    ..ROW
+};
 const OLD: Option<&[File]> = Some(&[("f", "old")]);
 
 const ROWS: &[Row] = &[
@@ -132,7 +159,11 @@ const ROWS: &[Row] = &[
         mood: Mood::untyped,
         side: Side::Replica,
         source: &[("x", "x")],
-        replica: &[("old/scratch/precious", "keep"), ("old/gone", "gone"), ("x", "x")],
+        replica: &[
+            ("old/scratch/precious", "keep"),
+            ("old/gone", "gone"),
+            ("x", "x"),
+        ],
         command: &["sync", "--delete", "--exclude", "scratch/"],
         after: Some(&[("old/scratch/precious", "keep"), ("x", "x")]),
         ..ROW
@@ -174,8 +205,18 @@ const ROWS: &[Row] = &[
         after: OLD,
         ..SHORT
     },
-    Row { name: "a new file that ends before its size is not made", source: &[("f", "*300000")], after: Some(&[]), ..SHORT },
-    Row { name: "a larger file that ends before its size is not made", source: &[("f", "*9000000")], after: Some(&[]), ..SHORT },
+    Row {
+        name: "a new file that ends before its size is not made",
+        source: &[("f", "*300000")],
+        after: Some(&[]),
+        ..SHORT
+    },
+    Row {
+        name: "a larger file that ends before its size is not made",
+        source: &[("f", "*9000000")],
+        after: Some(&[]),
+        ..SHORT
+    },
     Row {
         name: "verify tells a file that ends before its size",
         source: &[("f", "*300000")],
@@ -205,7 +246,11 @@ const ROWS: &[Row] = &[
     Row {
         name: "a file that is changed behind a cache of attributes is noticed",
         // Reading would forget the attributes, but for a mount that nothing can be written to.
-        mood: || Mood { read_only: true, remembers: FOREVER, ..Mood::healthy() },
+        mood: || Mood {
+            read_only: true,
+            remembers: FOREVER,
+            ..Mood::healthy()
+        },
         source: &[("f", "this is old")],
         orders: |fuse| fuse.order(Rule::slow(Op::Read, Duration::from_millis(500)).named("f")),
         meanwhile: Some(|fuse| {
@@ -215,8 +260,15 @@ const ROWS: &[Row] = &[
         codes: &[0, 5],
         ..ROW
     },
-    Row { name: "a look at the source that fails before a delete is a problem", ..EXTRA },
-    Row { name: "a look at the replica that fails before a delete is a problem", side: Side::Replica, ..EXTRA },
+    Row {
+        name: "a look at the source that fails before a delete is a problem",
+        ..EXTRA
+    },
+    Row {
+        name: "a look at the replica that fails before a delete is a problem",
+        side: Side::Replica,
+        ..EXTRA
+    },
     Row {
         name: "a name that a listing misses is not deleted",
         source: &[("a", "a"), ("b", "b")],
@@ -261,10 +313,30 @@ const ROWS: &[Row] = &[
         codes: &[1, 3],
         ..ROW
     },
-    Row { name: "a name that cannot be looked up keeps its replica", orders: |fuse| fail_source(fuse, Op::Lookup), after: OLD, ..CHANGED },
-    Row { name: "a file that cannot be opened keeps its replica", orders: |fuse| fail_source(fuse, Op::Open), after: OLD, ..CHANGED },
-    Row { name: "a file that cannot be read keeps its replica", orders: |fuse| fail_source(fuse, Op::Read), after: OLD, ..CHANGED },
-    Row { name: "a write that fails keeps the earlier file", orders: |fuse| fail_replica(fuse, Op::Write), after: OLD, ..AT_REPLICA },
+    Row {
+        name: "a name that cannot be looked up keeps its replica",
+        orders: |fuse| fail_source(fuse, Op::Lookup),
+        after: OLD,
+        ..CHANGED
+    },
+    Row {
+        name: "a file that cannot be opened keeps its replica",
+        orders: |fuse| fail_source(fuse, Op::Open),
+        after: OLD,
+        ..CHANGED
+    },
+    Row {
+        name: "a file that cannot be read keeps its replica",
+        orders: |fuse| fail_source(fuse, Op::Read),
+        after: OLD,
+        ..CHANGED
+    },
+    Row {
+        name: "a write that fails keeps the earlier file",
+        orders: |fuse| fail_replica(fuse, Op::Write),
+        after: OLD,
+        ..AT_REPLICA
+    },
     Row {
         name: "a file that cannot be made keeps the earlier one",
         orders: |fuse| fail_replica(fuse, Op::Create),
@@ -273,7 +345,11 @@ const ROWS: &[Row] = &[
     },
     Row {
         name: "a rename that fails keeps the earlier file",
-        orders: |fuse| [Op::Rename, Op::Rename2].into_iter().for_each(|op| fail_replica(fuse, op)),
+        orders: |fuse| {
+            [Op::Rename, Op::Rename2]
+                .into_iter()
+                .for_each(|op| fail_replica(fuse, op))
+        },
         after: OLD,
         ..AT_REPLICA
     },
@@ -292,7 +368,10 @@ const ROWS: &[Row] = &[
     },
 ];
 
-const AT_REPLICA: Row = Row { side: Side::Replica, ..CHANGED };
+const AT_REPLICA: Row = Row {
+    side: Side::Replica,
+    ..CHANGED
+};
 
 fn fail_source(fuse: &Fuse, op: Op) {
     fuse.order(Rule::fail(op, Errno::IO).named("f"));
@@ -310,27 +389,45 @@ struct Stage {
 
 impl Stage {
     fn new(row: &Row) -> Stage {
-        let stage = Stage { fuse: Fuse::mount((row.mood)()), other: Scratch::new(FsKind::Tmpfs, 64), side: row.side };
+        let stage = Stage {
+            fuse: Fuse::mount((row.mood)()),
+            other: Scratch::new(FsKind::Tmpfs, 64),
+            side: row.side,
+        };
         put_up(&stage.truth(Side::Source), row.source);
         put_up(&stage.truth(Side::Replica), row.replica);
         stage
     }
 
     fn root(&self, side: Side) -> PathBuf {
-        let mount = if side == self.side { self.fuse.path() } else { self.other.path() };
+        let mount = if side == self.side {
+            self.fuse.path()
+        } else {
+            self.other.path()
+        };
         mount.join(if side == Side::Source { "src" } else { "dst" })
     }
 
     /// The root as it really is.
     fn truth(&self, side: Side) -> PathBuf {
-        let mount = if side == self.side { self.fuse.backing() } else { self.other.path() };
+        let mount = if side == self.side {
+            self.fuse.backing()
+        } else {
+            self.other.path()
+        };
         mount.join(if side == Side::Source { "src" } else { "dst" })
     }
 
     fn run(&mut self, row: &Row) -> Outcome {
         let (src, dst) = (self.root(Side::Source), self.root(Side::Replica));
-        let running = on_trees(row.command[0], &src, &dst).args(&row.command[1..]).args(["--json", "--jobs", "2"]).limit(LIMIT).spawn();
-        row.meanwhile.into_iter().for_each(|act| act(&mut self.fuse));
+        let running = on_trees(row.command[0], &src, &dst)
+            .args(&row.command[1..])
+            .args(["--json", "--jobs", "2"])
+            .limit(LIMIT)
+            .spawn();
+        row.meanwhile
+            .into_iter()
+            .for_each(|act| act(&mut self.fuse));
         running.wait()
     }
 }
@@ -343,21 +440,37 @@ fn put_up(root: &Path, files: &[File]) {
         fs::write(&path, whole(content)).expect("write");
     }
     let all = mutate::list_all(root).expect("list");
-    all.iter().chain([&root.to_owned()]).for_each(|path| attrs::set_mtime(path, MTIME.0, MTIME.1).expect("utimensat"));
+    all.iter()
+        .chain([&root.to_owned()])
+        .for_each(|path| attrs::set_mtime(path, MTIME.0, MTIME.1).expect("utimensat"));
 }
 
 fn whole(content: &str) -> String {
-    let count = content.strip_prefix('*').map(|count| count.parse().expect("a number"));
+    let count = content
+        .strip_prefix('*')
+        .map(|count| count.parse().expect("a number"));
     count.map_or_else(|| content.to_owned(), |count| "x".repeat(count))
 }
 
 /// All files below a root, but for what a run keeps there for itself.
 fn files(root: &Path) -> BTreeMap<String, String> {
     let all = mutate::list_all(root).expect("list");
-    let files = all.into_iter().filter(|path| path.symlink_metadata().expect("stat").is_file());
-    let ours = |path: &PathBuf| path.file_name().expect("name").as_bytes().starts_with(b".driftless-");
+    let files = all
+        .into_iter()
+        .filter(|path| path.symlink_metadata().expect("stat").is_file());
+    let ours = |path: &PathBuf| {
+        path.file_name()
+            .expect("name")
+            .as_bytes()
+            .starts_with(b".driftless-")
+    };
     let entry = |path: PathBuf| {
-        let name = path.strip_prefix(root).expect("below").to_str().expect("text").to_owned();
+        let name = path
+            .strip_prefix(root)
+            .expect("below")
+            .to_str()
+            .expect("text")
+            .to_owned();
         (name, fs::read_to_string(&path).expect("read"))
     };
     files.filter(|path| !ours(path)).map(entry).collect()
@@ -368,8 +481,13 @@ fn check(row: &Row) {
     (row.orders)(&stage.fuse);
     let outcome = stage.run(row);
     let context = format!("{}\n{}", row.name, outcome.describe());
-    assert!(row.codes.contains(&outcome.code()), "exit code, not one of {:?}: {context}", row.codes);
-    // A replica that dies before anything is changed there ends the run with an error, which has no summary.
+    assert!(
+        row.codes.contains(&outcome.code()),
+        "exit code, not one of {:?}: {context}",
+        row.codes
+    );
+    // A replica that dies before anything is changed there ends the run with an error, which has no
+    // summary.
     if outcome.events_named("error").is_empty() {
         check_accounts(&outcome);
     }
@@ -378,29 +496,56 @@ fn check(row: &Row) {
     }
     let (src, dst) = (stage.truth(Side::Source), stage.truth(Side::Replica));
     if let Some(after) = row.after {
-        let after: BTreeMap<_, _> = after.iter().map(|(path, content)| (path.to_string(), whole(content))).collect();
+        let after: BTreeMap<_, _> = after
+            .iter()
+            .map(|(path, content)| (path.to_string(), whole(content)))
+            .collect();
         assert_eq!(files(&dst), after, "{context}");
     }
-    // A mount that died keeps what was unfinished, and so do equal sizes and times without a look at content.
+    // A mount that died keeps what was unfinished, and so do equal sizes and times without a look
+    // at content.
     if row.meanwhile.is_none() {
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "{context}");
     }
     if outcome.code() == 0 && row.after.is_none() {
-        let options = Options { ignore: leftovers_at(&dst), ..Options::default() };
-        assert_eq!(compare(&src, &dst, &options), Vec::new(), "exit code 0, and not equal: {context}");
+        let options = Options {
+            ignore: leftovers_at(&dst),
+            ..Options::default()
+        };
+        assert_eq!(
+            compare(&src, &dst, &options),
+            Vec::new(),
+            "exit code 0, and not equal: {context}"
+        );
     }
 }
 
 fn leftovers_at(root: &Path) -> Vec<Vec<u8>> {
-    let is_ours = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX));
-    let all = mutate::list_all(root).expect("list").into_iter().filter(is_ours);
-    all.map(|path| path.strip_prefix(root).expect("below").as_os_str().as_bytes().to_vec()).collect()
+    let is_ours = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))
+    };
+    let all = mutate::list_all(root)
+        .expect("list")
+        .into_iter()
+        .filter(is_ours);
+    all.map(|path| {
+        path.strip_prefix(root)
+            .expect("below")
+            .as_os_str()
+            .as_bytes()
+            .to_vec()
+    })
+    .collect()
 }
 
 /// The paths that have problems, sorted, each as often as it was told.
 fn told(outcome: &Outcome) -> Vec<String> {
     let problems = outcome.events_named("problem");
-    let mut paths: Vec<String> = problems.iter().filter_map(|problem| problem["path"].as_str().map(str::to_owned)).collect();
+    let mut paths: Vec<String> = problems
+        .iter()
+        .filter_map(|problem| problem["path"].as_str().map(str::to_owned))
+        .collect();
     paths.sort();
     paths
 }
@@ -419,12 +564,21 @@ fn whatever_a_file_system_does_nothing_is_lost_in_silence() {
 
 #[test]
 fn names_that_collide_where_case_does_not_count_are_told_and_do_not_alternate() {
-    let row = Row { mood: Mood::folded, side: Side::Replica, source: &[("FILE", "one"), ("file", "twos")], ..ROW };
+    let row = Row {
+        mood: Mood::folded,
+        side: Side::Replica,
+        source: &[("FILE", "one"), ("file", "twos")],
+        ..ROW
+    };
     let mut stage = Stage::new(&row);
     let mut run = || {
         let outcome = stage.run(&row).expect(3);
         let told = told(&outcome);
-        assert!(told == ["FILE"] || told == ["file"], "{}", outcome.describe());
+        assert!(
+            told == ["FILE"] || told == ["file"],
+            "{}",
+            outcome.describe()
+        );
         snapshot(&stage.truth(Side::Replica), false)
     };
     let (first, second) = (run(), run());

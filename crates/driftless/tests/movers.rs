@@ -1,6 +1,8 @@
-//! Runs that several movers share, started through ssh or fed by a broker: what they make is what one host makes.
+//! Runs that several movers share, started through ssh or fed by a broker: what they make is what
+//! one host makes.
 //!
-//! All movers run on this machine, which has one set of files, like hosts that mount the same file systems.
+//! All movers run on this machine, which has one set of files, like hosts that mount the same file
+//! systems.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -8,11 +10,16 @@ mod common;
 use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
 use common::programs::script;
-use common::{check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage, state_but_for_the_mark, sync, wait_until};
+use common::{
+    check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage,
+    state_but_for_the_mark, sync, wait_until,
+};
 use driftless_engine::{Batch, Brief, Ends, Known, Options, Piece, work_off};
 use driftless_model::{Kind, Meta, Stamp};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
-use driftless_testkit::{Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate};
+use driftless_testkit::{
+    Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate,
+};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -64,7 +71,11 @@ impl By {
     }
 
     fn word(&self) -> &'static str {
-        if matches!(self, By::Hosts(_)) { "hosts" } else { "queue" }
+        if matches!(self, By::Hosts(_)) {
+            "hosts"
+        } else {
+            "queue"
+        }
     }
 }
 
@@ -80,9 +91,19 @@ fn check_settled(by: &By, src: &Path, dst: &Path) {
     let before = state_but_for_the_mark(dst);
     let outcome = by.sync_ok(src, dst, &["--delete"]);
     for field in ["changed", "deleted", "bytes_copied", "failed"] {
-        assert_eq!(outcome.count(field), 0, "{field} of a second run by {}\n{}", by.word(), outcome.describe());
+        assert_eq!(
+            outcome.count(field),
+            0,
+            "{field} of a second run by {}\n{}",
+            by.word(),
+            outcome.describe()
+        );
     }
-    assert!(state_but_for_the_mark(dst) == before, "a second run touched the replica\n{}", outcome.describe());
+    assert!(
+        state_but_for_the_mark(dst) == before,
+        "a second run touched the replica\n{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -106,13 +127,25 @@ fn movers_make_the_hostile_tree_and_follow_its_changes() {
 fn what_movers_count_is_what_one_host_counts() {
     for by in By::both() {
         let (scratch, src, dst) = stage();
-        build_tree(&src, 43, &Profile { large: false, ..Profile::root() });
+        build_tree(
+            &src,
+            43,
+            &Profile {
+                large: false,
+                ..Profile::root()
+            },
+        );
         let alone = scratch.path().join("alone");
         for round in 0..3 {
             let expected = sync(&src, &alone).args(["--delete"]).run().expect(0);
             let outcome = by.sync_ok(&src, &dst, &["--delete"]);
             for field in ["seen", "skipped", "failed", "problems", "deleted"] {
-                assert_eq!(outcome.count(field), expected.count(field), "{field} by {}, round {round}", by.word());
+                assert_eq!(
+                    outcome.count(field),
+                    expected.count(field),
+                    "{field} by {}, round {round}",
+                    by.word()
+                );
             }
             check_equal(&src, &dst, "the same");
             mutate(&src, 44 + round, 100);
@@ -128,7 +161,10 @@ fn a_wide_directory_and_one_large_file_are_divided() {
             put(&src.join(format!("wide/file-{index}")), "x");
         }
         put(&src.join("large"), vec![0x5a; LARGE_BYTES]);
-        let file = fs::File::options().write(true).open(src.join("large")).expect("open");
+        let file = fs::File::options()
+            .write(true)
+            .open(src.join("large"))
+            .expect("open");
         for at in (0..LARGE_BYTES as u64).step_by(MIB) {
             file.write_all_at(&at.to_le_bytes(), at).expect("write");
         }
@@ -148,9 +184,15 @@ fn a_single_file_is_copied_by_all() {
         put(&source, vec![7u8; LARGE_BYTES]);
         let _ = by.sync_ok(&source, &replica, &[]);
         assert_eq!(fs::read(&replica).expect("read"), vec![7u8; LARGE_BYTES]);
-        assert_eq!(replica.metadata().expect("look").mtime_nsec(), source.metadata().expect("look").mtime_nsec());
+        assert_eq!(
+            replica.metadata().expect("look").mtime_nsec(),
+            source.metadata().expect("look").mtime_nsec()
+        );
         assert_eq!(by.sync_ok(&source, &replica, &[]).count("changed"), 0);
-        assert_eq!(leftovers(dst.parent().expect("parent")), Vec::<PathBuf>::new());
+        assert_eq!(
+            leftovers(dst.parent().expect("parent")),
+            Vec::<PathBuf>::new()
+        );
     }
 }
 
@@ -170,7 +212,8 @@ fn hard_links_hold_across_movers() {
         let _ = by.sync_ok(&src, &dst, &[]);
         check_equal_twice(&src, &dst, by.word());
         check_settled(&by, &src, &dst);
-        // A group is joined, another one split, and two names of the replica that belong to two files are one there.
+        // A group is joined, another one split, and two names of the replica that belong to two
+        // files are one there.
         fs::remove_file(src.join("b-0/link-1")).expect("remove");
         fs::hard_link(src.join("a-2/file-2"), src.join("b-0/link-1")).expect("link");
         put(&src.join("b-0/link-9"), "its own now");
@@ -193,16 +236,44 @@ fn chosen_paths_filters_and_limits_hold() {
     }
     let list = scratch.path().join("list");
     fs::write(&list, "a/deep\nb/keep.c\nnot/there\n").expect("write");
-    let outcome = by.sync(&src, &dst).arg("--files-from").arg(&list).run().expect(3);
+    let outcome = by
+        .sync(&src, &dst)
+        .arg("--files-from")
+        .arg(&list)
+        .run()
+        .expect(3);
     check_accounts(&outcome);
     let problems = outcome.events_named("problem");
-    assert!(problems.len() == 1 && problems[0]["path"] == "not/there", "{}", outcome.describe());
-    assert_eq!(common::names_below(&dst), ["a", "a/deep", "a/deep/er", "a/deep/er/keep.c", "a/deep/er/leave.o", "b", "b/keep.c"]);
-    let outcome = by.sync_ok(&src, &dst, &["--exclude", "*.o", "--delete", "--delete-excluded"]);
+    assert!(
+        problems.len() == 1 && problems[0]["path"] == "not/there",
+        "{}",
+        outcome.describe()
+    );
+    assert_eq!(
+        common::names_below(&dst),
+        [
+            "a",
+            "a/deep",
+            "a/deep/er",
+            "a/deep/er/keep.c",
+            "a/deep/er/leave.o",
+            "b",
+            "b/keep.c"
+        ]
+    );
+    let outcome = by.sync_ok(
+        &src,
+        &dst,
+        &["--exclude", "*.o", "--delete", "--delete-excluded"],
+    );
     assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
     assert!(!dst.join("a/deep/er/leave.o").exists() && dst.join("c/keep.c").exists());
     fs::remove_dir_all(src.join("a")).expect("remove");
-    let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "1"]).run().expect(13);
+    let outcome = by
+        .sync(&src, &dst)
+        .args(["--delete", "--max-delete", "1"])
+        .run()
+        .expect(13);
     assert!(dst.join("a/keep.c").exists(), "{}", outcome.describe());
     let _ = by.sync_ok(&src, &dst, &["--delete", "--max-delete", "90%"]);
     check_equal(&src, &dst, "after deletes");
@@ -223,10 +294,22 @@ fn a_directory_in_the_way_counts_as_deleted() {
     }
     let outcome = by.sync(&src, &dst).run().expect(3);
     check_accounts(&outcome);
-    assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());
-    let outcome = by.sync(&src, &dst).args(["--delete", "--max-delete", "3"]).run().expect(13);
+    assert!(
+        dst.join("here/below-3").exists() && dst.join("other").is_file(),
+        "{}",
+        outcome.describe()
+    );
+    let outcome = by
+        .sync(&src, &dst)
+        .args(["--delete", "--max-delete", "3"])
+        .run()
+        .expect(13);
     check_accounts(&outcome);
-    assert!(dst.join("here/below-3").exists() && dst.join("other").is_file(), "{}", outcome.describe());
+    assert!(
+        dst.join("here/below-3").exists() && dst.join("other").is_file(),
+        "{}",
+        outcome.describe()
+    );
     let _ = by.sync_ok(&src, &dst, &["--delete", "--max-delete", "30"]);
     check_equal(&src, &dst, "replaced");
 }
@@ -240,16 +323,27 @@ fn classes_of_work_go_to_their_movers() {
     }
     put(&src.join("dir/big"), vec![1u8; 3 * MIB]);
     put(&src.join("other/big"), vec![2u8; 100 * MIB]);
-    let running = job.sync(&src, &dst).args(["--route", "size>=2MiB:big"]).spawn();
+    let running = job
+        .sync(&src, &dst)
+        .args(["--route", "size>=2MiB:big"])
+        .spawn();
     let small = job.start_mover();
-    wait_until("the small files are there", Duration::from_secs(60), || dst.join("dir/small-49").exists());
+    wait_until("the small files are there", Duration::from_secs(60), || {
+        dst.join("dir/small-49").exists()
+    });
     // Nobody takes the big ones, which the coordinator says sooner or later.
     assert!(!running.ends_within(Duration::from_secs(15)));
     assert!(!dst.join("dir/big").exists() && !dst.join("other/big").exists());
     let big = job.mover().args(["--class", "big"]).spawn();
     let outcome = running.wait().expect(0);
     check_accounts(&outcome);
-    assert!(outcome.stderr_text().contains("no mover takes work of the class \"big\""), "{}", outcome.describe());
+    assert!(
+        outcome
+            .stderr_text()
+            .contains("no mover takes work of the class \"big\""),
+        "{}",
+        outcome.describe()
+    );
     check_equal_twice(&src, &dst, "by two classes");
     [small, big].into_iter().for_each(end_mover);
 }
@@ -261,12 +355,20 @@ fn a_batch_that_no_mover_can_work_off_is_parked_and_reported() {
     put(&src.join("file"), "content");
     let scratch = src.parent().expect("parent").to_owned();
     let running = job.sync(&src, &dst).spawn();
-    // A mover that does not see the trees: their file system is not mounted there. It ends after some failures, and is started again.
+    // A mover that does not see the trees: their file system is not mounted there. It ends after
+    // some failures, and is started again.
     let mover = Driftless::new("unshare")
-        .args(["--mount", "sh", "-c", "mount -t tmpfs none \"$0\"; while \"$@\"; [ $? = 1 ]; do :; done"])
+        .args([
+            "--mount",
+            "sh",
+            "-c",
+            "mount -t tmpfs none \"$0\"; while \"$@\"; [ $? = 1 ]; do :; done",
+        ])
         .arg(&scratch)
         .arg(env!("CARGO_BIN_EXE_driftless"))
-        .args(["mover", "--idle", "5", "--queue", &job.url, "--job", &job.name])
+        .args([
+            "mover", "--idle", "5", "--queue", &job.url, "--job", &job.name,
+        ])
         .env("DRIFTLESS_QUEUE_PASSWORD", Rabbit::PASSWORD)
         .limit(common::movers::LIMIT)
         .spawn();
@@ -274,12 +376,19 @@ fn a_batch_that_no_mover_can_work_off_is_parked_and_reported() {
     check_accounts(&outcome);
     let problems = outcome.events_named("problem");
     assert!(
-        problems.len() == 1 && problems[0]["cause"].as_str().is_some_and(|why| why.contains("tried 8 times")),
+        problems.len() == 1
+            && problems[0]["cause"]
+                .as_str()
+                .is_some_and(|why| why.contains("tried 8 times")),
         "{}",
         outcome.describe()
     );
     let said = mover.wait();
-    assert!(said.stderr_text().contains("a batch is parked"), "{}", said.describe());
+    assert!(
+        said.stderr_text().contains("a batch is parked"),
+        "{}",
+        said.describe()
+    );
     // It is not lost: a mover that sees the trees does it next time.
     let good = job.start_mover();
     let _ = job.sync(&src, &dst).run().expect(0);
@@ -293,11 +402,21 @@ fn a_mover_that_sees_other_trees_is_not_believed() {
     put(&src.join("file"), "content");
     // On that "host", an empty file system stands in the place of the source.
     let ssh = scratch.path().join("ssh");
-    script(&ssh, &format!("#!/bin/sh\nshift 2\nexec unshare --mount sh -c \"mount -t tmpfs none {}; $1\"\n", src.display()));
+    script(
+        &ssh,
+        &format!(
+            "#!/bin/sh\nshift 2\nexec unshare --mount sh -c \"mount -t tmpfs none {}; $1\"\n",
+            src.display()
+        ),
+    );
     let outcome = sync_on_hosts("blind", &ssh.display().to_string(), &src, &dst).run();
     assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(said.contains("this is not the directory that the coordinator sees"), "{}", outcome.describe());
+    assert!(
+        said.contains("this is not the directory that the coordinator sees"),
+        "{}",
+        outcome.describe()
+    );
     assert!(!dst.join("file").exists());
 }
 
@@ -306,12 +425,22 @@ fn what_a_mover_says_when_it_ends_is_told() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");
     let ssh = scratch.path().join("ssh");
-    let greeting = format!("driftless mover ready, protocol {}", driftless_engine::message::VERSION);
-    script(&ssh, &format!("#!/bin/sh\necho {greeting}\nhead -c 4 >/dev/null\necho 'no luck today' >&2\n"));
+    let greeting = format!(
+        "driftless mover ready, protocol {}",
+        driftless_engine::message::VERSION
+    );
+    script(
+        &ssh,
+        &format!("#!/bin/sh\necho {greeting}\nhead -c 4 >/dev/null\necho 'no luck today' >&2\n"),
+    );
     let outcome = sync_on_hosts("brief", &ssh.display().to_string(), &src, &dst).run();
     assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(said.contains("brief: the mover has ended, or the connection to it: no luck today"), "{}", outcome.describe());
+    assert!(
+        said.contains("brief: the mover has ended, or the connection to it: no luck today"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -320,20 +449,40 @@ fn a_mover_is_heard_behind_noise_without_an_end_of_line() {
     put(&src.join("file"), "content");
     let ssh = scratch.path().join("ssh");
     let noise = r"printf '\033]0;title\007driftless mover ready'";
-    script(&ssh, &format!("#!/bin/sh\nshift 2\n{noise}\nexec sh -c \"$1\"\n"));
-    let _ = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst).run().expect(0);
+    script(
+        &ssh,
+        &format!("#!/bin/sh\nshift 2\n{noise}\nexec sh -c \"$1\"\n"),
+    );
+    let _ = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst)
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "by a noisy host");
     script(&ssh, &format!("#!/bin/sh\n{noise}\n"));
-    let outcome = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst).run().expect(10);
-    assert!(outcome.stderr_text().contains(r"\x1b]0;title\x07"), "{}", outcome.describe());
+    let outcome = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst)
+        .run()
+        .expect(10);
+    assert!(
+        outcome.stderr_text().contains(r"\x1b]0;title\x07"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
 fn a_coordinator_that_is_killed_goes_on_where_it_was() {
     let job = Job::new(rabbit());
-    let movers: Vec<Running> = (0..2).map(|_| job.mover().arg("--bwlimit=20M").spawn()).collect();
+    let movers: Vec<Running> = (0..2)
+        .map(|_| job.mover().arg("--bwlimit=20M").spawn())
+        .collect();
     let (_scratch, src, dst) = stage();
-    build_tree(&src, 45, &Profile { large: false, ..Profile::root() });
+    build_tree(
+        &src,
+        45,
+        &Profile {
+            large: false,
+            ..Profile::root()
+        },
+    );
     for index in 0..40 {
         put(&src.join(format!("many/{index}/file")), vec![3u8; 2 * MIB]);
     }
@@ -352,9 +501,19 @@ fn a_coordinator_that_is_killed_goes_on_where_it_was() {
     check_equal_twice(&src, &dst, "after three lives");
     // All of them together have copied everything once, but for what was in flight.
     let all: u64 = 40 * 2 * MIB as u64 + 150 * MIB as u64;
-    assert!(outcome.count("bytes_copied") >= all / 2, "the counts of earlier lives are kept\n{}", outcome.describe());
+    assert!(
+        outcome.count("bytes_copied") >= all / 2,
+        "the counts of earlier lives are kept\n{}",
+        outcome.describe()
+    );
     movers.into_iter().for_each(end_mover);
-    assert!(!job.state().join("driftless").join(format!("job-{}", job.name)).exists(), "the record is gone with the run");
+    assert!(
+        !job.state()
+            .join("driftless")
+            .join(format!("job-{}", job.name))
+            .exists(),
+        "the record is gone with the run"
+    );
 }
 
 #[test]
@@ -365,44 +524,103 @@ fn what_cannot_work_is_told_before_anything_is_touched() {
     let refused = |run: Driftless, code: i32, words: &[&str]| {
         let outcome = run.run().expect(code);
         let said = outcome.stderr_text();
-        words.iter().for_each(|word| assert!(said.contains(word), "\"{word}\" is missing\n{}", outcome.describe()));
+        words.iter().for_each(|word| {
+            assert!(
+                said.contains(word),
+                "\"{word}\" is missing\n{}",
+                outcome.describe()
+            )
+        });
         assert!(!dst.join("file").exists(), "{}", outcome.describe());
     };
-    refused(job.sync(&src, &dst).arg("--dry-run"), 2, &["--dry-run", "without --queue"]);
-    refused(job.sync(&src, &dst).args(["--link-dest", "/nowhere"]), 2, &["--link-dest"]);
+    refused(
+        job.sync(&src, &dst).arg("--dry-run"),
+        2,
+        &["--dry-run", "without --queue"],
+    );
+    refused(
+        job.sync(&src, &dst).args(["--link-dest", "/nowhere"]),
+        2,
+        &["--link-dest"],
+    );
     let plain = |url: &str| sync(&src, &dst).args(["--queue", url, "--job", "x"]);
-    refused(plain("amqp://user:secret@host/v"), 2, &["has a password in it", "--queue-credentials", "DRIFTLESS_QUEUE_PASSWORD"]);
-    refused(plain(&job.url), 2, &["there is no password", "DRIFTLESS_QUEUE_PASSWORD"]);
-    refused(plain(&job.url).env("DRIFTLESS_QUEUE_PASSWORD", "wrong"), 10, &["the broker refuses"]);
+    refused(
+        plain("amqp://user:secret@host/v"),
+        2,
+        &[
+            "has a password in it",
+            "--queue-credentials",
+            "DRIFTLESS_QUEUE_PASSWORD",
+        ],
+    );
+    refused(
+        plain(&job.url),
+        2,
+        &["there is no password", "DRIFTLESS_QUEUE_PASSWORD"],
+    );
+    refused(
+        plain(&job.url).env("DRIFTLESS_QUEUE_PASSWORD", "wrong"),
+        10,
+        &["the broker refuses"],
+    );
     refused(sync(&src, &dst).args(["--queue", &job.url]), 2, &["--job"]);
-    refused(job.sync(&src, &dst).args(["--route", "large:big"]), 2, &["size>=SIZE:CLASS"]);
+    refused(
+        job.sync(&src, &dst).args(["--route", "large:big"]),
+        2,
+        &["size>=SIZE:CLASS"],
+    );
     refused(driftless().arg("mover"), 2, &["--queue"]);
     let open = src.join("password");
     fs::write(&open, "open sesame\n").expect("write");
     fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).expect("mode");
-    refused(plain(&job.url).arg("--queue-credentials").arg(&open), 2, &["credentials refused", "chmod 600"]);
-    refused(sync_on_hosts("nowhere.invalid", "false", &src, &dst), 10, &["no mover is left", "nowhere.invalid"]);
+    refused(
+        plain(&job.url).arg("--queue-credentials").arg(&open),
+        2,
+        &["credentials refused", "chmod 600"],
+    );
+    refused(
+        sync_on_hosts("nowhere.invalid", "false", &src, &dst),
+        10,
+        &["no mover is left", "nowhere.invalid"],
+    );
     let outcome = sync_on_hosts("a", "/not/there", &src, &dst).run();
     assert_eq!(outcome.code(), 10, "{}", outcome.describe());
-    assert!(outcome.stderr_text().contains("cannot start"), "{}", outcome.describe());
+    assert!(
+        outcome.stderr_text().contains("cannot start"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
 fn a_password_file_and_a_broker_with_tls_work() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");
-    let (password, authority) = (scratch.path().join("password"), scratch.path().join("authority.pem"));
+    let (password, authority) = (
+        scratch.path().join("password"),
+        scratch.path().join("authority.pem"),
+    );
     fs::write(&password, format!("{}\n", Rabbit::PASSWORD)).expect("write");
     fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).expect("mode");
     fs::write(&authority, rabbit().authority()).expect("write");
     let url = rabbit().url_encrypted("127.0.0.1");
     let with = |run: Driftless| {
-        let run = run.args(["--queue", &url, "--job", "encrypted"]).arg("--queue-credentials").arg(&password);
+        let run = run
+            .args(["--queue", &url, "--job", "encrypted"])
+            .arg("--queue-credentials")
+            .arg(&password);
         run.env("XDG_STATE_HOME", scratch.path())
     };
     let _ = with(sync(&src, &dst)).run().expect(10);
-    let mover = with(driftless().arg("mover")).arg("--queue-ca").arg(&authority).spawn();
-    let _ = with(sync(&src, &dst)).arg("--queue-ca").arg(&authority).run().expect(0);
+    let mover = with(driftless().arg("mover"))
+        .arg("--queue-ca")
+        .arg(&authority)
+        .spawn();
+    let _ = with(sync(&src, &dst))
+        .arg("--queue-ca")
+        .arg(&authority)
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "over TLS");
     end_mover(mover);
 }
@@ -413,14 +631,26 @@ fn one_job_has_one_coordinator_and_one_replica_one_run() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");
     let running = job.sync(&src, &dst).spawn();
-    wait_until("the replica is made", Duration::from_secs(30), || dst.exists());
+    wait_until("the replica is made", Duration::from_secs(30), || {
+        dst.exists()
+    });
     let other = scratch.path().join("other");
     let outcome = job.sync(&src, &other).run().expect(11);
-    assert!(outcome.stderr_text().contains("another run coordinates the job"), "{}", outcome.describe());
+    assert!(
+        outcome
+            .stderr_text()
+            .contains("another run coordinates the job"),
+        "{}",
+        outcome.describe()
+    );
     let _ = sync(&src, &dst).run().expect(11);
     running.signal(Signal::INT);
     let outcome = running.wait().expect(130);
-    assert!(outcome.stderr_text().contains("run again"), "{}", outcome.describe());
+    assert!(
+        outcome.stderr_text().contains("run again"),
+        "{}",
+        outcome.describe()
+    );
     let mover = job.start_mover();
     let _ = job.sync(&src, &dst).run().expect(0);
     check_equal(&src, &dst, "after all");
@@ -431,41 +661,83 @@ fn one_job_has_one_coordinator_and_one_replica_one_run() {
 fn a_mover_without_work_ends_when_it_was_told_to() {
     let job = Job::new(rabbit());
     let outcome = job.mover().args(["--idle", "1"]).run().expect(0);
-    assert!(outcome.stderr_text().contains("ready"), "{}", outcome.describe());
+    assert!(
+        outcome.stderr_text().contains("ready"),
+        "{}",
+        outcome.describe()
+    );
 }
 
-/// A mover that was thought dead, and the one that its batch was given to, get in each other's way: both make the same entries, and each
-/// takes the other's unfinished files for what an earlier run left.
+/// A mover that was thought dead, and the one that its batch was given to, get in each other's way:
+/// both make the same entries, and each takes the other's unfinished files for what an earlier run
+/// left.
 #[test]
 fn a_batch_in_two_hands_ends_without_a_problem() {
     for seed in 0..12 {
         let (_scratch, src, dst) = stage();
-        build_tree(&src, seed, &Profile { large: false, ..Profile::root() });
+        build_tree(
+            &src,
+            seed,
+            &Profile {
+                large: false,
+                ..Profile::root()
+            },
+        );
         for index in 0..1500 {
-            put(&src.join(format!("more/{}/{}/file-{index}", index % 3, index % 20)), vec![6u8; index * 20]);
+            put(
+                &src.join(format!("more/{}/{}/file-{index}", index % 3, index % 20)),
+                vec![6u8; index * 20],
+            );
         }
         if seed % 3 == 0 {
             put(&src.join("large"), vec![7u8; 80 * MIB]);
         }
         fs::create_dir(&dst).expect("make");
-        let options = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
+        let options = Options {
+            source: src.clone().into(),
+            replica: dst.clone().into(),
+            ..Options::default()
+        };
         let mut brief = Brief::of(&options, &[], false);
         brief.set_roots(&root_meta(&src), &root_meta(&dst));
-        let batch = Batch { pieces: vec![Piece::Root], ..Batch::default() };
+        let batch = Batch {
+            pieces: vec![Piece::Root],
+            ..Batch::default()
+        };
         let never = AtomicBool::new(false);
         let carry_out = || {
-            let ends = Ends { stop: &never, yields: &never, leaves: &never, lease: None };
-            work_off((&options, &mut Known::default()), (&brief, &batch), &|_| {}, ends).expect("it can be carried out").0
+            let ends = Ends {
+                stop: &never,
+                yields: &never,
+                leaves: &never,
+                lease: None,
+            };
+            work_off(
+                (&options, &mut Known::default()),
+                (&brief, &batch),
+                &|_| {},
+                ends,
+            )
+            .expect("it can be carried out")
+            .0
         };
         let [one, other] = std::thread::scope(|scope| {
             let other = scope.spawn(carry_out);
             [carry_out(), other.join().expect("the other")]
         });
         for outcome in [one, other] {
-            assert!(outcome.problems.is_empty() && outcome.counts.failed == 0, "seed {seed}: {:?}", outcome.problems);
+            assert!(
+                outcome.problems.is_empty() && outcome.counts.failed == 0,
+                "seed {seed}: {:?}",
+                outcome.problems
+            );
         }
         let _ = common::sync_ok(&src, &dst, ["--delete"]);
-        check_equal(&src, &dst, &format!("seed {seed}, after whoever sees all of it"));
+        check_equal(
+            &src,
+            &dst,
+            &format!("seed {seed}, after whoever sees all of it"),
+        );
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new(), "seed {seed}");
     }
 }
@@ -478,48 +750,102 @@ fn a_large_file_that_is_compared_is_compared_once_however_idle_others_are() {
     (0..100).for_each(|index| put(&src.join(format!("small-{index}")), "content"));
     let _ = common::sync_ok(&src, &dst, [""; 0]);
     let by = By::hosts();
-    let outcome = by.sync(&src, &dst).args(["--checksum", "--bwlimit=30M"]).run().expect(0);
-    assert!(outcome.count("bytes_compared") < 100 * MIB as u64, "{}", outcome.describe());
+    let outcome = by
+        .sync(&src, &dst)
+        .args(["--checksum", "--bwlimit=30M"])
+        .run()
+        .expect(0);
+    assert!(
+        outcome.count("bytes_compared") < 100 * MIB as u64,
+        "{}",
+        outcome.describe()
+    );
     assert_eq!(outcome.count("changed"), 0, "{}", outcome.describe());
 }
 
-/// A mover that slept while another one finished its large file writes once more into what has its name by then.
+/// A mover that slept while another one finished its large file writes once more into what has its
+/// name by then.
 #[test]
 fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
     let (_scratch, src, dst) = stage();
     put(&src.join("large"), vec![8u8; 100 * MIB]);
-    let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
-    fs::File::options().write(true).open(src.join("large")).expect("open").set_times(long_ago).expect("times");
+    let long_ago = fs::FileTimes::new()
+        .set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    fs::File::options()
+        .write(true)
+        .open(src.join("large"))
+        .expect("open")
+        .set_times(long_ago)
+        .expect("times");
     fs::create_dir(&dst).expect("make");
-    let fast = Options { source: src.clone().into(), replica: dst.clone().into(), ..Options::default() };
-    let slow = Options { bytes_per_second_max: Some(5 * MIB as u64), ..fast.clone() };
+    let fast = Options {
+        source: src.clone().into(),
+        replica: dst.clone().into(),
+        ..Options::default()
+    };
+    let slow = Options {
+        bytes_per_second_max: Some(5 * MIB as u64),
+        ..fast.clone()
+    };
     let mut brief = Brief::of(&fast, &[], false);
     brief.set_roots(&root_meta(&src), &root_meta(&dst));
-    let batch = Batch { pieces: vec![Piece::Root], ..Batch::default() };
+    let batch = Batch {
+        pieces: vec![Piece::Root],
+        ..Batch::default()
+    };
     let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
-    let ends = |stop| Ends { stop, yields: &never, leaves: &never, lease: None };
+    let ends = |stop| Ends {
+        stop,
+        yields: &never,
+        leaves: &never,
+        lease: None,
+    };
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let limit = Duration::from_secs(60);
     std::thread::scope(|scope| {
-        let late = scope
-            .spawn(|| work_off((&slow, &mut Known::default()), (&brief, &batch), &|_| {}, ends(&stop)).expect("it can be carried out"));
+        let late = scope.spawn(|| {
+            work_off(
+                (&slow, &mut Known::default()),
+                (&brief, &batch),
+                &|_| {},
+                ends(&stop),
+            )
+            .expect("it can be carried out")
+        });
         wait_until("the copy is begun", limit, || !leftovers(&dst).is_empty());
-        let _ = work_off((&fast, &mut Known::default()), (&brief, &batch), &|_| {}, ends(&never)).expect("it can be carried out");
+        let _ = work_off(
+            (&fast, &mut Known::default()),
+            (&brief, &batch),
+            &|_| {},
+            ends(&never),
+        )
+        .expect("it can be carried out");
         assert!(dst.join("large").exists());
-        wait_until("the late one has written again", limit, || modified(&dst.join("large")) != modified(&src.join("large")));
+        wait_until("the late one has written again", limit, || {
+            modified(&dst.join("large")) != modified(&src.join("large"))
+        });
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         let _dropped = late.join().expect("the late one");
     });
-    check_equal(&src.join("large"), &dst.join("large"), "after the late one has ended");
+    check_equal(
+        &src.join("large"),
+        &dst.join("large"),
+        "after the late one has ended",
+    );
 }
 
-/// The batch of a mover whose connection is lost is given to another one, and the first may be late to hear of it.
+/// The batch of a mover whose connection is lost is given to another one, and the first may be late
+/// to hear of it.
 #[test]
 fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_batch() {
     let (_scratch, src, dst) = stage();
     put(&src.join("large"), vec![9u8; 200 * MIB]);
     let job = Job::new(rabbit());
-    let broker = Broker::new(job.url.parse().expect("a URL"), Credentials::from_value(Rabbit::PASSWORD)).expect("a broker");
+    let broker = Broker::new(
+        job.url.parse().expect("a URL"),
+        Credentials::from_value(Rabbit::PASSWORD),
+    )
+    .expect("a broker");
     let names = QueueNames::new(&job.name, &["work"]).expect("a job");
     let work = names.work("work").expect("a queue");
     let mut consumer = Consumer::open(&broker, &names, &work, 1).expect("a consumer");
@@ -527,15 +853,28 @@ fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_batch() {
     let running = job.sync(&src, &dst).spawn();
     let batch = consumer.next(LIMIT).expect("the broker").expect("a batch");
     let publisher = Publisher::open(&broker, &names).expect("a publisher");
-    publisher.publish(&work, batch.body(), LIMIT).and_then(|_| publisher.flush(LIMIT)).expect("published");
+    publisher
+        .publish(&work, batch.body(), LIMIT)
+        .and_then(|_| publisher.flush(LIMIT))
+        .expect("published");
     batch.give_back().expect("the broker");
     drop(consumer);
     let late = job.mover().arg("--bwlimit=20M").spawn();
-    wait_until("the late one has begun", LIMIT, || !leftovers(&dst).is_empty());
+    wait_until("the late one has begun", LIMIT, || {
+        !leftovers(&dst).is_empty()
+    });
     let fast = job.start_mover();
     let outcome = running.wait().expect(0);
-    let idle = control.count(&names.idle("work").expect("a queue")).expect("the broker").consumers;
-    assert_eq!(idle, 2, "movers that have nothing to do when the run has ended\n{}", outcome.describe());
+    let idle = control
+        .count(&names.idle("work").expect("a queue"))
+        .expect("the broker")
+        .consumers;
+    assert_eq!(
+        idle,
+        2,
+        "movers that have nothing to do when the run has ended\n{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, "when the run has ended");
     [late, fast].into_iter().for_each(end_mover);
 }
@@ -566,7 +905,10 @@ fn movers_come_and_go_while_it_runs() {
     let job = Job::new(rabbit());
     let (_scratch, src, dst) = stage();
     for index in 0..3000 {
-        put(&src.join(format!("{}/{}/file-{index}", index % 10, index % 30)), vec![5u8; 40_000]);
+        put(
+            &src.join(format!("{}/{}/file-{index}", index % 10, index % 30)),
+            vec![5u8; 40_000],
+        );
     }
     let running = job.sync(&src, &dst).spawn();
     for _ in 0..6 {
@@ -580,7 +922,12 @@ fn movers_come_and_go_while_it_runs() {
     let last = job.start_mover();
     let outcome = running.wait().expect(0);
     check_accounts(&outcome);
-    assert_eq!(outcome.count("bytes_copied"), 3000 * 40_000, "what a mover left was copied once\n{}", outcome.describe());
+    assert_eq!(
+        outcome.count("bytes_copied"),
+        3000 * 40_000,
+        "what a mover left was copied once\n{}",
+        outcome.describe()
+    );
     check_equal_twice(&src, &dst, "by movers that came and went");
     end_mover(last);
 }
@@ -589,16 +936,39 @@ fn movers_come_and_go_while_it_runs() {
 fn lines_are_made_again(command: impl FnOnce(&Far, Driftless) -> (Driftless, Vec<Running>)) {
     let (_scratch, src, dst) = stage();
     for index in 0..400 {
-        put(&src.join(format!("dir-{}/file-{index}", index % 20)), vec![9u8; 50_000]);
+        put(
+            &src.join(format!("dir-{}/file-{index}", index % 20)),
+            vec![9u8; 50_000],
+        );
     }
     put(&src.join("large"), vec![10u8; 80 * MIB]);
     let far = Far::own();
-    let relay = Relay::with(far.server.address(), Weather { bytes_per_second_max: Some(24 * MIB as u64), ..Weather::default() });
+    let relay = Relay::with(
+        far.server.address(),
+        Weather {
+            bytes_per_second_max: Some(24 * MIB as u64),
+            ..Weather::default()
+        },
+    );
     let near = far.via(relay.address());
-    let (run, movers) = command(&near, near.sync(Way::Push, &src, &dst).arg("--delete").limit(common::movers::LIMIT));
-    let outcome = cut_after(&relay, run.spawn(), &[5 * MIB as u64, 20 * MIB as u64, 20 * MIB as u64]).expect(0);
+    let (run, movers) = command(
+        &near,
+        near.sync(Way::Push, &src, &dst)
+            .arg("--delete")
+            .limit(common::movers::LIMIT),
+    );
+    let outcome = cut_after(
+        &relay,
+        run.spawn(),
+        &[5 * MIB as u64, 20 * MIB as u64, 20 * MIB as u64],
+    )
+    .expect(0);
     check_accounts(&outcome);
-    assert!(outcome.count("connections_lost") >= 1, "the coordinator's\n{}", outcome.describe());
+    assert!(
+        outcome.count("connections_lost") >= 1,
+        "the coordinator's\n{}",
+        outcome.describe()
+    );
     check_equal_twice(&src, &dst, &outcome.describe());
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
     movers.into_iter().for_each(end_mover);
@@ -608,7 +978,11 @@ fn lines_are_made_again(command: impl FnOnce(&Far, Driftless) -> (Driftless, Vec
 fn lines_to_the_trees_of_movers_on_a_queue_are_made_again() {
     let job = Job::new(rabbit());
     lines_are_made_again(|near, run| {
-        let mover = || job.mover().args(["--ssh", &near.words(), "--agent-path", agent()]).spawn();
+        let mover = || {
+            job.mover()
+                .args(["--ssh", &near.words(), "--agent-path", agent()])
+                .spawn()
+        };
         (job.coordinate(run), (0..2).map(|_| mover()).collect())
     });
 }

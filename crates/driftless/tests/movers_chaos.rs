@@ -1,6 +1,8 @@
-//! Runs that several movers share go on to their end whatever happens to a mover, its link, the broker or the coordinator.
+//! Runs that several movers share go on to their end whatever happens to a mover, its link, the
+//! broker or the coordinator.
 //!
-//! Each kind of accident has a broker and hosts of its own, which its cases use one after the other. A failure names the seed.
+//! Each kind of accident has a broker and hosts of its own, which its cases use one after the
+//! other. A failure names the seed.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -40,7 +42,9 @@ fn movers_are_killed() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn movers_are_stopped_for_a_while() {
-    run_cases("movers_are_stopped_for_a_while", 7, |case| stop_and_continue(case, 50..2500));
+    run_cases("movers_are_stopped_for_a_while", 7, |case| {
+        stop_and_continue(case, 50..2500)
+    });
 }
 
 /// The broker gives the batch of a mover that is silent to another one, and then the first goes on.
@@ -63,16 +67,20 @@ fn movers_are_stopped_for_long() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn connections_are_closed_while_a_mover_is_stopped() {
-    run_cases("connections_are_closed_while_a_mover_is_stopped", 8, |case| {
-        case.twice = true;
-        let mover = case.any_mover();
-        case.signal_mover(mover, Signal::STOP);
-        case.site.rabbit().close_connections();
-        if case.rng.bool() {
-            case.pass_some(0..1500);
-            case.signal_mover(mover, Signal::CONT);
-        }
-    });
+    run_cases(
+        "connections_are_closed_while_a_mover_is_stopped",
+        8,
+        |case| {
+            case.twice = true;
+            let mover = case.any_mover();
+            case.signal_mover(mover, Signal::STOP);
+            case.site.rabbit().close_connections();
+            if case.rng.bool() {
+                case.pass_some(0..1500);
+                case.signal_mover(mover, Signal::CONT);
+            }
+        },
+    );
 }
 
 #[test]
@@ -112,7 +120,8 @@ fn coordinators_are_killed() {
     });
 }
 
-/// Its movers drop what they have in hand when it is away for long, and go on when it is there again.
+/// Its movers drop what they have in hand when it is away for long, and go on when it is there
+/// again.
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn coordinators_are_cut_off() {

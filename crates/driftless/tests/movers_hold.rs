@@ -1,6 +1,8 @@
-//! Nobody writes who does not hold the replica: movers whose coordinator is gone, that slept, or that see other trees.
+//! Nobody writes who does not hold the replica: movers whose coordinator is gone, that slept, or
+//! that see other trees.
 //!
-//! "Hosts" are commands on this machine that stand in for ssh, so that a line can fall silent and a mover can sleep.
+//! "Hosts" are commands on this machine that stand in for ssh, so that a line can fall silent and a
+//! mover can sleep.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -12,7 +14,9 @@ use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_u
 use driftless_engine::Sample;
 use driftless_model::Side;
 use driftless_testkit::attrs::set_owner;
-use driftless_testkit::{Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched};
+use driftless_testkit::{
+    Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched,
+};
 use driftless_tree::{DirRef, HandlePool, Place, locate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -29,7 +33,12 @@ const SLOWLY: &str = "4M";
 
 /// Files of the same names in each tree, but with other content.
 fn fill(root: &Path, version: u8) {
-    (0..FILES).for_each(|file| put(&root.join(format!("dir-{}/file-{file}", file % 6)), vec![version; FILE_BYTES]));
+    (0..FILES).for_each(|file| {
+        put(
+            &root.join(format!("dir-{}/file-{file}", file % 6)),
+            vec![version; FILE_BYTES],
+        )
+    });
 }
 
 /// Two sources that have nothing in common but their names, and a replica.
@@ -46,7 +55,12 @@ impl Trees {
         let other = scratch.dir("other");
         fill(&one, 1);
         fill(&other, 2);
-        Trees { scratch, one, other, replica }
+        Trees {
+            scratch,
+            one,
+            other,
+            replica,
+        }
     }
 
     fn files(&self) -> usize {
@@ -56,20 +70,34 @@ impl Trees {
     /// Waits until a mover is in the middle of it.
     fn wait_until_begun(&self) {
         wait_until("a mover is at work", LIMIT, || self.files() >= 3);
-        assert!(self.files() < FILES, "the movers were too fast for this test");
+        assert!(
+            self.files() < FILES,
+            "the movers were too fast for this test"
+        );
     }
 
-    /// A command in the place of ssh, which takes the command to run as its last word; `wraps` what it runs.
+    /// A command in the place of ssh, which takes the command to run as its last word; `wraps` what
+    /// it runs.
     fn ssh(&self, wraps: &str) -> String {
         let path = self.scratch.path().join("ssh");
         let folder = self.scratch.path().display();
-        script(&path, &format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {folder}\necho $$ >shell\n{wraps}\n"));
+        script(
+            &path,
+            &format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {folder}\necho $$ >shell\n{wraps}\n"),
+        );
         path.display().to_string()
     }
 
     fn pid(&self, file: &str) -> Pid {
         let path = self.scratch.path().join(file);
-        let read = || fs::read_to_string(&path).ok()?.trim().parse().ok().and_then(Pid::from_raw);
+        let read = || {
+            fs::read_to_string(&path)
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw)
+        };
         wait_until("a process has begun", LIMIT, || read().is_some());
         read().expect("a number")
     }
@@ -82,13 +110,17 @@ impl Trees {
     }
 
     fn check_other(&self, context: &str) {
-        let outcome = driftless().arg("verify").args([&self.other, &self.replica]).run();
+        let outcome = driftless()
+            .arg("verify")
+            .args([&self.other, &self.replica])
+            .run();
         assert_eq!(outcome.code(), 0, "{context}\n{}", outcome.describe());
     }
 }
 
 /// What `ssh` runs when its line can fall silent: nothing says so to either side.
-const SILENT_LINE: &str = "{ echo $BASHPID >line; exec setsid cat; } | { echo $BASHPID >mover; exec $command; }";
+const SILENT_LINE: &str =
+    "{ echo $BASHPID >line; exec setsid cat; } | { echo $BASHPID >mover; exec $command; }";
 /// What it runs when the agent can be stopped, and what is on its way to it waits.
 const BUFFERED_LINE: &str = "setsid cat | { echo $BASHPID >agent; exec $command; }";
 /// What it runs when the mover can be stopped.
@@ -99,8 +131,10 @@ fn signal(pid: Pid, signal: Signal) {
 }
 
 fn is_there(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    let stat =
+        fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 fn wait_for_end(pid: Pid) {
@@ -140,7 +174,10 @@ fn a_mover_whose_coordinator_is_gone_writes_nothing_more() {
     let (line, mover) = (trees.pid("line"), trees.pid("mover"));
     signal(line, Signal::STOP);
     kill(running);
-    let _ = sync(&trees.other, &trees.replica).arg("--delete").run().expect(0);
+    let _ = sync(&trees.other, &trees.replica)
+        .arg("--delete")
+        .run()
+        .expect(0);
     wait_for_end(mover);
     trees.check_other("after the mover has ended");
     trees.cut(line);
@@ -156,7 +193,8 @@ fn a_mover_stops_by_itself_when_its_coordinator_falls_silent() {
     let (line, mover) = (trees.pid("line"), trees.pid("mover"));
     signal(line, Signal::STOP);
     kill(running);
-    // Nobody else takes the replica, and its mark is what it was. The file alone would take it most of a minute.
+    // Nobody else takes the replica, and its mark is what it was. The file alone would take it most
+    // of a minute.
     wait_for_end(mover);
     assert!(!trees.replica.join("dir-0/large").exists());
     assert!(is_there(line), "the line was silent");
@@ -173,10 +211,21 @@ fn a_coordinator_that_is_stopped_waits_until_its_movers_are_at_rest() {
     let outcome = running.wait().expect(130);
     let before = state(&trees.replica);
     let began = std::time::Instant::now();
-    let _ = sync(&trees.other, &trees.replica).args(["--delete", "--dry-run"]).run().expect(0);
+    let _ = sync(&trees.other, &trees.replica)
+        .args(["--delete", "--dry-run"])
+        .run()
+        .expect(0);
     std::thread::sleep(Duration::from_secs(1).saturating_sub(began.elapsed()));
-    assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
-    let _ = sync(&trees.other, &trees.replica).arg("--delete").run().expect(0);
+    assert_eq!(
+        touched(&before, &state(&trees.replica)),
+        Vec::<String>::new(),
+        "{}",
+        outcome.describe()
+    );
+    let _ = sync(&trees.other, &trees.replica)
+        .arg("--delete")
+        .run()
+        .expect(0);
     end_mover(mover);
     trees.check_other("after the mover has ended");
     // It goes on where it was, with whoever takes part then.
@@ -195,7 +244,11 @@ fn a_run_right_after_a_coordinator_was_killed_is_not_disturbed_by_its_movers() {
         let (mover, running) = begin(&job, &trees);
         let movers = [mover, next.start_mover()];
         kill(running);
-        let second = if batches { next.sync(&trees.other, &trees.replica) } else { sync(&trees.other, &trees.replica) };
+        let second = if batches {
+            next.sync(&trees.other, &trees.replica)
+        } else {
+            sync(&trees.other, &trees.replica)
+        };
         let outcome = second.arg("--delete").run().expect(0);
         trees.check_other(&outcome.describe());
         movers.into_iter().for_each(end_mover);
@@ -217,7 +270,12 @@ fn a_mover_that_slept_until_all_was_done_changes_nothing_when_it_wakes() {
     let before = state(&trees.replica);
     sleeper.signal(Signal::CONT);
     end_mover(sleeper);
-    assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
+    assert_eq!(
+        touched(&before, &state(&trees.replica)),
+        Vec::<String>::new(),
+        "{}",
+        outcome.describe()
+    );
     end_mover(other);
 }
 
@@ -238,13 +296,28 @@ fn a_mover_of_a_host_that_slept_until_all_was_done_changes_nothing_when_it_wakes
     }
     assert_eq!(outcome.code(), 0, "{}", outcome.describe());
     check_equal(&trees.one, &trees.replica, &outcome.describe());
-    assert_eq!(touched(&before, &state(&trees.replica)), Vec::<String>::new(), "{}", outcome.describe());
+    assert_eq!(
+        touched(&before, &state(&trees.replica)),
+        Vec::<String>::new(),
+        "{}",
+        outcome.describe()
+    );
 }
 
-/// Small files of the same names in each tree, but with other content; the replica is what the other one is.
+/// Small files of the same names in each tree, but with other content; the replica is what the
+/// other one is.
 fn fill_small(trees: &Trees) {
-    for (root, version) in [(&trees.one, "one"), (&trees.other, "another"), (&trees.replica, "another")] {
-        (0..SMALL_FILES).for_each(|file| put(&root.join(format!("dir-{}/file-{file}", file % 6)), format!("{version} {file}")));
+    for (root, version) in [
+        (&trees.one, "one"),
+        (&trees.other, "another"),
+        (&trees.replica, "another"),
+    ] {
+        (0..SMALL_FILES).for_each(|file| {
+            put(
+                &root.join(format!("dir-{}/file-{file}", file % 6)),
+                format!("{version} {file}"),
+            )
+        });
     }
 }
 
@@ -253,16 +326,40 @@ fn fill_small(trees: &Trees) {
 fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
     let rabbit = Rabbit::start();
     let trees = Trees::new();
-    [&trees.one, &trees.other].into_iter().for_each(|root| fs::remove_dir_all(root).expect("remove"));
+    [&trees.one, &trees.other]
+        .into_iter()
+        .for_each(|root| fs::remove_dir_all(root).expect("remove"));
     fill_small(&trees);
     let line = trees.scratch.path().join("line.sh");
     fs::write(&line, "eval exec \"${@: -1}\"\n").expect("write");
-    let (there, slowly) = (format!("far:{}", trees.replica.display()), trees.ssh(BUFFERED_LINE));
+    let (there, slowly) = (
+        format!("far:{}", trees.replica.display()),
+        trees.ssh(BUFFERED_LINE),
+    );
     let job = Job::new(&rabbit);
-    let with = |run: Driftless, ssh: &str| run.args(["--ssh", ssh, "--agent-path", common::far::agent(), "--streams", "1"]);
-    let mover = with(job.mover(), &slowly).args(["--jobs", "1", "--iops-limit", "400"]).spawn();
-    let running = with(job.sync(&trees.one, Path::new(&there)), &format!("bash {}", line.display())).spawn();
-    let arrived = || (0..SMALL_FILES).filter(|file| is_of_one(&trees.replica.join(format!("dir-{}/file-{file}", file % 6)))).count();
+    let with = |run: Driftless, ssh: &str| {
+        run.args([
+            "--ssh",
+            ssh,
+            "--agent-path",
+            common::far::agent(),
+            "--streams",
+            "1",
+        ])
+    };
+    let mover = with(job.mover(), &slowly)
+        .args(["--jobs", "1", "--iops-limit", "400"])
+        .spawn();
+    let running = with(
+        job.sync(&trees.one, Path::new(&there)),
+        &format!("bash {}", line.display()),
+    )
+    .spawn();
+    let arrived = || {
+        (0..SMALL_FILES)
+            .filter(|file| is_of_one(&trees.replica.join(format!("dir-{}/file-{file}", file % 6))))
+            .count()
+    };
     wait_until("the mover is at work", LIMIT, || arrived() >= 3);
     let agent = trees.pid("agent");
     signal(agent, Signal::STOP);
@@ -276,21 +373,34 @@ fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
     signal(agent, Signal::CONT);
     end_mover(mover);
     wait_for_end(agent);
-    trees.check_other(&format!("after the agent has woken, with {before} files of the first source at first"));
+    trees.check_other(&format!(
+        "after the agent has woken, with {before} files of the first source at first"
+    ));
 }
 
 fn is_of_one(file: &Path) -> bool {
     fs::read(file).is_ok_and(|content| content.starts_with(b"one "))
 }
 
-/// Trees that are file systems of their own, whose roots have the same inode number, and a mover in whose place others are mounted.
+/// Trees that are file systems of their own, whose roots have the same inode number, and a mover in
+/// whose place others are mounted.
 fn sees_other(roots: &[&str]) -> (Outcome, PathBuf) {
     let trees = Trees::new();
     let [source, replica] = ["source", "replica"].map(|name| trees.scratch.path().join(name));
     let _mounted = [&source, &replica].map(|root| Mounted::tmpfs(root));
     fill(&source, 3);
-    let mounts: String = roots.iter().map(|root| format!("mount -t tmpfs none {}; ", trees.scratch.path().join(root).display())).collect();
-    let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{mounts} exec $command\""));
+    let mounts: String = roots
+        .iter()
+        .map(|root| {
+            format!(
+                "mount -t tmpfs none {}; ",
+                trees.scratch.path().join(root).display()
+            )
+        })
+        .collect();
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{mounts} exec $command\""
+    ));
     let outcome = sync_on_hosts("blind", &ssh, &source, &replica).run();
     assert_eq!(files_below(&replica), 0, "{}", outcome.describe());
     (outcome, trees.scratch.path().to_owned())
@@ -300,15 +410,23 @@ fn sees_other(roots: &[&str]) -> (Outcome, PathBuf) {
 fn a_mover_in_whose_place_other_file_systems_are_mounted_is_not_believed() {
     for roots in [&["source", "replica"][..], &["replica"], &["source"]] {
         let (outcome, _) = sees_other(roots);
-        assert!([3, 10].contains(&outcome.code()), "{roots:?}\n{}", outcome.describe());
+        assert!(
+            [3, 10].contains(&outcome.code()),
+            "{roots:?}\n{}",
+            outcome.describe()
+        );
         let said = outcome.stdout_text() + &outcome.stderr_text();
-        assert!(said.contains("this is not the directory that the coordinator sees"), "{roots:?}\n{}", outcome.describe());
+        assert!(
+            said.contains("this is not the directory that the coordinator sees"),
+            "{roots:?}\n{}",
+            outcome.describe()
+        );
         assert!(said.contains("blind"), "who it is\n{}", outcome.describe());
     }
 }
 
-/// The roots are those that the coordinator sees; on the mover's host another file system is mounted on a directory of the source, and a file
-/// that is mounted on a file here is not there.
+/// The roots are those that the coordinator sees; on the mover's host another file system is
+/// mounted on a directory of the source, and a file that is mounted on a file here is not there.
 #[test]
 fn a_mover_that_has_something_else_mounted_below_the_source_touches_nothing_there() {
     let trees = Trees::new();
@@ -322,38 +440,74 @@ fn a_mover_that_has_something_else_mounted_below_the_source_touches_nothing_ther
     let other = scratch.dir("elsewhere");
     put(&other.join("1"), "wrong");
     put(&other.join("2"), "wrong");
-    let mounts = format!("umount {}; umount {}; mount --bind {} {}", config.display(), disk.display(), other.display(), disk.display());
-    let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{mounts}; exec $command\""));
+    let mounts = format!(
+        "umount {}; umount {}; mount --bind {} {}",
+        config.display(),
+        disk.display(),
+        other.display(),
+        disk.display()
+    );
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{mounts}; exec $command\""
+    ));
     for _ in 0..2 {
-        let outcome = sync_on_hosts("blind", &ssh, one, &trees.replica).arg("--delete").run().expect(3);
-        let mut told: Vec<String> =
-            outcome.events_named("problem").iter().map(|p| p["path"].as_str().expect("a path").to_owned()).collect();
+        let outcome = sync_on_hosts("blind", &ssh, one, &trees.replica)
+            .arg("--delete")
+            .run()
+            .expect(3);
+        let mut told: Vec<String> = outcome
+            .events_named("problem")
+            .iter()
+            .map(|p| p["path"].as_str().expect("a path").to_owned())
+            .collect();
         told.sort();
-        assert_eq!(told, ["dir-0/config", "dir-0/disk"], "{}", outcome.describe());
-        let wrong =
-            |path: &str, content: &str| fs::read(trees.replica.join("dir-0").join(path)).is_ok_and(|found| found == content.as_bytes());
-        assert!(![("disk/1", "wrong"), ("disk/2", "wrong"), ("config", "beneath")].iter().any(|(path, content)| wrong(path, content)));
+        assert_eq!(
+            told,
+            ["dir-0/config", "dir-0/disk"],
+            "{}",
+            outcome.describe()
+        );
+        let wrong = |path: &str, content: &str| {
+            fs::read(trees.replica.join("dir-0").join(path))
+                .is_ok_and(|found| found == content.as_bytes())
+        };
+        assert!(
+            ![
+                ("disk/1", "wrong"),
+                ("disk/2", "wrong"),
+                ("config", "beneath")
+            ]
+            .iter()
+            .any(|(path, content)| wrong(path, content))
+        );
         // The second time, the replica has all that there is.
         let _ = sync(one, &trees.replica).run().expect(0);
         check_equal(one, &trees.replica, "by a run that sees all of it");
     }
-    let outcome = sync_on_hosts("near", &trees.ssh("exec $command"), one, &trees.replica).run().expect(0);
+    let outcome = sync_on_hosts("near", &trees.ssh("exec $command"), one, &trees.replica)
+        .run()
+        .expect(0);
     check_equal(one, &trees.replica, &outcome.describe());
 }
 
-/// A command in the place of ssh for a mover on whose host something else is mounted in one of the replica's directories. It lies in memory, and
-/// is the same however often the mover is started.
+/// A command in the place of ssh for a mover on whose host something else is mounted in one of the
+/// replica's directories. It lies in memory, and is the same however often the mover is started.
 fn blind_below(trees: &Trees, wraps: &str) -> String {
     // All that there is lies there, so that whatever is looked at does.
-    (1..6).for_each(|dir| fs::remove_dir_all(trees.one.join(format!("dir-{dir}"))).expect("remove"));
+    (1..6)
+        .for_each(|dir| fs::remove_dir_all(trees.one.join(format!("dir-{dir}"))).expect("remove"));
     let below = trees.replica.join("dir-0");
     fs::create_dir_all(&below).expect("make");
     let hidden = trees.scratch.dir("hidden");
     let mount = format!("mount --bind {} {}", hidden.display(), below.display());
-    trees.ssh(&wraps.replace("BLIND", &format!("exec unshare --mount sh -c \"{mount}; exec $command\"")))
+    trees.ssh(&wraps.replace(
+        "BLIND",
+        &format!("exec unshare --mount sh -c \"{mount}; exec $command\""),
+    ))
 }
 
-/// The roots are those that the coordinator sees; what lies in one of the replica's directories is not.
+/// The roots are those that the coordinator sees; what lies in one of the replica's directories is
+/// not.
 #[test]
 fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
     let trees = Trees::new();
@@ -361,25 +515,41 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
     let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica).run();
     assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(said.contains("blind: it says that \"dir-0"), "{}", outcome.describe());
+    assert!(
+        said.contains("blind: it says that \"dir-0"),
+        "{}",
+        outcome.describe()
+    );
     let _ = sync(&trees.one, &trees.replica).run().expect(0);
-    check_equal(&trees.one, &trees.replica, "after a run that sees all of it");
+    check_equal(
+        &trees.one,
+        &trees.replica,
+        "after a run that sees all of it",
+    );
 }
 
 /// Whatever the one has said is looked at by the other.
 #[test]
 fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {
     let trees = Trees::new();
-    let ssh = blind_below(&trees, "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac");
-    let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica).run().expect(0);
+    let ssh = blind_below(
+        &trees,
+        "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac",
+    );
+    let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
-/// A command in the place of ssh: on the host `plain` an ordinary user runs the mover, and the one on `rooty` starts when that one has spoken.
+/// A command in the place of ssh: on the host `plain` an ordinary user runs the mover, and the one
+/// on `rooty` starts when that one has spoken.
 fn plain_and_rooty(trees: &Trees) -> String {
     let plain = format!("setpriv --reuid {USER} --regid {USER} --clear-groups $command | tee said");
     let rooty = "for _ in $(seq 100); do grep -qs \"coordinator's user\" said && break; sleep 0.1; done; exec $command";
-    trees.ssh(&format!("case \"$*\" in *plain*) {plain};; *) {rooty};; esac"))
+    trees.ssh(&format!(
+        "case \"$*\" in *plain*) {plain};; *) {rooty};; esac"
+    ))
 }
 
 /// Trees that an ordinary user may read and write, with entries of several owners.
@@ -387,8 +557,12 @@ fn open_to_all() -> Trees {
     let trees = Trees::new();
     for (index, dir) in fs::read_dir(&trees.one).expect("list").enumerate() {
         let dir = dir.expect("an entry").path();
-        let files = fs::read_dir(&dir).expect("list").map(|file| file.expect("an entry").path());
-        files.chain([dir.clone()]).for_each(|path| set_owner(&path, 1000 + index as u32, 2000).expect("chown"));
+        let files = fs::read_dir(&dir)
+            .expect("list")
+            .map(|file| file.expect("an entry").path());
+        files
+            .chain([dir.clone()])
+            .for_each(|path| set_owner(&path, 1000 + index as u32, 2000).expect("chown"));
     }
     fs::create_dir_all(&trees.replica).expect("make");
     set_owner(&trees.replica, USER, USER).expect("chown");
@@ -400,11 +574,22 @@ fn open_to_all() -> Trees {
 fn a_mover_that_cannot_give_owners_as_its_coordinator_can_gets_no_work() {
     let trees = open_to_all();
     let ssh = plain_and_rooty(&trees);
-    let outcome = sync_on_hosts("plain,rooty", &ssh, &trees.one, &trees.replica).run().expect(0);
+    let outcome = sync_on_hosts("plain,rooty", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in ["plain: ", &format!("runs as user {USER}"), "run movers as the coordinator's user", "goes on without it"] {
-        assert!(said.contains(words), "\"{words}\" is missing\n{}", outcome.describe());
+    for words in [
+        "plain: ",
+        &format!("runs as user {USER}"),
+        "run movers as the coordinator's user",
+        "goes on without it",
+    ] {
+        assert!(
+            said.contains(words),
+            "\"{words}\" is missing\n{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -412,18 +597,39 @@ fn a_mover_that_cannot_give_owners_as_its_coordinator_can_gets_no_work() {
 fn movers_of_another_user_alone_make_nothing_unless_owners_are_left_out() {
     let trees = open_to_all();
     let ssh = plain_and_rooty(&trees);
-    let outcome = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica).run().expect(10);
-    assert!(outcome.stderr_text().contains("run movers as the coordinator's user"), "{}", outcome.describe());
+    let outcome = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(10);
+    assert!(
+        outcome
+            .stderr_text()
+            .contains("run movers as the coordinator's user"),
+        "{}",
+        outcome.describe()
+    );
     assert_eq!(trees.files(), 0, "{}", outcome.describe());
-    let all = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica).args(["--no-owner", "--no-group"]).run().expect(0);
+    let all = sync_on_hosts("plain", &ssh, &trees.one, &trees.replica)
+        .args(["--no-owner", "--no-group"])
+        .run()
+        .expect(0);
     assert_eq!(trees.files(), FILES, "{}", all.describe());
 }
 
 /// A mover of an ordinary user, and what it has said when that holds `words`.
 fn misfit(job: &Job, log: &Path, words: &str) -> Running {
     let user = format!("exec setpriv --reuid {USER} --regid {USER} --clear-groups \"$@\" 2>\"$0\"");
-    let mover = job.mover().through([OsStr::new("sh"), OsStr::new("-c"), OsStr::new(&user), log.as_os_str()]).spawn();
-    wait_until("it has said so", LIMIT, || fs::read_to_string(log).is_ok_and(|said| said.contains(words)));
+    let mover = job
+        .mover()
+        .through([
+            OsStr::new("sh"),
+            OsStr::new("-c"),
+            OsStr::new(&user),
+            log.as_os_str(),
+        ])
+        .spawn();
+    wait_until("it has said so", LIMIT, || {
+        fs::read_to_string(log).is_ok_and(|said| said.contains(words))
+    });
     mover
 }
 
@@ -435,22 +641,39 @@ fn a_batch_is_not_given_up_because_movers_that_do_not_fit_its_run_take_it() {
     let (trees, job) = (open_to_all(), Job::new(&rabbit));
     let running = job.sync(&trees.one, &trees.replica).spawn();
     let log = |index: usize| trees.scratch.path().join(format!("log-{index}"));
-    let misfits: Vec<Running> = (0..MISFITS).map(|index| misfit(&job, &log(index), "takes no part in this run")).collect();
+    let misfits: Vec<Running> = (0..MISFITS)
+        .map(|index| misfit(&job, &log(index), "takes no part in this run"))
+        .collect();
     let good = job.start_mover();
     let outcome = running.wait().expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
-    let told = |index: usize| fs::read_to_string(log(index)).expect("a log").matches("takes no part").count();
-    assert!((0..MISFITS).all(|index| told(index) == 1), "each takes one batch at most");
+    let told = |index: usize| {
+        fs::read_to_string(log(index))
+            .expect("a log")
+            .matches("takes no part")
+            .count()
+    };
+    assert!(
+        (0..MISFITS).all(|index| told(index) == 1),
+        "each takes one batch at most"
+    );
     let notes = outcome.events_named("note");
-    let of_misfits =
-        notes.iter().filter(|note| note["message"].as_str().is_some_and(|said| said.contains("run movers as the coordinator's user")));
+    let of_misfits = notes.iter().filter(|note| {
+        note["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("run movers as the coordinator's user"))
+    });
     assert_eq!(of_misfits.count(), MISFITS, "{}", outcome.describe());
     end_mover(good);
     // The next run may be one that they fit.
     fs::remove_dir_all(&trees.replica).expect("remove");
     fs::create_dir(&trees.replica).expect("make");
     set_owner(&trees.replica, USER, USER).expect("chown");
-    let next = job.sync(&trees.one, &trees.replica).args(["--no-owner", "--no-group"]).run().expect(0);
+    let next = job
+        .sync(&trees.one, &trees.replica)
+        .args(["--no-owner", "--no-group"])
+        .run()
+        .expect(0);
     assert_eq!(trees.files(), FILES, "{}", next.describe());
     misfits.into_iter().for_each(end_mover);
 }
@@ -466,11 +689,17 @@ fn two_hosts_do_not_coordinate_one_job() {
     first.wait_until_begun();
     // Another host has another folder for its records.
     let elsewhere = tempfile::tempdir().expect("a folder");
-    let run = job.coordinate(sync(&second.one, &second.replica)).env("XDG_STATE_HOME", elsewhere.path());
+    let run = job
+        .coordinate(sync(&second.one, &second.replica))
+        .env("XDG_STATE_HOME", elsewhere.path());
     let outcome = run.run().expect(11);
     let (said, process) = (outcome.stderr_text(), format!("process {}", running.pid()));
     for words in ["coordinates the job", &process, "since"] {
-        assert!(said.contains(words), "\"{words}\" is missing\n{}", outcome.describe());
+        assert!(
+            said.contains(words),
+            "\"{words}\" is missing\n{}",
+            outcome.describe()
+        );
     }
     assert_eq!(second.files(), 0);
     let _ = running.wait().expect(0);
@@ -479,7 +708,9 @@ fn two_hosts_do_not_coordinate_one_job() {
 }
 
 fn open(path: &Path) -> DirRef {
-    let Ok(Place::Dir(dir)) = locate(path, Side::Source, &HandlePool::new(8)) else { panic!("it is a directory") };
+    let Ok(Place::Dir(dir)) = locate(path, Side::Source, &HandlePool::new(8)) else {
+        panic!("it is a directory")
+    };
     dir
 }
 
@@ -489,8 +720,13 @@ fn a_source_is_known_again_when_everything_at_its_top_has_changed() {
     put(&src.join("incoming/file"), "1");
     put(&src.join("status"), "1");
     let sample = Sample::of(&open(&src)).expect("it can be looked at");
-    let changed = |path: &Path| fs::metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).expect("stat");
-    let touch = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let changed = |path: &Path| {
+        fs::metadata(path)
+            .map(|meta| (meta.ctime(), meta.ctime_nsec()))
+            .expect("stat")
+    };
+    let touch =
+        |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("chmod");
     // The clock of a file system may go on in steps.
     for path in [&src, &src.join("incoming")] {
         let before = changed(path);

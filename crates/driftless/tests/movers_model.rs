@@ -1,10 +1,12 @@
-//! Runs that movers share, under any order of events that a seed can make: the real coordinator, record and lease, and the real way of batches
-//! through a mover, on small trees, with queues, movers and a clock that obey the seed ([`common::world`]).
+//! Runs that movers share, under any order of events that a seed can make: the real coordinator,
+//! record and lease, and the real way of batches through a mover, on small trees, with queues,
+//! movers and a clock that obey the seed ([`common::world`]).
 //!
-//! Coordinators die between any two of their commits, sleep and wake, and others go on: of the same job, or of another one that has another
-//! source for the same replica. In between somebody changes the trees. What must hold: exit code 0 only when both trees are equal, and every
-//! entry was looked at in this life of the run; each entry is counted once; who does not hold the replica changes nothing of it; and all
-//! runs come to an end.
+//! Coordinators die between any two of their commits, sleep and wake, and others go on: of the same
+//! job, or of another one that has another source for the same replica. In between somebody changes
+//! the trees. What must hold: exit code 0 only when both trees are equal, and every entry was
+//! looked at in this life of the run; each entry is counted once; who does not hold the replica
+//! changes nothing of it; and all runs come to an end.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -12,7 +14,10 @@ mod common;
 use common::campaign::{Campaign, count_of};
 use common::world::{Crash, JOBS, Life, NOT_HELD, World, WorldClock};
 use common::{check_equal, count_entries, leftovers, put};
-use driftless_engine::{Batch, Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Summary, coordinate, sync_by};
+use driftless_engine::{
+    Batch, Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Summary, coordinate,
+    sync_by,
+};
 use driftless_model::{Policy, Problem, Receipt};
 use driftless_pool::Concurrency;
 use driftless_state::Record;
@@ -82,11 +87,20 @@ impl Job {
         let options = Options {
             source: src.clone().into(),
             replica: dst.into(),
-            policy: Policy { delete: true, delete_unlike: true, ..Policy::default() },
+            policy: Policy {
+                delete: true,
+                delete_unlike: true,
+                ..Policy::default()
+            },
             jobs: Concurrency::Fixed(1),
             ..Options::default()
         };
-        Job { src, record: folder.join(format!("record-{name}")), options, heard: Heard::default() }
+        Job {
+            src,
+            record: folder.join(format!("record-{name}")),
+            options,
+            heard: Heard::default(),
+        }
     }
 }
 
@@ -110,12 +124,22 @@ enum Ended {
 impl Case {
     fn new(folder: &Path, seed: u64) -> Case {
         let case = Case::empty(folder, seed);
-        let profile = Profile { entries: 25, catalogue: false, large: false, ..Profile::root() };
+        let profile = Profile {
+            entries: 25,
+            catalogue: false,
+            large: false,
+            ..Profile::root()
+        };
         // Of the other job: other content under many of the same names.
-        case.jobs.iter().for_each(|job| build_tree(&job.src, seed, &profile));
+        case.jobs
+            .iter()
+            .for_each(|job| build_tree(&job.src, seed, &profile));
         mutate(&case.jobs[1].src, seed, 12);
         if seed.is_multiple_of(LARGE) {
-            case.jobs.iter().zip(1..).for_each(|(job, version)| put_large(&job.src.join("large"), version));
+            case.jobs
+                .iter()
+                .zip(1..)
+                .for_each(|(job, version)| put_large(&job.src.join("large"), version));
         }
         case
     }
@@ -123,13 +147,26 @@ impl Case {
     fn empty(folder: &Path, seed: u64) -> Case {
         // As the program does: what is made gets its mode from the source.
         let _given_up = rustix::process::umask(rustix::fs::Mode::empty());
-        let routes = vec![Route { size_min: 1000, class: "big".into() }];
+        let routes = vec![Route {
+            size_min: 1000,
+            class: "big".into(),
+        }];
         let jobs = [Job::new(folder, "src"), Job::new(folder, "other")];
-        Case { rng: Rng::with_seed(seed), dst: folder.join("dst"), jobs, routes, is_calm: false }
+        Case {
+            rng: Rng::with_seed(seed),
+            dst: folder.join("dst"),
+            jobs,
+            routes,
+            is_calm: false,
+        }
     }
 
     fn world(&self, seed: u64) -> World {
-        World::new(seed, self.jobs.each_ref().map(|job| job.options.clone()), self.dst.clone())
+        World::new(
+            seed,
+            self.jobs.each_ref().map(|job| job.options.clone()),
+            self.dst.clone(),
+        )
     }
 
     /// One life of a coordinator of this job.
@@ -137,21 +174,46 @@ impl Case {
         // Its seat at the broker has to be free.
         let wait = world.state().seat_free_in(job);
         world.pass(wait);
-        let (stop, options) = (AtomicBool::new(false), Options { run: self.rng.u128(1..), ..self.jobs[job].options.clone() });
+        let (stop, options) = (
+            AtomicBool::new(false),
+            Options {
+                run: self.rng.u128(1..),
+                ..self.jobs[job].options.clone()
+            },
+        );
         let is_calm = self.is_calm;
-        let mut at = |batch: u8, calls: u64| (!is_calm && self.rng.u8(0..8) < batch).then(|| self.rng.u64(1..calls));
+        let mut at = |batch: u8, calls: u64| {
+            (!is_calm && self.rng.u8(0..8) < batch).then(|| self.rng.u64(1..calls))
+        };
         let (dies_at, stops_at, sleeps_at) = (at(5, 300), at(2, 300), at(2, 300));
         let (dies_at, stops_at) = (dies_at.filter(|_| !is_last), stops_at.filter(|_| !is_last));
         let others = self.jobs[1 - job].options.clone();
         let meanwhile = || refused(world, &others);
-        let mut exchange = Life { world, job, calls: 0, dies_at, stops_at, sleeps_at, stop: &stop, meanwhile: &meanwhile };
+        let mut exchange = Life {
+            world,
+            job,
+            calls: 0,
+            dies_at,
+            stops_at,
+            sleeps_at,
+            stop: &stop,
+            meanwhile: &meanwhile,
+        };
         let mut record = Record::open(&self.jobs[job].record, "model").expect("the record");
         let mut brief = Brief::of(&options, &self.routes, false);
         let clock = WorldClock(world);
-        let by = By { exchange: &mut exchange, record: &mut record, clock: &clock };
-        let lived = catch_unwind(AssertUnwindSafe(|| coordinate((&options, &mut brief), &self.jobs[job].heard, &stop, by)));
+        let by = By {
+            exchange: &mut exchange,
+            record: &mut record,
+            clock: &clock,
+        };
+        let lived = catch_unwind(AssertUnwindSafe(|| {
+            coordinate((&options, &mut brief), &self.jobs[job].heard, &stop, by)
+        }));
         match lived {
-            Ok(Ok(Summary { end: End::Stopped, .. })) => Ended::Stopped,
+            Ok(Ok(Summary {
+                end: End::Stopped, ..
+            })) => Ended::Stopped,
             Ok(Ok(summary)) => {
                 world.state().lets_go();
                 Ended::Complete(Box::new(summary))
@@ -178,9 +240,16 @@ impl Case {
             }
             3 if self.dst.exists() => {
                 say("the replica is emptied");
-                let all = fs::read_dir(&self.dst).expect("list").map(|entry| entry.expect("an entry").path());
+                let all = fs::read_dir(&self.dst)
+                    .expect("list")
+                    .map(|entry| entry.expect("an entry").path());
                 all.for_each(|path| {
-                    if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("gone")
+                    if path.is_dir() && !path.is_symlink() {
+                        fs::remove_dir_all(path)
+                    } else {
+                        fs::remove_file(path)
+                    }
+                    .expect("gone")
                 });
             }
             4 => {
@@ -189,8 +258,17 @@ impl Case {
             }
             5 => {
                 say("another run works on the replica, and the source changes");
-                let options = Options { run: self.rng.u128(1..), ..self.jobs[0].options.clone() };
-                sync_by(&WorldClock(world), &options, &Heard::default(), &AtomicBool::new(false)).expect("another run");
+                let options = Options {
+                    run: self.rng.u128(1..),
+                    ..self.jobs[0].options.clone()
+                };
+                sync_by(
+                    &WorldClock(world),
+                    &options,
+                    &Heard::default(),
+                    &AtomicBool::new(false),
+                )
+                .expect("another run");
                 world.state().lets_go();
                 mutate(&src, seed, count);
             }
@@ -207,16 +285,28 @@ impl Case {
         }
     }
 
-    /// No entry of the replica is any more what a run has made it: who does not look at it does not make it equal.
+    /// No entry of the replica is any more what a run has made it: who does not look at it does not
+    /// make it equal.
     fn spoil(&mut self, world: &World) {
         if self.rng.bool() || !self.dst.exists() {
             return;
         }
-        world.state().history.push("              all entries of the replica get other times".into());
+        world
+            .state()
+            .history
+            .push("              all entries of the replica get other times".into());
         for path in driftless_testkit::mutate::list_all(&self.dst).expect("list") {
-            let Ok(meta) = path.symlink_metadata() else { continue };
-            let time = Timespec { tv_sec: meta.mtime() - 1000, tv_nsec: 7 };
-            let times = Timestamps { last_access: time, last_modification: time };
+            let Ok(meta) = path.symlink_metadata() else {
+                continue;
+            };
+            let time = Timespec {
+                tv_sec: meta.mtime() - 1000,
+                tv_nsec: 7,
+            };
+            let times = Timestamps {
+                last_access: time,
+                last_modification: time,
+            };
             utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("times");
         }
     }
@@ -228,7 +318,11 @@ impl Case {
             return;
         }
         let src = &self.jobs[job].src;
-        assert_eq!(counts.seen, count_entries(src), "each entry is counted once: {counts:?}\n{said}");
+        assert_eq!(
+            counts.seen,
+            count_entries(src),
+            "each entry is counted once: {counts:?}\n{said}"
+        );
         check_equal(src, &self.dst, said);
         assert_eq!(leftovers(&self.dst), Vec::<PathBuf>::new(), "{said}");
     }
@@ -237,12 +331,17 @@ impl Case {
         self.spoil(world);
         let ended = self.live(world, job, is_last);
         if let Ended::Complete(summary) = &ended {
-            self.check(job, summary, &[self.jobs[job].heard.words(), world.history()].join("\n"));
+            self.check(
+                job,
+                summary,
+                &[self.jobs[job].heard.words(), world.history()].join("\n"),
+            );
         }
         ended
     }
 
-    /// Lives until a run has come to its end and nobody has forgotten that; says whether it ended with exit code 0.
+    /// Lives until a run has come to its end and nobody has forgotten that; says whether it ended
+    /// with exit code 0.
     fn run(&mut self, world: &World) -> bool {
         for life in 1.. {
             let is_last = life >= LIVES_MAX;
@@ -269,15 +368,26 @@ impl Case {
 
 /// Another run of the same replica does not begin while its coordinator sleeps.
 fn refused(world: &World, options: &Options) {
-    let done = sync_by(&WorldClock(world), options, &Heard::default(), &AtomicBool::new(false));
-    assert!(matches!(done, Err(RunError::Locked { .. })), "{:?}\n{}", done.map(|summary| summary.end), world.history());
+    let done = sync_by(
+        &WorldClock(world),
+        options,
+        &Heard::default(),
+        &AtomicBool::new(false),
+    );
+    assert!(
+        matches!(done, Err(RunError::Locked { .. })),
+        "{:?}\n{}",
+        done.map(|summary| summary.end),
+        world.history()
+    );
 }
 
 /// A large file, most of which is a hole.
 fn put_large(path: &Path, version: u8) {
     let file = fs::File::create(path).expect("create");
     // Of the same moment both may be, by a clock that goes in steps.
-    file.set_len(LARGE_BYTES + u64::from(version)).expect("length");
+    file.set_len(LARGE_BYTES + u64::from(version))
+        .expect("length");
     for place in (0..LARGE_BYTES).step_by(9 << 20) {
         file.write_all_at(&[version; 4096], place).expect("write");
     }
@@ -296,7 +406,9 @@ fn run_history(seed: u64) -> String {
     let mut case = Case::new(folder.path(), seed);
     let world = case.world(seed);
     case.run(&world);
-    world.history().replace(&folder.path().display().to_string(), "")
+    world
+        .history()
+        .replace(&folder.path().display().to_string(), "")
 }
 
 fn run_seed(seed: u64, leases: Leases) -> bool {
@@ -329,7 +441,10 @@ fn run_seeds(seeds: Vec<u64>, leases: Leases) -> Vec<Ran> {
     let next = || left.lock().expect("nobody panics with it").next();
     let words = |panic: Box<dyn std::any::Any + Send>| match panic.downcast::<String>() {
         Ok(words) => *words,
-        Err(other) => other.downcast_ref::<&str>().map_or("?", |words| words).to_owned(),
+        Err(other) => other
+            .downcast_ref::<&str>()
+            .map_or("?", |words| words)
+            .to_owned(),
     };
     let work = || {
         let run = |seed| (seed, catch_unwind(|| run_seed(seed, leases)).map_err(words));
@@ -337,7 +452,10 @@ fn run_seeds(seeds: Vec<u64>, leases: Leases) -> Vec<Ran> {
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("what panics is caught")).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("what panics is caught"))
+            .collect()
     })
 }
 
@@ -348,17 +466,27 @@ fn whatever_happens_exit_code_0_means_equal_and_only_who_holds_the_replica_chang
         Err(_) => (0..SAMPLE).collect::<Vec<u64>>(),
     };
     let ended = run_seeds(seeds, Leases::End);
-    let failed: Vec<_> = ended.iter().filter_map(|(seed, ran)| ran.as_ref().err().map(|why| (seed, ending(why)))).collect();
+    let failed: Vec<_> = ended
+        .iter()
+        .filter_map(|(seed, ran)| ran.as_ref().err().map(|why| (seed, ending(why))))
+        .collect();
     assert!(failed.is_empty(), "seeds {failed:#?}");
     let good = ended.iter().filter(|(_, good)| *good == Ok(true)).count();
-    assert!(good * 2 >= ended.len() || ended.len() == 1, "only {good} of {} runs came to a good end", ended.len());
+    assert!(
+        good * 2 >= ended.len() || ended.len() == 1,
+        "only {good} of {} runs came to a good end",
+        ended.len()
+    );
 }
 
 #[test]
 fn a_seed_makes_the_same_events_again() {
     for seed in 0..4 {
         let [first, second] = [run_history(seed), run_history(seed)];
-        let pair = first.lines().zip(second.lines()).find(|(one, other)| one != other);
+        let pair = first
+            .lines()
+            .zip(second.lines())
+            .find(|(one, other)| one != other);
         assert_eq!(pair, None, "seed {seed}");
         assert_eq!(first.lines().count(), second.lines().count(), "seed {seed}");
     }
@@ -367,36 +495,48 @@ fn a_seed_makes_the_same_events_again() {
 #[test]
 fn movers_whose_leases_do_not_end_are_caught() {
     let ended = run_seeds((0..SAMPLE).collect(), Leases::Stay);
-    let caught = ended.iter().filter(|(_, ran)| ran.as_ref().is_err_and(|why| why.contains(NOT_HELD))).count();
+    let caught = ended
+        .iter()
+        .filter(|(_, ran)| ran.as_ref().is_err_and(|why| why.contains(NOT_HELD)))
+        .count();
     assert!(caught > 0, "the judge is blind");
     println!("caught in {caught} of {} seeds", ended.len());
 }
 
-/// A run of a directory `dir` with two large files and a small one, which becomes a file of so many bytes once its large files are left to
-/// others.
+/// A run of a directory `dir` with two large files and a small one, which becomes a file of so many
+/// bytes once its large files are left to others.
 fn replace_divided(seed: u64, bytes: usize) {
     let folder = driftless_testkit::scratch::scratch_folder();
     let mut case = Case::empty(folder.path(), seed);
     case.is_calm = true;
     let dir = case.jobs[0].src.join("dir");
-    ["one", "two"].into_iter().for_each(|name| put(&dir.join(name), [1; 2000]));
+    ["one", "two"]
+        .into_iter()
+        .for_each(|name| put(&dir.join(name), [1; 2000]));
     put(&dir.join("small"), "small");
     // By what stays in the root, movers know it.
     (0..5).for_each(|name| put(&case.jobs[0].src.join(name.to_string()), "stays"));
     let world = case.world(seed);
     world.state().before = Some(Box::new(move |batch: &Batch| {
-        let is_below = |piece: &Piece| matches!(piece, Piece::Entries(path, _) if path.as_bytes() == b"dir");
+        let is_below =
+            |piece: &Piece| matches!(piece, Piece::Entries(path, _) if path.as_bytes() == b"dir");
         if dir.is_dir() && batch.class == 1 && batch.pieces.iter().any(is_below) {
             fs::remove_dir_all(&dir).expect("gone");
             put(&dir, vec![2; bytes]);
         }
     }));
-    let Ended::Complete(summary) = case.live(&world, 0, true) else { panic!("the run does not come to its end") };
+    let Ended::Complete(summary) = case.live(&world, 0, true) else {
+        panic!("the run does not come to its end")
+    };
     let said = format!("seed {seed}\n{}", world.history());
     let src = &case.jobs[0].src;
     assert!(src.join("dir").is_file(), "{said}");
     assert!(summary.counts.adds_up(), "{:?}\n{said}", summary.counts);
-    assert_eq!((summary.counts.problems(), summary.counts.failed), (0, 0), "{said}");
+    assert_eq!(
+        (summary.counts.problems(), summary.counts.failed),
+        (0, 0),
+        "{said}"
+    );
     check_equal(src, &case.dst, &said);
 }
 
@@ -414,7 +554,9 @@ fn campaign() {
     let mut campaign = Campaign::new("movers_model");
     let seeds = (0..count_of("DRIFTLESS_SEEDS", 1) * EACH).map(|seed| 10_000 + seed);
     for (seed, ran) in run_seeds(seeds.collect(), Leases::End) {
-        campaign.judge(format!("seed {seed}"), || ran.unwrap_or_else(|why| panic!("{why}")));
+        campaign.judge(format!("seed {seed}"), || {
+            ran.unwrap_or_else(|why| panic!("{why}"))
+        });
     }
     campaign.end();
 }

@@ -1,8 +1,10 @@
-//! A user in his own directories beside a run of root's: whatever he puts in the place of what is being made, and whatever he opens
-//! before it is finished, nothing of others becomes his, and no content of his gets rights.
+//! A user in his own directories beside a run of root's: whatever he puts in the place of what is
+//! being made, and whatever he opens before it is finished, nothing of others becomes his, and no
+//! content of his gets rights.
 //!
-//! `strace` holds the doors open: between the making of an entry and what is done to it there is time enough for anything. Each attack
-//! must succeed against a copier that is careless on purpose, or it proves nothing.
+//! `strace` holds the doors open: between the making of an entry and what is done to it there is
+//! time enough for anything. Each attack must succeed against a copier that is careless on purpose,
+//! or it proves nothing.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -53,21 +55,46 @@ impl Street {
     /// The program with the doors behind `calls` held open, for a host on which others start it.
     fn slow_program(&self, calls: &str) -> PathBuf {
         let path = self.scratch.path().join("slow");
-        put(&path, format!("#!/bin/sh\nexec {} {} \"$@\"\n", doors(calls).join(" "), agent()));
+        put(
+            &path,
+            format!(
+                "#!/bin/sh\nexec {} {} \"$@\"\n",
+                doors(calls).join(" "),
+                agent()
+            ),
+        );
         attrs::set_mode(&path, 0o755).expect("chmod");
         path
     }
 
-    /// Runs with the doors behind `calls` held open, while `attack` goes on in the attacker's directory.
+    /// Runs with the doors behind `calls` held open, while `attack` goes on in the attacker's
+    /// directory.
     fn run(&self, calls: &str, attack: impl Fn(&Path) + Sync) -> Outcome {
-        under_attack(&self.theirs(), attack, || sync(&self.src, &self.dst).through(doors(calls)).run())
+        under_attack(&self.theirs(), attack, || {
+            sync(&self.src, &self.dst).through(doors(calls)).run()
+        })
     }
 }
 
 /// The command that holds the doors behind `calls` open.
 fn doors(calls: &str) -> Vec<String> {
-    let (trace, delay) = (format!("trace={calls}"), format!("inject={calls}:delay_exit={}", OPEN.as_micros()));
-    let words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &delay, "--"];
+    let (trace, delay) = (
+        format!("trace={calls}"),
+        format!("inject={calls}:delay_exit={}", OPEN.as_micros()),
+    );
+    let words = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        &trace,
+        "-e",
+        &delay,
+        "--",
+    ];
     words.map(str::to_owned).to_vec()
 }
 
@@ -77,7 +104,8 @@ fn under_attack<R>(theirs: &Path, attack: impl Fn(&Path) + Sync, work: impl FnOn
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let user = Uid::from_raw(USER);
-            rustix::thread::set_thread_res_uid(user, user, user).expect("another user, in this thread alone");
+            rustix::thread::set_thread_res_uid(user, user, user)
+                .expect("another user, in this thread alone");
             while !over.load(Relaxed) {
                 attack(theirs);
             }
@@ -99,14 +127,24 @@ impl Drop for StopOnDrop<'_> {
 /// Unfinished entries that the attacker sees.
 fn unfinished(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))).collect()
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))
+        })
+        .collect()
 }
 
-/// Root's own files and directories in the attacker's directory, held open so that they can be looked at wherever they go.
+/// Root's own files and directories in the attacker's directory, held open so that they can be
+/// looked at wherever they go.
 fn plant(theirs: &Path) -> Vec<File> {
     let mut held = Vec::new();
     for index in 0..PLANTS {
-        let (secret, vault) = (theirs.join(format!("secret{index}")), theirs.join(format!("vault{index}")));
+        let (secret, vault) = (
+            theirs.join(format!("secret{index}")),
+            theirs.join(format!("vault{index}")),
+        );
         put(&secret, "root's");
         attrs::set_mode(&secret, 0o600).expect("chmod");
         fs::create_dir(&vault).expect("mkdir");
@@ -120,17 +158,36 @@ fn plant(theirs: &Path) -> Vec<File> {
 }
 
 fn handed_over(held: &[File]) -> usize {
-    held.iter().filter(|file| file.metadata().expect("stat").uid() != 0).count()
+    held.iter()
+        .filter(|file| file.metadata().expect("stat").uid() != 0)
+        .count()
 }
 
 /// Puts something of root's in the place of everything that is unfinished, and of new directories.
 fn swap(theirs: &Path) {
-    let is_new = |name: &str| theirs.join(name).symlink_metadata().is_ok_and(|meta| meta.uid() == 0);
-    let new = ["dir0", "dir1", "dir2"].iter().filter(|name| is_new(name)).map(|name| theirs.join(name));
+    let is_new = |name: &str| {
+        theirs
+            .join(name)
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.uid() == 0)
+    };
+    let new = ["dir0", "dir1", "dir2"]
+        .iter()
+        .filter(|name| is_new(name))
+        .map(|name| theirs.join(name));
     for victim in unfinished(theirs).into_iter().chain(new) {
-        let Ok(meta) = victim.symlink_metadata() else { continue };
-        let plants = (0..PLANTS).map(|index| theirs.join(format!("{}{index}", if meta.is_dir() { "vault" } else { "secret" })));
-        let Some(own) = plants.into_iter().find(|path| path.exists()) else { continue };
+        let Ok(meta) = victim.symlink_metadata() else {
+            continue;
+        };
+        let plants = (0..PLANTS).map(|index| {
+            theirs.join(format!(
+                "{}{index}",
+                if meta.is_dir() { "vault" } else { "secret" }
+            ))
+        });
+        let Some(own) = plants.into_iter().find(|path| path.exists()) else {
+            continue;
+        };
         if meta.is_dir() {
             let _ = fs::rename(&victim, theirs.join(format!("away{}", meta.ino())));
         }
@@ -157,7 +214,10 @@ fn nothing_of_root_s_is_handed_over_in_the_place_of_what_is_made() {
     let street = Street::new();
     let held = plant(&street.theirs());
     under_attack(&street.theirs(), swap, || careless_make(&street.theirs()));
-    assert!(handed_over(&held) > 0, "a careless copier loses, or this test proves nothing");
+    assert!(
+        handed_over(&held) > 0,
+        "a careless copier loses, or this test proves nothing"
+    );
     let street = Street::new();
     let own = street.src.join("alice");
     for index in 0..3 {
@@ -165,7 +225,8 @@ fn nothing_of_root_s_is_handed_over_in_the_place_of_what_is_made() {
         symlink("target", own.join(format!("link{index}"))).expect("symlink");
         put(&own.join(format!("dir{index}/file")), "content");
         let made = ["fifo", "link", "dir"].map(|kind| own.join(format!("{kind}{index}")));
-        made.iter().for_each(|path| attrs::set_owner(path, USER, USER).expect("chown"));
+        made.iter()
+            .for_each(|path| attrs::set_owner(path, USER, USER).expect("chown"));
     }
     let held = plant(&street.theirs());
     let outcome = street.run("mknodat,symlinkat,mkdirat", swap);
@@ -175,7 +236,9 @@ fn nothing_of_root_s_is_handed_over_in_the_place_of_what_is_made() {
 
 /// Writes to everything unfinished that may be opened, also one level below.
 fn write_evil(theirs: &Path) {
-    let nested = unfinished(theirs).into_iter().flat_map(|path| unfinished(&path).into_iter().chain([path]));
+    let nested = unfinished(theirs)
+        .into_iter()
+        .flat_map(|path| unfinished(&path).into_iter().chain([path]));
     for victim in nested.filter(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_file())) {
         if let Ok(mut file) = OpenOptions::new().write(true).open(&victim) {
             let _ = file.write_all(EVIL);
@@ -189,7 +252,12 @@ fn careless_copy(theirs: &Path) -> PathBuf {
     fs::write(&temp, GOOD).expect("write");
     attrs::set_owner(&temp, USER, USER).expect("chown");
     std::thread::sleep(OPEN);
-    attrs::set_xattr(&temp, attrs::CAPABILITY.as_bytes(), &attrs::capability_blob(4)).expect("cap");
+    attrs::set_xattr(
+        &temp,
+        attrs::CAPABILITY.as_bytes(),
+        &attrs::capability_blob(4),
+    )
+    .expect("cap");
     fs::rename(&temp, &tool).expect("rename");
     tool
 }
@@ -197,8 +265,14 @@ fn careless_copy(theirs: &Path) -> PathBuf {
 #[test]
 fn nobody_writes_to_a_file_before_it_gets_its_rights() {
     let street = Street::new();
-    let tool = under_attack(&street.theirs(), write_evil, || careless_copy(&street.theirs()));
-    assert_eq!(fs::read(tool).expect("read"), EVIL, "a careless copier loses, or this test proves nothing");
+    let tool = under_attack(&street.theirs(), write_evil, || {
+        careless_copy(&street.theirs())
+    });
+    assert_eq!(
+        fs::read(tool).expect("read"),
+        EVIL,
+        "a careless copier loses, or this test proves nothing"
+    );
     let large = [GOOD, &vec![b'x'; 65 << 20]].concat();
     for (name, content) in [("small", GOOD), ("large", &large[..])] {
         let street = Street::new();
@@ -206,9 +280,18 @@ fn nobody_writes_to_a_file_before_it_gets_its_rights() {
         put(&tool, content);
         attrs::set_owner(&tool, USER, 0).expect("chown");
         attrs::set_mode(&tool, 0o2755).expect("chmod");
-        attrs::set_xattr(&tool, attrs::CAPABILITY.as_bytes(), &attrs::capability_blob(4)).expect("cap");
+        attrs::set_xattr(
+            &tool,
+            attrs::CAPABILITY.as_bytes(),
+            &attrs::capability_blob(4),
+        )
+        .expect("cap");
         let outcome = street.run("fchown", write_evil).expect(0);
-        check_equal(&street.src, &street.dst, &format!("{name}\n{}", outcome.describe()));
+        check_equal(
+            &street.src,
+            &street.dst,
+            &format!("{name}\n{}", outcome.describe()),
+        );
     }
 }
 
@@ -220,23 +303,45 @@ fn what_is_put_in_the_place_of_a_large_copy_is_not_published() {
     attrs::set_owner(&big, 1000, 1000).expect("chown");
     let swapped = AtomicBool::new(false);
     let outcome = street.run("fchown", |theirs| {
-        for victim in unfinished(theirs).into_iter().filter(|path| path.metadata().is_ok_and(|meta| meta.uid() == 1000)) {
+        for victim in unfinished(theirs)
+            .into_iter()
+            .filter(|path| path.metadata().is_ok_and(|meta| meta.uid() == 1000))
+        {
             let own = theirs.join("own");
-            if !swapped.load(Relaxed) && fs::write(&own, EVIL).and_then(|()| fs::rename(&own, victim)).is_ok() {
+            if !swapped.load(Relaxed)
+                && fs::write(&own, EVIL)
+                    .and_then(|()| fs::rename(&own, victim))
+                    .is_ok()
+            {
                 swapped.store(true, Relaxed);
             }
         }
     });
-    assert!(swapped.load(Relaxed), "the attack came too late to prove anything\n{}", outcome.describe());
+    assert!(
+        swapped.load(Relaxed),
+        "the attack came too late to prove anything\n{}",
+        outcome.describe()
+    );
     assert_eq!(outcome.code(), 3, "{}", outcome.describe());
-    assert!(!street.theirs().join("big").exists(), "{}", outcome.describe());
+    assert!(
+        !street.theirs().join("big").exists(),
+        "{}",
+        outcome.describe()
+    );
 }
 
-/// What has no handle, and a program with rights: each appears under its name, finished, and nowhere else before.
+/// What has no handle, and a program with rights: each appears under its name, finished, and
+/// nowhere else before.
 fn without_handles(own: &Path) {
     for index in 0..2 {
         attrs::make_node(&own.join(format!("fifo{index}")), FileType::Fifo, 0, 0).expect("fifo");
-        attrs::make_node(&own.join(format!("device{index}")), FileType::CharacterDevice, 1, 3).expect("device");
+        attrs::make_node(
+            &own.join(format!("device{index}")),
+            FileType::CharacterDevice,
+            1,
+            3,
+        )
+        .expect("device");
         symlink("target", own.join(format!("link{index}"))).expect("symlink");
         put(&own.join(format!("tool{index}")), GOOD);
         for kind in ["fifo", "device", "link", "tool"] {
@@ -260,17 +365,25 @@ impl Sights {
     /// Looks at everything in the directory; `own` says how it is when it is finished.
     fn look(&self, theirs: &Path, own: &Path) {
         for entry in fs::read_dir(theirs).into_iter().flatten().flatten() {
-            let (name, Ok(meta)) = (entry.file_name(), entry.path().symlink_metadata()) else { continue };
+            let (name, Ok(meta)) = (entry.file_name(), entry.path().symlink_metadata()) else {
+                continue;
+            };
             let is_temp = name.as_bytes().starts_with(TEMP_PREFIX);
             if meta.is_dir() {
-                self.private.fetch_or(is_temp && meta.mode() & 0o7777 == 0o700, Relaxed);
+                self.private
+                    .fetch_or(is_temp && meta.mode() & 0o7777 == 0o700, Relaxed);
                 continue;
             }
             let wanted = own.join(&name).symlink_metadata().ok();
-            let finished = wanted.is_some_and(|wanted| (wanted.mode(), wanted.uid()) == (meta.mode(), meta.uid()));
+            let finished = wanted
+                .is_some_and(|wanted| (wanted.mode(), wanted.uid()) == (meta.mode(), meta.uid()));
             let has_handle = meta.is_file() && meta.mode() & 0o6000 == 0;
             if !(finished || is_temp && has_handle) {
-                self.unfinished.lock().expect("no panic").insert(format!("{name:?} mode {:o} owner {}", meta.mode(), meta.uid()));
+                self.unfinished.lock().expect("no panic").insert(format!(
+                    "{name:?} mode {:o} owner {}",
+                    meta.mode(),
+                    meta.uid()
+                ));
             }
         }
     }
@@ -282,8 +395,15 @@ fn what_has_no_handle_is_seen_finished_or_not_at_all_however_it_gets_there() {
     let careless = Street::new();
     without_handles(&careless.src.join("alice"));
     let sights = Sights::default();
-    under_attack(&careless.theirs(), |theirs| sights.look(theirs, &careless.src.join("alice")), || careless_make(&careless.theirs()));
-    assert!(!sights.unfinished.lock().expect("no panic").is_empty(), "a careless copier is seen, or this test proves nothing");
+    under_attack(
+        &careless.theirs(),
+        |theirs| sights.look(theirs, &careless.src.join("alice")),
+        || careless_make(&careless.theirs()),
+    );
+    assert!(
+        !sights.unfinished.lock().expect("no panic").is_empty(),
+        "a careless copier is seen, or this test proves nothing"
+    );
     let far = Far::root();
     for way in ["here", "push", "movers"] {
         let street = Street::new();
@@ -294,12 +414,26 @@ fn what_has_no_handle_is_seen_finished_or_not_at_all_however_it_gets_there() {
         let run = match way {
             "here" => sync(&street.src, &street.dst).through(doors(CALLS)),
             "push" => far.command_with("sync", &program, ends).arg("--json"),
-            _ => sync(&street.src, &street.dst).args(["--hosts", "far,far", "--ssh", &far.words(), "--agent-path"]).arg(&program),
+            _ => sync(&street.src, &street.dst)
+                .args(["--hosts", "far,far", "--ssh", &far.words(), "--agent-path"])
+                .arg(&program),
         };
-        let outcome = under_attack(&street.theirs(), |theirs| sights.look(theirs, &own), || run.run().expect(0));
+        let outcome = under_attack(
+            &street.theirs(),
+            |theirs| sights.look(theirs, &own),
+            || run.run().expect(0),
+        );
         let unfinished = sights.unfinished.into_inner().expect("no panic");
-        assert!(unfinished.is_empty(), "{way}: {unfinished:?}\n{}", outcome.describe());
-        assert!(sights.private.into_inner(), "{way}: nobody came by while something was made\n{}", outcome.describe());
+        assert!(
+            unfinished.is_empty(),
+            "{way}: {unfinished:?}\n{}",
+            outcome.describe()
+        );
+        assert!(
+            sights.private.into_inner(),
+            "{way}: nobody came by while something was made\n{}",
+            outcome.describe()
+        );
         check_equal(&street.src, &street.dst, way);
     }
 }

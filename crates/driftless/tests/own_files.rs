@@ -1,4 +1,5 @@
-//! Files and folders of our own: closed to others whatever the umask, and in no place that others can change.
+//! Files and folders of our own: closed to others whatever the umask, and in no place that others
+//! can change.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -15,29 +16,49 @@ use std::time::Duration;
 /// The binary in a shell with the usual umask.
 fn driftless() -> Driftless {
     let binary = env!("CARGO_BIN_EXE_driftless");
-    Driftless::new("sh").args(["-c", "umask 022; exec \"$0\" \"$@\"", binary]).env("LC_ALL", "C")
+    Driftless::new("sh")
+        .args(["-c", "umask 022; exec \"$0\" \"$@\"", binary])
+        .env("LC_ALL", "C")
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).mode() & 0o7777
+    fs::symlink_metadata(path)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        .mode()
+        & 0o7777
 }
 
-/// Two trees of a file, slowly compared, that are stopped when the notes are begun. Returns what was said.
+/// Two trees of a file, slowly compared, that are stopped when the notes are begun. Returns what
+/// was said.
 fn interrupted_verification(home: &Path) -> driftless_testkit::Outcome {
     for tree in ["src", "dst"] {
-        (0..60).for_each(|file| put(&home.join(tree).join(format!("f{file}")), vec![b'x'; 200_000]));
-        (0..60).for_each(|file| attrs::set_mtime(&home.join(tree).join(format!("f{file}")), 1, 0).expect("times"));
+        (0..60).for_each(|file| {
+            put(
+                &home.join(tree).join(format!("f{file}")),
+                vec![b'x'; 200_000],
+            )
+        });
+        (0..60).for_each(|file| {
+            attrs::set_mtime(&home.join(tree).join(format!("f{file}")), 1, 0).expect("times")
+        });
         attrs::set_mtime(&home.join(tree), 1, 0).expect("times");
     }
-    let verify = driftless().env("HOME", home).env("XDG_STATE_HOME", "").args(["verify", "--bwlimit", "2M", "--json"]);
+    let verify = driftless()
+        .env("HOME", home)
+        .env("XDG_STATE_HOME", "")
+        .args(["verify", "--bwlimit", "2M", "--json"]);
     let running = verify.arg(home.join("src")).arg(home.join("dst")).spawn();
     let state = home.join(".local/state/driftless");
     let begun = || fs::read_dir(&state).is_ok_and(|mut entries| entries.next().is_some());
     let over = std::cell::Cell::new(false);
-    wait_until("notes are begun, or it is over", Duration::from_secs(30), || {
-        over.set(running.ends_within(Duration::from_millis(10)));
-        begun() || over.get()
-    });
+    wait_until(
+        "notes are begun, or it is over",
+        Duration::from_secs(30),
+        || {
+            over.set(running.ends_within(Duration::from_millis(10)));
+            begun() || over.get()
+        },
+    );
     if !over.get() {
         running.signal(Signal::INT);
     }
@@ -56,10 +77,20 @@ fn folders_and_files_of_ours_are_closed_to_others() {
 #[test]
 fn a_home_that_is_not_there_is_not_made() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
-    ["src", "dst"].iter().for_each(|tree| put(&scratch.path().join(tree).join("f"), "content"));
+    ["src", "dst"]
+        .iter()
+        .for_each(|tree| put(&scratch.path().join(tree).join("f"), "content"));
     let home = scratch.path().join("nonexistent");
-    let verify = driftless().env("HOME", &home).env("XDG_STATE_HOME", "").arg("verify");
-    let _ = verify.arg(scratch.path().join("src")).arg(scratch.path().join("dst")).arg("--no-times").run().expect(0);
+    let verify = driftless()
+        .env("HOME", &home)
+        .env("XDG_STATE_HOME", "")
+        .arg("verify");
+    let _ = verify
+        .arg(scratch.path().join("src"))
+        .arg(scratch.path().join("dst"))
+        .arg("--no-times")
+        .run()
+        .expect(0);
     assert!(!home.exists());
 }
 
@@ -78,8 +109,17 @@ fn root_does_not_trust_the_state_of_somebody_else() {
     let home = Scratch::new(FsKind::Tmpfs, 64);
     attrs::set_owner(home.path(), USER, USER).expect("chown");
     let outcome = interrupted_verification(home.path()).expect(0);
-    assert!(outcome.stderr_text().contains("root cannot trust it"), "{}", outcome.describe());
-    assert!(fs::read_dir(home.path().join(".local/state/driftless")).expect("list").next().is_none());
+    assert!(
+        outcome.stderr_text().contains("root cannot trust it"),
+        "{}",
+        outcome.describe()
+    );
+    assert!(
+        fs::read_dir(home.path().join(".local/state/driftless"))
+            .expect("list")
+            .next()
+            .is_none()
+    );
 }
 
 #[test]
@@ -87,13 +127,28 @@ fn a_log_has_the_mode_that_the_users_umask_gives() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     put(&scratch.path().join("src/f"), "x");
     let log = scratch.path().join("run.log");
-    let sync = driftless().args(["sync", "--log"]).arg(&log).arg(scratch.path().join("src")).arg(scratch.path().join("dst"));
+    let sync = driftless()
+        .args(["sync", "--log"])
+        .arg(&log)
+        .arg(scratch.path().join("src"))
+        .arg(scratch.path().join("dst"));
     let _ = sync.run().expect(0);
     assert_eq!(mode(&log), 0o644);
     let report = scratch.path().join("report.html");
-    let audit = driftless().args(["audit", "--samples", "9", "--log"]).arg(scratch.path().join("audit.log")).arg("--report").arg(&report);
-    let _ = audit.arg(scratch.path().join("src")).arg(scratch.path().join("dst")).run().expect(0);
-    assert_eq!((mode(&report), mode(&scratch.path().join("audit.log"))), (0o644, 0o644));
+    let audit = driftless()
+        .args(["audit", "--samples", "9", "--log"])
+        .arg(scratch.path().join("audit.log"))
+        .arg("--report")
+        .arg(&report);
+    let _ = audit
+        .arg(scratch.path().join("src"))
+        .arg(scratch.path().join("dst"))
+        .run()
+        .expect(0);
+    assert_eq!(
+        (mode(&report), mode(&scratch.path().join("audit.log"))),
+        (0o644, 0o644)
+    );
 }
 
 #[test]
@@ -103,32 +158,62 @@ fn no_file_that_a_run_writes_for_its_user_lies_in_its_trees() {
     put(&src.join("d/f"), "x");
     put(&dst.join("d/f"), "x");
     std::os::unix::fs::symlink(&dst, &link).expect("symlink");
-    let run = |words: &[&str], out: &Path| driftless().args(words).arg(out).args([&src, &dst]).run();
+    let run =
+        |words: &[&str], out: &Path| driftless().args(words).arg(out).args([&src, &dst]).run();
     let commands: [&[&str]; 5] = [
         &["sync", "--log"],
-        &["sync", "--dry-run", "--delete", "--exclude=/new", "--delete-excluded", "--log"],
+        &[
+            "sync",
+            "--dry-run",
+            "--delete",
+            "--exclude=/new",
+            "--delete-excluded",
+            "--log",
+        ],
         &["verify", "--log"],
         &["audit", "--samples=9", "--log"],
         &["audit", "--samples=9", "--report"],
     ];
     for words in commands {
-        for (out, side) in [(dst.join("new"), &dst), (src.join("d/new"), &src), (link.join("d/new"), &dst)] {
+        for (out, side) in [
+            (dst.join("new"), &dst),
+            (src.join("d/new"), &src),
+            (link.join("d/new"), &dst),
+        ] {
             let outcome = run(words, &out).expect(2);
             let said = outcome.stderr_text();
-            assert!([&out, side].iter().all(|path| said.contains(&format!("\"{}\"", path.display()))), "{}", outcome.describe());
+            assert!(
+                [&out, side]
+                    .iter()
+                    .all(|path| said.contains(&format!("\"{}\"", path.display()))),
+                "{}",
+                outcome.describe()
+            );
             assert!(!out.exists(), "{}", outcome.describe());
         }
     }
     // The rule that is advised spares it, and a list that has other paths.
     let said = run(&["sync", "--log"], &dst.join("new")).stderr_text();
     assert!(said.contains("--exclude '/new'"), "{said}");
-    let _ = run(&["sync", "--delete", "--exclude", "/new", "--log"], &dst.join("new")).expect(0);
+    let _ = run(
+        &["sync", "--delete", "--exclude", "/new", "--log"],
+        &dst.join("new"),
+    )
+    .expect(0);
     assert!(dst.join("new").exists());
     // Nor is it a tree itself, when that is a file.
     let [file, copy] = [src.join("d/f"), scratch.path().join("copy")];
     for (log, to) in [(&file, &copy), (&copy, &copy)] {
-        let outcome = driftless().args(["sync", "--log"]).args([log, &file, to]).run().expect(2);
-        assert!(outcome.stderr_text().contains("name another file"), "{}", outcome.describe());
+        let outcome = driftless()
+            .args(["sync", "--log"])
+            .args([log, &file, to])
+            .run()
+            .expect(2);
+        assert!(
+            outcome.stderr_text().contains("name another file"),
+            "{}",
+            outcome.describe()
+        );
     }
     assert!(!copy.exists());
 }
@@ -141,16 +226,37 @@ fn what_runs_note_in_a_tree_is_no_difference_of_it() {
     fs::create_dir(home.join("disk")).expect("folder");
     let _disk = Mounted::tmpfs(&home.join("disk"));
     put(&home.join("disk/file"), "content");
-    let run = |words: &[&str], trees: [&Path; 2]| driftless().env("HOME", &home).env("XDG_STATE_HOME", "").args(words).args(trees).run();
+    let run = |words: &[&str], trees: [&Path; 2]| {
+        driftless()
+            .env("HOME", &home)
+            .env("XDG_STATE_HOME", "")
+            .args(words)
+            .args(trees)
+            .run()
+    };
     let _ = run(&["sync"], [&home, &copy]).expect(0);
-    let notes = || fs::read_dir(home.join(".local/state/driftless")).expect("list").count();
+    let notes = || {
+        fs::read_dir(home.join(".local/state/driftless"))
+            .expect("list")
+            .count()
+    };
     assert_eq!(notes(), 1, "what is mounted");
     let _ = run(&["verify"], [&home, &copy]).expect(0);
     let again = run(&["sync", "--json", "--delete"], [&home, &copy]).expect(0);
-    assert_eq!((again.count("changed"), again.count("deleted")), (0, 0), "{}", again.describe());
+    assert_eq!(
+        (again.count("changed"), again.count("deleted")),
+        (0, 0),
+        "{}",
+        again.describe()
+    );
     assert!(copy.join(".local/state").exists() && !copy.join(".local/state/driftless").exists());
     // Nor do the notes go from a home that is made equal to its copy.
     put(&home.join("new"), "content");
     let back = run(&["sync", "--json", "--delete"], [&copy, &home]).expect(0);
-    assert_eq!((back.count("deleted"), notes()), (1, 1), "{}", back.describe());
+    assert_eq!(
+        (back.count("deleted"), notes()),
+        (1, 1),
+        "{}",
+        back.describe()
+    );
 }

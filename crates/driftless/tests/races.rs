@@ -1,9 +1,9 @@
-//! A user who owns part of a tree swaps its entries for links to a tree outside while root runs: nothing outside is ever
-//! read into the replica, written or removed.
+//! A user who owns part of a tree swaps its entries for links to a tree outside while root runs:
+//! nothing outside is ever read into the replica, written or removed.
 //!
-//! A race test passes by spending its whole budget, which alone proves nothing. So every scenario first runs against a
-//! copier that is careless on purpose: it looks, waits until something was swapped, then acts, each time by path. It must
-//! lose within its own budget.
+//! A race test passes by spending its whole budget, which alone proves nothing. So every scenario
+//! first runs against a copier that is careless on purpose: it looks, waits until something was
+//! swapped, then acts, each time by path. It must lose within its own budget.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -23,7 +23,8 @@ const FILES: usize = 12;
 const SECRET: &[u8] = b"CANARY: nobody may copy this";
 const SECRET_MODE: u32 = 0o2715;
 
-/// Where it happens: the two trees, the attacker's own place, and the tree that must not be touched.
+/// Where it happens: the two trees, the attacker's own place, and the tree that must not be
+/// touched.
 struct Arena {
     _scratch: Scratch,
     src: PathBuf,
@@ -35,12 +36,19 @@ struct Arena {
 impl Arena {
     fn new() -> Arena {
         let scratch = Scratch::new(FsKind::Tmpfs, 64);
-        let [src, dst, attic, canary] = ["src", "dst", "attic", "canary"].map(|name| scratch.path().join(name));
+        let [src, dst, attic, canary] =
+            ["src", "dst", "attic", "canary"].map(|name| scratch.path().join(name));
         for folder in ["", "c", "sub"] {
             fill(&canary.join(folder), SECRET, SECRET_MODE);
         }
         attrs::set_mode(&canary, 0o711).expect("chmod");
-        Arena { _scratch: scratch, src, dst, attic, canary }
+        Arena {
+            _scratch: scratch,
+            src,
+            dst,
+            attic,
+            canary,
+        }
     }
 
     /// Sets both trees and the attacker's place up anew.
@@ -60,8 +68,11 @@ impl Arena {
         }
         let all = driftless_testkit::mutate::list_all(&self.dst).unwrap_or_default();
         all.iter().find_map(|path| {
-            let meta = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-            let leaked = meta.mode() & 0o7777 == SECRET_MODE || fs::read(path).is_ok_and(|content| content == SECRET);
+            let meta = fs::symlink_metadata(path)
+                .ok()
+                .filter(fs::Metadata::is_file)?;
+            let leaked = meta.mode() & 0o7777 == SECRET_MODE
+                || fs::read(path).is_ok_and(|content| content == SECRET);
             leaked.then(|| format!("{} came from outside", path.display()))
         })
     }
@@ -98,7 +109,10 @@ struct Attacker {
 
 impl Attacker {
     fn new(state: u8) -> Attacker {
-        Attacker { state: AtomicU8::new(state), swaps: AtomicU64::new(0) }
+        Attacker {
+            state: AtomicU8::new(state),
+            swaps: AtomicU64::new(0),
+        }
     }
 
     fn work(&self, victim: &Path, decoy: &Path) {
@@ -108,7 +122,12 @@ impl Attacker {
                     let _ = attrs::exchange(victim, decoy);
                     self.swaps.fetch_add(1, Ordering::AcqRel);
                 }
-                PAUSE => drop(self.state.compare_exchange(PAUSE, PAUSED, Ordering::AcqRel, Ordering::Acquire)),
+                PAUSE => drop(self.state.compare_exchange(
+                    PAUSE,
+                    PAUSED,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )),
                 STOP => return,
                 _ => std::thread::yield_now(),
             }
@@ -133,8 +152,13 @@ impl Attacker {
     }
 }
 
-/// Lets `copier` work under attack again and again; the first loss, or `None` when the time is over.
-fn contest(scenario: &Scenario, budget: Duration, copier: impl Fn(&Arena, &Attacker)) -> Option<String> {
+/// Lets `copier` work under attack again and again; the first loss, or `None` when the time is
+/// over.
+fn contest(
+    scenario: &Scenario,
+    budget: Duration,
+    copier: impl Fn(&Arena, &Attacker),
+) -> Option<String> {
     let arena = Arena::new();
     let canary_before = snapshot_hash(&arena.canary, true);
     let (victim, outside) = (scenario.victim)(&arena);
@@ -178,7 +202,11 @@ fn check(scenario: &Scenario) {
     println!("the careless copier lost: {careless}");
     let loss = contest(scenario, BUDGET, |arena, _| {
         let outcome = sync(&arena.src, &arena.dst).args(scenario.arguments).run();
-        assert!([0, 3, 5, 13].contains(&outcome.code()), "{}", outcome.describe());
+        assert!(
+            [0, 3, 5, 13].contains(&outcome.code()),
+            "{}",
+            outcome.describe()
+        );
     });
     assert_eq!(loss, None, "driftless lost");
     check_calm(scenario);
@@ -188,12 +216,16 @@ fn check(scenario: &Scenario) {
 fn check_calm(scenario: &Scenario) {
     let arena = Arena::new();
     arena.reset(scenario);
-    let outcome = sync(&arena.src, &arena.dst).args(scenario.arguments).run().expect(0);
+    let outcome = sync(&arena.src, &arena.dst)
+        .args(scenario.arguments)
+        .run()
+        .expect(0);
     assert!(outcome.count("changed") > 0, "{}", outcome.describe());
     common::check_equal(&arena.src, &arena.dst, "without an attacker");
 }
 
-/// How a copier must not be written: every step names its target by path, and between a check and its use somebody else has time.
+/// How a copier must not be written: every step names its target by path, and between a check and
+/// its use somebody else has time.
 fn careless_sync(attacker: &Attacker, src: &Path, dst: &Path) -> std::io::Result<()> {
     let meta = fs::symlink_metadata(src)?;
     attacker.awaited();
@@ -207,7 +239,13 @@ fn careless_sync(attacker: &Attacker, src: &Path, dst: &Path) -> std::io::Result
         let _ = fs::remove_file(dst);
         fs::create_dir(dst)?;
     }
-    let names = |root: &Path| fs::read_dir(root).map(|all| all.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
+    let names = |root: &Path| {
+        fs::read_dir(root).map(|all| {
+            all.flatten()
+                .map(|entry| entry.file_name())
+                .collect::<Vec<_>>()
+        })
+    };
     attacker.awaited();
     let wanted = names(src)?;
     for name in names(dst)?.iter().filter(|name| !wanted.contains(name)) {
@@ -369,7 +407,8 @@ fn a_replica_file_swapped_for_a_link_lets_no_xattr_be_set_outside() {
             fill(&arena.src, b"own", 0o644);
             fill(&arena.dst, b"own", 0o644);
             for index in 0..FILES {
-                attrs::set_xattr(&arena.src.join(format!("f{index}")), b"user.tag", b"value").expect("xattr");
+                attrs::set_xattr(&arena.src.join(format!("f{index}")), b"user.tag", b"value")
+                    .expect("xattr");
             }
         },
         victim: |arena| (arena.dst.join("f5"), arena.canary.join("f5")),
@@ -385,8 +424,14 @@ fn content_is_never_written_through_a_hard_link_to_a_file_outside() {
     fs::hard_link(arena.canary.join("f0"), arena.dst.join("f")).expect("link");
     let _ = sync(&arena.src, &arena.dst).run().expect(0);
     assert_eq!(fs::read(arena.canary.join("f0")).expect("read"), SECRET);
-    assert_eq!(fs::metadata(arena.canary.join("f0")).expect("stat").mode() & 0o7777, SECRET_MODE);
-    assert_eq!(fs::read(arena.dst.join("f")).expect("read"), b"new content of the same name");
+    assert_eq!(
+        fs::metadata(arena.canary.join("f0")).expect("stat").mode() & 0o7777,
+        SECRET_MODE
+    );
+    assert_eq!(
+        fs::read(arena.dst.join("f")).expect("read"),
+        b"new content of the same name"
+    );
 }
 
 #[test]
@@ -401,8 +446,14 @@ fn fifos_and_devices_in_place_of_files_are_never_opened() {
         let _stop = StopOnDrop(&attacker.state);
         let deadline = Instant::now() + BUDGET;
         while Instant::now() < deadline {
-            let outcome = sync(&arena.src, &arena.dst).limit(Duration::from_secs(20)).run();
-            assert!([0, 3, 5].contains(&outcome.code()), "{}", outcome.describe());
+            let outcome = sync(&arena.src, &arena.dst)
+                .limit(Duration::from_secs(20))
+                .run();
+            assert!(
+                [0, 3, 5].contains(&outcome.code()),
+                "{}",
+                outcome.describe()
+            );
             remove_any(&arena.dst).expect("remove");
         }
     });

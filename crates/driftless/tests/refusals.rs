@@ -1,4 +1,5 @@
-//! When driftless refuses: wrong arguments, dangerous roots, suspicious deletions, a second run. Refusing touches nothing.
+//! When driftless refuses: wrong arguments, dangerous roots, suspicious deletions, a second run.
+//! Refusing touches nothing.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -37,22 +38,42 @@ fn roots_that_cannot_be_synced_are_refused() {
     let cases = [
         (root.join("missing"), dst.clone(), "missing source"),
         (src.clone(), src.clone(), "source is replica"),
-        (src.clone(), src.join("."), "source is replica, spelt otherwise"),
-        (src.clone(), src.join("inner/../../src"), "source is replica, by a detour"),
-        (src.clone(), root.join("alias"), "source is replica, by a symlink"),
+        (
+            src.clone(),
+            src.join("."),
+            "source is replica, spelt otherwise",
+        ),
+        (
+            src.clone(),
+            src.join("inner/../../src"),
+            "source is replica, by a detour",
+        ),
+        (
+            src.clone(),
+            root.join("alias"),
+            "source is replica, by a symlink",
+        ),
         (src.clone(), src.join("inner"), "replica inside source"),
         (src.clone(), src.join("new"), "new replica inside source"),
         (dst.join("inner"), dst.clone(), "source inside replica"),
         (src.clone(), root.join("file"), "directory onto file"),
         (root.join("file"), dst.clone(), "file onto directory"),
-        (src.clone(), root.join("no/such/parent"), "no parent for the replica"),
+        (
+            src.clone(),
+            root.join("no/such/parent"),
+            "no parent for the replica",
+        ),
     ];
     let before = snapshot_hash(root, false);
     for (from, to, what) in cases {
         let outcome = sync(&from, &to).arg("--delete").run();
         assert_eq!(outcome.code(), 1, "{what}\n{}", outcome.describe());
         assert!(!outcome.stderr.is_empty(), "{what}: no word on stderr");
-        assert_eq!(snapshot_hash(root, false), before, "{what}: something was touched");
+        assert_eq!(
+            snapshot_hash(root, false),
+            before,
+            "{what}: something was touched"
+        );
     }
 }
 
@@ -65,15 +86,33 @@ fn what_the_system_refuses_is_said_in_words_that_name_it() {
     let far = std::path::Path::new("far:x");
     let cases = [
         (on_trees("sync", &looped, &dst), "too many symbolic links"),
-        (on_trees("sync", &src, &dst).arg("--delete").env("TMPDIR", &nowhere), "nowhere\": no such file or directory"),
-        (driftless().args(["sync", "--ssh"]).arg(&nowhere).args([far, &dst]), "cannot start: no such file or directory"),
+        (
+            on_trees("sync", &src, &dst)
+                .arg("--delete")
+                .env("TMPDIR", &nowhere),
+            "nowhere\": no such file or directory",
+        ),
+        (
+            driftless()
+                .args(["sync", "--ssh"])
+                .arg(&nowhere)
+                .args([far, &dst]),
+            "cannot start: no such file or directory",
+        ),
     ];
     for (run, words) in cases {
         let outcome = run.run().expect(1);
         let said = outcome.stderr_text();
-        assert!(said.contains(words) && !said.contains("os error"), "{words}: {}", outcome.describe());
+        assert!(
+            said.contains(words) && !said.contains("os error"),
+            "{words}: {}",
+            outcome.describe()
+        );
     }
-    let _ = on_trees("sync", &src, &dst).args(["--hosts", ","]).run().expect(2);
+    let _ = on_trees("sync", &src, &dst)
+        .args(["--hosts", ","])
+        .run()
+        .expect(2);
 }
 
 #[test]
@@ -83,15 +122,36 @@ fn a_folder_above_that_may_not_be_entered_keeps_nobody_from_what_is_below() {
     put(&closed.join("open/from/file"), "content");
     fs::create_dir(closed.join("open/to")).expect("dir");
     attrs::set_owner(&closed.join("open/to"), common::USER, common::USER).expect("chown");
-    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("chmod");
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .expect("chmod");
     let (id, program) = (common::USER, env!("CARGO_BIN_EXE_driftless"));
-    let ids = [format!("--reuid={id}"), format!("--regid={id}"), "--clear-groups".into()];
-    for arguments in [&["sync", "--no-times", "from", "to"][..], &["verify", "from", "from"], &["verify", "--no-times", "from", "to"]] {
+    let ids = [
+        format!("--reuid={id}"),
+        format!("--regid={id}"),
+        "--clear-groups".into(),
+    ];
+    for arguments in [
+        &["sync", "--no-times", "from", "to"][..],
+        &["verify", "from", "from"],
+        &["verify", "--no-times", "from", "to"],
+    ] {
         let mut run = std::process::Command::new("setpriv");
-        let done = run.args(&ids).arg(program).args(arguments).current_dir(closed.join("open")).output().expect("setpriv starts");
-        assert!(!String::from_utf8_lossy(&done.stderr).contains("above"), "{arguments:?}: {done:?}");
+        let done = run
+            .args(&ids)
+            .arg(program)
+            .args(arguments)
+            .current_dir(closed.join("open"))
+            .output()
+            .expect("setpriv starts");
+        assert!(
+            !String::from_utf8_lossy(&done.stderr).contains("above"),
+            "{arguments:?}: {done:?}"
+        );
     }
-    assert_eq!(fs::read(closed.join("open/to/file")).expect("it was copied"), b"content");
+    assert_eq!(
+        fs::read(closed.join("open/to/file")).expect("it was copied"),
+        b"content"
+    );
 }
 
 #[test]
@@ -121,21 +181,46 @@ fn wrong_usage_exits_with_2_and_touches_nothing() {
 #[test]
 fn the_last_word_counts_so_that_an_alias_can_be_overridden() {
     let (_scratch, src, dst) = stage();
-    let outcome = sync(&src, &dst).args(["--jobs=4", "-n", "--jobs=8", "-n", "--exclude=a", "--exclude=b"]).run().expect(0);
-    assert!(!outcome.stderr_text().contains("error"), "{}", outcome.describe());
+    let outcome = sync(&src, &dst)
+        .args([
+            "--jobs=4",
+            "-n",
+            "--jobs=8",
+            "-n",
+            "--exclude=a",
+            "--exclude=b",
+        ])
+        .run()
+        .expect(0);
+    assert!(
+        !outcome.stderr_text().contains("error"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
 fn wrong_numbers_are_told_in_words() {
     let words = [
-        (&["sync", "--modify-window=1.5"][..], "a whole number of seconds"),
+        (
+            &["sync", "--modify-window=1.5"][..],
+            "a whole number of seconds",
+        ),
         (&["verify", "--modify-window=86401"], "at most a day"),
         (&["audit", "--samples=0"], "a number above zero"),
-        (&["sync", "--delete", "--max-delete", "-1"], "a number of entries"),
+        (
+            &["sync", "--delete", "--max-delete", "-1"],
+            "a number of entries",
+        ),
         (&["sync", "--jobs", "-3"], "a number from 1"),
     ];
     for (arguments, wanted) in words {
-        let said = driftless().args(arguments.iter().copied()).args(["src", "dst"]).run().expect(2).stderr_text();
+        let said = driftless()
+            .args(arguments.iter().copied())
+            .args(["src", "dst"])
+            .run()
+            .expect(2)
+            .stderr_text();
         assert!(said.contains(wanted), "{arguments:?}: {said}");
     }
 }
@@ -146,8 +231,16 @@ fn a_list_of_paths_does_not_go_with_a_single_file() {
     let (file, list) = (src.join("single"), scratch.path().join("list"));
     put(&file, "x");
     put(&list, "other\n");
-    let outcome = sync(&file, &dst.join("single")).arg("--files-from").arg(&list).run().expect(1);
-    assert!(outcome.stderr_text().contains("it is no directory"), "{}", outcome.describe());
+    let outcome = sync(&file, &dst.join("single"))
+        .arg("--files-from")
+        .arg(&list)
+        .run()
+        .expect(1);
+    assert!(
+        outcome.stderr_text().contains("it is no directory"),
+        "{}",
+        outcome.describe()
+    );
     assert!(!dst.join("single").exists());
 }
 
@@ -158,7 +251,10 @@ fn deletion_from_an_empty_source_is_refused() {
     let before = snapshot_hash(&dst, true);
     let outcome = sync(&empty, &dst).arg("--delete").run().expect(13);
     assert_eq!(snapshot_hash(&dst, true), before, "{}", outcome.describe());
-    let _ = sync(&empty, &dst).args(["--delete", "--dry-run"]).run().expect(13);
+    let _ = sync(&empty, &dst)
+        .args(["--delete", "--dry-run"])
+        .run()
+        .expect(13);
     let fresh = scratch.path().join("fresh");
     let _ = sync_ok(&empty, &fresh, ["--delete"]);
     let _ = sync_ok(&empty, &fresh, ["--delete"]);
@@ -183,9 +279,16 @@ fn deletion_from_a_source_that_cannot_be_read_is_refused() {
 fn more_deletions_than_allowed_are_refused_as_a_whole() {
     let (_scratch, src, dst) = stage();
     for limit in ["7", "0", "50%", "0%"] {
-        let outcome = sync(&src, &dst).args(["--delete", "--max-delete", limit]).run().expect(13);
+        let outcome = sync(&src, &dst)
+            .args(["--delete", "--max-delete", limit])
+            .run()
+            .expect(13);
         assert_eq!(outcome.count("deleted"), 0, "{limit}");
-        assert!((0..7).all(|index| dst.join(format!("extra/{index}")).exists()), "{limit}\n{}", outcome.describe());
+        assert!(
+            (0..7).all(|index| dst.join(format!("extra/{index}")).exists()),
+            "{limit}\n{}",
+            outcome.describe()
+        );
     }
     let _ = sync_ok(&src, &dst, ["--delete", "--max-delete", "8"]);
     check_equal(&src, &dst, "eight deletions are allowed");
@@ -195,7 +298,10 @@ fn more_deletions_than_allowed_are_refused_as_a_whole() {
 fn a_refused_deletion_does_not_keep_the_rest_from_being_copied_in_the_next_run() {
     let (_scratch, src, dst) = stage();
     put(&src.join("new"), "content");
-    let _ = sync(&src, &dst).args(["--delete", "--max-delete=1"]).run().expect(13);
+    let _ = sync(&src, &dst)
+        .args(["--delete", "--max-delete=1"])
+        .run()
+        .expect(13);
     let _ = sync_ok(&src, &dst, NONE);
     assert_eq!(fs::read(dst.join("new")).expect("copied"), b"content");
 }
@@ -206,7 +312,9 @@ fn a_second_run_on_the_same_replica_is_turned_away() {
     put(&src.join("slow"), vec![1u8; 64 << 20]);
     let dst = scratch.path().join("busy");
     let first = sync(&src, &dst).arg("--bwlimit=100K").spawn();
-    wait_until("the first run works", Duration::from_secs(20), || dst.join("kept-0").exists() || has_entries(&dst));
+    wait_until("the first run works", Duration::from_secs(20), || {
+        dst.join("kept-0").exists() || has_entries(&dst)
+    });
     let other_source = scratch.dir("other");
     put(&other_source.join("file"), "content");
     let outcome = sync(&src, &dst).run().expect(11);

@@ -1,14 +1,20 @@
-//! Trees on other hosts are kept as local ones are: pushed, pulled and between two hosts, over a real ssh server.
+//! Trees on other hosts are kept as local ones are: pushed, pulled and between two hosts, over a
+//! real ssh server.
 //!
-//! The other host is this machine, so both trees can be judged here, and the same run can be made locally for comparison.
+//! The other host is this machine, so both trees can be judged here, and the same run can be made
+//! locally for comparison.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::far::{Far, Way, Who};
-use common::{USER, check_accounts, check_equal, check_equal_twice, driftless, leftovers, names_below, put, sync, wait_until};
+use common::{
+    USER, check_accounts, check_equal, check_equal_twice, driftless, leftovers, names_below, put,
+    sync, wait_until,
+};
 use driftless_testkit::{
-    FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, deep_path, mutate, remove_deep, snapshot_hash,
+    FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, deep_path, mutate,
+    remove_deep, snapshot_hash,
 };
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -38,9 +44,19 @@ fn check_settled(far: &Far, way: Way, src: &Path, dst: &Path) {
     let before = snapshot_hash(dst, true);
     let outcome = far.sync_ok(way, src, dst, ["--delete"]);
     for field in ["changed", "deleted", "bytes_copied", "failed"] {
-        assert_eq!(outcome.count(field), 0, "{field} of a second run, {way:?}\n{}", outcome.describe());
+        assert_eq!(
+            outcome.count(field),
+            0,
+            "{field} of a second run, {way:?}\n{}",
+            outcome.describe()
+        );
     }
-    assert_eq!(snapshot_hash(dst, true), before, "a second run touched the replica, {way:?}\n{}", outcome.describe());
+    assert_eq!(
+        snapshot_hash(dst, true),
+        before,
+        "a second run touched the replica, {way:?}\n{}",
+        outcome.describe()
+    );
 }
 
 /// What other commands say of two trees that are equal.
@@ -48,22 +64,35 @@ fn check_agreed(far: &Far, way: Way, src: &Path, dst: &Path) {
     let state = tempfile::tempdir().expect("temp folder");
     attrs::set_mode(state.path(), 0o777).expect("open to all");
     for arguments in [&["verify"][..], &["audit", "--samples=200"]] {
-        let run = far.command(arguments[0], far.ends(way, src, dst)).args(&arguments[1..]);
+        let run = far
+            .command(arguments[0], far.ends(way, src, dst))
+            .args(&arguments[1..]);
         let _ = run.env("XDG_STATE_HOME", state.path()).run().expect(0);
     }
 }
 
 /// What a run said of paths: changes and problems, in an order of their own.
 fn said(outcome: &Outcome) -> BTreeSet<String> {
-    let of_paths = |event: &serde_json::Value| event["event"] == "change" || event["event"] == "problem";
-    outcome.events().iter().filter(|event| of_paths(event)).map(ToString::to_string).collect()
+    let of_paths =
+        |event: &serde_json::Value| event["event"] == "change" || event["event"] == "problem";
+    outcome
+        .events()
+        .iter()
+        .filter(|event| of_paths(event))
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// Panics with what only one of two runs has said.
 fn check_same_words(one: &BTreeSet<String>, other: &BTreeSet<String>, context: &str) {
-    let lines = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>().join("\n");
+    let lines = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
+        a.difference(b).cloned().collect::<Vec<_>>().join("\n")
+    };
     let (left, right) = (lines(one, other), lines(other, one));
-    assert!(left.is_empty() && right.is_empty(), "{context}: over the line only:\n{left}\nlocally only:\n{right}");
+    assert!(
+        left.is_empty() && right.is_empty(),
+        "{context}: over the line only:\n{left}\nlocally only:\n{right}"
+    );
 }
 
 fn hostile_round_trip(way: Way) {
@@ -101,7 +130,14 @@ fn an_ordinary_user_copies_what_belongs_to_him() {
     for way in Way::ALL {
         let (_scratch, src, dst) = stage(600);
         fs::create_dir(&dst).expect("replica");
-        build_tree(&src, 33, &Profile { large: way == Way::Push, ..Profile::user(USER, USER) });
+        build_tree(
+            &src,
+            33,
+            &Profile {
+                large: way == Way::Push,
+                ..Profile::user(USER, USER)
+            },
+        );
         attrs::set_owner(&dst, USER, USER).expect("chown");
         let _ = far.sync_ok(way, &src, &dst, NONE);
         check_equal_twice(&src, &dst, &format!("copy by an ordinary user, {way:?}"));
@@ -110,7 +146,11 @@ fn an_ordinary_user_copies_what_belongs_to_him() {
         driftless_testkit::mutate::remove_any(&src.join("modes")).expect("remove");
         fs::write(src.join("names/with space"), "new content").expect("write");
         let _ = far.sync_ok(way, &src, &dst, ["--delete"]);
-        check_equal(&src, &dst, &format!("a user deletes read-only directories and updates, {way:?}"));
+        check_equal(
+            &src,
+            &dst,
+            &format!("a user deletes read-only directories and updates, {way:?}"),
+        );
     }
 }
 
@@ -121,7 +161,14 @@ fn the_hostile_tree_crosses_file_systems() {
         let scratch = Scratch::new(kind, 400);
         let (near, src, _) = stage(400);
         let dst = scratch.path().join("dst");
-        build_tree(&src, 34, &Profile { large: false, ..Profile::root() });
+        build_tree(
+            &src,
+            34,
+            &Profile {
+                large: false,
+                ..Profile::root()
+            },
+        );
         let _ = far.sync_ok(way, &src, &dst, NONE);
         check_equal(&src, &dst, &format!("to {kind:?}, {way:?}"));
         check_settled(&far, way, &src, &dst);
@@ -134,7 +181,13 @@ fn the_hostile_tree_crosses_file_systems() {
 /// Options that change how the work is done and never what comes of it.
 fn arguments(seed: u64) -> [&'static str; 3] {
     let jobs = ["--jobs=1", "--jobs=3", "--jobs=32", "--jobs=auto"][(seed % 4) as usize];
-    let way = ["--streams=3", "--checksum", "--durability=file", "--cache=direct", "--verify"][(seed % 5) as usize];
+    let way = [
+        "--streams=3",
+        "--checksum",
+        "--durability=file",
+        "--cache=direct",
+        "--verify",
+    ][(seed % 5) as usize];
     ["--delete", jobs, way]
 }
 
@@ -195,7 +248,11 @@ fn a_dry_run_changes_nothing_and_lists_what_a_local_one_does() {
                 assert_eq!(outcome.count(field), local.count(field), "{field}, {way:?}");
             }
         }
-        assert_eq!(dst.exists().then(|| snapshot_hash(&dst, true)), before, "a dry run changed something");
+        assert_eq!(
+            dst.exists().then(|| snapshot_hash(&dst, true)),
+            before,
+            "a dry run changed something"
+        );
     }
 }
 
@@ -207,22 +264,52 @@ fn verify_lists_what_a_local_one_does_and_repairs_over_the_line() {
     put(&src.join("large"), vec![3u8; 40 * MIB]);
     let _ = far.sync_ok(Way::Push, &src, &dst, NONE);
     let meta = fs::metadata(dst.join("large")).expect("stat");
-    let file = fs::OpenOptions::new().write(true).open(dst.join("large")).expect("open");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(dst.join("large"))
+        .expect("open");
     file.write_all_at(&[9], 20 * MIB as u64 + 5).expect("write");
     attrs::set_mtime(&dst.join("large"), meta.mtime(), meta.mtime_nsec() as u32).expect("mtime");
     mutate(&dst, 39, 20);
     let state = scratch.dir("state");
     let before = snapshot_hash(&dst, true);
-    let differences =
-        |outcome: &Outcome| -> BTreeSet<String> { outcome.events_named("difference").iter().map(ToString::to_string).collect() };
+    let differences = |outcome: &Outcome| -> BTreeSet<String> {
+        outcome
+            .events_named("difference")
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
     let arguments = ["--json", "--no-hard-links"];
-    let local = driftless().arg("verify").args([&src, &dst]).args(arguments).env("XDG_STATE_HOME", &state).run().expect(4);
+    let local = driftless()
+        .arg("verify")
+        .args([&src, &dst])
+        .args(arguments)
+        .env("XDG_STATE_HOME", &state)
+        .run()
+        .expect(4);
     for way in Way::ALL {
-        let outcome = far.command("verify", far.ends(way, &src, &dst)).args(arguments).env("XDG_STATE_HOME", &state).run().expect(4);
-        check_same_words(&differences(&outcome), &differences(&local), &format!("{way:?}"));
+        let outcome = far
+            .command("verify", far.ends(way, &src, &dst))
+            .args(arguments)
+            .env("XDG_STATE_HOME", &state)
+            .run()
+            .expect(4);
+        check_same_words(
+            &differences(&outcome),
+            &differences(&local),
+            &format!("{way:?}"),
+        );
     }
-    assert_eq!(snapshot_hash(&dst, true), before, "a verification changed something");
-    let repair = far.command("verify", far.ends(Way::Push, &src, &dst)).args(["--repair", "--delete"]).env("XDG_STATE_HOME", &state);
+    assert_eq!(
+        snapshot_hash(&dst, true),
+        before,
+        "a verification changed something"
+    );
+    let repair = far
+        .command("verify", far.ends(Way::Push, &src, &dst))
+        .args(["--repair", "--delete"])
+        .env("XDG_STATE_HOME", &state);
     let _ = repair.run().expect(0);
     check_equal(&src, &dst, "repaired");
 }
@@ -235,7 +322,9 @@ fn a_directory_of_links_whose_targets_are_as_long_as_can_be_is_kept() {
         let (_scratch, src, dst) = stage(200);
         fs::create_dir_all(&src).expect("mkdir");
         let target = "x".repeat(4095);
-        (0..LINKS).for_each(|index| std::os::unix::fs::symlink(&target, src.join(index.to_string())).expect("symlink"));
+        (0..LINKS).for_each(|index| {
+            std::os::unix::fs::symlink(&target, src.join(index.to_string())).expect("symlink")
+        });
         let _ = far.sync_ok(way, &src, &dst, NONE);
         check_settled(&far, way, &src, &dst);
         check_equal(&src, &dst, "long targets");
@@ -251,14 +340,37 @@ fn attributes_that_no_message_holds_are_a_problem_of_their_entry() {
         put(&src.join("a"), "content");
         put(&src.join("b"), "content");
         (0..300).for_each(|index| {
-            attrs::set_xattr(&src.join("a"), format!("user.{index}").as_bytes(), &[b'x'; 60_000]).expect("xattr");
+            attrs::set_xattr(
+                &src.join("a"),
+                format!("user.{index}").as_bytes(),
+                &[b'x'; 60_000],
+            )
+            .expect("xattr");
         });
-        let outcome = far.command("sync", far.ends(way, &src, &dst)).args(["--json"]).run().expect(3);
-        assert!(outcome.describe().contains("too long"), "{}", outcome.describe());
-        let told: Vec<_> = outcome.events_named("problem").iter().map(|problem| problem["path"].clone()).collect();
+        let outcome = far
+            .command("sync", far.ends(way, &src, &dst))
+            .args(["--json"])
+            .run()
+            .expect(3);
+        assert!(
+            outcome.describe().contains("too long"),
+            "{}",
+            outcome.describe()
+        );
+        let told: Vec<_> = outcome
+            .events_named("problem")
+            .iter()
+            .map(|problem| problem["path"].clone())
+            .collect();
         assert_eq!(told, ["a"], "{way:?}\n{}", outcome.describe());
         // Content may be kept without any of its attributes, but then all of it.
-        assert!(["a", "b"].iter().all(|name| fs::read(dst.join(name)).map_or(*name == "a", |found| found == b"content")), "{way:?}");
+        assert!(
+            ["a", "b"]
+                .iter()
+                .all(|name| fs::read(dst.join(name))
+                    .map_or(*name == "a", |found| found == b"content")),
+            "{way:?}"
+        );
     }
 }
 
@@ -274,10 +386,28 @@ fn what_filters_exclude_stays_unless_it_is_to_go() {
             put(&dst.join(name), name);
         }
         let _ = far.sync_ok(way, &src, &dst, ["--delete", "--exclude=*.o"]);
-        let wanted = ["extra.o", "gone", "gone/b.o", "keep", "keep/a", "keep/old.o", "sub", "sub/c"];
+        let wanted = [
+            "extra.o",
+            "gone",
+            "gone/b.o",
+            "keep",
+            "keep/a",
+            "keep/old.o",
+            "sub",
+            "sub/c",
+        ];
         assert_eq!(names_below(&dst), wanted, "{way:?}");
-        let _ = far.sync_ok(way, &src, &dst, ["--delete", "--delete-excluded", "--exclude=*.o"]);
-        assert_eq!(names_below(&dst), ["keep", "keep/a", "sub", "sub/c"], "{way:?}");
+        let _ = far.sync_ok(
+            way,
+            &src,
+            &dst,
+            ["--delete", "--delete-excluded", "--exclude=*.o"],
+        );
+        assert_eq!(
+            names_below(&dst),
+            ["keep", "keep/a", "sub", "sub/c"],
+            "{way:?}"
+        );
     }
 }
 
@@ -292,12 +422,25 @@ fn content_that_differs_under_equal_times_is_found_with_checksum() {
         let _ = far.sync_ok(way, &src, &dst, NONE);
         for name in ["small", "large"] {
             let meta = fs::metadata(src.join(name)).expect("stat");
-            let file = fs::OpenOptions::new().write(true).open(dst.join(name)).expect("open");
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .open(dst.join(name))
+                .expect("open");
             file.write_all_at(&[2], meta.size() - 7).expect("write");
-            attrs::set_mtime(&dst.join(name), meta.mtime(), meta.mtime_nsec() as u32).expect("mtime");
+            attrs::set_mtime(&dst.join(name), meta.mtime(), meta.mtime_nsec() as u32)
+                .expect("mtime");
         }
-        assert_eq!(far.sync_ok(way, &src, &dst, NONE).count("changed"), 0, "size and time vouch for the content");
-        assert_eq!(far.sync_ok(way, &src, &dst, ["--checksum"]).count("changed"), 2, "{way:?}");
+        assert_eq!(
+            far.sync_ok(way, &src, &dst, NONE).count("changed"),
+            0,
+            "size and time vouch for the content"
+        );
+        assert_eq!(
+            far.sync_ok(way, &src, &dst, ["--checksum"])
+                .count("changed"),
+            2,
+            "{way:?}"
+        );
         check_equal(&src, &dst, &format!("with --checksum, {way:?}"));
     }
 }
@@ -367,9 +510,24 @@ fn only_listed_paths_are_looked_at() {
         fs::write(&list, "a/2\nc\ngone\n").expect("list");
         put(&dst.join("gone"), "content");
         let argument = format!("--files-from={}", list.display());
-        let outcome = far.sync(way, &src, &dst).args([argument.as_str(), "--delete"]).run().expect(3);
-        assert_eq!(names_below(&dst), ["a", "a/2", "c", "c/d", "c/d/e", "gone", "stays"], "{way:?}");
-        assert!(outcome.events_named("problem").iter().all(|problem| problem["path"] == "gone"), "{way:?}\n{}", outcome.describe());
+        let outcome = far
+            .sync(way, &src, &dst)
+            .args([argument.as_str(), "--delete"])
+            .run()
+            .expect(3);
+        assert_eq!(
+            names_below(&dst),
+            ["a", "a/2", "c", "c/d", "c/d/e", "gone", "stays"],
+            "{way:?}"
+        );
+        assert!(
+            outcome
+                .events_named("problem")
+                .iter()
+                .all(|problem| problem["path"] == "gone"),
+            "{way:?}\n{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -404,7 +562,11 @@ fn a_wide_directory_is_kept() {
         }
         let outcome = far.sync_ok(way, &src, &dst, ["--delete"]);
         assert_eq!(outcome.count("deleted"), WIDE_FILES.div_ceil(3) as u64);
-        check_equal(&src, &dst, &format!("a wide directory with deletes, {way:?}"));
+        check_equal(
+            &src,
+            &dst,
+            &format!("a wide directory with deletes, {way:?}"),
+        );
     }
 }
 
@@ -418,15 +580,31 @@ fn a_name_that_came_into_the_source_while_the_run_lasted_is_not_deleted() {
         put(&dst.join("done/late"), "there before");
         put(&dst.join("done/extra"), "only here");
         attrs::set_mtime(&src.join("done"), 1_000_000, 1).expect("mtime");
-        let running = far.sync(way, &src, &dst).args(["--delete", "--bwlimit=4M"]).spawn();
-        wait_until("one directory is done, and another begun", Duration::from_secs(20), || {
-            dst.join("slow").exists() && fs::metadata(dst.join("done")).expect("stat").mtime() == 1_000_000
-        });
+        let running = far
+            .sync(way, &src, &dst)
+            .args(["--delete", "--bwlimit=4M"])
+            .spawn();
+        wait_until(
+            "one directory is done, and another begun",
+            Duration::from_secs(20),
+            || {
+                dst.join("slow").exists()
+                    && fs::metadata(dst.join("done")).expect("stat").mtime() == 1_000_000
+            },
+        );
         put(&src.join("done/late"), "there before");
         // Nobody has compared it, so that it is there proves nothing.
         let outcome = running.wait().expect(5);
-        assert!(dst.join("done/late").exists(), "{way:?}: what the source has was deleted\n{}", outcome.describe());
-        assert!(!dst.join("done/extra").exists(), "{way:?}\n{}", outcome.describe());
+        assert!(
+            dst.join("done/late").exists(),
+            "{way:?}: what the source has was deleted\n{}",
+            outcome.describe()
+        );
+        assert!(
+            !dst.join("done/extra").exists(),
+            "{way:?}\n{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -441,7 +619,8 @@ fn put_large(path: &Path, bytes: usize, holes: bool) {
             continue;
         }
         rng.fill(&mut block);
-        file.write_all_at(&block[..MIB.min(bytes - start)], start as u64).expect("write");
+        file.write_all_at(&block[..MIB.min(bytes - start)], start as u64)
+            .expect("write");
     }
 }
 
@@ -459,7 +638,10 @@ fn a_large_file_with_holes_is_kept() {
 /// Like `leftovers` for one directory that changes while it is listed.
 fn unfinished(dst: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(dst).ok()?.flatten().map(|entry| entry.path());
-    entries.find(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX)))
+    entries.find(|path| {
+        path.file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX))
+    })
 }
 
 #[test]
@@ -468,16 +650,29 @@ fn a_large_file_goes_on_where_a_killed_run_stopped() {
     for way in [Way::Push, Way::Pull] {
         let (_scratch, src, dst) = stage(800);
         put_large(&src.join("large"), LARGEST_BYTES, false);
-        let running = far.sync(way, &src, &dst).args(["--bwlimit=150M", "--jobs=1"]).spawn();
-        wait_until("a part of the large file is recorded", Duration::from_secs(30), || {
-            assert!(!dst.join("large").exists(), "it ended before that");
-            let note = unfinished(&dst).and_then(|path| attrs::get_xattr(&path, b"user.driftless.resume").ok().flatten());
-            note.is_some_and(|note| String::from_utf8_lossy(&note).lines().count() > 2)
-        });
+        let running = far
+            .sync(way, &src, &dst)
+            .args(["--bwlimit=150M", "--jobs=1"])
+            .spawn();
+        wait_until(
+            "a part of the large file is recorded",
+            Duration::from_secs(30),
+            || {
+                assert!(!dst.join("large").exists(), "it ended before that");
+                let note = unfinished(&dst).and_then(|path| {
+                    attrs::get_xattr(&path, b"user.driftless.resume")
+                        .ok()
+                        .flatten()
+                });
+                note.is_some_and(|note| String::from_utf8_lossy(&note).lines().count() > 2)
+            },
+        );
         running.signal(Signal::KILL);
         assert_eq!(running.wait().code(), 137);
         // The agent may live a moment longer, and the replica is its own until then.
-        wait_until("the sessions have ended", Duration::from_secs(10), || sync_again_is_let_in(&far, way, &src, &dst));
+        wait_until("the sessions have ended", Duration::from_secs(10), || {
+            sync_again_is_let_in(&far, way, &src, &dst)
+        });
         check_equal(&src, &dst, &format!("resumed, {way:?}"));
         assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
     }
@@ -490,8 +685,15 @@ fn sync_again_is_let_in(far: &Far, way: Way, src: &Path, dst: &Path) -> bool {
         return false;
     }
     let outcome = outcome.expect(0);
-    let (resumed, copied) = (outcome.count("bytes_resumed"), outcome.count("bytes_copied"));
-    assert!(resumed > 0 && resumed + copied <= LARGEST_BYTES as u64, "{way:?}\n{}", outcome.describe());
+    let (resumed, copied) = (
+        outcome.count("bytes_resumed"),
+        outcome.count("bytes_copied"),
+    );
+    assert!(
+        resumed > 0 && resumed + copied <= LARGEST_BYTES as u64,
+        "{way:?}\n{}",
+        outcome.describe()
+    );
     true
 }
 
@@ -509,8 +711,15 @@ fn what_an_ordinary_user_cannot_read_is_told_as_locally() {
         check_accounts(&outcome);
         assert!(dst.join("sub/open").exists() && !dst.join("closed").exists());
         let problems = outcome.events_named("problem");
-        assert!(problems.iter().any(|problem| problem["path"] == "closed"), "{}", outcome.describe());
-        problems.iter().map(ToString::to_string).collect::<BTreeSet<_>>()
+        assert!(
+            problems.iter().any(|problem| problem["path"] == "closed"),
+            "{}",
+            outcome.describe()
+        );
+        problems
+            .iter()
+            .map(ToString::to_string)
+            .collect::<BTreeSet<_>>()
     };
     let replica = |name: &str| {
         let dst = scratch.dir(name);
@@ -521,7 +730,11 @@ fn what_an_ordinary_user_cannot_read_is_told_as_locally() {
     let local = problems(&dst, sync(&src, &dst).as_user(USER, USER));
     for way in Way::ALL {
         let dst = replica(&format!("{way:?}"));
-        check_same_words(&problems(&dst, far.sync(way, &src, &dst)), &local, &format!("{way:?}"));
+        check_same_words(
+            &problems(&dst, far.sync(way, &src, &dst)),
+            &local,
+            &format!("{way:?}"),
+        );
     }
 }
 
@@ -531,19 +744,45 @@ fn what_an_ordinary_user_cannot_keep_is_told_and_the_rest_is_equal() {
     for way in [Way::Push, Way::Pull] {
         let (_scratch, src, dst) = stage(400);
         fs::create_dir(&dst).expect("replica");
-        build_tree(&src, 42, &Profile { unreadable: false, large: false, ..Profile::root() });
+        build_tree(
+            &src,
+            42,
+            &Profile {
+                unreadable: false,
+                large: false,
+                ..Profile::root()
+            },
+        );
         attrs::set_mode(&src, 0o755).expect("chmod");
         attrs::set_owner(&dst, USER, USER).expect("chown");
         let outcome = far.sync(way, &src, &dst).run().expect(3);
         check_accounts(&outcome);
-        let told: Vec<Vec<u8>> = outcome.events_named("problem").iter().map(common::path_of).collect();
-        let is_told =
-            |path: &[u8]| told.iter().any(|told| path.strip_prefix(&told[..]).is_some_and(|rest| matches!(rest, [] | [b'/', ..])));
-        assert!(outcome.count("unkept_privileges") > 0, "{}", outcome.describe());
+        let told: Vec<Vec<u8>> = outcome
+            .events_named("problem")
+            .iter()
+            .map(common::path_of)
+            .collect();
+        let is_told = |path: &[u8]| {
+            told.iter().any(|told| {
+                path.strip_prefix(&told[..])
+                    .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+            })
+        };
+        assert!(
+            outcome.count("unkept_privileges") > 0,
+            "{}",
+            outcome.describe()
+        );
         let all = compare(&src, &dst, &Options::default()).into_iter();
-        let silent = all.filter(|difference| !common::is_roots_alone(difference) && !is_told(&difference.path));
+        let silent = all
+            .filter(|difference| !common::is_roots_alone(difference) && !is_told(&difference.path));
         let silent: Vec<String> = silent.map(|difference| difference.to_string()).collect();
-        assert!(silent.is_empty(), "{way:?}: differences that no problem tells:\n{}\n{}", silent.join("\n"), outcome.describe());
+        assert!(
+            silent.is_empty(),
+            "{way:?}: differences that no problem tells:\n{}\n{}",
+            silent.join("\n"),
+            outcome.describe()
+        );
     }
 }
 
@@ -554,7 +793,10 @@ fn a_full_replica_is_told_as_locally() {
     put(&src.join("small"), "content");
     put(&src.join("too-large"), vec![1u8; 30 * MIB]);
     for index in 0..40 {
-        put(&src.join(format!("many/file-{index}")), vec![index as u8; 500_000]);
+        put(
+            &src.join(format!("many/file-{index}")),
+            vec![index as u8; 500_000],
+        );
     }
     let full = |run: &dyn Fn(&Path) -> Outcome| {
         let small = Scratch::new(FsKind::Ext4, 12);
@@ -563,18 +805,36 @@ fn a_full_replica_is_told_as_locally() {
         check_accounts(&outcome);
         let problems = outcome.events_named("problem");
         let no_space = |problem: &serde_json::Value| {
-            problem["cause"] == "no space or no inode is left on the file system, see df and df -i" && problem["side"] == "replica"
+            problem["cause"] == "no space or no inode is left on the file system, see df and df -i"
+                && problem["side"] == "replica"
         };
-        assert!(problems.iter().any(|problem| problem["path"] == "too-large" && no_space(problem)), "{}", outcome.describe());
+        assert!(
+            problems
+                .iter()
+                .any(|problem| problem["path"] == "too-large" && no_space(problem)),
+            "{}",
+            outcome.describe()
+        );
         assert!(problems.iter().all(no_space), "{}", outcome.describe());
-        assert!(leftovers(&dst).len() <= 1, "at most the unfinished large file: {:?}", leftovers(&dst));
-        let torn: Vec<_> = compare(&src, &dst, &Options::default()).into_iter().filter(|d| ["content", "size"].contains(&d.kind)).collect();
+        assert!(
+            leftovers(&dst).len() <= 1,
+            "at most the unfinished large file: {:?}",
+            leftovers(&dst)
+        );
+        let torn: Vec<_> = compare(&src, &dst, &Options::default())
+            .into_iter()
+            .filter(|d| ["content", "size"].contains(&d.kind))
+            .collect();
         assert!(torn.is_empty(), "{torn:?}");
         outcome.code()
     };
     let local = full(&|dst| sync(&src, dst).run());
     for way in [Way::Push, Way::Pull] {
-        assert_eq!(full(&|dst| far.sync(way, &src, dst).run()), local, "{way:?}");
+        assert_eq!(
+            full(&|dst| far.sync(way, &src, dst).run()),
+            local,
+            "{way:?}"
+        );
     }
 }
 
@@ -584,19 +844,37 @@ fn a_second_run_on_the_same_replica_is_turned_away_wherever_it_comes_from() {
     let (_scratch, src, dst) = stage(200);
     put(&src.join("first"), "content");
     put(&src.join("slow"), vec![1u8; 64 * MIB]);
-    let runs = |way: Option<Way>| way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
-    for (holder, others) in [(Some(Way::Push), [None, Some(Way::Push)]), (None, [Some(Way::Push), Some(Way::Between)])] {
+    let runs =
+        |way: Option<Way>| way.map_or_else(|| sync(&src, &dst), |way| far.sync(way, &src, &dst));
+    for (holder, others) in [
+        (Some(Way::Push), [None, Some(Way::Push)]),
+        (None, [Some(Way::Push), Some(Way::Between)]),
+    ] {
         let first = runs(holder).arg("--bwlimit=1M").spawn();
-        wait_until("the first run works", Duration::from_secs(20), || fs::read_dir(&dst).is_ok_and(|mut dir| dir.next().is_some()));
+        wait_until("the first run works", Duration::from_secs(20), || {
+            fs::read_dir(&dst).is_ok_and(|mut dir| dir.next().is_some())
+        });
         for other in others {
             let outcome = runs(other).run().expect(11);
             let text = outcome.stderr_text();
-            assert!(text.contains("another run is working on this replica"), "{}", outcome.describe());
-            assert!(text.contains("(process ") && text.contains(", since 20"), "who, and since when\n{}", outcome.describe());
+            assert!(
+                text.contains("another run is working on this replica"),
+                "{}",
+                outcome.describe()
+            );
+            assert!(
+                text.contains("(process ") && text.contains(", since 20"),
+                "who, and since when\n{}",
+                outcome.describe()
+            );
         }
         first.signal(Signal::KILL);
         assert_eq!(first.wait().code(), 137);
-        wait_until("the lock has died with its run", Duration::from_secs(10), || runs(Some(Way::Push)).run().code() == 0);
+        wait_until(
+            "the lock has died with its run",
+            Duration::from_secs(10),
+            || runs(Some(Way::Push)).run().code() == 0,
+        );
         check_equal(&src, &dst, "the lock died with its run");
         driftless_testkit::remove_deep(&dst).expect("remove");
     }
@@ -610,13 +888,26 @@ fn deletion_from_an_empty_source_is_refused() {
         put(&dst.join("kept"), "content");
         let before = snapshot_hash(&dst, true);
         let outcome = far.sync(way, &src, &dst).arg("--delete").run().expect(13);
-        assert_eq!(snapshot_hash(&dst, true), before, "{way:?}\n{}", outcome.describe());
+        assert_eq!(
+            snapshot_hash(&dst, true),
+            before,
+            "{way:?}\n{}",
+            outcome.describe()
+        );
         put(&src.join("kept"), "content");
         for index in 0..9 {
             put(&dst.join(format!("extra/{index}")), "content");
         }
-        let outcome = far.sync(way, &src, &dst).args(["--delete", "--max-delete=5"]).run().expect(13);
-        assert_eq!((outcome.count("deleted"), dst.join("extra/0").exists()), (0, true), "{way:?}");
+        let outcome = far
+            .sync(way, &src, &dst)
+            .args(["--delete", "--max-delete=5"])
+            .run()
+            .expect(13);
+        assert_eq!(
+            (outcome.count("deleted"), dst.join("extra/0").exists()),
+            (0, true),
+            "{way:?}"
+        );
     }
 }
 
@@ -639,17 +930,36 @@ fn roots_that_cannot_be_synced_are_refused_on_one_machine_by_whatever_way() {
         (dst.join("inner"), dst.clone(), "inside"),
         (src.clone(), root.join("file"), "the replica"),
         (root.join("file"), dst.clone(), "the replica"),
-        (root.join("missing"), dst.clone(), "no such file or directory"),
-        (src.clone(), root.join("no/such/parent"), "no such file or directory"),
+        (
+            root.join("missing"),
+            dst.clone(),
+            "no such file or directory",
+        ),
+        (
+            src.clone(),
+            root.join("no/such/parent"),
+            "no such file or directory",
+        ),
     ];
     let before = snapshot_hash(root, false);
     for way in Way::ALL {
         for (from, to, words) in &cases {
             let outcome = far.sync(way, from, to).arg("--delete").run();
-            let (text, case) = (outcome.stderr_text(), format!("{way:?}, {} to {}", from.display(), to.display()));
+            let (text, case) = (
+                outcome.stderr_text(),
+                format!("{way:?}, {} to {}", from.display(), to.display()),
+            );
             assert_eq!(outcome.code(), 1, "{case}\n{}", outcome.describe());
-            assert!(text.contains(words), "{case}: no word of \"{words}\"\n{}", outcome.describe());
-            assert_eq!(snapshot_hash(root, false), before, "{case}: something was touched");
+            assert!(
+                text.contains(words),
+                "{case}: no word of \"{words}\"\n{}",
+                outcome.describe()
+            );
+            assert_eq!(
+                snapshot_hash(root, false),
+                before,
+                "{case}: something was touched"
+            );
         }
     }
 }

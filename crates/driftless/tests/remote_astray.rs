@@ -17,21 +17,32 @@ const MIB: u64 = 1 << 20;
 const RUN_MAX: Duration = Duration::from_secs(180);
 
 impl Stage {
-    /// An agent that a shell starts; `AGENT` is the real one, and `FLAG` a file that is not there at first.
+    /// An agent that a shell starts; `AGENT` is the real one, and `FLAG` a file that is not there
+    /// at first.
     fn agent(&self, text: &str) -> PathBuf {
         let flag = self.scratch.path().join("flag");
-        let text = text.replace("AGENT", far::agent()).replace("FLAG", &flag.display().to_string());
+        let text = text
+            .replace("AGENT", far::agent())
+            .replace("FLAG", &flag.display().to_string());
         bash(&self.scratch, "agent", &text)
     }
 
     fn push_by(&self, agent: &Path) -> Driftless {
-        let run = self.near.command_with("sync", agent, self.near.ends(Way::Push, &self.src, &self.dst));
+        let run = self.near.command_with(
+            "sync",
+            agent,
+            self.near.ends(Way::Push, &self.src, &self.dst),
+        );
         run.args(["--json", "--durability=none"]).limit(RUN_MAX)
     }
 }
 
 fn notes(outcome: &Outcome) -> Vec<String> {
-    outcome.events_named("note").iter().map(|note| note["message"].as_str().unwrap_or_default().to_owned()).collect()
+    outcome
+        .events_named("note")
+        .iter()
+        .map(|note| note["message"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 #[test]
@@ -47,12 +58,24 @@ fn a_further_connection_that_goes_astray_is_dropped_and_said_once() {
         let stage = Stage::with_rate(40 * MIB);
         put(&stage.src.join("large"), vec![7; 80 * MIB as usize]);
         for index in 0..100 {
-            put(&stage.src.join(format!("file-{index}")), vec![index; 50_000]);
+            put(
+                &stage.src.join(format!("file-{index}")),
+                vec![index; 50_000],
+            );
         }
-        let outcome = stage.push_by(&stage.agent(program)).arg("--streams=4").run().expect(0);
+        let outcome = stage
+            .push_by(&stage.agent(program))
+            .arg("--streams=4")
+            .run()
+            .expect(0);
         check_accounts(&outcome);
         check_equal(&stage.src, &stage.dst, &outcome.describe());
-        assert_eq!(outcome.count("connections_lost"), 0, "{program}\n{}", outcome.describe());
+        assert_eq!(
+            outcome.count("connections_lost"),
+            0,
+            "{program}\n{}",
+            outcome.describe()
+        );
         let said = notes(&outcome);
         assert_eq!(said.len(), 1, "{program}: {said:?}");
         assert!(said[0].contains("one connection"), "{program}: {said:?}");
@@ -63,49 +86,91 @@ fn a_further_connection_that_goes_astray_is_dropped_and_said_once() {
 fn further_connections_that_reach_the_agent_are_used() {
     let stage = Stage::with_rate(40 * MIB);
     put(&stage.src.join("large"), vec![7; 80 * MIB as usize]);
-    let outcome = stage.push_by(Path::new(far::agent())).arg("--streams=4").run().expect(0);
+    let outcome = stage
+        .push_by(Path::new(far::agent()))
+        .arg("--streams=4")
+        .run()
+        .expect(0);
     check_equal(&stage.src, &stage.dst, &outcome.describe());
-    assert_eq!((stage.relay.accepted(), notes(&outcome)), (4, Vec::new()), "{}", outcome.describe());
+    assert_eq!(
+        (stage.relay.accepted(), notes(&outcome)),
+        (4, Vec::new()),
+        "{}",
+        outcome.describe()
+    );
 }
 
-/// From the second time on the agent is started in a namespace in which the machine's boot has another number, and does this besides.
+/// From the second time on the agent is started in a namespace in which the machine's boot has
+/// another number, and does this besides.
 fn restarted(besides: &str) -> String {
     let boot = "/proc/sys/kernel/random/boot_id";
     let other = "00000000-1111-2222-3333-444444444444";
-    let inner = format!("echo {other} > FLAG.boot; mount --bind FLAG.boot {boot}; {besides} exec AGENT \"$@\"");
-    format!("if [ -e FLAG ]; then exec unshare -m -u bash -c '{inner}' agent \"$@\"; fi\n: > FLAG\nexec AGENT \"$@\"")
+    let inner = format!(
+        "echo {other} > FLAG.boot; mount --bind FLAG.boot {boot}; {besides} exec AGENT \"$@\""
+    );
+    format!(
+        "if [ -e FLAG ]; then exec unshare -m -u bash -c '{inner}' agent \"$@\"; fi\n: > FLAG\nexec AGENT \"$@\""
+    )
 }
 
 /// What a file has become that was not on the disk yet when the power went.
 fn lose_content(file: &Path) {
     let meta = fs::metadata(file).expect("stat");
     fs::write(file, vec![0; meta.len() as usize]).expect("write");
-    fs::File::options().write(true).open(file).and_then(|open| open.set_modified(meta.modified()?)).expect("time");
+    fs::File::options()
+        .write(true)
+        .open(file)
+        .and_then(|open| open.set_modified(meta.modified()?))
+        .expect("time");
 }
 
 #[test]
 fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
     let stage = Stage::with_rate(6 * MIB);
     for index in 0..200u64 {
-        put(&stage.src.join(format!("dir-{}/file-{index}", index % 10)), vec![index as u8 + 1; 30_000]);
+        put(
+            &stage.src.join(format!("dir-{}/file-{index}", index % 10)),
+            vec![index as u8 + 1; 30_000],
+        );
     }
     put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
     let agent = stage.agent(&restarted(""));
     let running = stage.push_by(&agent).arg("--streams=1").spawn();
     let victims = || -> Vec<PathBuf> {
         let all = driftless_testkit::mutate::list_all(&stage.dst).unwrap_or_default();
-        let is_whole = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("file-"));
-        all.into_iter().filter(|path| is_whole(path) && fs::metadata(path).is_ok_and(|meta| meta.len() == 30_000)).collect()
+        let is_whole = |path: &PathBuf| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("file-"))
+        };
+        all.into_iter()
+            .filter(|path| {
+                is_whole(path) && fs::metadata(path).is_ok_and(|meta| meta.len() == 30_000)
+            })
+            .collect()
     };
     common::wait_until("some are there", RUN_MAX, || victims().len() > 60);
     stage.relay.stall();
     stage.relay.cut();
-    victims().iter().take(20).for_each(|file| lose_content(file));
+    victims()
+        .iter()
+        .take(20)
+        .for_each(|file| lose_content(file));
     stage.relay.resume();
     let outcome = running.wait().expect(0);
-    assert_eq!(outcome.count("connections_lost"), 1, "{}", outcome.describe());
+    assert_eq!(
+        outcome.count("connections_lost"),
+        1,
+        "{}",
+        outcome.describe()
+    );
     check_equal(&stage.src, &stage.dst, &outcome.describe());
-    assert!(notes(&outcome).iter().any(|note| note.contains("started anew")), "{:?}", notes(&outcome));
+    assert!(
+        notes(&outcome)
+            .iter()
+            .any(|note| note.contains("started anew")),
+        "{:?}",
+        notes(&outcome)
+    );
 }
 
 #[test]
@@ -113,10 +178,17 @@ fn another_machine_of_the_same_name_is_not_taken_for_the_first() {
     let stage = Stage::with_rate(6 * MIB);
     put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
     let agent = stage.agent(&restarted("hostname elsewhere;"));
-    let running = stage.push_by(&agent).args(["--streams=1", "--reconnect=3"]).spawn();
+    let running = stage
+        .push_by(&agent)
+        .args(["--streams=1", "--reconnect=3"])
+        .spawn();
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(1);
     let text = outcome.stderr_text();
-    assert!(text.contains("\"elsewhere\" answers now") && text.contains("run again"), "{}", outcome.describe());
+    assert!(
+        text.contains("\"elsewhere\" answers now") && text.contains("run again"),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -130,7 +202,15 @@ fn the_first_machine_is_gone_on_with_when_it_answers_again() {
     ));
     let running = stage.push_by(&agent).arg("--streams=1").spawn();
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(0);
-    assert_eq!((outcome.count("connections_lost"), outcome.events_named("connected_again").len()), (1, 1), "{}", outcome.describe());
+    assert_eq!(
+        (
+            outcome.count("connections_lost"),
+            outcome.events_named("connected_again").len()
+        ),
+        (1, 1),
+        "{}",
+        outcome.describe()
+    );
     check_equal(&stage.src, &stage.dst, &outcome.describe());
 }
 
@@ -142,18 +222,43 @@ fn a_relative_path_does_not_begin_in_the_top_directory_when_the_home_is_missing(
     hand_over(scratch.path());
     let relative = src.strip_prefix("/").expect("an absolute path");
     let there = scratch.path().display().to_string();
-    for (home, why) in [("/missing/home", "no such file or directory"), (&*there, "not started there but in /")] {
-        let agent = bash(&scratch, "agent", &format!("cd /; HOME={home} exec {} \"$@\"", far::agent()));
+    for (home, why) in [
+        ("/missing/home", "no such file or directory"),
+        (&*there, "not started there but in /"),
+    ] {
+        let agent = bash(
+            &scratch,
+            "agent",
+            &format!("cd /; HOME={home} exec {} \"$@\"", far::agent()),
+        );
         for typed in [relative.to_owned(), Path::new("~").join(relative)] {
-            let sync = |from: &Path| far.command_with("sync", &agent, [far.path(from), dst.clone().into()]).run();
+            let sync = |from: &Path| {
+                far.command_with("sync", &agent, [far.path(from), dst.clone().into()])
+                    .run()
+            };
             let outcome = sync(&typed);
             let text = outcome.stderr_text();
             assert_ne!(outcome.code(), 0, "{}", outcome.describe());
-            assert!(text.contains("cannot begin in the home directory: ") && text.contains(why), "{}", outcome.describe());
-            assert!(text.contains("give a path that begins with a slash") && !dst.exists(), "{}", outcome.describe());
+            assert!(
+                text.contains("cannot begin in the home directory: ") && text.contains(why),
+                "{}",
+                outcome.describe()
+            );
+            assert!(
+                text.contains("give a path that begins with a slash") && !dst.exists(),
+                "{}",
+                outcome.describe()
+            );
         }
     }
-    let agent = bash(&scratch, "agent", &format!("cd /; HOME=/ exec {} \"$@\"", far::agent()));
-    let _ = far.command_with("sync", &agent, [far.path(relative), dst.clone().into()]).run().expect(0);
+    let agent = bash(
+        &scratch,
+        "agent",
+        &format!("cd /; HOME=/ exec {} \"$@\"", far::agent()),
+    );
+    let _ = far
+        .command_with("sync", &agent, [far.path(relative), dst.clone().into()])
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "the home may be the top");
 }

@@ -1,7 +1,9 @@
-//! Lines to other hosts that do not come about, say something else first, or end in the middle of a run.
+//! Lines to other hosts that do not come about, say something else first, or end in the middle of a
+//! run.
 //!
-//! What cannot be reached is told in words that help. A line that is lost and not made again (`--reconnect=0`; `remote_again.rs` has the
-//! rest) ends the run soon; nothing on the replica is torn, and the next run makes it equal.
+//! What cannot be reached is told in words that help. A line that is lost and not made again
+//! (`--reconnect=0`; `remote_again.rs` has the rest) ends the run soon; nothing on the replica is
+//! torn, and the next run makes it equal.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -24,7 +26,10 @@ const EXTRA: &str = "extra";
 /// How soon a run must have ended after its line was lost.
 const END_MAX: Duration = Duration::from_secs(30);
 /// So slow that the tree takes much longer than the test needs to break in.
-const SLOW: Weather = Weather { delay: Duration::ZERO, bytes_per_second_max: Some(20 << 20) };
+const SLOW: Weather = Weather {
+    delay: Duration::ZERO,
+    bytes_per_second_max: Some(20 << 20),
+};
 
 /// A source, a replica that is not there yet, and a folder for programs.
 fn stage() -> (Scratch, PathBuf, PathBuf) {
@@ -34,10 +39,13 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
     (scratch, src, dst)
 }
 
-/// A program that a shell runs; where `AGENT` stands is the real agent, and where `PROTOCOL` stands its protocol.
+/// A program that a shell runs; where `AGENT` stands is the real agent, and where `PROTOCOL` stands
+/// its protocol.
 fn script(scratch: &Scratch, text: &str) -> PathBuf {
     let path = scratch.path().join("agent");
-    let text = text.replace("AGENT", far::agent()).replace("PROTOCOL", &driftless_remote::wire::PROTOCOL.to_string());
+    let text = text
+        .replace("AGENT", far::agent())
+        .replace("PROTOCOL", &driftless_remote::wire::PROTOCOL.to_string());
     programs::script(&path, &format!("#!/bin/sh\n{text}\n"));
     path
 }
@@ -47,9 +55,18 @@ fn check_refused(run: Driftless, dst: &Path, words: &[&str]) {
     let outcome = run.limit(END_MAX).run().expect(1);
     let text = outcome.stderr_text();
     for word in words {
-        assert!(text.contains(word), "no word of \"{word}\"\n{}", outcome.describe());
+        assert!(
+            text.contains(word),
+            "no word of \"{word}\"\n{}",
+            outcome.describe()
+        );
     }
-    assert_eq!(text.trim().lines().count(), 1, "one line says it\n{}", outcome.describe());
+    assert_eq!(
+        text.trim().lines().count(),
+        1,
+        "one line says it\n{}",
+        outcome.describe()
+    );
     assert!(!dst.exists(), "a replica was made\n{}", outcome.describe());
 }
 
@@ -57,10 +74,36 @@ fn check_refused(run: Driftless, dst: &Path, words: &[&str]) {
 fn a_host_without_an_agent_is_told_with_what_to_do() {
     let far = Far::root();
     let (_scratch, src, dst) = stage();
-    let run = far.command_with("sync", "/nonexistent/driftless", far.ends(Way::Push, &src, &dst));
-    check_refused(run, &dst, &["far", "/nonexistent/driftless", "install driftless", "--agent-path"]);
-    let run = far.command_with("verify", "/nonexistent/driftless", far.ends(Way::Pull, &src, &dst));
-    check_refused(run, &dst, &["far", "/nonexistent/driftless", "install driftless", "--agent-path"]);
+    let run = far.command_with(
+        "sync",
+        "/nonexistent/driftless",
+        far.ends(Way::Push, &src, &dst),
+    );
+    check_refused(
+        run,
+        &dst,
+        &[
+            "far",
+            "/nonexistent/driftless",
+            "install driftless",
+            "--agent-path",
+        ],
+    );
+    let run = far.command_with(
+        "verify",
+        "/nonexistent/driftless",
+        far.ends(Way::Pull, &src, &dst),
+    );
+    check_refused(
+        run,
+        &dst,
+        &[
+            "far",
+            "/nonexistent/driftless",
+            "install driftless",
+            "--agent-path",
+        ],
+    );
 }
 
 #[test]
@@ -69,10 +112,30 @@ fn an_agent_of_another_protocol_is_told_with_both_versions() {
     let (scratch, src, dst) = stage();
     let agent = script(&scratch, "echo driftless-agent 999 9.9.9; cat >/dev/null");
     let run = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst));
-    check_refused(run, &dst, &["far", "999", "9.9.9", env!("CARGO_PKG_VERSION"), "the same version"]);
-    let agent = script(&scratch, "printf 'driftless-agent \\033[31m red\\n'; cat >/dev/null");
-    let outcome = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)).run().expect(1);
-    assert!(!outcome.stderr.contains(&0x1b), "a version reaches the terminal as it came\n{}", outcome.describe());
+    check_refused(
+        run,
+        &dst,
+        &[
+            "far",
+            "999",
+            "9.9.9",
+            env!("CARGO_PKG_VERSION"),
+            "the same version",
+        ],
+    );
+    let agent = script(
+        &scratch,
+        "printf 'driftless-agent \\033[31m red\\n'; cat >/dev/null",
+    );
+    let outcome = far
+        .command_with("sync", &agent, far.ends(Way::Push, &src, &dst))
+        .run()
+        .expect(1);
+    assert!(
+        !outcome.stderr.contains(&0x1b),
+        "a version reaches the terminal as it came\n{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -81,19 +144,38 @@ fn what_is_no_agent_is_told() {
     let (scratch, src, dst) = stage();
     let programs = [
         ("exit 0", "no connection"),
-        ("echo some words; exit 3", "no connection; what came was \"some words\""),
-        ("echo 'the disk is on fire' >&2; exit 1", "the disk is on fire"),
+        (
+            "echo some words; exit 3",
+            "no connection; what came was \"some words\"",
+        ),
+        (
+            "echo 'the disk is on fire' >&2; exit 1",
+            "the disk is on fire",
+        ),
         ("printf '\\033[31mred\\n' >&2; exit 1", "\\x1b[31mred"),
         ("cat /dev/zero; cat >/dev/null", "no agent speaks there"),
         ("yes; cat >/dev/null", "no agent speaks there"),
         // The greeting, and no more of it.
-        ("echo driftless-agent PROTOCOL 0.1.0; exit 0", "no connection"),
-        ("echo driftless-agent PROTOCOL 0.1.0; head -c 100 /dev/zero; cat >/dev/null", "no connection"),
-        ("echo driftless-agent PROTOCOL 0.1.0; head -c 100000 /dev/urandom; cat >/dev/null", "no connection"),
+        (
+            "echo driftless-agent PROTOCOL 0.1.0; exit 0",
+            "no connection",
+        ),
+        (
+            "echo driftless-agent PROTOCOL 0.1.0; head -c 100 /dev/zero; cat >/dev/null",
+            "no connection",
+        ),
+        (
+            "echo driftless-agent PROTOCOL 0.1.0; head -c 100000 /dev/urandom; cat >/dev/null",
+            "no connection",
+        ),
     ];
     for (text, words) in programs {
         let agent = script(&scratch, text);
-        check_refused(far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)), &dst, &["far", words]);
+        check_refused(
+            far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)),
+            &dst,
+            &["far", words],
+        );
     }
 }
 
@@ -101,12 +183,23 @@ fn what_is_no_agent_is_told() {
 fn a_host_that_refuses_the_connection_is_told() {
     let far = Far::root();
     let (_scratch, src, dst) = stage();
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).expect("a free port");
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port");
     let nobody = far.via(free);
-    check_refused(nobody.command("sync", nobody.ends(Way::Push, &src, &dst)), &dst, &["far: no connection", "Connection refused"]);
+    check_refused(
+        nobody.command("sync", nobody.ends(Way::Push, &src, &dst)),
+        &dst,
+        &["far: no connection", "Connection refused"],
+    );
     let outcome = nobody.sync(Way::Pull, &src, &dst).run().expect(1);
     let errors = outcome.events_named("error");
-    assert_eq!((errors.len(), errors[0]["exit_code"].as_u64()), (1, Some(1)), "{}", outcome.describe());
+    assert_eq!(
+        (errors.len(), errors[0]["exit_code"].as_u64()),
+        (1, Some(1)),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -115,13 +208,33 @@ fn an_ssh_command_that_cannot_be_used_is_told() {
     let run = |command: &str| {
         let mut typed = std::ffi::OsString::from("far:");
         typed.push(&dst);
-        common::driftless().arg("sync").arg("--ssh").arg(command).arg(&src).arg(typed)
+        common::driftless()
+            .arg("sync")
+            .arg("--ssh")
+            .arg(command)
+            .arg(&src)
+            .arg(typed)
     };
-    check_refused(run("/nonexistent/ssh -v"), &dst, &["/nonexistent/ssh", "cannot start"]);
-    check_refused(run("/bin/false"), &dst, &["far: no connection", "ended with exit code 1, and said nothing"]);
+    check_refused(
+        run("/nonexistent/ssh -v"),
+        &dst,
+        &["/nonexistent/ssh", "cannot start"],
+    );
+    check_refused(
+        run("/bin/false"),
+        &dst,
+        &[
+            "far: no connection",
+            "ended with exit code 1, and said nothing",
+        ],
+    );
     for usage in ["", "ssh 'unfinished"] {
         let outcome = run(usage).run().expect(2);
-        assert!(outcome.stderr_text().contains("--ssh"), "{}", outcome.describe());
+        assert!(
+            outcome.stderr_text().contains("--ssh"),
+            "{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -130,10 +243,26 @@ fn what_ssh_would_take_for_an_option_is_no_host() {
     let (scratch, src, dst) = stage();
     let proof = scratch.path().join("proof");
     let touch = format!("touch${{IFS}}{}", proof.display());
-    for host in ["-oProxyCommand=x", &format!("-oProxyCommand={touch}"), "x;touch", "$(id)", "a b", "me@-x"] {
+    for host in [
+        "-oProxyCommand=x",
+        &format!("-oProxyCommand={touch}"),
+        "x;touch",
+        "$(id)",
+        "a b",
+        "me@-x",
+    ] {
         let typed = format!("{}:{}", host.replace('/', "_"), dst.display());
-        let outcome = common::driftless().args(["sync", "--"]).arg(&src).arg(&typed).run().expect(2);
-        assert!(outcome.stderr_text().contains("a host's name is"), "{typed}\n{}", outcome.describe());
+        let outcome = common::driftless()
+            .args(["sync", "--"])
+            .arg(&src)
+            .arg(&typed)
+            .run()
+            .expect(2);
+        assert!(
+            outcome.stderr_text().contains("a host's name is"),
+            "{typed}\n{}",
+            outcome.describe()
+        );
         assert!(!proof.exists() && !dst.exists(), "{typed}");
     }
 }
@@ -144,9 +273,19 @@ fn what_a_shell_says_before_the_agent_is_passed_over() {
     for way in Way::ALL {
         let (scratch, src, dst) = stage();
         let noise = "echo Welcome to this host; echo; echo 'driftless-agents are welcome'; printf '\\377\\376\\n'; seq 1 3000";
-        let agent = script(&scratch, &format!("{noise}; echo and errors >&2; exec AGENT \"$@\""));
-        let outcome = far.command_with("sync", &agent, far.ends(way, &src, &dst)).run().expect(0);
-        check_equal(&src, &dst, &format!("behind noise, {way:?}\n{}", outcome.describe()));
+        let agent = script(
+            &scratch,
+            &format!("{noise}; echo and errors >&2; exec AGENT \"$@\""),
+        );
+        let outcome = far
+            .command_with("sync", &agent, far.ends(way, &src, &dst))
+            .run()
+            .expect(0);
+        check_equal(
+            &src,
+            &dst,
+            &format!("behind noise, {way:?}\n{}", outcome.describe()),
+        );
     }
 }
 
@@ -162,8 +301,16 @@ fn noise_of_any_form_before_the_agent_is_passed_over() {
     for noise in noises {
         let (scratch, src, dst) = stage();
         let agent = script(&scratch, &format!("{noise}; exec AGENT \"$@\""));
-        let outcome = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)).limit(END_MAX).run().expect(0);
-        check_equal(&src, &dst, &format!("behind {noise}\n{}", outcome.describe()));
+        let outcome = far
+            .command_with("sync", &agent, far.ends(Way::Push, &src, &dst))
+            .limit(END_MAX)
+            .run()
+            .expect(0);
+        check_equal(
+            &src,
+            &dst,
+            &format!("behind {noise}\n{}", outcome.describe()),
+        );
     }
 }
 
@@ -172,9 +319,18 @@ fn what_falls_silent_before_a_greeting_is_given_up_and_shown() {
     let far = Far::root();
     let (scratch, src, dst) = stage();
     let agent = script(&scratch, r"printf '\033]0;title\007'; cat >/dev/null");
-    let outcome = far.command_with("sync", &agent, far.ends(Way::Push, &src, &dst)).limit(2 * END_MAX).run().expect(1);
+    let outcome = far
+        .command_with("sync", &agent, far.ends(Way::Push, &src, &dst))
+        .limit(2 * END_MAX)
+        .run()
+        .expect(1);
     let said = outcome.stderr_text();
-    assert!(said.contains("no agent speaks there") && said.contains(r"\x1b]0;title\x07") && said.contains("start-up file"), "{said}");
+    assert!(
+        said.contains("no agent speaks there")
+            && said.contains(r"\x1b]0;title\x07")
+            && said.contains("start-up file"),
+        "{said}"
+    );
     assert!(!dst.exists());
 }
 
@@ -187,7 +343,10 @@ fn a_program_with_blanks_in_its_name_is_found() {
     let agent = folder.join("drift less");
     std::os::unix::fs::symlink(far::agent(), &agent).expect("symlink");
     let quoted = format!("\"{}\"", agent.display()).replace('$', "\\$");
-    let _ = far.command_with("sync", quoted, far.ends(Way::Push, &src, &dst)).run().expect(0);
+    let _ = far
+        .command_with("sync", quoted, far.ends(Way::Push, &src, &dst))
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "by a program with blanks in its name");
 }
 
@@ -196,14 +355,30 @@ fn an_agent_is_started_by_another_command_as_with_sudo() {
     let far = Far::root();
     let (scratch, src, dst) = stage();
     // Takes what sudo takes, and notes what it was asked for.
-    let sudo = script(&scratch, "[ \"$1\" = -n ] && shift || exit 1\necho \"$*\" >\"$0.asked\"\nexec \"$@\"");
+    let sudo = script(
+        &scratch,
+        "[ \"$1\" = -n ] && shift || exit 1\necho \"$*\" >\"$0.asked\"\nexec \"$@\"",
+    );
     let words = format!("{} -n {}", sudo.display(), far::agent());
-    let _ = far.command_with("sync", &words, far.ends(Way::Push, &src, &dst)).run().expect(0);
+    let _ = far
+        .command_with("sync", &words, far.ends(Way::Push, &src, &dst))
+        .run()
+        .expect(0);
     check_equal(&src, &dst, "by an agent that another command has started");
     let asked = fs::read_to_string(sudo.with_file_name("agent.asked")).expect("it was asked");
-    assert!(asked.starts_with(&format!("{} agent --run ", far::agent())), "{asked}");
-    let unclear = far.command_with("sync", "sudo 'driftless", far.ends(Way::Push, &src, &dst)).run().expect(2);
-    assert!(unclear.stderr_text().contains("--agent-path"), "{}", unclear.describe());
+    assert!(
+        asked.starts_with(&format!("{} agent --run ", far::agent())),
+        "{asked}"
+    );
+    let unclear = far
+        .command_with("sync", "sudo 'driftless", far.ends(Way::Push, &src, &dst))
+        .run()
+        .expect(2);
+    assert!(
+        unclear.stderr_text().contains("--agent-path"),
+        "{}",
+        unclear.describe()
+    );
 }
 
 #[test]
@@ -211,10 +386,23 @@ fn a_host_in_front_of_the_earlier_copy_is_told_to_go() {
     let far = Far::root();
     let (_scratch, src, dst) = stage();
     for end in [far.path(&dst), dst.clone().into_os_string()] {
-        let run = common::driftless().args(["sync", "--ssh"]).arg(far.words()).arg("--agent-path").arg(far::agent());
-        let outcome = run.arg(&src).arg(end).arg("--link-dest=far:/monday").run().expect(2);
+        let run = common::driftless()
+            .args(["sync", "--ssh"])
+            .arg(far.words())
+            .arg("--agent-path")
+            .arg(far::agent());
+        let outcome = run
+            .arg(&src)
+            .arg(end)
+            .arg("--link-dest=far:/monday")
+            .run()
+            .expect(2);
         let text = outcome.stderr_text();
-        assert!(text.contains("without the host: \"/monday\"") && !text.contains("far:far:"), "{}", outcome.describe());
+        assert!(
+            text.contains("without the host: \"/monday\"") && !text.contains("far:far:"),
+            "{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -223,39 +411,67 @@ fn what_ssh_says_is_shown_without_its_line_ends() {
     let (scratch, src, _) = stage();
     let says = "printf 'Permission denied, please try again.\\r\\nme@far: Permission denied (publickey).\\r\\n' >&2; exit 255";
     let ssh = script(&scratch, says);
-    let outcome = common::driftless().args(["sync", "--ssh"]).arg(&ssh).arg(&src).arg("far:dst").run().expect(1);
+    let outcome = common::driftless()
+        .args(["sync", "--ssh"])
+        .arg(&ssh)
+        .arg(&src)
+        .arg("far:dst")
+        .run()
+        .expect(1);
     let expected = "far: no connection: Permission denied, please try again.; me@far: Permission denied (publickey).";
-    assert!(outcome.stderr_text().contains(expected), "{}", outcome.describe());
+    assert!(
+        outcome.stderr_text().contains(expected),
+        "{}",
+        outcome.describe()
+    );
 }
 
 /// A tree that takes a while over a slow line: small files, and a large one.
 fn plant(src: &Path) {
     for index in 0..SMALL_FILES {
-        put(&src.join(format!("dir-{}/file-{index}", index % 40)), vec![(index % 251) as u8; 3000 + index]);
+        put(
+            &src.join(format!("dir-{}/file-{index}", index % 40)),
+            vec![(index % 251) as u8; 3000 + index],
+        );
     }
     put(&src.join("large"), vec![7u8; LARGE_BYTES]);
 }
 
 /// Every file that has its name has its content; what is unfinished has another name.
 fn check_not_torn(src: &Path, dst: &Path) {
-    let is_temp = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
+    let is_temp = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX))
+    };
     let is_extra = |path: &Path| path == dst.join(EXTRA);
-    for path in list_all(dst).expect("list").into_iter().filter(|path| path.is_file() && !is_temp(path) && !is_extra(path)) {
-        let private = path.parent().is_some_and(|dir| fs::metadata(dir).expect("stat").permissions().mode() & 0o7777 == 0o700);
+    for path in list_all(dst)
+        .expect("list")
+        .into_iter()
+        .filter(|path| path.is_file() && !is_temp(path) && !is_extra(path))
+    {
+        let private = path.parent().is_some_and(|dir| {
+            fs::metadata(dir).expect("stat").permissions().mode() & 0o7777 == 0o700
+        });
         let original = src.join(path.strip_prefix(dst).expect("below"));
         let same = fs::read(&path).expect("read") == fs::read(&original).expect("read");
-        // In a directory that nobody else can look into yet, a file has its name while it is written.
+        // In a directory that nobody else can look into yet, a file has its name while it is
+        // written.
         assert!(same || private, "{}: torn", path.display());
     }
 }
 
 /// What must be true of a run whose line was lost.
 fn check_lost(outcome: &Outcome, src: &Path, dst: &Path, context: &str) {
-    assert!(![0, 70, 101, 134].contains(&outcome.code()), "{context}: {}", outcome.describe());
+    assert!(
+        ![0, 70, 101, 134].contains(&outcome.code()),
+        "{context}: {}",
+        outcome.describe()
+    );
     check_not_torn(src, dst);
 }
 
-/// Another run makes the replica equal; the far side of the lost one may hold its lock a moment longer.
+/// Another run makes the replica equal; the far side of the lost one may hold its lock a moment
+/// longer.
 fn check_made_good(far: &Far, way: Way, src: &Path, dst: &Path) {
     wait_until("the replica is free", Duration::from_secs(20), || {
         let outcome = far.sync(way, src, dst).arg("--delete").run();
@@ -278,13 +494,27 @@ fn lose_in_the_middle(way: Way, lose: impl Fn(&Far, &Relay)) {
     let (_scratch, src, dst) = stage();
     plant(&src);
     put(&dst.join(EXTRA), "only here");
-    let running = slow.sync(way, &src, &dst).args(["--delete", "--delete-unlike", "--durability=none", "--reconnect=0"]);
+    let running = slow.sync(way, &src, &dst).args([
+        "--delete",
+        "--delete-unlike",
+        "--durability=none",
+        "--reconnect=0",
+    ]);
     let running = running.limit(Duration::from_secs(60)).spawn();
-    wait_until("the replica fills", Duration::from_secs(30), || entries(&dst) > 200);
+    wait_until("the replica fills", Duration::from_secs(30), || {
+        entries(&dst) > 200
+    });
     lose(&far, &relay);
-    assert!(running.ends_within(END_MAX), "{way:?}: it goes on without a line");
+    assert!(
+        running.ends_within(END_MAX),
+        "{way:?}: it goes on without a line"
+    );
     let outcome = running.wait();
-    assert!(dst.join(EXTRA).exists(), "{way:?}: a lost line is no reason to delete\n{}", outcome.describe());
+    assert!(
+        dst.join(EXTRA).exists(),
+        "{way:?}: a lost line is no reason to delete\n{}",
+        outcome.describe()
+    );
     check_lost(&outcome, &src, &dst, &format!("{way:?}"));
     relay.resume();
     check_made_good(&far, way, &src, &dst);
@@ -328,23 +558,50 @@ fn a_lost_line_is_told_in_words() {
         let slow = far.via(relay.address());
         let (_scratch, src, dst) = stage();
         plant(&src);
-        let running = slow.sync(way, &src, &dst).args(["--durability=none", "--reconnect=0"]).limit(Duration::from_secs(60)).spawn();
-        wait_until("the replica fills", Duration::from_secs(30), || entries(&dst) > 200);
+        let running = slow
+            .sync(way, &src, &dst)
+            .args(["--durability=none", "--reconnect=0"])
+            .limit(Duration::from_secs(60))
+            .spawn();
+        wait_until("the replica fills", Duration::from_secs(30), || {
+            entries(&dst) > 200
+        });
         relay.cut();
         let outcome = running.wait();
         let text = outcome.stderr_text();
-        let said = ["connection has ended", "connection was lost", "connection is lost", "lost the connection"];
-        assert!(said.iter().any(|words| text.contains(words)), "{way:?}: not a word of the connection\n{}", outcome.describe());
-        assert_eq!(outcome.code(), 1, "{way:?}: the run had to end\n{}", outcome.describe());
+        let said = [
+            "connection has ended",
+            "connection was lost",
+            "connection is lost",
+            "lost the connection",
+        ];
+        assert!(
+            said.iter().any(|words| text.contains(words)),
+            "{way:?}: not a word of the connection\n{}",
+            outcome.describe()
+        );
+        assert_eq!(
+            outcome.code(),
+            1,
+            "{way:?}: the run had to end\n{}",
+            outcome.describe()
+        );
     }
 }
 
 #[test]
 fn a_lost_line_is_no_reason_to_delete() {
-    // The source is lost before anything was listed, in the middle, or near the end: in hundredths of what a whole run brings.
+    // The source is lost before anything was listed, in the middle, or near the end: in hundredths
+    // of what a whole run brings.
     for hundredths in [5, 33, 75] {
         let far = Far::own();
-        let relay = Relay::with(far.server.address(), Weather { bytes_per_second_max: Some(200 << 10), ..Weather::default() });
+        let relay = Relay::with(
+            far.server.address(),
+            Weather {
+                bytes_per_second_max: Some(200 << 10),
+                ..Weather::default()
+            },
+        );
         let slow = far.via(relay.address());
         let (_scratch, src, dst) = stage();
         for index in 0..2000 {
@@ -356,22 +613,48 @@ fn a_lost_line_is_no_reason_to_delete() {
         put(&dst.join("extra/file"), "content");
         let before = snapshot_hash(&dst, true);
         let passed = relay.passed().back;
-        let running = slow.sync(Way::Pull, &src, &dst).args(["--delete", "--dry-run", "--reconnect=0"]).spawn();
-        wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > passed + bytes);
+        let running = slow
+            .sync(Way::Pull, &src, &dst)
+            .args(["--delete", "--dry-run", "--reconnect=0"])
+            .spawn();
+        wait_until("the listing is on its way", Duration::from_secs(30), || {
+            relay.passed().back > passed + bytes
+        });
         relay.cut();
         let outcome = running.wait();
         assert_ne!(outcome.code(), 0, "{bytes}\n{}", outcome.describe());
-        let deletes = outcome.events_named("change").iter().filter(|event| event["action"] == "delete").count();
-        assert!(deletes <= 2, "{bytes}: more than what is extra would be deleted\n{}", outcome.describe());
+        let deletes = outcome
+            .events_named("change")
+            .iter()
+            .filter(|event| event["action"] == "delete")
+            .count();
+        assert!(
+            deletes <= 2,
+            "{bytes}: more than what is extra would be deleted\n{}",
+            outcome.describe()
+        );
         assert_eq!(snapshot_hash(&dst, true), before);
         let passed = relay.passed().back;
-        let running = slow.sync(Way::Pull, &src, &dst).args(["--delete", "--reconnect=0"]).spawn();
-        wait_until("the listing is on its way", Duration::from_secs(30), || relay.passed().back > passed + bytes);
+        let running = slow
+            .sync(Way::Pull, &src, &dst)
+            .args(["--delete", "--reconnect=0"])
+            .spawn();
+        wait_until("the listing is on its way", Duration::from_secs(30), || {
+            relay.passed().back > passed + bytes
+        });
         relay.cut();
         let outcome = running.wait();
         assert_ne!(outcome.code(), 0, "{bytes}\n{}", outcome.describe());
-        let missing = list_all(&src).expect("list").into_iter().filter(|path| !dst.join(path.strip_prefix(&src).expect("below")).exists());
-        assert_eq!(missing.collect::<Vec<_>>(), Vec::<PathBuf>::new(), "{bytes}\n{}", outcome.describe());
+        let missing = list_all(&src)
+            .expect("list")
+            .into_iter()
+            .filter(|path| !dst.join(path.strip_prefix(&src).expect("below")).exists());
+        assert_eq!(
+            missing.collect::<Vec<_>>(),
+            Vec::<PathBuf>::new(),
+            "{bytes}\n{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -380,17 +663,28 @@ fn agents_end_with_the_run_that_started_them() {
     let far = Far::own();
     let (_scratch, src, dst) = stage();
     plant(&src);
-    let gone = || wait_until("the sessions have ended", Duration::from_secs(10), || far.server.sessions().is_empty());
+    let gone = || {
+        wait_until("the sessions have ended", Duration::from_secs(10), || {
+            far.server.sessions().is_empty()
+        })
+    };
     let _ = far.sync_ok(Way::Between, &src, &dst, ["--durability=none"]);
     gone();
     put(&src.join("large"), vec![8u8; LARGE_BYTES]);
-    let running = far.sync(Way::Between, &src, &dst).arg("--bwlimit=10M").spawn();
-    wait_until("sessions run", Duration::from_secs(20), || !far.server.sessions().is_empty() && !leftovers(&dst).is_empty());
+    let running = far
+        .sync(Way::Between, &src, &dst)
+        .arg("--bwlimit=10M")
+        .spawn();
+    wait_until("sessions run", Duration::from_secs(20), || {
+        !far.server.sessions().is_empty() && !leftovers(&dst).is_empty()
+    });
     running.signal(rustix::process::Signal::KILL);
     assert_eq!(running.wait().code(), 137);
     gone();
     let running = far.sync(Way::Push, &src, &dst).arg("--bwlimit=10M").spawn();
-    wait_until("sessions run", Duration::from_secs(20), || !far.server.sessions().is_empty());
+    wait_until("sessions run", Duration::from_secs(20), || {
+        !far.server.sessions().is_empty()
+    });
     programs::signal(running.pid(), rustix::process::Signal::TERM);
     assert!([128 + 15, 0].contains(&running.wait().code()));
     gone();
@@ -402,5 +696,9 @@ fn a_server_with_another_key_is_told_and_nothing_is_sent() {
     let (_scratch, src, dst) = stage();
     let address: SocketAddr = other.server.address();
     let wrong = far.via(address);
-    check_refused(wrong.command("sync", wrong.ends(Way::Push, &src, &dst)), &dst, &["far: no connection", "key"]);
+    check_refused(
+        wrong.command("sync", wrong.ends(Way::Push, &src, &dst)),
+        &dst,
+        &["far: no connection", "key"],
+    );
 }

@@ -1,4 +1,5 @@
-//! Memory over a line: bounded on both sides, whatever the other says, and however many names a directory has.
+//! Memory over a line: bounded on both sides, whatever the other says, and however many names a
+//! directory has.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -31,7 +32,10 @@ fn stage(files: usize) -> (Scratch, PathBuf, PathBuf) {
 
 /// The largest resident memory that `time` told last.
 fn resident_kib(text: &str) -> u64 {
-    let told = text.lines().rev().find_map(|line| line.strip_prefix("resident ")?.trim().parse().ok());
+    let told = text
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("resident ")?.trim().parse().ok());
     told.expect("how much memory it took")
 }
 
@@ -48,9 +52,17 @@ fn pull_from_liar(bytes: u64, arguments: &[&str]) -> Outcome {
     });
     let mut far = OsString::from("liar:");
     far.push(&src);
-    let outcome = Liar::new(lie).run("sync", [far, dst.into()], &[&["--jobs=1", "--bwlimit=20M"], arguments].concat());
+    let outcome = Liar::new(lie).run(
+        "sync",
+        [far, dst.into()],
+        &[&["--jobs=1", "--bwlimit=20M"], arguments].concat(),
+    );
     assert!(!CRASHES.contains(&outcome.code()), "{}", outcome.describe());
-    assert!(resident_kib(&outcome.stderr_text()) < RESIDENT_KIB_MAX, "{}", outcome.describe());
+    assert!(
+        resident_kib(&outcome.stderr_text()) < RESIDENT_KIB_MAX,
+        "{}",
+        outcome.describe()
+    );
     outcome
 }
 
@@ -59,7 +71,13 @@ fn files_larger_than_any_may_be_are_not_taken() {
     for bytes in [WHOLE_BYTES_MAX + 1, 4 << 20] {
         let outcome = pull_from_liar(bytes, &[]);
         assert_ne!(outcome.code(), 0, "{}", outcome.describe());
-        assert!(outcome.stderr_text().contains("does not keep to the protocol"), "{}", outcome.describe());
+        assert!(
+            outcome
+                .stderr_text()
+                .contains("does not keep to the protocol"),
+            "{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -71,7 +89,10 @@ fn files_as_large_as_they_may_be_wait_in_a_bounded_amount_of_memory() {
 /// What takes the place of ssh, and tells what the agent took.
 fn measuring(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (ssh, told) = (scratch.path().join("connect"), scratch.path().join("told"));
-    let text = format!("#!/bin/sh\nshift 2\nexec /usr/bin/time -q -o {} -f 'resident %M' sh -c \"$1\"\n", told.display());
+    let text = format!(
+        "#!/bin/sh\nshift 2\nexec /usr/bin/time -q -o {} -f 'resident %M' sh -c \"$1\"\n",
+        told.display()
+    );
     script(&ssh, &text);
     (ssh, told)
 }
@@ -86,14 +107,35 @@ fn a_directory_of_very_many_names_takes_a_bounded_amount_of_memory_on_both_sides
         typed
     };
     let (pulled, pushed) = (scratch.path().join("pulled"), scratch.path().join("pushed"));
-    let ways =
-        [[far(&src), pulled.clone().into()], [far(&src), pulled.into()], [src.clone().into(), far(&pushed)], [src.into(), far(&pushed)]];
+    let ways = [
+        [far(&src), pulled.clone().into()],
+        [far(&src), pulled.into()],
+        [src.clone().into(), far(&pushed)],
+        [src.into(), far(&pushed)],
+    ];
     for ends in ways {
-        let run = driftless().args(["sync", "--json", "--streams=1", "--quiet", "--agent-path", agent(), "--ssh"]).arg(&ssh).args(&ends);
-        let outcome = run.through(["/usr/bin/time", "-q", "-f", "resident %M"]).run().expect(0);
+        let run = driftless()
+            .args([
+                "sync",
+                "--json",
+                "--streams=1",
+                "--quiet",
+                "--agent-path",
+                agent(),
+                "--ssh",
+            ])
+            .arg(&ssh)
+            .args(&ends);
+        let outcome = run
+            .through(["/usr/bin/time", "-q", "-f", "resident %M"])
+            .run()
+            .expect(0);
         check_accounts(&outcome);
         let there = resident_kib(&fs::read_to_string(&told).expect("what the agent took"));
         let here = resident_kib(&outcome.stderr_text());
-        assert!(here < NAMES_KIB_MAX && there < NAMES_KIB_MAX, "{ends:?}: {here} KiB here, {there} KiB there");
+        assert!(
+            here < NAMES_KIB_MAX && there < NAMES_KIB_MAX,
+            "{ends:?}: {here} KiB here, {there} KiB there"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Silence on a line: whoever carries it, each side notices that the other is gone, says so, and lets go of what it holds.
+//! Silence on a line: whoever carries it, each side notices that the other is gone, says so, and
+//! lets go of what it holds.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -28,7 +29,10 @@ const BEGUN_MAX: Duration = Duration::from_secs(30);
 /// A tree that takes a while at a few MiB a second.
 fn plant(src: &Path) {
     for index in 0..200u64 {
-        put(&src.join(format!("dir-{}/file-{index}", index % 10)), vec![index as u8; 30_000]);
+        put(
+            &src.join(format!("dir-{}/file-{index}", index % 10)),
+            vec![index as u8; 30_000],
+        );
     }
     put(&src.join("large"), vec![7; 24 * MIB as usize]);
 }
@@ -55,11 +59,24 @@ impl Client {
     /// An agent for a replica, whose root has the number 1.
     fn of(replica: &Path) -> Client {
         let mut command = Command::new(far::agent());
-        let mut agent = command.arg("agent").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("an agent");
-        let (to, mut from) = (agent.stdin.take(), BufReader::new(agent.stdout.take().expect("piped")));
+        let mut agent = command
+            .arg("agent")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("an agent");
+        let (to, mut from) = (
+            agent.stdin.take(),
+            BufReader::new(agent.stdout.take().expect("piped")),
+        );
         while !from.buffer().starts_with(b"driftless-agent") {
             let mut line = Vec::new();
-            if from.fill_buf().expect("a greeting").starts_with(b"driftless-agent") {
+            if from
+                .fill_buf()
+                .expect("a greeting")
+                .starts_with(b"driftless-agent")
+            {
                 break;
             }
             from.read_until(b'\n', &mut line).expect("a line");
@@ -67,7 +84,10 @@ impl Client {
         from.read_until(b'\n', &mut Vec::new()).expect("a greeting");
         let _hello = Frame::read(&mut from).expect("a frame").expect("a hello");
         let mut client = Client { agent, to, from };
-        let root = Root { path: replica.as_os_str().as_bytes().to_vec(), side: Side::Replica };
+        let root = Root {
+            path: replica.as_os_str().as_bytes().to_vec(),
+            side: Side::Replica,
+        };
         client.say(&Frame::new(0, &Opening { roots: vec![root] }, Vec::new()));
         client.ask(1, &Request::Locate { root: 0, at: 1 });
         assert!(matches!(client.hear(), Some((1, Reply::Located(_)))));
@@ -76,7 +96,10 @@ impl Client {
 
     fn say(&mut self, frame: &Frame) {
         let to = self.to.as_mut().expect("it is open");
-        frame.write(to).and_then(|()| to.flush()).expect("the agent listens");
+        frame
+            .write(to)
+            .and_then(|()| to.flush())
+            .expect("the agent listens");
     }
 
     fn ask(&mut self, number: u64, request: &Request) {
@@ -86,7 +109,10 @@ impl Client {
     /// The next message; none at the end.
     fn hear(&mut self) -> Option<(u64, Reply)> {
         let frame = Frame::read(&mut self.from).expect("a frame")?;
-        Some((frame.number(), frame.message().expect("the agent speaks properly")))
+        Some((
+            frame.number(),
+            frame.message().expect("the agent speaks properly"),
+        ))
     }
 
     /// The next that is no sign of life.
@@ -112,7 +138,11 @@ impl Drop for Client {
 }
 
 fn remove(name: &str) -> Request {
-    Request::RemoveTree { dir: 1, name: (&*std::ffi::CString::new(name).expect("a name")).into(), spared: None }
+    Request::RemoveTree {
+        dir: 1,
+        name: (&*std::ffi::CString::new(name).expect("a name")).into(),
+        spared: None,
+    }
 }
 
 #[test]
@@ -126,9 +156,18 @@ fn an_agent_ends_when_its_client_says_nothing_and_stays_while_it_does() {
         }
         silent.has_ended()
     });
-    assert!(since.elapsed() > Duration::from_secs(20), "after {:?}", since.elapsed());
-    assert!(!alive.has_ended(), "a client that is there has lost its agent");
-    let beats = std::iter::from_fn(|| silent.hear()).filter(|(number, reply)| *number == 0 && matches!(reply, Reply::Alive)).count();
+    assert!(
+        since.elapsed() > Duration::from_secs(20),
+        "after {:?}",
+        since.elapsed()
+    );
+    assert!(
+        !alive.has_ended(),
+        "a client that is there has lost its agent"
+    );
+    let beats = std::iter::from_fn(|| silent.hear())
+        .filter(|(number, reply)| *number == 0 && matches!(reply, Reply::Alive))
+        .count();
     assert!(beats >= 4, "{beats} signs of life in {:?}", since.elapsed());
 }
 
@@ -137,7 +176,8 @@ fn plant_many(dir: &Path, directories: usize, each: usize) {
     for index in 0..directories {
         let dir = dir.join(format!("d{index}"));
         fs::create_dir_all(&dir).expect("mkdir");
-        (0..each).for_each(|file| drop(fs::File::create(dir.join(format!("f{file}"))).expect("create")));
+        (0..each)
+            .for_each(|file| drop(fs::File::create(dir.join(format!("f{file}"))).expect("create")));
     }
 }
 
@@ -150,7 +190,10 @@ fn what_an_agent_has_not_begun_when_its_client_is_gone_is_not_done() {
     assert!(matches!(client.answer(), Reply::Removed(_)));
     drop(client.to.take());
     wait_until("the agent ends", BEGUN_MAX, || client.has_ended());
-    assert!(fs::read_dir(scratch.path()).expect("list").count() > 0, "everything that was read was carried out");
+    assert!(
+        fs::read_dir(scratch.path()).expect("list").count() > 0,
+        "everything that was read was carried out"
+    );
 }
 
 #[test]
@@ -168,8 +211,13 @@ fn a_removal_is_broken_off_when_its_client_is_gone() {
             wait_until("the agent ends", BEGUN_MAX, || client.has_ended());
         } else {
             client.ask(0, &Request::Cease);
-            let Reply::Removed(removed) = client.answer() else { panic!("no answer") };
-            assert!(removed.on(Side::Replica).stays(), "{end}: it says that all is gone");
+            let Reply::Removed(removed) = client.answer() else {
+                panic!("no answer")
+            };
+            assert!(
+                removed.on(Side::Replica).stays(),
+                "{end}: it says that all is gone"
+            );
         }
         assert!(left() > 0, "{end}: the removal went on");
     }
@@ -180,69 +228,126 @@ fn a_removal_is_broken_off_when_its_client_is_gone() {
 /// The way by which a line is carried, for `--ssh`.
 fn stall_and_resume(words: &dyn Fn(&Scratch, &Far) -> String) {
     let far = Far::own();
-    let relay = Relay::with(far.server.address(), Weather { bytes_per_second_max: Some(6 * MIB), ..Weather::default() });
+    let relay = Relay::with(
+        far.server.address(),
+        Weather {
+            bytes_per_second_max: Some(6 * MIB),
+            ..Weather::default()
+        },
+    );
     let near = far.via(relay.address());
     let scratch = Scratch::new(FsKind::Tmpfs, 200);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     plant(&src);
-    let run = common::driftless().arg("sync").arg("--ssh").arg(words(&scratch, &near)).arg("--agent-path").arg(far::agent());
-    let run = run.args(near.ends(Way::Push, &src, &dst)).args(["--json", "--durability=none"]);
+    let run = common::driftless()
+        .arg("sync")
+        .arg("--ssh")
+        .arg(words(&scratch, &near))
+        .arg("--agent-path")
+        .arg(far::agent());
+    let run = run
+        .args(near.ends(Way::Push, &src, &dst))
+        .args(["--json", "--durability=none"]);
     let running = begun(run.limit(RUN_MAX).spawn(), &dst);
     let first = children(running.pid());
     relay.stall();
-    wait_until("the silence is noticed", NOTICED_MAX, || !children(running.pid()).iter().any(|pid| first.contains(pid)));
+    wait_until("the silence is noticed", NOTICED_MAX, || {
+        !children(running.pid())
+            .iter()
+            .any(|pid| first.contains(pid))
+    });
     relay.cut();
     relay.resume();
     let outcome = running.wait().expect(0);
-    assert!(outcome.count("connections_lost") >= 1, "{}", outcome.describe());
+    assert!(
+        outcome.count("connections_lost") >= 1,
+        "{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, &outcome.describe());
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 }
 
 /// The processes that a process has started and that run.
 fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
-    let all: Vec<u32> = tasks.flat_map(|task| of(task).split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let of =
+        |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let all: Vec<u32> = tasks
+        .flat_map(|task| {
+            of(task)
+                .split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<_>>()
+        })
+        .collect();
     let runs = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+        stat.rsplit_once(')')
+            .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
     };
     all.into_iter().filter(runs).collect()
 }
 
 #[test]
 fn silence_is_noticed_whatever_the_command_that_connects_is_called() {
-    stall_and_resume(&|scratch, near| bash(scratch, "wrapper", &format!("exec {} \"$@\"", near.words())).display().to_string());
+    stall_and_resume(&|scratch, near| {
+        bash(scratch, "wrapper", &format!("exec {} \"$@\"", near.words()))
+            .display()
+            .to_string()
+    });
 }
 
 #[test]
 fn silence_is_noticed_on_a_connection_that_is_shared() {
     stall_and_resume(&|scratch, near| {
-        let shared = format!("{} -o ControlPath={}", near.words(), scratch.path().join("master").display());
-        let master = Command::new("sh").arg("-c").arg(format!("{shared} -M -f -N -o ControlPersist=60 far")).status().expect("ssh");
+        let shared = format!(
+            "{} -o ControlPath={}",
+            near.words(),
+            scratch.path().join("master").display()
+        );
+        let master = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{shared} -M -f -N -o ControlPersist=60 far"))
+            .status()
+            .expect("ssh");
         assert!(master.success(), "no master");
         shared
     });
 }
 
-/// Its client was stopped, as a laptop is that is closed: the lock goes within a minute, and the client goes on when it wakes.
+/// Its client was stopped, as a laptop is that is closed: the lock goes within a minute, and the
+/// client goes on when it wakes.
 #[test]
 fn a_client_that_sleeps_loses_its_lock_and_goes_on_when_it_wakes() {
     let far = Far::own();
     let scratch = Scratch::new(FsKind::Tmpfs, 200);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     plant(&src);
-    let running = far.sync(Way::Push, &src, &dst).args(["--bwlimit=3M", "--durability=none"]).limit(RUN_MAX).spawn();
+    let running = far
+        .sync(Way::Push, &src, &dst)
+        .args(["--bwlimit=3M", "--durability=none"])
+        .limit(RUN_MAX)
+        .spawn();
     let running = begun(running, &dst);
     let mut all = children(running.pid());
     all.push(running.pid());
     all.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    wait_until("its agent ends", NOTICED_MAX, || !far.server.sessions().iter().any(|pid| is_agent(*pid)));
+    wait_until("its agent ends", NOTICED_MAX, || {
+        !far.server.sessions().iter().any(|pid| is_agent(*pid))
+    });
     let _ = far.sync_ok(Way::Push, &src, &dst, ["--durability=none"]);
     all.iter().rev().for_each(|pid| signal(*pid, Signal::CONT));
     let outcome = running.wait().expect(0);
-    assert_eq!(outcome.count("connections_lost"), 1, "{}", outcome.describe());
+    assert_eq!(
+        outcome.count("connections_lost"),
+        1,
+        "{}",
+        outcome.describe()
+    );
     check_equal(&src, &dst, &outcome.describe());
 }
 

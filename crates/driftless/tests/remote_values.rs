@@ -1,4 +1,5 @@
-//! Values of another host that the kernel would take for something else: they are refused when they are decoded, and said so.
+//! Values of another host that the kernel would take for something else: they are refused when they
+//! are decoded, and said so.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -15,7 +16,9 @@ fn about_files(change: impl Fn(&mut Meta) + Send + Copy + 'static) -> Lie {
     Box::new(move |mut said: Said<'_>| {
         match &mut said.reply {
             Reply::Whole(Some((entry, _))) => change(&mut entry.meta),
-            Reply::Listing(listing) | Reply::Entered(_, Some(listing)) => in_listing(listing, change),
+            Reply::Listing(listing) | Reply::Entered(_, Some(listing)) => {
+                in_listing(listing, change)
+            }
             _ => {}
         }
         said.unchanged()
@@ -23,7 +26,11 @@ fn about_files(change: impl Fn(&mut Meta) + Send + Copy + 'static) -> Lie {
 }
 
 fn in_listing(listing: &mut Listing, change: impl Fn(&mut Meta)) {
-    listing.told.iter_mut().filter_map(|told| told.entry.as_mut()).for_each(|entry| change(&mut entry.meta));
+    listing
+        .told
+        .iter_mut()
+        .filter_map(|told| told.entry.as_mut())
+        .for_each(|entry| change(&mut entry.meta));
 }
 
 #[test]
@@ -31,8 +38,12 @@ fn values_that_are_none_are_a_broken_peer_and_said_so() {
     type Change = (&'static str, fn(&mut Meta));
     let changes: [Change; 9] = [
         ("now", |meta| meta.mtime.nsec = TIMES_THAT_ARE_ORDERS[0]),
-        ("leave it", |meta| meta.mtime.nsec = TIMES_THAT_ARE_ORDERS[1]),
-        ("access time", |meta| meta.atime.nsec = TIMES_THAT_ARE_ORDERS[0]),
+        ("leave it", |meta| {
+            meta.mtime.nsec = TIMES_THAT_ARE_ORDERS[1]
+        }),
+        ("access time", |meta| {
+            meta.atime.nsec = TIMES_THAT_ARE_ORDERS[0]
+        }),
         ("a second", |meta| meta.mtime.nsec = 1_000_000_000),
         ("no owner", |meta| meta.uid = u32::MAX),
         ("no group", |meta| meta.gid = u32::MAX),
@@ -42,9 +53,21 @@ fn values_that_are_none_are_a_broken_peer_and_said_so() {
     ];
     for pull in [true, false] {
         for (what, change) in changes {
-            let (_stage, outcome) = with_liar(pull, &format!("{what}, pull {pull}"), about_files(change));
-            assert_ne!(outcome.code(), 0, "{what}, pull {pull}\n{}", outcome.describe());
-            assert!(outcome.stderr_text().contains("does not keep to the protocol"), "{what}, pull {pull}\n{}", outcome.describe());
+            let (_stage, outcome) =
+                with_liar(pull, &format!("{what}, pull {pull}"), about_files(change));
+            assert_ne!(
+                outcome.code(),
+                0,
+                "{what}, pull {pull}\n{}",
+                outcome.describe()
+            );
+            assert!(
+                outcome
+                    .stderr_text()
+                    .contains("does not keep to the protocol"),
+                "{what}, pull {pull}\n{}",
+                outcome.describe()
+            );
         }
     }
 }

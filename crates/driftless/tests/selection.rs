@@ -1,4 +1,5 @@
-//! Which entries take part: filters, lists, sizes, one file system, and what deletion does to the others.
+//! Which entries take part: filters, lists, sizes, one file system, and what deletion does to the
+//! others.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -13,7 +14,16 @@ const NONE: [&str; 0] = [];
 
 /// A tree in which the same names come at several places.
 fn plant(root: &Path) {
-    for name in ["a.o", "b.c", "build/a.o", "build/x/deep.o", "src/a.c", "src/build/c.c", "src/build/d.o", "tmp"] {
+    for name in [
+        "a.o",
+        "b.c",
+        "build/a.o",
+        "build/x/deep.o",
+        "src/a.c",
+        "src/build/c.c",
+        "src/build/d.o",
+        "tmp",
+    ] {
         put(&root.join(name), name);
     }
 }
@@ -34,29 +44,77 @@ const ALL: [&str; 12] = [
 ];
 
 fn all_but(gone: &[&str]) -> Vec<String> {
-    ALL.iter().filter(|name| !gone.contains(name)).map(ToString::to_string).collect()
+    ALL.iter()
+        .filter(|name| !gone.contains(name))
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
 fn filters_choose_what_is_copied() {
     let cases: [(&[&str], &[&str]); 11] = [
-        (&["--exclude=*.o"], &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"]),
+        (
+            &["--exclude=*.o"],
+            &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"],
+        ),
         (&["--exclude=/a.o"], &["a.o"]),
-        (&["--exclude=build"], &["build", "build/a.o", "build/x", "build/x/deep.o", "src/build", "src/build/c.c", "src/build/d.o"]),
-        (&["--exclude=/build"], &["build", "build/a.o", "build/x", "build/x/deep.o"]),
-        (&["--exclude=src/build"], &["src/build", "src/build/c.c", "src/build/d.o"]),
+        (
+            &["--exclude=build"],
+            &[
+                "build",
+                "build/a.o",
+                "build/x",
+                "build/x/deep.o",
+                "src/build",
+                "src/build/c.c",
+                "src/build/d.o",
+            ],
+        ),
+        (
+            &["--exclude=/build"],
+            &["build", "build/a.o", "build/x", "build/x/deep.o"],
+        ),
+        (
+            &["--exclude=src/build"],
+            &["src/build", "src/build/c.c", "src/build/d.o"],
+        ),
         (&["--exclude=tmp/"], &[]),
-        (&["--exclude=build/"], &["build", "build/a.o", "build/x", "build/x/deep.o", "src/build", "src/build/c.c", "src/build/d.o"]),
-        (&["--exclude=/**/*.o"], &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"]),
+        (
+            &["--exclude=build/"],
+            &[
+                "build",
+                "build/a.o",
+                "build/x",
+                "build/x/deep.o",
+                "src/build",
+                "src/build/c.c",
+                "src/build/d.o",
+            ],
+        ),
+        (
+            &["--exclude=/**/*.o"],
+            &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"],
+        ),
         (&["--exclude=/build/*.o"], &["build/a.o"]),
-        (&["--include=/a.o", "--exclude=*.o"], &["build/a.o", "build/x/deep.o", "src/build/d.o"]),
-        (&["--exclude=*.o", "--include=/a.o"], &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"]),
+        (
+            &["--include=/a.o", "--exclude=*.o"],
+            &["build/a.o", "build/x/deep.o", "src/build/d.o"],
+        ),
+        (
+            &["--exclude=*.o", "--include=/a.o"],
+            &["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"],
+        ),
     ];
     for (arguments, gone) in cases {
         let (_scratch, src, dst) = stage();
         plant(&src);
         let outcome = sync_ok(&src, &dst, arguments);
-        assert_eq!(names_below(&dst), all_but(gone), "{arguments:?}\n{}", outcome.describe());
+        assert_eq!(
+            names_below(&dst),
+            all_but(gone),
+            "{arguments:?}\n{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -67,7 +125,10 @@ fn rules_come_from_a_file_with_comments() {
     let rules = scratch.path().join("rules");
     put(&rules, "# objects, but for one\n+ /a.o\n\n- *.o\n- tmp\n");
     let _ = sync_ok(&src, &dst, [format!("--filter-from={}", rules.display())]);
-    assert_eq!(names_below(&dst), all_but(&["build/a.o", "build/x/deep.o", "src/build/d.o", "tmp"]));
+    assert_eq!(
+        names_below(&dst),
+        all_but(&["build/a.o", "build/x/deep.o", "src/build/d.o", "tmp"])
+    );
 }
 
 #[test]
@@ -89,11 +150,25 @@ fn excluded_entries_of_the_replica_stay_unless_they_are_to_go() {
         put(&dst.join(name), name);
     }
     let outcome = sync(&src, &dst).args(["--delete", "--exclude=*.o"]).run();
-    assert!(dst.join("old.o").exists() && dst.join("build/old.o").exists(), "{}", outcome.describe());
-    assert!(dst.join("gone/only.o").exists(), "a directory does not take an excluded file with it");
+    assert!(
+        dst.join("old.o").exists() && dst.join("build/old.o").exists(),
+        "{}",
+        outcome.describe()
+    );
+    assert!(
+        dst.join("gone/only.o").exists(),
+        "a directory does not take an excluded file with it"
+    );
     assert!(!dst.join("old.c").exists());
-    let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude=*.o"]);
-    assert_eq!(names_below(&dst), all_but(&["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"]));
+    let _ = sync_ok(
+        &src,
+        &dst,
+        ["--delete", "--delete-excluded", "--exclude=*.o"],
+    );
+    assert_eq!(
+        names_below(&dst),
+        all_but(&["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o"])
+    );
 }
 
 #[test]
@@ -104,7 +179,10 @@ fn only_listed_paths_and_their_parents_are_copied() {
     put(&list, "build/x/deep.o\nsrc/a.c\n");
     let argument = format!("--files-from={}", list.display());
     let _ = sync_ok(&src, &dst, [&argument]);
-    assert_eq!(names_below(&dst), ["build", "build/x", "build/x/deep.o", "src", "src/a.c"]);
+    assert_eq!(
+        names_below(&dst),
+        ["build", "build/x", "build/x/deep.o", "src", "src/a.c"]
+    );
     let before = snapshot_hash(&dst, true);
     assert_eq!(sync_ok(&src, &dst, [&argument]).count("changed"), 0);
     assert_eq!(snapshot_hash(&dst, true), before);
@@ -117,7 +195,15 @@ fn listed_paths_may_hold_newlines_when_they_end_with_nul() {
     put(&src.join("other"), "content");
     let list = scratch.path().join("list");
     put(&list, "a\nb/c\nd\0");
-    let _ = sync_ok(&src, &dst, ["--files-from".as_ref(), list.as_os_str(), "--from0".as_ref()]);
+    let _ = sync_ok(
+        &src,
+        &dst,
+        [
+            "--files-from".as_ref(),
+            list.as_os_str(),
+            "--from0".as_ref(),
+        ],
+    );
     assert_eq!(names_below(&dst), ["a\\x0ab", "a\\x0ab/c\\x0ad"]);
 }
 
@@ -145,7 +231,10 @@ fn a_listed_path_that_is_missing_is_told_and_the_rest_copied() {
     let outcome = sync(&src, &dst).arg("--files-from").arg(&list).run();
     assert!([3, 5].contains(&outcome.code()), "{}", outcome.describe());
     assert!(dst.join("b.c").exists());
-    let named = outcome.events_named("problem").iter().any(|p| p["path"].as_str().is_some_and(|p| p.starts_with("no")));
+    let named = outcome
+        .events_named("problem")
+        .iter()
+        .any(|p| p["path"].as_str().is_some_and(|p| p.starts_with("no")));
     assert!(named, "{}", outcome.describe());
 }
 
@@ -154,7 +243,10 @@ fn sizes_choose_files_and_nothing_else() {
     let cases: [(&[&str], &[&str]); 4] = [
         (&["--min-size=2K"], &["dir", "large", "link", "middle"]),
         (&["--max-size=2K"], &["dir", "link", "middle", "small"]),
-        (&["--min-size=100", "--max-size=1M"], &["dir", "link", "middle"]),
+        (
+            &["--min-size=100", "--max-size=1M"],
+            &["dir", "link", "middle"],
+        ),
         (&["--max-size=2047"], &["dir", "link", "small"]),
     ];
     for (arguments, expected) in cases {
@@ -165,7 +257,12 @@ fn sizes_choose_files_and_nothing_else() {
         fs::create_dir(src.join("dir")).expect("dir");
         std::os::unix::fs::symlink("large", src.join("link")).expect("symlink");
         let outcome = sync_ok(&src, &dst, arguments);
-        assert_eq!(names_below(&dst), expected, "{arguments:?}\n{}", outcome.describe());
+        assert_eq!(
+            names_below(&dst),
+            expected,
+            "{arguments:?}\n{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -192,7 +289,11 @@ fn other_file_systems_are_left_out_when_asked_for() {
     assert!(other.join("mounted/there").exists());
     let before = names_below(&other);
     let _ = sync_ok(&src, &other, ["-x", "--delete"]);
-    assert_eq!(names_below(&other), before, "what was not looked at is not deleted");
+    assert_eq!(
+        names_below(&other),
+        before,
+        "what was not looked at is not deleted"
+    );
 }
 
 #[test]
@@ -203,7 +304,11 @@ fn names_beyond_ascii_are_left_out_by_their_letters_and_not_by_their_bytes() {
     }
     let _ = sync_ok(&src, &dst, ["--exclude", "[äÄ]*", "--exclude", "?.c"]);
     assert_eq!(names_below(&dst), [r"\xc3\xbcber"]);
-    let _ = sync_ok(&src, &dst, ["--delete", "--delete-excluded", "--exclude", "[ä]*"]);
+    let _ = sync_ok(
+        &src,
+        &dst,
+        ["--delete", "--delete-excluded", "--exclude", "[ä]*"],
+    );
     assert_eq!(names_below(&dst), ["a.c", r"\xc3\xa9.c", r"\xc3\xbcber"]);
 }
 
@@ -213,8 +318,15 @@ fn a_rule_that_can_never_match_is_a_usage_error_and_deletes_nothing() {
     put(&src.join("x"), "x");
     put(&dst.join("scratch/precious"), "p");
     for rule in ["./scratch/", "scratch//", "//scratch", "[[:alpha:]]*"] {
-        let outcome = sync(&src, &dst).args(["--delete", "--exclude", rule]).run().expect(2);
-        assert!(outcome.stderr_text().contains("filter rule"), "{}", outcome.describe());
+        let outcome = sync(&src, &dst)
+            .args(["--delete", "--exclude", rule])
+            .run()
+            .expect(2);
+        assert!(
+            outcome.stderr_text().contains("filter rule"),
+            "{}",
+            outcome.describe()
+        );
     }
     assert_eq!(names_below(&dst), ["scratch", "scratch/precious"]);
 }

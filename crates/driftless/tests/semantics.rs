@@ -3,9 +3,14 @@
 
 mod common;
 
-use common::{check_equal, check_equal_twice, check_settled, count_entries, is_user, leftovers, on_trees, profile, put, sync, sync_ok};
+use common::{
+    check_equal, check_equal_twice, check_settled, count_entries, is_user, leftovers, on_trees,
+    profile, put, sync, sync_ok,
+};
 use driftless_testkit::mutate::{Kind, make_any, remove_any};
-use driftless_testkit::{FsKind, Options, Profile, Scratch, attrs, build_tree, compare, snapshot_hash};
+use driftless_testkit::{
+    FsKind, Options, Profile, Scratch, attrs, build_tree, compare, snapshot_hash,
+};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -23,7 +28,14 @@ fn stage(kind: FsKind) -> (Scratch, PathBuf, PathBuf) {
 
 fn hostile(kind: FsKind, seed: u64) -> (Scratch, PathBuf, PathBuf) {
     let (scratch, src, dst) = stage(kind);
-    build_tree(&src, seed, &Profile { large: false, ..profile() });
+    build_tree(
+        &src,
+        seed,
+        &Profile {
+            large: false,
+            ..profile()
+        },
+    );
     (scratch, src, dst)
 }
 
@@ -76,10 +88,18 @@ type Touch = fn(&Path);
 #[test]
 fn a_property_that_is_not_kept_is_left_as_the_replica_has_it() {
     let cases: [(&str, Touch); 5] = [
-        ("--no-mode", |path| attrs::set_mode(path, 0o750).expect("chmod")),
-        ("--no-owner", |path| attrs::set_owner(path, 1234, 0).expect("chown")),
-        ("--no-group", |path| attrs::set_owner(path, 0, 1234).expect("chgrp")),
-        ("--no-xattrs", |path| attrs::set_xattr(path, b"user.new", b"value").expect("xattr")),
+        ("--no-mode", |path| {
+            attrs::set_mode(path, 0o750).expect("chmod")
+        }),
+        ("--no-owner", |path| {
+            attrs::set_owner(path, 1234, 0).expect("chown")
+        }),
+        ("--no-group", |path| {
+            attrs::set_owner(path, 0, 1234).expect("chgrp")
+        }),
+        ("--no-xattrs", |path| {
+            attrs::set_xattr(path, b"user.new", b"value").expect("xattr")
+        }),
         ("--no-acls", |path| {
             let blob = attrs::acl_blob((1000, 7), (1000, 7), 4);
             attrs::set_xattr(path, attrs::ACL_ACCESS.as_bytes(), &blob).expect("acl");
@@ -87,7 +107,10 @@ fn a_property_that_is_not_kept_is_left_as_the_replica_has_it() {
         }),
     ];
     // An ordinary user cannot copy what belongs to others.
-    for (flag, touch) in cases.into_iter().filter(|(flag, _)| !is_user() || !["--no-owner", "--no-group"].contains(flag)) {
+    for (flag, touch) in cases
+        .into_iter()
+        .filter(|(flag, _)| !is_user() || !["--no-owner", "--no-group"].contains(flag))
+    {
         let (_scratch, src, dst) = stage(FsKind::Tmpfs);
         put(&src.join("dir/file"), "content");
         attrs::set_mode(&src.join("dir/file"), 0o774).expect("chmod");
@@ -95,10 +118,18 @@ fn a_property_that_is_not_kept_is_left_as_the_replica_has_it() {
         let _ = sync_ok(&src, &dst, NONE);
         touch(&src.join("dir/file"));
         touch(&src.join("dir"));
-        let flags: &[&str] = if flag == "--no-acls" { &["--no-acls", "--no-mode"] } else { &[flag] };
+        let flags: &[&str] = if flag == "--no-acls" {
+            &["--no-acls", "--no-mode"]
+        } else {
+            &[flag]
+        };
         check_settled(&src, &dst, flags);
         let outcome = sync_ok(&src, &dst, NONE);
-        assert_eq!((outcome.count("changed"), outcome.count("bytes_copied")), (2, 0), "{flag}");
+        assert_eq!(
+            (outcome.count("changed"), outcome.count("bytes_copied")),
+            (2, 0),
+            "{flag}"
+        );
         check_equal(&src, &dst, flag);
     }
 }
@@ -109,9 +140,19 @@ fn times_are_not_kept_when_not_asked_for() {
     put(&src.join("dir/file"), "content");
     attrs::set_mtime(&src.join("dir/file"), 1000, 5).expect("mtime");
     let _ = sync_ok(&src, &dst, ["--no-times"]);
-    let found = compare(&src, &dst, &Options { mtime: false, ..Options::default() });
+    let found = compare(
+        &src,
+        &dst,
+        &Options {
+            mtime: false,
+            ..Options::default()
+        },
+    );
     assert_eq!(found, Vec::new());
-    assert_ne!(fs::metadata(dst.join("dir/file")).expect("stat").mtime(), 1000);
+    assert_ne!(
+        fs::metadata(dst.join("dir/file")).expect("stat").mtime(),
+        1000
+    );
 }
 
 #[test]
@@ -121,33 +162,71 @@ fn hard_links_become_files_of_their_own_when_not_asked_for() {
     fs::hard_link(src.join("one"), src.join("two")).expect("link");
     let _ = sync_ok(&src, &dst, ["--no-hard-links"]);
     assert_eq!(fs::metadata(dst.join("one")).expect("stat").nlink(), 1);
-    assert_eq!(compare(&src, &dst, &Options { hard_links: false, ..Options::default() }), Vec::new());
+    assert_eq!(
+        compare(
+            &src,
+            &dst,
+            &Options {
+                hard_links: false,
+                ..Options::default()
+            }
+        ),
+        Vec::new()
+    );
 }
 
 #[test]
 fn holes_are_filled_when_not_asked_for_and_kept_otherwise() {
     let (scratch, src, dst) = stage(FsKind::Tmpfs);
     put(&src.join("sparse"), "start");
-    fs::OpenOptions::new().write(true).open(src.join("sparse")).expect("open").set_len(8 << 20).expect("grow");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(src.join("sparse"))
+        .expect("open")
+        .set_len(8 << 20)
+        .expect("grow");
     let _ = sync_ok(&src, &dst, ["--no-holes"]);
-    assert_eq!(fs::metadata(dst.join("sparse")).expect("stat").blocks() * 512, 8 << 20);
+    assert_eq!(
+        fs::metadata(dst.join("sparse")).expect("stat").blocks() * 512,
+        8 << 20
+    );
     let other = scratch.path().join("other");
     let _ = sync_ok(&src, &other, NONE);
-    assert_eq!(fs::metadata(other.join("sparse")).expect("stat").blocks() * 512, 4096);
+    assert_eq!(
+        fs::metadata(other.join("sparse")).expect("stat").blocks() * 512,
+        4096
+    );
 }
 
 #[test]
 fn entries_of_an_unwanted_type_are_skipped_and_counted() {
-    let cases: [(&str, &[&str]); 3] =
-        [("--no-symlinks", &["symlink"]), ("--no-specials", &["fifo", "socket"]), ("--no-devices", &["char", "block"])];
-    for (flag, gone) in cases.into_iter().filter(|(flag, _)| !is_user() || *flag != "--no-devices") {
+    let cases: [(&str, &[&str]); 3] = [
+        ("--no-symlinks", &["symlink"]),
+        ("--no-specials", &["fifo", "socket"]),
+        ("--no-devices", &["char", "block"]),
+    ];
+    for (flag, gone) in cases
+        .into_iter()
+        .filter(|(flag, _)| !is_user() || *flag != "--no-devices")
+    {
         let (_scratch, src, dst) = stage(FsKind::Tmpfs);
         one_of_each(&src);
         let outcome = sync_ok(&src, &dst, [flag]);
-        assert_eq!(outcome.count("skipped"), gone.len() as u64, "{flag}\n{}", outcome.describe());
+        assert_eq!(
+            outcome.count("skipped"),
+            gone.len() as u64,
+            "{flag}\n{}",
+            outcome.describe()
+        );
         let missing: Vec<String> = compare(&src, &dst, &Options::default())
             .iter()
-            .map(|difference| format!("{} {}", difference.kind, driftless_testkit::escape(&difference.path)))
+            .map(|difference| {
+                format!(
+                    "{} {}",
+                    difference.kind,
+                    driftless_testkit::escape(&difference.path)
+                )
+            })
             .collect();
         let mut expected: Vec<String> = gone.iter().map(|name| format!("missing {name}")).collect();
         expected.sort();
@@ -157,7 +236,9 @@ fn entries_of_an_unwanted_type_are_skipped_and_counted() {
 
 /// What whoever runs it can make.
 fn kinds() -> impl Iterator<Item = Kind> + Clone {
-    Kind::ALL.into_iter().filter(|kind| !is_user() || !matches!(kind, Kind::Char | Kind::Block))
+    Kind::ALL
+        .into_iter()
+        .filter(|kind| !is_user() || !matches!(kind, Kind::Char | Kind::Block))
 }
 
 fn one_of_each(root: &Path) {
@@ -178,7 +259,12 @@ fn a_change_of_metadata_moves_no_data_and_keeps_the_inode() {
     attrs::set_mode(&src.join("big"), 0o711).expect("chmod");
     attrs::set_xattr(&src.join("big"), b"user.tag", b"\0\xff").expect("xattr");
     let outcome = sync_ok(&src, &dst, NONE);
-    assert_eq!((outcome.count("bytes_copied"), outcome.count("changed")), (0, 1), "{}", outcome.describe());
+    assert_eq!(
+        (outcome.count("bytes_copied"), outcome.count("changed")),
+        (0, 1),
+        "{}",
+        outcome.describe()
+    );
     assert_eq!(fs::metadata(dst.join("big")).expect("stat").ino(), inode);
     check_equal(&src, &dst, "metadata only");
 }
@@ -193,7 +279,10 @@ fn new_content_is_published_under_a_new_inode_and_open_readers_keep_the_old() {
     let _ = sync_ok(&src, &dst, NONE);
     let mut seen = vec![0u8; 100_000];
     reader.read_exact_at(&mut seen, 0).expect("read");
-    assert!(seen.iter().all(|byte| *byte == 1), "a reader of the old file sees only the old file");
+    assert!(
+        seen.iter().all(|byte| *byte == 1),
+        "a reader of the old file sees only the old file"
+    );
     check_equal(&src, &dst, "new content");
 }
 
@@ -226,9 +315,17 @@ fn a_replaced_directory_is_never_lost_in_silence_without_delete() {
     if outcome.code() == 0 {
         check_equal(&src, &dst, "exit 0");
     } else {
-        assert_eq!(fs::read(dst.join("name/kept")).expect("still there"), b"was a directory");
+        assert_eq!(
+            fs::read(dst.join("name/kept")).expect("still there"),
+            b"was a directory"
+        );
         assert_eq!(outcome.code(), 3, "{}", outcome.describe());
-        assert_eq!(outcome.events_named("problem").len(), 1, "{}", outcome.describe());
+        assert_eq!(
+            outcome.events_named("problem").len(),
+            1,
+            "{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -254,16 +351,32 @@ fn extra_entries_stay_without_delete_and_go_with_it() {
     let _ = sync_ok(&src, &dst, NONE);
     let found = compare(&src, &dst, &Options::default());
     assert!(found.iter().any(|difference| difference.kind == "extra"));
-    assert_eq!(found.iter().find(|difference| difference.kind != "extra"), None, "all else is equal, mtimes too");
+    assert_eq!(
+        found.iter().find(|difference| difference.kind != "extra"),
+        None,
+        "all else is equal, mtimes too"
+    );
     let outcome = sync_ok(&src, &dst, ["--delete"]);
-    assert!(outcome.count("deleted") as usize >= found.len(), "{}", outcome.describe());
+    assert!(
+        outcome.count("deleted") as usize >= found.len(),
+        "{}",
+        outcome.describe()
+    );
     check_equal_twice(&src, &dst, "with --delete");
 }
 
 /// A replica that has other things at many of the same names.
 fn build_tree_over(dst: &Path, seed: u64) {
     fs::create_dir(dst).expect("replica");
-    build_tree(dst, seed, &Profile { large: false, entries: 100, ..profile() });
+    build_tree(
+        dst,
+        seed,
+        &Profile {
+            large: false,
+            entries: 100,
+            ..profile()
+        },
+    );
     for folder in ["names", "links", "nodes", "times"] {
         fs::rename(dst.join(folder), dst.join(format!("extra-{folder}"))).expect("rename");
     }
@@ -272,11 +385,19 @@ fn build_tree_over(dst: &Path, seed: u64) {
 #[test]
 fn names_move_between_link_groups() {
     let cases: [(&str, Touch); 6] = [
-        ("a name joins", |src| fs::hard_link(src.join("a1"), src.join("sub/new")).expect("link")),
-        ("a name leaves", |src| fs::remove_file(src.join("a1")).expect("unlink")),
+        ("a name joins", |src| {
+            fs::hard_link(src.join("a1"), src.join("sub/new")).expect("link")
+        }),
+        ("a name leaves", |src| {
+            fs::remove_file(src.join("a1")).expect("unlink")
+        }),
         ("a name becomes a copy", |src| own_copy(&src.join("a1"))),
-        ("two groups swap names", |src| attrs::exchange(&src.join("a1"), &src.join("sub/b2")).expect("exchange")),
-        ("the content changes through one name", |src| put(&src.join("sub/a2"), "new content of group a")),
+        ("two groups swap names", |src| {
+            attrs::exchange(&src.join("a1"), &src.join("sub/b2")).expect("exchange")
+        }),
+        ("the content changes through one name", |src| {
+            put(&src.join("sub/a2"), "new content of group a")
+        }),
         ("two groups become one", |src| {
             for name in ["b1", "sub/b2"] {
                 fs::remove_file(src.join(name)).expect("unlink");
@@ -335,19 +456,33 @@ fn unchanged_files_are_links_into_the_reference_which_never_changes() {
     let before = snapshot_hash(&reference, false);
     let basis = format!("--link-dest={}", reference.display());
     let told = |run: Vec<serde_json::Value>| {
-        let changes =
-            run.into_iter().filter(|event| event["event"] == "change").map(|event| format!("{} {}", event["action"], event["path"]));
+        let changes = run
+            .into_iter()
+            .filter(|event| event["event"] == "change")
+            .map(|event| format!("{} {}", event["action"], event["path"]));
         changes.collect::<std::collections::BTreeSet<String>>()
     };
     let dry = told(sync_ok(&src, &dst, [&*basis, "--dry-run"]).events());
-    assert_eq!(dry, told(sync_ok(&src, &dst, [&*basis]).events()), "the dry run says the same");
+    assert_eq!(
+        dry,
+        told(sync_ok(&src, &dst, [&*basis]).events()),
+        "the dry run says the same"
+    );
     check_equal(&src, &dst, "with --link-dest");
-    let inode = |root: &Path, name: &str| fs::metadata(root.join("dir").join(name)).expect("stat").ino();
+    let inode = |root: &Path, name: &str| {
+        fs::metadata(root.join("dir").join(name))
+            .expect("stat")
+            .ino()
+    };
     assert_eq!(inode(&dst, "same"), inode(&reference, "same"));
     for name in ["new-content", "new-mode", "new-xattr"] {
         assert_ne!(inode(&dst, name), inode(&reference, name), "{name}");
     }
-    assert_eq!(snapshot_hash(&reference, false), before, "the reference changed");
+    assert_eq!(
+        snapshot_hash(&reference, false),
+        before,
+        "the reference changed"
+    );
 }
 
 #[test]
@@ -355,7 +490,14 @@ fn a_link_dest_that_is_not_there_leaves_no_empty_replica() {
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);
     put(&src.join("file"), "content");
     let outcome = sync(&src, &dst).arg("--link-dest=/nowhere").run().expect(1);
-    assert!(outcome.stderr_text().contains("--link-dest names no directory") && !dst.exists(), "{}", outcome.describe());
+    assert!(
+        outcome
+            .stderr_text()
+            .contains("--link-dest names no directory")
+            && !dst.exists(),
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -370,12 +512,24 @@ fn dry_run_says_what_the_real_run_does_and_changes_nothing() {
     let before = (snapshot_hash(&src, true), snapshot_hash(&dst, true));
     // With one thread the same name leads a group of hard links both times.
     let planned = sync_ok(&src, &dst, ["--delete", "--jobs=1", "--dry-run"]);
-    assert_eq!((snapshot_hash(&src, true), snapshot_hash(&dst, true)), before, "a dry run changed something");
+    assert_eq!(
+        (snapshot_hash(&src, true), snapshot_hash(&dst, true)),
+        before,
+        "a dry run changed something"
+    );
     let done = sync_ok(&src, &dst, ["--delete", "--jobs=1"]);
     check_equal(&src, &dst, "the real run");
     let (planned_changes, done_changes) = (changes(&planned), changes(&done));
-    let only = |a: &[String], b: &[String]| a.iter().filter(|c| !b.contains(c)).cloned().collect::<Vec<_>>();
-    assert_eq!(only(&planned_changes, &done_changes), only(&done_changes, &planned_changes));
+    let only = |a: &[String], b: &[String]| {
+        a.iter()
+            .filter(|c| !b.contains(c))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        only(&planned_changes, &done_changes),
+        only(&done_changes, &planned_changes)
+    );
     assert_eq!(planned.count("deleted"), done.count("deleted"));
 }
 
@@ -389,7 +543,9 @@ fn dry_run_to_a_new_replica_does_not_make_it() {
 
 /// The set of changed paths with their actions.
 fn changes(outcome: &driftless_testkit::Outcome) -> Vec<String> {
-    let show = |event: &serde_json::Value| format!("{} {} {}", event["path"], event["kind"], event["action"]);
+    let show = |event: &serde_json::Value| {
+        format!("{} {} {}", event["path"], event["kind"], event["action"])
+    };
     let mut all: Vec<String> = outcome.events_named("change").iter().map(show).collect();
     all.sort();
     all
@@ -402,10 +558,17 @@ fn checksum_finds_what_size_and_mtime_hide() {
     put(&src.join("fine"), vec![1u8; 300_000]);
     let _ = sync_ok(&src, &dst, NONE);
     let meta = fs::metadata(dst.join("rotten")).expect("stat");
-    let file = fs::OpenOptions::new().write(true).open(dst.join("rotten")).expect("open");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(dst.join("rotten"))
+        .expect("open");
     file.write_all_at(&[2], 150_000).expect("write");
     attrs::set_mtime(&dst.join("rotten"), meta.mtime(), meta.mtime_nsec() as u32).expect("mtime");
-    assert_eq!(sync_ok(&src, &dst, NONE).count("changed"), 0, "size and mtime do not tell");
+    assert_eq!(
+        sync_ok(&src, &dst, NONE).count("changed"),
+        0,
+        "size and mtime do not tell"
+    );
     let outcome = sync_ok(&src, &dst, ["--checksum"]);
     assert_eq!(outcome.count("changed"), 1, "{}", outcome.describe());
     check_equal(&src, &dst, "after --checksum");
@@ -426,7 +589,14 @@ fn no_way_of_copying_changes_the_result() {
         "--jobs=auto",
     ];
     let (scratch, src, _) = stage(FsKind::Ext4);
-    build_tree(&src, 9, &Profile { entries: 50, ..profile() });
+    build_tree(
+        &src,
+        9,
+        &Profile {
+            entries: 50,
+            ..profile()
+        },
+    );
     for way in ways {
         let dst = scratch.path().join(format!("dst{way}"));
         let _ = sync_ok(&src, &dst, [way]);
@@ -440,14 +610,22 @@ fn bandwidth_and_operations_stay_below_their_limits() {
     let (scratch, src, dst) = stage(FsKind::Tmpfs);
     put(&src.join("big"), vec![1u8; 8 * MIB]);
     let outcome = sync_ok(&src, &dst, ["--bwlimit=4M"]);
-    assert!(outcome.elapsed > Duration::from_millis(1200), "8 MiB at 4 MiB/s took {:?}", outcome.elapsed);
+    assert!(
+        outcome.elapsed > Duration::from_millis(1200),
+        "8 MiB at 4 MiB/s took {:?}",
+        outcome.elapsed
+    );
     check_equal(&src, &dst, "--bwlimit");
     for index in 0..200 {
         put(&src.join(format!("small-{index}")), "x");
     }
     let other = scratch.path().join("other");
     let outcome = sync_ok(&src, &other, ["--iops-limit=200"]);
-    assert!(outcome.elapsed > Duration::from_millis(700), "200 files at 200/s took {:?}", outcome.elapsed);
+    assert!(
+        outcome.elapsed > Duration::from_millis(700),
+        "200 files at 200/s took {:?}",
+        outcome.elapsed
+    );
     check_equal(&src, &other, "--iops-limit");
 }
 
@@ -458,7 +636,12 @@ fn setuid_and_capabilities_survive_a_change_of_owner() {
     let dress = |uid| {
         attrs::set_owner(&src.join("tool"), uid, uid).expect("chown");
         attrs::set_mode(&src.join("tool"), 0o6755).expect("chmod");
-        attrs::set_xattr(&src.join("tool"), attrs::CAPABILITY.as_bytes(), &attrs::capability_blob(4)).expect("cap");
+        attrs::set_xattr(
+            &src.join("tool"),
+            attrs::CAPABILITY.as_bytes(),
+            &attrs::capability_blob(4),
+        )
+        .expect("cap");
     };
     dress(1000);
     let _ = sync_ok(&src, &dst, NONE);
@@ -489,7 +672,12 @@ fn where_modes_are_not_kept_an_acl_is_kept_as_it_is() {
         if is_there {
             let _ = sync_ok(&src, &dst, NONE);
         }
-        for (name, mode) in [("dir", 0o750), ("dir/file", 0o674), ("closed", 0o700), ("closed/file", 0o600)] {
+        for (name, mode) in [
+            ("dir", 0o750),
+            ("dir/file", 0o674),
+            ("closed", 0o700),
+            ("closed/file", 0o600),
+        ] {
             let blob = attrs::acl_blob((1500, 7), (1000, 7), 5);
             attrs::set_xattr(&src.join(name), attrs::ACL_ACCESS.as_bytes(), &blob).expect("acl");
             // It sets the mask.
@@ -500,10 +688,15 @@ fn where_modes_are_not_kept_an_acl_is_kept_as_it_is() {
         }
         let _ = sync_ok(&src, &dst, ["--no-mode"]);
         for name in ["dir", "dir/file", "closed", "closed/file"] {
-            let acl = |root: &Path| attrs::get_xattr(&root.join(name), attrs::ACL_ACCESS.as_bytes()).expect("acl");
+            let acl = |root: &Path| {
+                attrs::get_xattr(&root.join(name), attrs::ACL_ACCESS.as_bytes()).expect("acl")
+            };
             assert_eq!(acl(&dst), acl(&src), "{name}, there before: {is_there}");
         }
         check_settled(&src, &dst, ["--no-mode"]);
-        let _ = on_trees("verify", &src, &dst).arg("--no-mode").run().expect(0);
+        let _ = on_trees("verify", &src, &dst)
+            .arg("--no-mode")
+            .run()
+            .expect(0);
     }
 }

@@ -19,13 +19,25 @@ struct Stage {
 
 fn stage(strips: u8) -> Stage {
     let source = Scratch::new(FsKind::Tmpfs, 16);
-    let replica = Fuse::mount(Mood { strips: Some(strips), ..Mood::healthy() });
+    let replica = Fuse::mount(Mood {
+        strips: Some(strips),
+        ..Mood::healthy()
+    });
     let (src, dst) = (source.dir("src"), replica.path().join("dst"));
-    Stage { src, dst, _source: source, _replica: replica }
+    Stage {
+        src,
+        dst,
+        _source: source,
+        _replica: replica,
+    }
 }
 
 fn problems(outcome: &Outcome) -> Vec<String> {
-    outcome.events_named("problem").iter().map(|problem| problem["path"].as_str().expect("a path").to_owned()).collect()
+    outcome
+        .events_named("problem")
+        .iter()
+        .map(|problem| problem["path"].as_str().expect("a path").to_owned())
+        .collect()
 }
 
 #[test]
@@ -48,8 +60,17 @@ fn check_never_deleted(end: &str) {
         assert_eq!(plan.count("deleted"), 1, "{round}: {}", plan.describe());
         let outcome = sync_ok(src, dst, ["--delete"]);
         check_accounts(&outcome);
-        assert_eq!(outcome.count("deleted"), 1, "{round}: {}", outcome.describe());
-        assert_eq!(names_below(dst), ["dir", "dir/page", "file", "other"], "{round}");
+        assert_eq!(
+            outcome.count("deleted"),
+            1,
+            "{round}: {}",
+            outcome.describe()
+        );
+        assert_eq!(
+            names_below(dst),
+            ["dir", "dir/page", "file", "other"],
+            "{round}"
+        );
     }
     fs::remove_file(src.join(format!("file{end}"))).expect("remove");
     let outcome = sync_ok(src, dst, ["--delete"]);
@@ -70,9 +91,18 @@ fn the_second_of_two_names_that_the_replica_stores_as_one_is_a_problem() {
         let mut told = problems(&outcome);
         told.sort();
         assert_eq!(told, ["f.", "new/f.."], "{round}: {}", outcome.describe());
-        assert_eq!(fs::read_to_string(dst.join("f")).expect("read"), "first", "{round}");
+        assert_eq!(
+            fs::read_to_string(dst.join("f")).expect("read"),
+            "first",
+            "{round}"
+        );
         outcome = verify(src, dst).run().expect(3);
-        assert_eq!(problems(&outcome).len(), 2, "{round}: {}", outcome.describe());
+        assert_eq!(
+            problems(&outcome).len(),
+            2,
+            "{round}: {}",
+            outcome.describe()
+        );
     }
     assert_eq!(names_below(dst), ["f", "new", "new/f"]);
 }

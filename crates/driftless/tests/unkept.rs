@@ -1,18 +1,23 @@
-//! What is not kept here is told once a kind, with a number; and what the root of the replica is about to become.
+//! What is not kept here is told once a kind, with a number; and what the root of the replica is
+//! about to become.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::far::{Far, Way, Who};
 use common::flags::chattr;
-use common::{USER, check_accounts, count_entries, leftovers, on_trees, on_trees_by_user, put, sync, sync_by_user, sync_ok};
+use common::{
+    USER, check_accounts, count_entries, leftovers, on_trees, on_trees_by_user, put, sync,
+    sync_by_user, sync_ok,
+};
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const NONE: [&str; 0] = [];
 
-/// Entries of root and of user 1234, a program with set-id bits, a file of USER; and a replica that belongs to USER.
+/// Entries of root and of user 1234, a program with set-id bits, a file of USER; and a replica that
+/// belongs to USER.
 fn stage(scratch: &Scratch) -> (PathBuf, PathBuf) {
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
     for name in ["a", "dir/b", "dir/program", "own"] {
@@ -37,18 +42,54 @@ fn an_ordinary_user_is_told_once_that_owners_are_not_kept() {
     let (src, dst) = stage(&scratch);
     let foreign = count_entries(&src) - 1;
     let first = as_user(&src, &dst, &[], 0);
-    assert_eq!(first.count("unkept_owners"), foreign, "{}", first.describe());
-    assert_eq!(first.events_named("problem").len(), 0, "{}", first.describe());
-    assert_eq!(std::fs::metadata(dst.join("dir/program")).expect("stat").mode() & 0o7777, 0o755);
+    assert_eq!(
+        first.count("unkept_owners"),
+        foreign,
+        "{}",
+        first.describe()
+    );
+    assert_eq!(
+        first.events_named("problem").len(),
+        0,
+        "{}",
+        first.describe()
+    );
+    assert_eq!(
+        std::fs::metadata(dst.join("dir/program"))
+            .expect("stat")
+            .mode()
+            & 0o7777,
+        0o755
+    );
 
     let before = snapshot_hash(&dst, true);
     let second = as_user(&src, &dst, &["--delete"], 0);
-    assert_eq!([second.count("unkept_owners"), second.count("changed")], [foreign, 0], "{}", second.describe());
-    let words = on_trees_by_user("sync", &src, &dst).run().expect(0).stderr_text();
-    assert!(words.contains(&format!("not kept here: the owners of {foreign} entries, which only root can give")), "{words}");
+    assert_eq!(
+        [second.count("unkept_owners"), second.count("changed")],
+        [foreign, 0],
+        "{}",
+        second.describe()
+    );
+    let words = on_trees_by_user("sync", &src, &dst)
+        .run()
+        .expect(0)
+        .stderr_text();
+    assert!(
+        words.contains(&format!(
+            "not kept here: the owners of {foreign} entries, which only root can give"
+        )),
+        "{words}"
+    );
     let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
-    let _ = on_trees_by_user("audit", &src, &dst).args(["--samples=100", "--grace=0"]).run().expect(0);
-    assert_eq!(snapshot_hash(&dst, true), before, "a second run touched the replica");
+    let _ = on_trees_by_user("audit", &src, &dst)
+        .args(["--samples=100", "--grace=0"])
+        .run()
+        .expect(0);
+    assert_eq!(
+        snapshot_hash(&dst, true),
+        before,
+        "a second run touched the replica"
+    );
 }
 
 #[test]
@@ -66,7 +107,12 @@ fn the_time_of_somebody_elses_root_that_a_lock_has_touched_is_a_problem() {
     let outcome = as_user(&src, &dst, &["--no-owner", "--no-group"], 3);
     let told = outcome.events_named("problem");
     assert_eq!(told.len(), 1, "{}", outcome.describe());
-    assert_eq!([&told[0]["path"], &told[0]["class"]], [".", "partly"], "{}", outcome.describe());
+    assert_eq!(
+        [&told[0]["path"], &told[0]["class"]],
+        [".", "partly"],
+        "{}",
+        outcome.describe()
+    );
 }
 
 #[test]
@@ -74,9 +120,23 @@ fn owners_that_are_demanded_are_problems_and_strict_ends_with_their_exit_code() 
     let scratch = Scratch::new(FsKind::Tmpfs, 16);
     let (src, dst) = stage(&scratch);
     let strict = as_user(&src, &dst, &["--strict"], 3);
-    assert_eq!([strict.events_named("problem").len() as u64, strict.count("unkept_owners")], [0, 5]);
+    assert_eq!(
+        [
+            strict.events_named("problem").len() as u64,
+            strict.count("unkept_owners")
+        ],
+        [0, 5]
+    );
     let demanded = as_user(&src, &dst, &["--owner"], 3);
-    assert_eq!([demanded.events_named("problem").len() as u64, demanded.count("unkept_owners")], [5, 0], "{}", demanded.describe());
+    assert_eq!(
+        [
+            demanded.events_named("problem").len() as u64,
+            demanded.count("unkept_owners")
+        ],
+        [5, 0],
+        "{}",
+        demanded.describe()
+    );
     let _ = as_user(&src, &dst, &["--strict", "--no-owner", "--no-group"], 0);
 }
 
@@ -89,8 +149,14 @@ fn an_ordinary_users_changes_are_found_though_owners_are_not_kept() {
     attrs::set_mode(&src.join("dir/b"), 0o640).expect("chmod");
     let outcome = as_user(&src, &dst, &[], 0);
     assert_eq!(outcome.count("unkept_owners"), 5, "{}", outcome.describe());
-    assert_eq!(std::fs::read_to_string(dst.join("a")).expect("read"), "longer than before");
-    assert_eq!(std::fs::metadata(dst.join("dir/b")).expect("stat").mode() & 0o7777, 0o640);
+    assert_eq!(
+        std::fs::read_to_string(dst.join("a")).expect("read"),
+        "longer than before"
+    );
+    assert_eq!(
+        std::fs::metadata(dst.join("dir/b")).expect("stat").mode() & 0o7777,
+        0o640
+    );
 }
 
 #[test]
@@ -102,15 +168,36 @@ fn problems_of_one_kind_are_listed_once_with_their_number() {
         put(&src.join(format!("f{number}")), "x");
         attrs::set_xattr(&src.join(format!("f{number}")), b"user.note", b"y").expect("setxattr");
     }
-    let run = || on_trees("sync", &src, &dst).arg("--jobs=1").run().expect(3).stderr_text();
+    let run = || {
+        on_trees("sync", &src, &dst)
+            .arg("--jobs=1")
+            .run()
+            .expect(3)
+            .stderr_text()
+    };
     let first = run();
     assert!(first.contains("driftless: 5 problems:\n"), "{first}");
-    assert_eq!(first.lines().filter(|line| line.contains("set an extended attribute of it")).count(), 1, "{first}");
+    assert_eq!(
+        first
+            .lines()
+            .filter(|line| line.contains("set an extended attribute of it"))
+            .count(),
+        1,
+        "{first}"
+    );
     assert!(first.contains("; the same for 4 more"), "{first}");
-    let changed = || std::fs::metadata(dst.join("f0")).map(|meta| (meta.ctime(), meta.ctime_nsec())).expect("stat");
+    let changed = || {
+        std::fs::metadata(dst.join("f0"))
+            .map(|meta| (meta.ctime(), meta.ctime_nsec()))
+            .expect("stat")
+    };
     let before = changed();
     assert!(run().contains("; the same for 4 more"));
-    assert_eq!(changed(), before, "a run that can do nothing touched a file");
+    assert_eq!(
+        changed(),
+        before,
+        "a run that can do nothing touched a file"
+    );
 }
 
 #[test]
@@ -125,7 +212,11 @@ fn what_the_root_of_the_replica_becomes_is_said_where_it_is_more_than_a_director
     let plain = scratch.dir("plain");
     let told = |dst: &Path, arguments: &[&str]| {
         let outcome = sync(&src, dst).args(arguments).run().expect(0);
-        outcome.events_named("note").iter().map(|note| note["message"].as_str().expect("text").to_owned()).collect::<Vec<_>>()
+        outcome
+            .events_named("note")
+            .iter()
+            .map(|note| note["message"].as_str().expect("text").to_owned())
+            .collect::<Vec<_>>()
     };
     let of_sticky = "the root of the replica, in which everybody may make files, takes over from the source: mode 0700 (is 1777)";
     assert_eq!(told(&sticky, &["--dry-run"]), [of_sticky]);
@@ -165,7 +256,12 @@ fn what_belongs_to_somebody_else_is_made_anew_where_it_should_be_the_users_own()
     let _ = as_user(&src, &dst, &[], 0);
     attrs::set_owner(&dst.join("a"), 5, 5).expect("chown");
     let outcome = as_user(&src, &dst, &[], 0);
-    assert_eq!(std::fs::metadata(dst.join("a")).expect("look").uid(), USER, "{}", outcome.describe());
+    assert_eq!(
+        std::fs::metadata(dst.join("a")).expect("look").uid(),
+        USER,
+        "{}",
+        outcome.describe()
+    );
     assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
 }
 
@@ -174,7 +270,12 @@ fn set_id_bits_are_kept_with_the_user_or_group_that_they_stand_for() {
     let scratch = Scratch::new(FsKind::Tmpfs, 16);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
     attrs::set_owner(&dst, USER, USER).expect("chown");
-    let rows = [("group", 0, USER, 0o2755), ("user", USER, 1234, 0o4755), ("neither", 0, 1234, 0o755), ("both", USER, USER, 0o6755)];
+    let rows = [
+        ("group", 0, USER, 0o2755),
+        ("user", USER, 1234, 0o4755),
+        ("neither", 0, 1234, 0o755),
+        ("both", USER, USER, 0o6755),
+    ];
     for (name, uid, gid, _) in rows {
         put(&src.join(name), name);
         std::fs::create_dir(src.join(name.to_owned() + "-dir")).expect("make");
@@ -188,7 +289,11 @@ fn set_id_bits_are_kept_with_the_user_or_group_that_they_stand_for() {
             for name in [name.to_owned(), name.to_owned() + "-dir"] {
                 let made = std::fs::metadata(dst.join(&name)).expect("look");
                 assert_eq!(
-                    (made.uid(), made.gid(), format!("{:o}", made.mode() & 0o7777)),
+                    (
+                        made.uid(),
+                        made.gid(),
+                        format!("{:o}", made.mode() & 0o7777)
+                    ),
                     (USER, USER, format!("{wanted:o}")),
                     "{when}: {name}"
                 );
@@ -200,7 +305,11 @@ fn set_id_bits_are_kept_with_the_user_or_group_that_they_stand_for() {
     let before = snapshot_hash(&dst, true);
     assert_eq!(as_user(&src, &dst, &["--checksum"], 0).count("changed"), 0);
     assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
-    assert_eq!(snapshot_hash(&dst, true), before, "a second run touched the replica");
+    assert_eq!(
+        snapshot_hash(&dst, true),
+        before,
+        "a second run touched the replica"
+    );
     for (name, ..) in rows {
         attrs::set_mode(&dst.join(name), 0o755).expect("chmod");
         attrs::set_mode(&dst.join(name.to_owned() + "-dir"), 0o755).expect("chmod");
@@ -228,11 +337,21 @@ fn a_directory_that_is_somebody_elses_stays_so_and_is_told_as_not_kept() {
     let (src, dst) = with_a_foreign_directory(&scratch);
     for _ in 0..2 {
         let outcome = as_user(&src, &dst, &[], 0);
-        assert_eq!([outcome.count("unkept_owners"), outcome.count("changed")], [1, 0], "{}", outcome.describe());
+        assert_eq!(
+            [outcome.count("unkept_owners"), outcome.count("changed")],
+            [1, 0],
+            "{}",
+            outcome.describe()
+        );
     }
     let _ = as_user(&src, &dst, &["--strict"], 3);
     let demanded = as_user(&src, &dst, &["--owner"], 3);
-    assert_eq!(demanded.events_named("problem").len(), 1, "{}", demanded.describe());
+    assert_eq!(
+        demanded.events_named("problem").len(),
+        1,
+        "{}",
+        demanded.describe()
+    );
     let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
 }
 
@@ -261,7 +380,12 @@ fn a_file_that_belongs_to_whom_its_directory_belongs_to_is_not_made_anew_in_ever
     attrs::set_owner(&dst.join("dir/file"), 5, 5).expect("chown");
     for _ in 0..2 {
         let outcome = as_user(&src, &dst, &[], 0);
-        assert_eq!([outcome.count("unkept_owners"), outcome.count("changed")], [2, 0], "{}", outcome.describe());
+        assert_eq!(
+            [outcome.count("unkept_owners"), outcome.count("changed")],
+            [2, 0],
+            "{}",
+            outcome.describe()
+        );
     }
 }
 
@@ -269,22 +393,48 @@ fn a_file_that_belongs_to_whom_its_directory_belongs_to_is_not_made_anew_in_ever
 fn told_unkept(src: &Path, dst: &Path, arguments: &[&str]) -> (Vec<(String, String)>, String) {
     let outcome = sync(src, dst).args(arguments).run().expect(0);
     check_accounts(&outcome);
-    let told = outcome.events_named("unkept").into_iter().map(|event| (event["what"].to_string(), event["path"].to_string()));
+    let told = outcome
+        .events_named("unkept")
+        .into_iter()
+        .map(|event| (event["what"].to_string(), event["path"].to_string()));
     let told = told.collect();
-    let words = on_trees("sync", src, dst).args(arguments).run().expect(0).stderr_text();
-    (told, words.lines().filter(|line| line.contains("not kept here")).collect::<Vec<_>>().join("\n"))
+    let words = on_trees("sync", src, dst)
+        .args(arguments)
+        .run()
+        .expect(0)
+        .stderr_text();
+    (
+        told,
+        words
+            .lines()
+            .filter(|line| line.contains("not kept here"))
+            .collect::<Vec<_>>()
+            .join("\n"),
+    )
 }
 
 #[test]
 fn inode_flags_are_named_once_with_their_number_and_an_example() {
-    let (source, replica) = (Scratch::new(FsKind::Ext4, 16), Scratch::new(FsKind::Tmpfs, 16));
+    let (source, replica) = (
+        Scratch::new(FsKind::Ext4, 16),
+        Scratch::new(FsKind::Tmpfs, 16),
+    );
     let src = source.dir("src");
     for name in ["frozen", "dir/log", "plain", "large"] {
         put(&src.join(name), name);
     }
-    std::fs::File::options().write(true).open(src.join("large")).and_then(|file| file.set_len(40 << 20)).expect("set length");
+    std::fs::File::options()
+        .write(true)
+        .open(src.join("large"))
+        .and_then(|file| file.set_len(40 << 20))
+        .expect("set length");
     std::fs::create_dir(src.join("cache")).expect("make");
-    for (flag, name) in [("+i", "frozen"), ("+a", "dir/log"), ("+d", "cache"), ("+d", "large")] {
+    for (flag, name) in [
+        ("+i", "frozen"),
+        ("+a", "dir/log"),
+        ("+d", "cache"),
+        ("+d", "large"),
+    ] {
         chattr(flag, &src.join(name));
     }
     let dst = replica.path().join("dst");
@@ -293,25 +443,61 @@ fn inode_flags_are_named_once_with_their_number_and_an_example() {
     for outcome in [&first, &second] {
         check_accounts(outcome);
         assert_eq!(outcome.count("unkept_flags"), 4, "{}", outcome.describe());
-        let words: String = outcome.events_named("unkept").iter().map(|event| event["what"].to_string()).collect();
-        assert!(["immutable", "append-only", "no dump"].iter().all(|word| words.contains(word)), "{words}");
-        assert!(outcome.events_named("unkept").len() <= 3, "each kind is told once\n{}", outcome.describe());
+        let words: String = outcome
+            .events_named("unkept")
+            .iter()
+            .map(|event| event["what"].to_string())
+            .collect();
+        assert!(
+            ["immutable", "append-only", "no dump"]
+                .iter()
+                .all(|word| words.contains(word)),
+            "{words}"
+        );
+        assert!(
+            outcome.events_named("unkept").len() <= 3,
+            "each kind is told once\n{}",
+            outcome.describe()
+        );
     }
     assert_eq!(second.count("changed"), 0);
     let (_, line) = told_unkept(&src, &dst, &[]);
-    assert!(line.contains("not kept here: inode flags (immutable, append-only, no dump) of 4 entries, such as \""), "{line}");
+    assert!(
+        line.contains(
+            "not kept here: inode flags (immutable, append-only, no dump) of 4 entries, such as \""
+        ),
+        "{line}"
+    );
     let strict = sync(&src, &dst).arg("--strict").run().expect(3);
-    assert_eq!(strict.events_named("problem").len(), 0, "{}", strict.describe());
+    assert_eq!(
+        strict.events_named("problem").len(),
+        0,
+        "{}",
+        strict.describe()
+    );
     let verified = on_trees("verify", &src, &dst).run().expect(0).stderr_text();
-    assert!(verified.contains("not kept here: inode flags"), "{verified}");
+    assert!(
+        verified.contains("not kept here: inode flags"),
+        "{verified}"
+    );
 
     let far = Far::root();
     for way in Way::ALL {
         let dst = replica.path().join(format!("{way:?}"));
         let outcome = far.sync_ok(way, &src, &dst, NONE);
-        assert_eq!(outcome.count("unkept_flags"), 4, "{way:?}: {}", outcome.describe());
+        assert_eq!(
+            outcome.count("unkept_flags"),
+            4,
+            "{way:?}: {}",
+            outcome.describe()
+        );
         let outcome = far.sync_ok(way, &src, &dst, NONE);
-        assert_eq!(outcome.count("unkept_flags"), 4, "{way:?} again: {}", outcome.describe());
+        assert_eq!(
+            outcome.count("unkept_flags"),
+            4,
+            "{way:?} again: {}",
+            outcome.describe()
+        );
     }
     for (flag, name) in [("-i", "frozen"), ("-a", "dir/log")] {
         chattr(flag, &src.join(name));
@@ -345,9 +531,15 @@ fn acls_of_other_kinds_are_named_once_a_kind() {
     for arguments in [&["--jobs=1"][..], &[]] {
         let (told, line) = told_unkept(&src, &dst, arguments);
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(line.contains("not kept here: Samba's NT ACLs of 3 entries, such as \"dir"), "{line}");
+        assert!(
+            line.contains("not kept here: Samba's NT ACLs of 3 entries, such as \"dir"),
+            "{line}"
+        );
     }
-    assert_eq!(told_unkept(&src, &dst, &["--no-acls"]), (vec![], String::new()));
+    assert_eq!(
+        told_unkept(&src, &dst, &["--no-acls"]),
+        (vec![], String::new())
+    );
     let _ = sync(&src, &dst).arg("--strict").run().expect(3);
 }
 
@@ -363,19 +555,36 @@ fn what_is_immutable_on_the_replica_is_told_to_be_so() {
         put(&src.join(name), "longer than before");
     }
     let flags = [("i", "frozen"), ("a", "log"), ("i", "dir")];
-    flags.iter().for_each(|(flag, name)| chattr(&format!("+{flag}"), &dst.join(name)));
+    flags
+        .iter()
+        .for_each(|(flag, name)| chattr(&format!("+{flag}"), &dst.join(name)));
     let outcome = sync(&src, &dst).run().expect(3);
     check_accounts(&outcome);
-    for (path, cause) in [("frozen", "it is immutable"), ("log", "it is append-only"), ("dir/file", "its directory is immutable")] {
-        let problems = outcome.events_named("problem").into_iter().filter(|problem| problem["path"] == path);
-        let causes: Vec<String> = problems.map(|problem| problem["cause"].to_string()).collect();
-        assert!(causes.len() == 1 && causes[0].contains(cause), "{path}: {causes:?}");
+    for (path, cause) in [
+        ("frozen", "it is immutable"),
+        ("log", "it is append-only"),
+        ("dir/file", "its directory is immutable"),
+    ] {
+        let problems = outcome
+            .events_named("problem")
+            .into_iter()
+            .filter(|problem| problem["path"] == path);
+        let causes: Vec<String> = problems
+            .map(|problem| problem["cause"].to_string())
+            .collect();
+        assert!(
+            causes.len() == 1 && causes[0].contains(cause),
+            "{path}: {causes:?}"
+        );
     }
-    flags.iter().for_each(|(flag, name)| chattr(&format!("-{flag}"), &dst.join(name)));
+    flags
+        .iter()
+        .for_each(|(flag, name)| chattr(&format!("-{flag}"), &dst.join(name)));
     let _ = sync_ok(&src, &dst, NONE);
 }
 
-/// A capability to open any port, as the kernel keeps it (linux/capability.h, `VFS_CAP_REVISION_2`).
+/// A capability to open any port, as the kernel keeps it (linux/capability.h,
+/// `VFS_CAP_REVISION_2`).
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[test]
@@ -392,9 +601,18 @@ fn an_ordinary_users_file_with_a_capability_is_not_made_anew_in_every_run() {
     let made = std::fs::metadata(dst.join("ping")).expect("look").ino();
     for arguments in [&[][..], &["--checksum"]] {
         let again = as_user(&src, &dst, arguments, 0);
-        assert_eq!([again.count("unkept_privileges"), again.count("changed")], [1, 0], "{}", again.describe());
+        assert_eq!(
+            [again.count("unkept_privileges"), again.count("changed")],
+            [1, 0],
+            "{}",
+            again.describe()
+        );
     }
-    assert_eq!(std::fs::metadata(dst.join("ping")).expect("look").ino(), made, "it was made anew");
+    assert_eq!(
+        std::fs::metadata(dst.join("ping")).expect("look").ino(),
+        made,
+        "it was made anew"
+    );
     let _ = as_user(&src, &dst, &["--strict"], 3);
     let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
     let kept = sync_ok(&src, &scratch.path().join("kept"), NONE);
@@ -425,12 +643,20 @@ fn what_one_cause_does_to_one_path_is_told_once() {
     }
     let outcome = sync(&src, &dst).run().expect(3);
     check_accounts(&outcome);
-    assert_eq!(outcome.events_named("problem").len(), 1, "{}", outcome.describe());
+    assert_eq!(
+        outcome.events_named("problem").len(),
+        1,
+        "{}",
+        outcome.describe()
+    );
 }
 
-/// A file of an ordinary user on both sides, of two names if it is `linked`, with these capabilities (none if it is empty). The source's may
-/// be read by all.
-fn with_capabilities(linked: bool, [of_source, of_replica]: [&[u8]; 2]) -> (Scratch, PathBuf, PathBuf) {
+/// A file of an ordinary user on both sides, of two names if it is `linked`, with these
+/// capabilities (none if it is empty). The source's may be read by all.
+fn with_capabilities(
+    linked: bool,
+    [of_source, of_replica]: [&[u8]; 2],
+) -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 16);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
     for (root, mode, value) in [(&src, 0o755, of_source), (&dst, 0o700, of_replica)] {
@@ -456,18 +682,40 @@ fn an_ordinary_users_file_with_a_capability_that_is_not_the_sources_is_made_anew
     let far = Far::of(Who::User);
     for of_source in [&CAPABILITY[..], &[]] {
         for (linked, over_a_line) in [(false, false), (true, false), (false, true)] {
-            let when = format!("{} bytes, linked: {linked}, over a line: {over_a_line}", of_source.len());
+            let when = format!(
+                "{} bytes, linked: {linked}, over a line: {over_a_line}",
+                of_source.len()
+            );
             let (_scratch, src, dst) = with_capabilities(linked, [of_source, &wide]);
             let _ = on_trees_by_user("verify", &src, &dst).run().expect(4);
             let before = std::fs::metadata(dst.join("ping")).expect("look").ino();
-            let run = || if over_a_line { far.sync_ok(Way::Push, &src, &dst, NONE) } else { as_user(&src, &dst, &[], 0) };
+            let run = || {
+                if over_a_line {
+                    far.sync_ok(Way::Push, &src, &dst, NONE)
+                } else {
+                    as_user(&src, &dst, &[], 0)
+                }
+            };
             let lacking = u64::from(!of_source.is_empty());
             let first = run();
             let made = std::fs::metadata(dst.join("ping")).expect("look");
             assert_ne!(made.ino(), before, "{when}: {}", first.describe());
-            assert_eq!(attrs::get_xattr(&dst.join("ping"), b"security.capability").expect("getxattr"), None, "{when}");
-            assert_eq!((made.mode() & 0o7777, made.nlink()), (0o755, 1 + u64::from(linked)), "{when}");
-            assert_eq!(first.count("unkept_privileges"), lacking, "{when}: {}", first.describe());
+            assert_eq!(
+                attrs::get_xattr(&dst.join("ping"), b"security.capability").expect("getxattr"),
+                None,
+                "{when}"
+            );
+            assert_eq!(
+                (made.mode() & 0o7777, made.nlink()),
+                (0o755, 1 + u64::from(linked)),
+                "{when}"
+            );
+            assert_eq!(
+                first.count("unkept_privileges"),
+                lacking,
+                "{when}: {}",
+                first.describe()
+            );
             assert_eq!(run().count("changed"), 0, "{when}");
             let _ = on_trees_by_user("verify", &src, &dst).run().expect(0);
         }
@@ -489,7 +737,10 @@ fn what_lies_in_set_gid_directories_of_others_is_kept_without_a_problem() {
     attrs::set_owner(&src.join("dir/file"), USER, USER).expect("chown");
     let outcome = as_user(&src, &dst, &["--no-times"], 0);
     assert_eq!(outcome.count("unkept_owners"), 2, "{}", outcome.describe());
-    assert_eq!(std::fs::metadata(dst.join("dir")).expect("look").mode() & 0o7777, 0o2775);
+    assert_eq!(
+        std::fs::metadata(dst.join("dir")).expect("look").mode() & 0o7777,
+        0o2775
+    );
     assert_eq!(as_user(&src, &dst, &["--no-times"], 0).count("changed"), 0);
 }
 
@@ -510,25 +761,52 @@ fn extended_attributes_are_removed_from_the_users_own_read_only_file() {
     }
     let outcome = as_user(&src, &dst, &[], 0);
     for (name, mode) in [("read-only", 0o444), ("writable", 0o644)] {
-        assert_eq!(attrs::get_xattr(&dst.join(name), b"user.note").expect("getxattr"), None, "{}", outcome.describe());
-        assert_eq!(std::fs::metadata(dst.join(name)).expect("look").mode() & 0o7777, mode, "{name}");
+        assert_eq!(
+            attrs::get_xattr(&dst.join(name), b"user.note").expect("getxattr"),
+            None,
+            "{}",
+            outcome.describe()
+        );
+        assert_eq!(
+            std::fs::metadata(dst.join(name)).expect("look").mode() & 0o7777,
+            mode,
+            "{name}"
+        );
     }
     assert_eq!(as_user(&src, &dst, &[], 0).count("changed"), 0);
 }
 
-/// Without owners and modes, a second run has nothing to do; with them, each mode that cannot be set is a problem.
+/// Without owners and modes, a second run has nothing to do; with them, each mode that cannot be
+/// set is a problem.
 fn check_fixed_modes(rights: u32, user: Option<u32>) {
     let source = Scratch::new(FsKind::Tmpfs, 16);
-    let replica = Fuse::mount(Mood { fixed_mode: Some(rights), attributes: false, acls: false, ..Mood::healthy() });
+    let replica = Fuse::mount(Mood {
+        fixed_mode: Some(rights),
+        attributes: false,
+        acls: false,
+        ..Mood::healthy()
+    });
     let (src, place) = (source.dir("src"), replica.path().join("place"));
-    ["a", "dir/b", "dir/deep/c", "gone/d"].into_iter().for_each(|name| put(&src.join(name), name));
+    ["a", "dir/b", "dir/deep/c", "gone/d"]
+        .into_iter()
+        .for_each(|name| put(&src.join(name), name));
     std::fs::create_dir(&place).expect("mkdir");
     let uid = user.unwrap_or(0);
     attrs::set_owner(&place, uid, uid).expect("chown");
     let dst = place.join("dst");
     let plain = |command: &str| {
-        let run = if user.is_some() { on_trees_by_user(command, &src, &dst) } else { on_trees(command, &src, &dst) };
-        run.args(["--no-mode", "--no-owner", "--no-group", "--no-xattrs", "--no-acls"])
+        let run = if user.is_some() {
+            on_trees_by_user(command, &src, &dst)
+        } else {
+            on_trees(command, &src, &dst)
+        };
+        run.args([
+            "--no-mode",
+            "--no-owner",
+            "--no-group",
+            "--no-xattrs",
+            "--no-acls",
+        ])
     };
     let _ = plain("sync").run().expect(0);
     std::fs::remove_dir_all(src.join("gone")).expect("remove");
@@ -536,20 +814,48 @@ fn check_fixed_modes(rights: u32, user: Option<u32>) {
     let changed = plain("sync").args(["--delete", "--json"]).run().expect(0);
     assert_eq!(changed.count("deleted"), 2, "{}", changed.describe());
     let settled = plain("sync").args(["--delete", "--json"]).run().expect(0);
-    assert_eq!([settled.count("changed"), settled.count("deleted")], [0, 0], "{}", settled.describe());
+    assert_eq!(
+        [settled.count("changed"), settled.count("deleted")],
+        [0, 0],
+        "{}",
+        settled.describe()
+    );
     let _ = plain("verify").arg("--level=content").run().expect(0);
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
 
     put(&src.join("new/file"), "content");
-    let told = if user.is_some() { sync_by_user(&src, &dst) } else { sync(&src, &dst) }.run();
+    let told = if user.is_some() {
+        sync_by_user(&src, &dst)
+    } else {
+        sync(&src, &dst)
+    }
+    .run();
     // What the source's entries have is what some file systems show of all.
-    assert_eq!(told.code(), if rights == 0o644 { 0 } else { 3 }, "{}", told.describe());
-    assert!(told.events_named("problem").iter().all(|p| p["act"] == "set its mode"), "{}", told.describe());
-    assert_eq!(std::fs::read(dst.join("new/file")).expect("it is there"), b"content");
+    assert_eq!(
+        told.code(),
+        if rights == 0o644 { 0 } else { 3 },
+        "{}",
+        told.describe()
+    );
+    assert!(
+        told.events_named("problem")
+            .iter()
+            .all(|p| p["act"] == "set its mode"),
+        "{}",
+        told.describe()
+    );
+    assert_eq!(
+        std::fs::read(dst.join("new/file")).expect("it is there"),
+        b"content"
+    );
 }
 
 #[test]
 fn a_file_system_with_fixed_modes_takes_content_and_names() {
-    [0o666, 0o644, 0o600].into_iter().for_each(|rights| check_fixed_modes(rights, None));
-    [0o666, 0o644].into_iter().for_each(|rights| check_fixed_modes(rights, Some(USER)));
+    [0o666, 0o644, 0o600]
+        .into_iter()
+        .for_each(|rights| check_fixed_modes(rights, None));
+    [0o666, 0o644]
+        .into_iter()
+        .for_each(|rights| check_fixed_modes(rights, Some(USER)));
 }

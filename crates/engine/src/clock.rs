@@ -23,7 +23,9 @@ impl Clock for MachineClock {
     }
 
     fn seconds(&self) -> u64 {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs())
     }
 
     fn sleep(&self, span: Duration) {
@@ -33,6 +35,11 @@ impl Clock for MachineClock {
 
 /// What this machine's clock says.
 pub fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Stamp {
+        sec: since.as_secs().cast_signed(),
+        nsec: since.subsec_nanos(),
+    }
 }

@@ -36,7 +36,8 @@ pub struct Options {
     pub report_only: bool,
     /// Where it is noted which content was found equal, so that an interrupted run can go on.
     pub ledger: Option<Notes>,
-    /// Paths below the source on which file systems were mounted in earlier runs of the same two trees.
+    /// Paths below the source on which file systems were mounted in earlier runs of the same two
+    /// trees.
     pub known_mounts: Arc<BTreeSet<RelPath>>,
     /// What is mounted below the source on the coordinator's host shows there.
     pub mounted: Arc<BTreeMap<RelPath, Sample>>,
@@ -44,8 +45,8 @@ pub struct Options {
     pub mount_notes: Option<Arc<dyn MountNotes>>,
     /// Which paths are looked at; the whole tree if `None`.
     pub selection: Option<Arc<Selection>>,
-    /// A chosen path that the source lacks goes from the replica, where entries are deleted: somebody knows that it was there. Otherwise it
-    /// is told, since it may have been mistyped.
+    /// A chosen path that the source lacks goes from the replica, where entries are deleted:
+    /// somebody knows that it was there. Otherwise it is told, since it may have been mistyped.
     pub removes_chosen: bool,
     /// Nothing is changed.
     pub dry_run: bool,
@@ -57,27 +58,33 @@ pub struct Options {
     pub requests_per_second_max: Option<u64>,
     /// Moves the content of files in the run's place; both trees are on this machine then.
     pub carrier: Option<Arc<dyn Carrier>>,
-    /// The number of the run, which holds for all passes that a lost connection makes of it; drawn when it is 0.
+    /// The number of the run, which holds for all passes that a lost connection makes of it; drawn
+    /// when it is 0.
     pub run: u128,
-    /// Entries that were removed before a connection was lost, by the same run as the user sees it: they count for the limit, too.
+    /// Entries that were removed before a connection was lost, by the same run as the user sees it:
+    /// they count for the limit, too.
     pub deleted_before: u64,
 }
 
 impl Options {
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
-        Rules { keep: self.policy.keep, checksum: self.policy.level >= Level::Content, ..Rules::default() }
+        Rules {
+            keep: self.policy.keep,
+            checksum: self.policy.level >= Level::Content,
+            ..Rules::default()
+        }
     }
 
-    /// Whether both trees are on the same machine, where a device and an inode mean one directory. Two hosts may well be one machine,
-    /// which then says so.
+    /// Whether both trees are on the same machine, where a device and an inode mean one directory.
+    /// Two hosts may well be one machine, which then says so.
     pub fn is_one_machine(&self) -> bool {
         let both_here = self.source.host.is_none() && self.replica.host.is_none();
         both_here || self.source.machine() == self.replica.machine()
     }
 
-    /// Whether a directory of the source is left out for the file system that it is on, `own` being the one that the run is on: both by
-    /// their devices.
+    /// Whether a directory of the source is left out for the file system that it is on, `own` being
+    /// the one that the run is on: both by their devices.
     pub fn is_foreign(&self, device: u64, own: u64) -> bool {
         self.policy.one_file_system && device != own
     }
@@ -89,24 +96,31 @@ impl Options {
 
     /// Why the connection to a host of the trees is lost, if one is.
     pub fn lost(&self) -> Option<Loss> {
-        [&self.source, &self.replica].into_iter().find_map(Endpoint::lost)
+        [&self.source, &self.replica]
+            .into_iter()
+            .find_map(Endpoint::lost)
     }
 
-    /// The same at the end of a walk. If an act failed because of a lost connection (`said`), the walk ended early and no problem says what
-    /// it left out: were none lost, that would pass for an end like any other.
+    /// The same at the end of a walk. If an act failed because of a lost connection (`said`), the
+    /// walk ended early and no problem says what it left out: were none lost, that would pass for
+    /// an end like any other.
     ///
     /// # Panics
     /// It was said, and is not so.
     pub fn lost_as(&self, said: bool) -> Option<Loss> {
         let loss = self.lost();
-        assert!(!said || loss.is_some(), "a connection is said to be lost, and none is");
+        assert!(
+            !said || loss.is_some(),
+            "a connection is said to be lost, and none is"
+        );
         loss
     }
 }
 
 /// Keeps notes of mounted file systems, so that later runs miss them.
 pub trait MountNotes: Debug + Send + Sync {
-    /// A run has met something that is mounted at these paths of the source. Nothing below a path was copied yet, unless by a mover.
+    /// A run has met something that is mounted at these paths of the source. Nothing below a path
+    /// was copied yet, unless by a mover.
     fn met(&self, paths: &BTreeSet<RelPath>);
 }
 

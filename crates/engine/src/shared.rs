@@ -1,4 +1,5 @@
-//! A run that movers on other hosts share: what they are told, what they tell, and who may still write.
+//! A run that movers on other hosts share: what they are told, what they tell, and who may still
+//! write.
 
 pub mod batch;
 pub mod brief;

@@ -66,15 +66,28 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]), however early.
-pub fn sync(options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
+/// Makes the replica equal to the source. A connection that is lost is an end ([`End::CutOff`]),
+/// however early.
+pub fn sync(
+    options: &Options,
+    monitor: &dyn Monitor,
+    stop: &AtomicBool,
+) -> Result<Summary, RunError> {
     sync_by(&MachineClock, options, monitor, stop)
 }
 
-/// Makes the replica equal to the source, by this clock as far as movers of earlier runs are given time.
-pub fn sync_by(clock: &dyn Clock, options: &Options, monitor: &dyn Monitor, stop: &AtomicBool) -> Result<Summary, RunError> {
+/// Makes the replica equal to the source, by this clock as far as movers of earlier runs are given
+/// time.
+pub fn sync_by(
+    clock: &dyn Clock,
+    options: &Options,
+    monitor: &dyn Monitor,
+    stop: &AtomicBool,
+) -> Result<Summary, RunError> {
     let began = Instant::now();
-    or_cut_off(try_sync(options, (monitor, stop, clock)), options, |end| Summary::of_nothing(began.elapsed(), end))
+    or_cut_off(try_sync(options, (monitor, stop, clock)), options, |end| {
+        Summary::of_nothing(began.elapsed(), end)
+    })
 }
 
 fn try_sync(options: &Options, outside: Outside<'_>) -> Result<Summary, RunError> {
@@ -86,8 +99,12 @@ fn try_sync(options: &Options, outside: Outside<'_>) -> Result<Summary, RunError
     }
     let pool = HandlePool::new(directories);
     match open_roots(options, &pool)? {
-        Roots::Trees { source, replica } => sync_trees(options, outside, (source, replica), threads_max),
-        Roots::Entries { source, replica } => sync_entry(options, outside, (source, replica), threads_max),
+        Roots::Trees { source, replica } => {
+            sync_trees(options, outside, (source, replica), threads_max)
+        }
+        Roots::Entries { source, replica } => {
+            sync_entry(options, outside, (source, replica), threads_max)
+        }
     }
 }
 
@@ -110,17 +127,29 @@ fn sync_trees(
     run.basis_since = trees.doubt_of_basis(monitor)?;
     run.within(trees.changes().as_ref());
     tell_source(options, (&source, false), monitor);
-    if let Some(replica) = replica.as_ref().filter(|_| !trees.is_made() && !options.report_only) {
+    if let Some(replica) = replica
+        .as_ref()
+        .filter(|_| !trees.is_made() && !options.report_only)
+    {
         tell_root(&run, source.first_meta(), replica);
     }
-    let selection = options.selection.clone().unwrap_or_else(|| Arc::new(Selection::all()));
+    let selection = options
+        .selection
+        .clone()
+        .unwrap_or_else(|| Arc::new(Selection::all()));
     let visit = trees.root(&run, selection)?;
     let (end, done) = trees.through(&mut run, visit);
     run.look_again_at_roots();
     let summary = end_run(&run, end);
-    run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
+    run.changes
+        .as_ref()
+        .map_or(Ok(()), |changes| changes.outcome())?;
     // What was done before the line was lost is not forgotten.
-    if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { done.map(|()| summary) }
+    if matches!(summary.end, End::CutOff(_)) {
+        Ok(summary)
+    } else {
+        done.map(|()| summary)
+    }
 }
 
 /// A single file, symbolic link or node: its directory is only borrowed.
@@ -130,22 +159,45 @@ fn sync_entry(
     ((source_dir, name), replica): ((DirRef, CString), (DirMutRef, CString)),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
-    let locks = if options.dry_run { Locks::default() } else { hold(options, &replica.0, Some(&replica.1))? };
+    let locks = if options.dry_run {
+        Locks::default()
+    } else {
+        hold(options, &replica.0, Some(&replica.1))?
+    };
     let changes = Changes::of(options, &replica.0, Some(&replica.1), &locks)?;
     let replica_dir = replica.0;
-    let mut run = Run::new(options, monitor, stop, Ground::of(options, (source_dir.clone(), Some(replica_dir.clone()))));
+    let mut run = Run::new(
+        options,
+        monitor,
+        stop,
+        Ground::of(options, (source_dir.clone(), Some(replica_dir.clone()))),
+    );
     (run.is_single, run.renamed) = (true, Some(replica.1.clone()));
     let (changes, _watch) = watched(options, changes, monitor);
     run.within(Some(&changes));
     tell_source(options, (&source_dir, true), monitor);
     let path = RelPath::from_names([name.to_bytes()]);
-    let selection = Arc::new(Selection::of(&[Work { path, scope: Scope::Entry }]));
+    let selection = Arc::new(Selection::of(&[Work {
+        path,
+        scope: Scope::Entry,
+    }]));
     let before = Some((*replica_dir.first_meta(), Xattrs::default()));
-    let visit = Visit::root((source_dir, Some(replica_dir), before), selection, WHOLE_WALK).borrow_for(replica.1);
+    let visit = Visit::root(
+        (source_dir, Some(replica_dir), before),
+        selection,
+        WHOLE_WALK,
+    )
+    .borrow_for(replica.1);
     go_through(&run, visit, threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);
     let summary = end_run(&run, end);
-    run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
-    if matches!(summary.end, End::CutOff(_)) { Ok(summary) } else { tried.map(|()| summary) }
+    run.changes
+        .as_ref()
+        .map_or(Ok(()), |changes| changes.outcome())?;
+    if matches!(summary.end, End::CutOff(_)) {
+        Ok(summary)
+    } else {
+        tried.map(|()| summary)
+    }
 }

@@ -1,6 +1,7 @@
 //! What a run has done so far: counters that add up, readable at any time.
 //!
-//! seen = same + changed + skipped + failed, always, once the run is over: every entry is accounted for.
+//! seen = same + changed + skipped + failed, always, once the run is over: every entry is accounted
+//! for.
 
 use driftless_model::Class;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,8 @@ macro_rules! counters {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
 
-            /// The counters that have these names; others are 0, and names that no counter has are passed over.
+            /// The counters that have these names; others are 0, and names that no counter has are
+            /// passed over.
             pub fn of_named<'n>(named: impl Iterator<Item = (&'n str, u64)>) -> Counts {
                 let mut counts = Counts::default();
                 for (name, value) in named {
@@ -75,7 +77,8 @@ counters! {
     same,
     /// Entries that were made equal.
     changed,
-    /// Entries that were made equal before all was looked at once more; they were met again, and are counted among the others.
+    /// Entries that were made equal before all was looked at once more; they were met again, and
+    /// are counted among the others.
     changed_before,
     /// Entries left out by a filter or a bound on size.
     skipped_filtered,
@@ -103,7 +106,8 @@ counters! {
     unkept_acls,
     /// Entries whose time agrees as far as the replica keeps it: parts of a second are lost.
     times_cut_fine,
-    /// Entries whose time agrees as far as the replica keeps it: whole seconds, or within the window.
+    /// Entries whose time agrees as far as the replica keeps it: whole seconds, or within the
+    /// window.
     times_cut_seconds,
     /// Files whose content was compared before, by a run that was interrupted.
     known_equal,
@@ -113,11 +117,14 @@ counters! {
     mismatched,
     /// Entries that were given the source's spelling on a replica that takes no heed of it.
     respelt,
-    /// Entries removed from the replica, also from directories that something else took the place of.
+    /// Entries removed from the replica, also from directories that something else took the place
+    /// of.
     deleted,
-    /// Entries of the replica that the source lacks and that stay there; those below them are not among it.
+    /// Entries of the replica that the source lacks and that stay there; those below them are not
+    /// among it.
     only_on_replica,
-    /// Of these, entries in or below which something was changed since an earlier run that was not made durable: the first at least.
+    /// Of these, entries in or below which something was changed since an earlier run that was not
+    /// made durable: the first at least.
     kept_in_doubt,
     /// Entries met on the replica.
     replica_seen,
@@ -136,7 +143,8 @@ counters! {
 /// The whole walk, in the unit of `walked`.
 pub const WHOLE_WALK: u64 = 1 << 60;
 
-/// Adds to a counter. All threads share its line of the cache, so where there is nothing to add it is left alone.
+/// Adds to a counter. All threads share its line of the cache, so where there is nothing to add it
+/// is left alone.
 pub fn add(counter: &AtomicU64, n: u64) {
     if n > 0 {
         counter.fetch_add(n, Relaxed);
@@ -174,17 +182,31 @@ fn sum<const N: usize>(counts: [u64; N]) -> u64 {
 impl Counts {
     /// Entries left out, for whatever reason.
     pub fn skipped(&self) -> u64 {
-        sum([self.skipped_filtered, self.skipped_kind, self.skipped_other_fs, self.skipped_vanished])
+        sum([
+            self.skipped_filtered,
+            self.skipped_kind,
+            self.skipped_other_fs,
+            self.skipped_vanished,
+        ])
     }
 
     /// Problems of all kinds.
     pub fn problems(&self) -> u64 {
-        sum([self.problems_changing, self.problems_partly, self.problems_skip])
+        sum([
+            self.problems_changing,
+            self.problems_partly,
+            self.problems_skip,
+        ])
     }
 
     /// Entries of which something is not kept that counts as no problem.
     pub fn unkept(&self) -> u64 {
-        let given = [self.unkept_owners, self.unkept_privileges, self.unkept_flags, self.unkept_acls];
+        let given = [
+            self.unkept_owners,
+            self.unkept_privileges,
+            self.unkept_flags,
+            self.unkept_acls,
+        ];
         sum(given).saturating_add(sum([self.times_cut_fine, self.times_cut_seconds]))
     }
 

@@ -1,5 +1,5 @@
-//! Both trees of a run: how they are opened, which pairs are refused, what their marks say, what is mounted in them, and from when on
-//! changes of the replica are under way.
+//! Both trees of a run: how they are opened, which pairs are refused, what their marks say, what is
+//! mounted in them, and from when on changes of the replica are under way.
 
 pub mod alike;
 pub mod changes;

@@ -1,13 +1,16 @@
-//! How much of the large files that were begun is still to be moved: what the share of the walk alone does not show.
+//! How much of the large files that were begun is still to be moved: what the share of the walk
+//! alone does not show.
 //!
-//! A small file is looked at and done in one go, so the share of the walk that is over tells of it. A large one may be the last entry
-//! of all and still take longer than all others together: its bytes are known, so they are counted from its beginning.
+//! A small file is looked at and done in one go, so the share of the walk that is over tells of it.
+//! A large one may be the last entry of all and still take longer than all others together: its
+//! bytes are known, so they are counted from its beginning.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Large files of a run: bytes, and shares of the walk in the unit of `Tally::walked`. Never decreases.
+/// Large files of a run: bytes, and shares of the walk in the unit of `Tally::walked`. Never
+/// decreases.
 #[derive(Debug, Default)]
 pub struct UnderWay {
     bytes_begun: AtomicU64,
@@ -34,11 +37,17 @@ impl UnderWay {
     pub fn now(&self) -> LargeFiles {
         // Done before begun: so it is never more.
         let (bytes_done, walk_done) = (self.bytes_done.load(Relaxed), self.walk_done.load(Relaxed));
-        LargeFiles { bytes_begun: self.bytes_begun.load(Relaxed), bytes_done, walk_begun: self.walk_begun.load(Relaxed), walk_done }
+        LargeFiles {
+            bytes_begun: self.bytes_begun.load(Relaxed),
+            bytes_done,
+            walk_begun: self.walk_begun.load(Relaxed),
+            walk_done,
+        }
     }
 }
 
-/// One large file from its beginning to its end, however it ends: then nothing of it is under way any more.
+/// One large file from its beginning to its end, however it ends: then nothing of it is under way
+/// any more.
 #[derive(Debug)]
 pub struct Begun {
     all: Arc<UnderWay>,
@@ -52,16 +61,25 @@ impl Begun {
     pub fn new(all: &Arc<UnderWay>, bytes: u64, walk: u64) -> Self {
         all.bytes_begun.fetch_add(bytes, Relaxed);
         all.walk_begun.fetch_add(walk, Relaxed);
-        Begun { all: all.clone(), bytes, walk, done: AtomicU64::new(0) }
+        Begun {
+            all: all.clone(),
+            bytes,
+            walk,
+            done: AtomicU64::new(0),
+        }
     }
 
     /// So many bytes more are done.
     pub fn advance(&self, bytes: u64) {
         let before = self.done.fetch_add(bytes, Relaxed).min(self.bytes);
         let after = (before + bytes).min(self.bytes);
-        let part = |bytes: u64| (u128::from(self.walk) * u128::from(bytes) / u128::from(self.bytes.max(1))) as u64;
+        let part = |bytes: u64| {
+            (u128::from(self.walk) * u128::from(bytes) / u128::from(self.bytes.max(1))) as u64
+        };
         self.all.bytes_done.fetch_add(after - before, Relaxed);
-        self.all.walk_done.fetch_add(part(after) - part(before), Relaxed);
+        self.all
+            .walk_done
+            .fetch_add(part(after) - part(before), Relaxed);
     }
 }
 
@@ -83,9 +101,20 @@ mod tests {
         let all = Arc::<UnderWay>::default();
         let (a, b) = (Begun::new(&all, 100, 1 << 20), Begun::new(&all, 0, 77));
         a.advance(30);
-        assert_eq!(all.now(), LargeFiles { bytes_begun: 100, bytes_done: 30, walk_begun: (1 << 20) + 77, walk_done: 314_572 });
+        assert_eq!(
+            all.now(),
+            LargeFiles {
+                bytes_begun: 100,
+                bytes_done: 30,
+                walk_begun: (1 << 20) + 77,
+                walk_done: 314_572
+            }
+        );
         drop((a, b));
         let now = all.now();
-        assert_eq!((now.bytes_begun, now.walk_begun), (now.bytes_done, now.walk_done));
+        assert_eq!(
+            (now.bytes_begun, now.walk_begun),
+            (now.bytes_done, now.walk_done)
+        );
     }
 }

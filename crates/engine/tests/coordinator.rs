@@ -1,12 +1,13 @@
-//! The coordinator of a run that movers share, in a table of accidents: with a fake way to the movers that obeys a script, a clock of the
-//! test's own, trees in memory, and the real record and work of movers. Whatever happens, the run comes to its end, each entry is accounted
-//! for once, the trees are equal, and nothing is handed out again that was settled.
+//! The coordinator of a run that movers share, in a table of accidents: with a fake way to the
+//! movers that obeys a script, a clock of the test's own, trees in memory, and the real record and
+//! work of movers. Whatever happens, the run comes to its end, each entry is accounted for once,
+//! the trees are equal, and nothing is handed out again that was settled.
 #![allow(clippy::disallowed_methods)]
 
 use driftless_engine::message::{Report, encode, reports};
 use driftless_engine::{
-    Alive, Batch, Brief, By, Clock, Counts, End, Ends, Exchange, Known, Monitor, Options, Outcome, PartOfOutcome, Progress, RunError,
-    Summary, Word, coordinate, work_off,
+    Alive, Batch, Brief, By, Clock, Counts, End, Ends, Exchange, Known, Monitor, Options, Outcome,
+    PartOfOutcome, Progress, RunError, Summary, Word, coordinate, work_off,
 };
 use driftless_model::{Meta, Policy, Problem, Receipt};
 use driftless_state::Record;
@@ -44,10 +45,16 @@ impl Monitor for Told {
     }
     fn receipt(&self, _receipt: &Receipt) {}
     fn problem(&self, problem: &Problem) {
-        self.0.lock().expect("no panic").push(format!("problem: {problem}"));
+        self.0
+            .lock()
+            .expect("no panic")
+            .push(format!("problem: {problem}"));
     }
     fn note(&self, text: &str) {
-        self.0.lock().expect("no panic").push(format!("note: {text}"));
+        self.0
+            .lock()
+            .expect("no panic")
+            .push(format!("note: {text}"));
     }
     fn progress(&self, _progress: &Progress) {}
 }
@@ -61,7 +68,10 @@ struct TestClock {
 impl TestClock {
     fn pass(&self, span: Duration) {
         self.millis.set(self.millis.get() + span.as_millis() as u64);
-        assert!(self.millis.get() < MILLIS_MAX, "the run does not come to its end");
+        assert!(
+            self.millis.get() < MILLIS_MAX,
+            "the run does not come to its end"
+        );
     }
 }
 
@@ -79,7 +89,8 @@ impl Clock for TestClock {
     }
 }
 
-/// What goes wrong, once: `at` counts batches that movers take, words that they say, or calls of the coordinator, from 1.
+/// What goes wrong, once: `at` counts batches that movers take, words that they say, or calls of
+/// the coordinator, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accident {
     Nothing,
@@ -117,7 +128,8 @@ enum Accident {
     Parked {
         at: u64,
     },
-    /// The coordinator is killed in a call to the movers. Another process goes on, or the same one, which had lost its connection.
+    /// The coordinator is killed in a call to the movers. Another process goes on, or the same one,
+    /// which had lost its connection.
     Killed {
         at: u64,
         is_same_process: bool,
@@ -160,7 +172,8 @@ struct World {
     parked: Vec<(u64, u64)>,
     /// Words on their way, and when they arrive at the earliest, in milliseconds.
     words: VecDeque<(u64, Word)>,
-    /// Words that were delivered and not accepted, by their tickets: the next coordinator hears them again.
+    /// Words that were delivered and not accepted, by their tickets: the next coordinator hears
+    /// them again.
     unaccepted: BTreeMap<u64, Word>,
     /// Runs and batches whose last word was accepted.
     settled: BTreeSet<(u64, u64)>,
@@ -180,7 +193,12 @@ impl World {
     fn new(accident: Accident) -> World {
         let (source, replica) = (FakeTree::new("here"), FakeTree::new("there"));
         for dir in ["a", "b", "c", "d", "e"] {
-            (0..4).for_each(|number| source.put(&format!("{dir}/file-{number}"), format!("{dir} {number}").as_bytes()));
+            (0..4).for_each(|number| {
+                source.put(
+                    &format!("{dir}/file-{number}"),
+                    format!("{dir} {number}").as_bytes(),
+                )
+            });
             source.put(&format!("{dir}/deep/er/file"), b"deep");
             source.put_link(&format!("{dir}/second"), &format!("{dir}/file-0"));
             replica.put(&format!("{dir}/extra/{dir}"), b"only here");
@@ -191,15 +209,29 @@ impl World {
         source.put_symlink("link", "one");
         source.put_dir("empty");
         replica.put("a/file-1", b"other content");
-        let policy = Policy { delete: true, delete_unlike: true, ..Policy::default() };
-        let options = Options { source: source.endpoint(), replica: replica.endpoint(), policy, ..Options::default() };
+        let policy = Policy {
+            delete: true,
+            delete_unlike: true,
+            ..Policy::default()
+        };
+        let options = Options {
+            source: source.endpoint(),
+            replica: replica.endpoint(),
+            policy,
+            ..Options::default()
+        };
         World {
             source,
             replica,
             options,
             // In memory, where that can be: what is durable is not what is looked at here.
-            folder: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder"),
-            clock: TestClock { began: Instant::now(), millis: Cell::new(0) },
+            folder: tempfile::tempdir_in("/dev/shm")
+                .or_else(|_| tempfile::tempdir())
+                .expect("a folder"),
+            clock: TestClock {
+                began: Instant::now(),
+                millis: Cell::new(0),
+            },
             accident,
             is_over: false,
             waiting: VecDeque::new(),
@@ -221,15 +253,32 @@ impl World {
     /// One life of a coordinator.
     fn live(&mut self, process: u128) -> Ended {
         let stop = AtomicBool::new(false);
-        let options = Options { run: process, ..self.options.clone() };
+        let options = Options {
+            run: process,
+            ..self.options.clone()
+        };
         let mut record = Record::open(&self.record(), "the same").expect("the record");
         let mut brief = Brief::of(&options, &[], false);
         // The next life has other clocks and monitors in hand: they are the world's.
-        let clock = TestClock { began: self.clock.began, millis: Cell::new(self.clock.millis.get()) };
+        let clock = TestClock {
+            began: self.clock.began,
+            millis: Cell::new(self.clock.millis.get()),
+        };
         let told = std::mem::take(&mut self.told);
-        let mut connection = Connection { world: self, clock: &clock, stop: &stop, calls: 0 };
-        let by = By { exchange: &mut connection, record: &mut record, clock: &clock };
-        let lived = catch_unwind(AssertUnwindSafe(|| coordinate((&options, &mut brief), &told, &stop, by)));
+        let mut connection = Connection {
+            world: self,
+            clock: &clock,
+            stop: &stop,
+            calls: 0,
+        };
+        let by = By {
+            exchange: &mut connection,
+            record: &mut record,
+            clock: &clock,
+        };
+        let lived = catch_unwind(AssertUnwindSafe(|| {
+            coordinate((&options, &mut brief), &told, &stop, by)
+        }));
         (self.told, self.clock) = (told, clock);
         match lived {
             Ok(ended) => Ok(ended),
@@ -242,7 +291,10 @@ impl World {
     fn is_left(&mut self) {
         let again = std::mem::take(&mut self.unaccepted);
         let now = self.clock.millis.get();
-        again.into_values().rev().for_each(|word| self.words.push_front((now, word)));
+        again
+            .into_values()
+            .rev()
+            .for_each(|word| self.words.push_front((now, word)));
     }
 
     /// Lives until the run has come to its end.
@@ -253,13 +305,24 @@ impl World {
     /// Lives until the run has come to its end; the first of its processes has drawn this number.
     fn run_from(&mut self, process: u128) -> Summary {
         for process in process..process + 9 {
-            let is_same_process = matches!(self.accident, Accident::Killed { is_same_process: true, .. });
+            let is_same_process = matches!(
+                self.accident,
+                Accident::Killed {
+                    is_same_process: true,
+                    ..
+                }
+            );
             match self.live(if is_same_process { 1 } else { process }) {
                 Ok(Ok(summary)) if summary.end == End::Complete => return summary,
                 Ok(Ok(summary)) => assert_eq!((summary.end, self.is_over), (End::Stopped, true)),
-                Ok(Err(RunError::NoMovers(_))) => assert!(matches!(self.accident, Accident::Unreachable { .. })),
+                Ok(Err(RunError::NoMovers(_))) => {
+                    assert!(matches!(self.accident, Accident::Unreachable { .. }))
+                }
                 Ok(Err(RunError::Record(error))) => {
-                    assert!(matches!(self.accident, Accident::Unwritable { .. }), "{error}");
+                    assert!(
+                        matches!(self.accident, Accident::Unwritable { .. }),
+                        "{error}"
+                    );
                     assert!(error.to_string().contains("the disk is full"), "{error}");
                     self.allow_writing(true);
                 }
@@ -279,7 +342,9 @@ impl World {
                 let name = format!("full_{table}_{act}");
                 let script = match allow {
                     true => format!("DROP TRIGGER {name}"),
-                    false => format!("CREATE TRIGGER {name} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"),
+                    false => format!(
+                        "CREATE TRIGGER {name} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+                    ),
                 };
                 file.execute_batch(&script).expect("the trigger");
             }
@@ -298,7 +363,15 @@ impl World {
         self.taken += 1;
         let (at, id, run) = (self.taken, order.id, order.run);
         let mover = format!("mover {}", at % 3);
-        self.say(0, Word::Alive(Box::new(Alive { run, id, mover: mover.clone(), counts: Counts::default() })));
+        self.say(
+            0,
+            Word::Alive(Box::new(Alive {
+                run,
+                id,
+                mover: mover.clone(),
+                counts: Counts::default(),
+            })),
+        );
         if self.happens(Accident::DiesIdle { at }) {
             return;
         }
@@ -311,7 +384,10 @@ impl World {
             return;
         }
         let is_late = self.happens(Accident::Late { at });
-        let (dies_speaking, is_noise) = (self.happens(Accident::DiesSpeaking { at }), self.happens(Accident::Noise { at }));
+        let (dies_speaking, is_noise) = (
+            self.happens(Accident::DiesSpeaking { at }),
+            self.happens(Accident::Noise { at }),
+        );
         let delay = if is_late { 200_000 } else { 0 };
         for mut part in parts((run, id), at, &mover, outcome) {
             if part.last && dies_speaking {
@@ -325,11 +401,26 @@ impl World {
     }
 
     fn carry_out(&self, order: &Order) -> Outcome {
-        let options = order.brief.options(self.source.endpoint(), self.replica.endpoint());
-        let (no, yields) = (AtomicBool::new(false), AtomicBool::new((2..5).contains(&self.taken)));
-        let ends = Ends { stop: &no, yields: &yields, leaves: &no, lease: None };
-        let (outcome, end) =
-            work_off((&options, &mut Known::default()), (&order.brief, &order.batch), &|_| {}, ends).expect("it is carried out");
+        let options = order
+            .brief
+            .options(self.source.endpoint(), self.replica.endpoint());
+        let (no, yields) = (
+            AtomicBool::new(false),
+            AtomicBool::new((2..5).contains(&self.taken)),
+        );
+        let ends = Ends {
+            stop: &no,
+            yields: &yields,
+            leaves: &no,
+            lease: None,
+        };
+        let (outcome, end) = work_off(
+            (&options, &mut Known::default()),
+            (&order.brief, &order.batch),
+            &|_| {},
+            ends,
+        )
+        .expect("it is carried out");
         assert_eq!(end, End::Complete);
         outcome
     }
@@ -348,8 +439,26 @@ impl World {
         }
         if let (Accident::Strangers, Word::Part(part, _)) = (self.accident, &word) {
             self.is_over = true;
-            self.words.push_back((due, Word::Part(PartOfOutcome { run: part.run + 1, ..part.clone() }, 0)));
-            self.words.push_back((due, Word::Part(PartOfOutcome { id: part.id + 1000, ..part.clone() }, 0)));
+            self.words.push_back((
+                due,
+                Word::Part(
+                    PartOfOutcome {
+                        run: part.run + 1,
+                        ..part.clone()
+                    },
+                    0,
+                ),
+            ));
+            self.words.push_back((
+                due,
+                Word::Part(
+                    PartOfOutcome {
+                        id: part.id + 1000,
+                        ..part.clone()
+                    },
+                    0,
+                ),
+            ));
         }
         self.words.push_back((due, word));
     }
@@ -359,7 +468,9 @@ impl World {
         let now = self.clock.millis.get();
         let index = self.words.iter().position(|(due, _)| *due <= now)?;
         let (_, word) = self.words.remove(index)?;
-        let Word::Part(part, _) = word else { return Some(word) };
+        let Word::Part(part, _) = word else {
+            return Some(word);
+        };
         self.tickets += 1;
         let word = Word::Part(part, self.tickets);
         self.unaccepted.insert(self.tickets, word.clone());
@@ -367,10 +478,13 @@ impl World {
     }
 
     /// What of two trees has to agree, of all entries.
-    fn entries(tree: &FakeTree) -> Vec<(String, Option<Vec<u8>>, impl PartialEq + std::fmt::Debug)> {
+    fn entries(
+        tree: &FakeTree,
+    ) -> Vec<(String, Option<Vec<u8>>, impl PartialEq + std::fmt::Debug)> {
         let of = |meta: Meta| (meta.kind, meta.mode, meta.size, meta.mtime, meta.nlink);
         let all = tree.paths().into_iter();
-        all.map(|path| (path.clone(), tree.content(&path), tree.meta(&path).map(of))).collect()
+        all.map(|path| (path.clone(), tree.content(&path), tree.meta(&path).map(of)))
+            .collect()
     }
 
     /// What must come of every run.
@@ -378,22 +492,40 @@ impl World {
         let (counts, words) = (&summary.counts, self.told.words());
         let context = format!("{:?}: {counts:?}\n{words}", self.accident);
         assert!(counts.adds_up(), "{context}");
-        assert_eq!((counts.seen, counts.failed, counts.problems()), (self.source.paths().len() as u64 + 1, 0, 0), "{context}");
+        assert_eq!(
+            (counts.seen, counts.failed, counts.problems()),
+            (self.source.paths().len() as u64 + 1, 0, 0),
+            "{context}"
+        );
         assert!(!words.contains("problem"), "{context}");
-        assert!(World::entries(&self.source) == World::entries(&self.replica), "{context}: {:#?}", World::entries(&self.replica));
+        assert!(
+            World::entries(&self.source) == World::entries(&self.replica),
+            "{context}: {:#?}",
+            World::entries(&self.replica)
+        );
         let inode = |path| self.replica.meta(path).map(|meta| meta.ino);
-        assert!(inode("one") == inode("a/two") && inode("one") == inode("b/three"), "{context}");
+        assert!(
+            inode("one") == inode("a/two") && inode("one") == inode("b/three"),
+            "{context}"
+        );
     }
 }
 
 /// What came of a batch, in several parts.
 fn parts(batch: (u64, u64), attempt: u64, mover: &str, outcome: Outcome) -> Vec<PartOfOutcome> {
-    let [Report::Part(whole)] = &reports(batch, attempt, mover, Outcome::default())[..] else { panic!("an outcome is one part") };
+    let [Report::Part(whole)] = &reports(batch, attempt, mover, Outcome::default())[..] else {
+        panic!("an outcome is one part")
+    };
     let split = outcome.split(PART_BYTES);
     let count = split.len() as u32;
     // A message is the number of its protocol, and a value as the record keeps it.
     let bytes = |outcome: &Outcome| encode(outcome)[2..].to_vec();
-    let part = |(number, outcome)| PartOfOutcome { number, last: number + 1 == count, outcome: bytes(outcome), ..whole.clone() };
+    let part = |(number, outcome)| PartOfOutcome {
+        number,
+        last: number + 1 == count,
+        outcome: bytes(outcome),
+        ..whole.clone()
+    };
     (0..).zip(&split).map(part).collect()
 }
 
@@ -411,7 +543,10 @@ impl Connection<'_> {
         let at = self.calls;
         self.world.clock.millis.set(self.clock.millis.get());
         for is_same_process in [false, true] {
-            if self.world.happens(Accident::Killed { at, is_same_process }) {
+            if self.world.happens(Accident::Killed {
+                at,
+                is_same_process,
+            }) {
                 resume_unwind(Box::new(Crash));
             }
         }
@@ -431,9 +566,17 @@ impl Connection<'_> {
 impl Exchange for Connection<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         self.call()?;
-        assert!(!self.world.settled.contains(&(run, id)), "batch {id} was settled and is handed out again");
+        assert!(
+            !self.world.settled.contains(&(run, id)),
+            "batch {id} was settled and is handed out again"
+        );
         assert!(!batch.pieces.is_empty(), "a batch of nothing");
-        self.world.waiting.push_back(Order { brief: brief.clone(), run, id, batch: batch.clone() });
+        self.world.waiting.push_back(Order {
+            brief: brief.clone(),
+            run,
+            id,
+            batch: batch.clone(),
+        });
         Ok(())
     }
 
@@ -482,7 +625,9 @@ impl Exchange for Connection<'_> {
 
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let ours = self.world.parked.iter().filter(|(of, _)| *of == run);
-        Ok(ours.map(|(_, id)| (*id, "no mover has the rights".to_owned())).collect())
+        Ok(ours
+            .map(|(_, id)| (*id, "no mover has the rights".to_owned()))
+            .collect())
     }
 
     fn clear(&mut self, words: bool) -> Result<(), String> {
@@ -503,8 +648,8 @@ fn run_with(accident: Accident) -> bool {
     world.is_over
 }
 
-/// Runs with this accident at each of its places, many at a time, since a run waits for its threads more than it works; says how many
-/// places there are.
+/// Runs with this accident at each of its places, many at a time, since a run waits for its threads
+/// more than it works; says how many places there are.
 fn run_at_each(accident: impl Fn(u64) -> Accident + Sync) -> u64 {
     let (next, first_without) = (AtomicU64::new(1), AtomicU64::new(EVENTS_MAX));
     std::thread::scope(|scope| {
@@ -524,7 +669,12 @@ fn run_at_each(accident: impl Fn(u64) -> Accident + Sync) -> u64 {
 
 #[test]
 fn a_calm_run_makes_the_trees_equal() {
-    for accident in [Accident::Nothing, Accident::AllTwice, Accident::AllAgain, Accident::Strangers] {
+    for accident in [
+        Accident::Nothing,
+        Accident::AllTwice,
+        Accident::AllAgain,
+        Accident::Strangers,
+    ] {
         run_with(accident);
     }
 }
@@ -553,8 +703,18 @@ fn noise_settles_nothing() {
 
 #[test]
 fn wherever_a_coordinator_ends_the_next_one_goes_on() {
-    assert!(run_at_each(|at| Accident::Killed { at, is_same_process: false }) > 20);
-    assert!(run_at_each(|at| Accident::Killed { at, is_same_process: true }) > 20);
+    assert!(
+        run_at_each(|at| Accident::Killed {
+            at,
+            is_same_process: false
+        }) > 20
+    );
+    assert!(
+        run_at_each(|at| Accident::Killed {
+            at,
+            is_same_process: true
+        }) > 20
+    );
 }
 
 #[test]
@@ -574,9 +734,15 @@ fn what_nobody_can_carry_out_is_told_path_by_path_and_the_next_run_mends_it() {
         let mut world = World::new(Accident::Parked { at });
         let counts = world.run().counts;
         let words = world.told.words();
-        let told = words.lines().filter(|line| line.contains("no mover has the rights")).count() as u64;
+        let told = words
+            .lines()
+            .filter(|line| line.contains("no mover has the rights"))
+            .count() as u64;
         let context = format!("{at}: {counts:?}\n{words}");
-        assert!(counts.adds_up() && counts.failed == told && counts.problems() == told, "{context}");
+        assert!(
+            counts.adds_up() && counts.failed == told && counts.problems() == told,
+            "{context}"
+        );
         assert_eq!(told > 0, world.is_over, "{context}");
         let is_over = world.is_over;
         let is_kept = world.replica.content("a/extra/a").is_some();
@@ -597,7 +763,8 @@ fn a_coordinator_that_ends_before_its_record_is_gone_does_its_last_stage_again()
         let first = world.run();
         world.check(&first);
         if process == 2 {
-            // Another process looks at everything once more; that of the first life goes on with the last stage alone.
+            // Another process looks at everything once more; that of the first life goes on with
+            // the last stage alone.
             world.source.put("a/late", b"made since");
         }
         let again = world.run_from(process);

@@ -19,11 +19,17 @@ impl Monitor for Told {
     }
 
     fn receipt(&self, receipt: &Receipt) {
-        self.receipts.lock().expect("no panic").push(receipt.path.to_string());
+        self.receipts
+            .lock()
+            .expect("no panic")
+            .push(receipt.path.to_string());
     }
 
     fn problem(&self, problem: &Problem) {
-        self.problems.lock().expect("no panic").push(problem.to_string());
+        self.problems
+            .lock()
+            .expect("no panic")
+            .push(problem.to_string());
     }
 
     fn progress(&self, _progress: &Progress) {}
@@ -40,10 +46,21 @@ impl Pair {
     /// With these files and what leads to them.
     fn of(files: &[&str]) -> Pair {
         let (source, replica) = (FakeTree::new("here"), FakeTree::new("there"));
-        files.iter().for_each(|path| source.put(path, path.as_bytes()));
-        let options = Options { source: source.endpoint(), replica: replica.endpoint(), ..Options::default() };
-        let trees = Trees::open(&options, &Told::default(), &MachineClock).expect("they can be opened");
-        let pair = Pair { source, replica, trees };
+        files
+            .iter()
+            .for_each(|path| source.put(path, path.as_bytes()));
+        let options = Options {
+            source: source.endpoint(),
+            replica: replica.endpoint(),
+            ..Options::default()
+        };
+        let trees =
+            Trees::open(&options, &Told::default(), &MachineClock).expect("they can be opened");
+        let pair = Pair {
+            source,
+            replica,
+            trees,
+        };
         let summary = pair.reconcile(Selection::all()).expect("the first copy").0;
         assert_eq!(summary.end, End::Complete);
         pair.check_equal();
@@ -52,14 +69,23 @@ impl Pair {
 
     fn reconcile(&self, selection: Selection) -> Result<(Summary, Told), RunError> {
         let told = Told::default();
-        let summary = self.trees.reconcile(&Arc::new(selection), &mirror(), &told, &AtomicBool::new(false))?;
+        let summary = self.trees.reconcile(
+            &Arc::new(selection),
+            &mirror(),
+            &told,
+            &AtomicBool::new(false),
+        )?;
         Ok((summary, told))
     }
 
     /// Makes one path equal, without any problem; returns what was changed.
     fn look_at(&self, path: &str, scope: Scope) -> Vec<String> {
         let (summary, told) = self.reconcile(chosen(path, scope)).expect("it goes on");
-        assert_eq!((summary.end, &told.problems.lock().expect("no panic")[..]), (End::Complete, &[][..]), "{path}");
+        assert_eq!(
+            (summary.end, &told.problems.lock().expect("no panic")[..]),
+            (End::Complete, &[][..]),
+            "{path}"
+        );
         assert!(summary.counts.adds_up(), "{:?}", summary.counts);
         told.receipts.into_inner().expect("no panic")
     }
@@ -78,11 +104,17 @@ impl Pair {
 }
 
 fn mirror() -> Policy {
-    Policy { delete: true, ..Policy::default() }
+    Policy {
+        delete: true,
+        ..Policy::default()
+    }
 }
 
 fn chosen(path: &str, scope: Scope) -> Selection {
-    Selection::of(&[Work { path: RelPath::parse(path.as_bytes()).expect("a path"), scope }])
+    Selection::of(&[Work {
+        path: RelPath::parse(path.as_bytes()).expect("a path"),
+        scope,
+    }])
 }
 
 const FILES: [&str; 5] = ["a/one", "a/two", "a/b/three", "c/four", "five"];
@@ -96,10 +128,25 @@ fn one_path_is_made_equal_and_nothing_else_is_looked_at() {
     }
     let lists = pair.source.calls(Call::List) + pair.replica.calls(Call::List);
     assert_eq!(pair.look_at("a/one", Scope::Entry), ["a/one"]);
-    assert_eq!(pair.replica.content("a/one").as_deref(), Some(&b"changed"[..]));
-    assert_eq!(pair.replica.content("a/two").as_deref(), Some(&b"a/two"[..]), "nobody asked for it");
-    assert_eq!(pair.source.calls(Call::List) + pair.replica.calls(Call::List), lists, "no directory is listed for one path");
-    assert_eq!(pair.look_at("a/one", Scope::Entry), Vec::<String>::new(), "it is equal");
+    assert_eq!(
+        pair.replica.content("a/one").as_deref(),
+        Some(&b"changed"[..])
+    );
+    assert_eq!(
+        pair.replica.content("a/two").as_deref(),
+        Some(&b"a/two"[..]),
+        "nobody asked for it"
+    );
+    assert_eq!(
+        pair.source.calls(Call::List) + pair.replica.calls(Call::List),
+        lists,
+        "no directory is listed for one path"
+    );
+    assert_eq!(
+        pair.look_at("a/one", Scope::Entry),
+        Vec::<String>::new(),
+        "it is equal"
+    );
     let mut below = pair.look_at("a", Scope::Subtree);
     below.sort();
     assert_eq!(below, ["a/b/three", "a/two"]);
@@ -117,7 +164,10 @@ fn a_directory_alone_is_made_equal_without_what_is_below_it() {
     assert_eq!(pair.look_at("a", Scope::Entry)[0], "a");
     assert_eq!(pair.look_at("new", Scope::Entry)[0], "new");
     assert_eq!(pair.replica.meta("a").map(|meta| meta.mode), Some(0o700));
-    assert_eq!(pair.replica.content("a/b/three").as_deref(), Some(&b"a/b/three"[..]));
+    assert_eq!(
+        pair.replica.content("a/b/three").as_deref(),
+        Some(&b"a/b/three"[..])
+    );
     assert!(pair.replica.meta("new").is_some() && pair.replica.meta("new/file").is_none());
 }
 
@@ -129,11 +179,30 @@ fn a_chosen_path_that_is_gone_goes_from_the_replica_and_only_where_the_policy_de
     }
     let keeping = Policy::default();
     let told = Told::default();
-    let kept = pair.trees.reconcile(&Arc::new(chosen("a/one", Scope::Entry)), &keeping, &told, &AtomicBool::new(false));
+    let kept = pair.trees.reconcile(
+        &Arc::new(chosen("a/one", Scope::Entry)),
+        &keeping,
+        &told,
+        &AtomicBool::new(false),
+    );
     assert!(kept.is_ok() && pair.replica.meta("a/one").is_some());
-    for (path, deleted) in [("a/one", 1), ("a/b/three", 2), ("five", 1), ("never/was", 0)] {
-        let (summary, told) = pair.reconcile(chosen(path, Scope::Entry)).expect("it goes on");
-        assert_eq!((summary.counts.deleted, told.problems.lock().expect("no panic").len()), (deleted, 0), "{path}");
+    for (path, deleted) in [
+        ("a/one", 1),
+        ("a/b/three", 2),
+        ("five", 1),
+        ("never/was", 0),
+    ] {
+        let (summary, told) = pair
+            .reconcile(chosen(path, Scope::Entry))
+            .expect("it goes on");
+        assert_eq!(
+            (
+                summary.counts.deleted,
+                told.problems.lock().expect("no panic").len()
+            ),
+            (deleted, 0),
+            "{path}"
+        );
     }
     pair.check_equal();
 }
@@ -144,7 +213,9 @@ fn nothing_goes_while_it_cannot_be_told_whether_the_source_has_it() {
     pair.source.discard("five");
     for errno in [errno::EIO, errno::EACCES, errno::ESTALE] {
         pair.source.fail(Call::Look, "five", errno, 100);
-        let (summary, told) = pair.reconcile(chosen("five", Scope::Entry)).expect("it goes on");
+        let (summary, told) = pair
+            .reconcile(chosen("five", Scope::Entry))
+            .expect("it goes on");
         pair.source.fail(Call::Look, "five", errno, 0);
         assert_eq!(summary.counts.deleted, 0);
         assert_eq!(told.problems.lock().expect("no panic").len(), 1);
@@ -154,18 +225,30 @@ fn nothing_goes_while_it_cannot_be_told_whether_the_source_has_it() {
 
 #[test]
 fn many_are_made_equal_at_the_same_time() {
-    let files: Vec<String> = (0..64).map(|index| format!("dir{}/file{index}", index % 5)).collect();
+    let files: Vec<String> = (0..64)
+        .map(|index| format!("dir{}/file{index}", index % 5))
+        .collect();
     let pair = Pair::of(&files.iter().map(String::as_str).collect::<Vec<_>>());
     pair.source.advance(std::time::Duration::from_secs(5));
     for round in 0..5 {
-        files.iter().for_each(|path| pair.source.put(path, format!("{round} of {path}").as_bytes()));
+        files.iter().for_each(|path| {
+            pair.source
+                .put(path, format!("{round} of {path}").as_bytes())
+        });
         std::thread::scope(|scope| {
             for part in files.chunks(16) {
-                scope.spawn(|| part.iter().for_each(|path| assert_eq!(pair.look_at(path, Scope::Entry), [path.as_str()])));
+                scope.spawn(|| {
+                    part.iter().for_each(|path| {
+                        assert_eq!(pair.look_at(path, Scope::Entry), [path.as_str()])
+                    })
+                });
             }
         });
         let (summary, _) = pair.reconcile(Selection::all()).expect("it goes on");
-        assert_eq!(summary.counts.bytes_copied, 0, "all was made equal path by path");
+        assert_eq!(
+            summary.counts.bytes_copied, 0,
+            "all was made equal path by path"
+        );
         pair.check_equal();
     }
 }
@@ -174,10 +257,15 @@ fn many_are_made_equal_at_the_same_time() {
 fn one_path_by_many_at_the_same_time_is_whole_whoever_is_last() {
     let pair = Pair::of(&FILES);
     for round in 0..20 {
-        pair.source.put("a/one", format!("content of round {round}").as_bytes());
+        pair.source
+            .put("a/one", format!("content of round {round}").as_bytes());
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| pair.reconcile(chosen("a/one", Scope::Entry)).map(drop).expect("it goes on"));
+                scope.spawn(|| {
+                    pair.reconcile(chosen("a/one", Scope::Entry))
+                        .map(drop)
+                        .expect("it goes on")
+                });
             }
         });
         let _last = pair.look_at("a/one", Scope::Entry);
@@ -212,17 +300,39 @@ fn a_disk_that_lies_ends_it() {
     pair.source.put("five", b"changed");
     let _changed = pair.look_at("five", Scope::Entry);
     pair.replica.fail(Call::Flush, ANY, errno::EIO, 1);
-    assert!(matches!(pair.trees.flush(&Told::default()), Err(RunError::DiskLied(_))));
-    assert!(matches!(pair.trees.flush(&Told::default()), Err(RunError::DiskLied(_))), "it does not tell the truth the second time");
-    assert!(matches!(pair.reconcile(Selection::all()), Err(RunError::DiskLied(_))));
+    assert!(matches!(
+        pair.trees.flush(&Told::default()),
+        Err(RunError::DiskLied(_))
+    ));
+    assert!(
+        matches!(
+            pair.trees.flush(&Told::default()),
+            Err(RunError::DiskLied(_))
+        ),
+        "it does not tell the truth the second time"
+    );
+    assert!(matches!(
+        pair.reconcile(Selection::all()),
+        Err(RunError::DiskLied(_))
+    ));
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "what is copied is the test's own")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what is copied is the test's own"
+)]
 fn a_single_file_is_not_kept_open() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     std::fs::write(&file, "content").expect("a file");
-    let options = Options { source: file.into(), replica: folder.path().join("copy").into(), ..Options::default() };
-    assert!(matches!(Trees::open(&options, &Told::default(), &MachineClock), Err(RunError::NotTrees(_))));
+    let options = Options {
+        source: file.into(),
+        replica: folder.path().join("copy").into(),
+        ..Options::default()
+    };
+    assert!(matches!(
+        Trees::open(&options, &Told::default(), &MachineClock),
+        Err(RunError::NotTrees(_))
+    ));
 }

@@ -1,7 +1,8 @@
-//! Movers that the coordinator starts on other hosts itself, through ssh, and that take their work over the same connections.
+//! Movers that the coordinator starts on other hosts itself, through ssh, and that take their work
+//! over the same connections.
 //!
-//! A message goes over a connection as its length (4 bytes, little-endian) and its bytes. A mover first prints a line that says so, because
-//! a shell may print something before.
+//! A message goes over a connection as its length (4 bytes, little-endian) and its bytes. A mover
+//! first prints a line that says so, because a shell may print something before.
 
 pub mod exchange;
 mod frames;

@@ -1,7 +1,9 @@
-//! Movers: hosts that share a run, as the coordinator that gives them their work and as the executor that carries it out.
+//! Movers: hosts that share a run, as the coordinator that gives them their work and as the
+//! executor that carries it out.
 //!
-//! Work comes from RabbitMQ ([`serve_queue`]) or over a connection that the coordinator made ([`serve_stdio`]). Nothing here prints and
-//! nothing reads arguments: a mover tells of itself through `tracing`, a coordinator through the [`Witness`](driftless_session::Witness).
+//! Work comes from RabbitMQ ([`serve_queue`]) or over a connection that the coordinator made
+//! ([`serve_stdio`]). Nothing here prints and nothing reads arguments: a mover tells of itself
+//! through `tracing`, a coordinator through the [`Witness`](driftless_session::Witness).
 #![deny(missing_docs)]
 
 mod executor;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// The class of what no route takes.
 pub const WORK: &str = "work";
-/// How long the broker may take no messages, or be out of reach, before the run ends; it goes on when it is run again.
+/// How long the broker may take no messages, or be out of reach, before the run ends; it goes on
+/// when it is run again.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// How long one call for the broker waits.
 const CALL: Duration = Duration::from_secs(1);
@@ -20,9 +21,12 @@ fn patiently<T>(stop: &AtomicBool, mut call: impl FnMut() -> Result<T, Error>) -
     let began = Instant::now();
     loop {
         match call() {
-            Err(Error::Blocked { .. } | Error::Unconfirmed { .. } | Error::Lost { .. } | Error::Nacked { .. })
-                if began.elapsed() < PATIENCE && !stop.load(Relaxed) =>
-            {
+            Err(
+                Error::Blocked { .. }
+                | Error::Unconfirmed { .. }
+                | Error::Lost { .. }
+                | Error::Nacked { .. },
+            ) if began.elapsed() < PATIENCE && !stop.load(Relaxed) => {
                 std::thread::sleep(CALL / 10);
             }
             other => return other,

@@ -1,6 +1,8 @@
 //! A run that others batch, from the coordinator's side.
 
-use driftless_engine::{Brief, By, Exchange, MachineClock, Monitor, Options, RunError, Summary, coordinate};
+use driftless_engine::{
+    Brief, By, Exchange, MachineClock, Monitor, Options, RunError, Summary, coordinate,
+};
 use driftless_session::{Before, Connections, Earlier, Passed, Witness, repeat};
 use driftless_state::Record;
 use std::sync::atomic::AtomicBool;
@@ -16,8 +18,8 @@ pub struct Shared<'a> {
     pub brief: Brief,
 }
 
-/// Coordinates a run, in as many passes as the connections to its trees take. What movers did stands in the record, however often
-/// connections are lost.
+/// Coordinates a run, in as many passes as the connections to its trees take. What movers did
+/// stands in the record, however often connections are lost.
 ///
 /// # Errors
 /// The run did not begin, or no mover is left, or the record cannot be written.
@@ -29,10 +31,30 @@ pub fn run(
 ) -> Result<(Summary, Earlier), RunError> {
     let (began, mut earlier) = (Instant::now(), Earlier::default());
     let pass = |options: &mut Options, _: &Before<'_>| {
-        let by = By { exchange, record, clock: &MachineClock };
+        let by = By {
+            exchange,
+            record,
+            clock: &MachineClock,
+        };
         let summary = coordinate((options, &mut shared.brief), monitor, stop, by)?;
-        Ok(Passed { counts: summary.counts, end: summary.end.clone(), result: summary })
+        Ok(Passed {
+            counts: summary.counts,
+            end: summary.end.clone(),
+            result: summary,
+        })
     };
-    let passed = repeat((shared.options, shared.connections), witness, (&mut earlier, false), pass)?;
-    Ok((Summary { end: passed.end, elapsed: began.elapsed(), ..passed.result }, earlier))
+    let passed = repeat(
+        (shared.options, shared.connections),
+        witness,
+        (&mut earlier, false),
+        pass,
+    )?;
+    Ok((
+        Summary {
+            end: passed.end,
+            elapsed: began.elapsed(),
+            ..passed.result
+        },
+        earlier,
+    ))
 }

@@ -1,8 +1,9 @@
-//! The standard library's locks, without their poison: a thread that panicked ends the run, and who comes after it need
-//! not be told again.
+//! The standard library's locks, without their poison: a thread that panicked ends the run, and who
+//! comes after it need not be told again.
 //!
-//! Not `parking_lot`: its locks spin before they sleep, and where every processor is busy (a copy with both ends of a line
-//! on one machine) that costs more than the sleep: 8 % of the time of a first copy over ssh with two processors.
+//! Not `parking_lot`: its locks spin before they sleep, and where every processor is busy (a copy
+//! with both ends of a line on one machine) that costs more than the sleep: 8 % of the time of a
+//! first copy over ssh with two processors.
 
 use std::sync::{self, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
@@ -84,7 +85,10 @@ impl Condvar {
 
     /// As [`Condvar::wait`], and no longer than `limit`.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
-        self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
+        self.0
+            .wait_timeout(guard, limit)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 
     /// Wakes one of those asleep.

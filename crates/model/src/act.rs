@@ -1,15 +1,16 @@
 //! What can be tried on an entry of a tree: a closed set, with the words that a person reads.
 //!
-//! A fault and a problem name one of these, so what another host says was tried is one of ours or is refused when it is
-//! decoded: no text of a peer stands in our sentences. With [`cause_of`](crate::cause_of) they are put together to
-//! "cannot ACT: CAUSE".
+//! A fault and a problem name one of these, so what another host says was tried is one of ours or
+//! is refused when it is decoded: no text of a peer stands in our sentences. With
+//! [`cause_of`](crate::cause_of) they are put together to "cannot ACT: CAUSE".
 
 use crate::Side;
 use serde::{Deserialize, Serialize};
 
 macro_rules! acts {
     ($($name:ident => $words:literal $joint:ident,)*) => {
-        /// What was tried. Over the line it is a number; each is documented by the words that a person reads.
+        /// What was tried. Over the line it is a number; each is documented by the words that a
+        /// person reads.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Act {
             $(#[doc = $words] $name,)*

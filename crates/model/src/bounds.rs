@@ -1,7 +1,9 @@
-//! What a value of an entry may be, checked when it is decoded: the kernel gives a meaning of its own to some that are none.
+//! What a value of an entry may be, checked when it is decoded: the kernel gives a meaning of its
+//! own to some that are none.
 //!
-//! Nanoseconds can mean "now" and "leave it" (utimensat(2)), an owner of -1 means "leave it" (chown(2)), sizes are signed. A peer that
-//! sends such a value does not keep to the protocol; were it passed on, an act would succeed and do something else.
+//! Nanoseconds can mean "now" and "leave it" (utimensat(2)), an owner of -1 means "leave it"
+//! (chown(2)), sizes are signed. A peer that sends such a value does not keep to the protocol; were
+//! it passed on, an act would succeed and do something else.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -16,9 +18,16 @@ const NOBODYS: u32 = u32::MAX;
 const BLOCK_BYTES: u64 = 512;
 
 /// Reads a value that passes a check.
-fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D, fits: impl Fn(&T) -> bool) -> Result<T, D::Error> {
+fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+    fits: impl Fn(&T) -> bool,
+) -> Result<T, D::Error> {
     let value = T::deserialize(from)?;
-    if fits(&value) { Ok(value) } else { Err(D::Error::custom("a value is out of its bounds")) }
+    if fits(&value) {
+        Ok(value)
+    } else {
+        Err(D::Error::custom("a value is out of its bounds"))
+    }
 }
 
 /// Reads nanoseconds.
@@ -58,7 +67,9 @@ pub fn mode<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 /// # Errors
 /// There are others among them.
 pub fn maybe_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    checked(from, |mode: &Option<u32>| mode.is_none_or(|mode| mode <= 0o7777))
+    checked(from, |mode: &Option<u32>| {
+        mode.is_none_or(|mode| mode <= 0o7777)
+    })
 }
 
 /// Reads the size of a file.
@@ -74,14 +85,19 @@ pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 /// # Errors
 /// No file can have so many.
 pub fn blocks<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    checked(from, |blocks: &u64| blocks.checked_mul(BLOCK_BYTES).is_some())
+    checked(from, |blocks: &u64| {
+        blocks.checked_mul(BLOCK_BYTES).is_some()
+    })
 }
 
-/// Reads a list of at most `MAX` elements: one that takes a byte or two of a head may take hundreds of memory.
+/// Reads a list of at most `MAX` elements: one that takes a byte or two of a head may take hundreds
+/// of memory.
 ///
 /// # Errors
 /// There are more.
-pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub fn at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     struct Elements<T, const MAX: usize>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Elements<T, MAX> {

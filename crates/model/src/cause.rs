@@ -1,18 +1,23 @@
 //! Why a call failed, in words that a user can act on.
 //!
-//! The kernel's own words are kept where they say it. Others speak of the kernel's business ("invalid cross-device link") or
-//! mislead ("no space left on device", where inodes are used up, too): these have words here. What a number means depends on
-//! what was tried, so a few acts have words of their own. Sources: errno(3), and the manual page of each call.
+//! The kernel's own words are kept where they say it. Others speak of the kernel's business
+//! ("invalid cross-device link") or mislead ("no space left on device", where inodes are used up,
+//! too): these have words here. What a number means depends on what was tried, so a few acts have
+//! words of their own. Sources: errno(3), and the manual page of each call.
 
 use crate::{Act, LINE_LOST, escape_text};
 use std::io;
 
 /// Why `act` failed with an error number.
 pub fn cause_of(act: Act, errno: i32) -> String {
-    of_act(act, errno).map_or_else(|| cause(&io::Error::from_raw_os_error(errno)), str::to_owned)
+    of_act(act, errno).map_or_else(
+        || cause(&io::Error::from_raw_os_error(errno)),
+        str::to_owned,
+    )
 }
 
-/// An error of the kernel in words, lower case and without its number. The words of other errors are escaped.
+/// An error of the kernel in words, lower case and without its number. The words of other errors
+/// are escaped.
 pub fn cause(error: &io::Error) -> String {
     if let Some(words) = error.raw_os_error().and_then(of_any) {
         return words.to_owned();
@@ -20,13 +25,17 @@ pub fn cause(error: &io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
     let mut chars = words.chars();
-    let lower: String = chars.next().map(|c| c.to_lowercase().chain(chars).collect()).unwrap_or_default();
+    let lower: String = chars
+        .next()
+        .map(|c| c.to_lowercase().chain(chars).collect())
+        .unwrap_or_default();
     escape_text(&lower)
 }
 
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
     use crate::errno::{
-        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOSPC, ENOTEMPTY, EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
+        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOSPC, ENOTEMPTY,
+        EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
     };
     use Act as A;
     Some(match (act, errno) {
@@ -34,7 +43,9 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::Understand | A::Obey, EPROTO) => "it does not keep to the protocol",
         (A::Obey, _) => "the agent does not take it",
         (A::SendRequest | A::SendReply, E2BIG) => "it is too long for a message",
-        (A::FindAgain, ESTALE) => "it was moved away or replaced during the run, which went on with what is elsewhere now",
+        (A::FindAgain, ESTALE) => {
+            "it was moved away or replaced during the run, which went on with what is elsewhere now"
+        }
         (A::BeginAtHome, EINVAL) => "the agent was not started there but in /",
         (A::SetMounted, EBUSY) => "it belongs to another tree",
         (A::ReadAll | A::CopyOld, ENODATA) => "it ends earlier than its size says",
@@ -42,24 +53,42 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::Lock | A::Change, EAGAIN) => "another run has it",
         (A::LetReach, EXDEV) => "it is not what this run has opened",
         (A::RemoveForeign, EPERM) => "others can write to the directory that it is in",
-        (A::HoldFirstLink | A::HoldDirectory | A::HoldUnfinished, ESTALE) => "something else stands in its place now",
-        (A::RemoveSubvolume, ENOTEMPTY) => "something lies in it: \"btrfs subvolume delete\" removes it",
+        (A::HoldFirstLink | A::HoldDirectory | A::HoldUnfinished, ESTALE) => {
+            "something else stands in its place now"
+        }
+        (A::RemoveSubvolume, ENOTEMPTY) => {
+            "something lies in it: \"btrfs subvolume delete\" removes it"
+        }
         (A::SetGroup, EPERM) => "this user is not of the group, or the file is somebody else's",
         (A::SetOwner, EPERM) => "this user may not give files to others",
-        (A::SetMode | A::SetTimes | A::SetAcl, EPERM) => "operation not permitted, see ls -l and lsattr",
-        (A::Open | A::Remove | A::RemoveDirectory | A::Rename, EPERM) => "operation not permitted, see lsattr",
+        (A::SetMode | A::SetTimes | A::SetAcl, EPERM) => {
+            "operation not permitted, see ls -l and lsattr"
+        }
+        (A::Open | A::Remove | A::RemoveDirectory | A::Rename, EPERM) => {
+            "operation not permitted, see lsattr"
+        }
         (A::Link, EPERM | EOPNOTSUPP) => {
             "the file system has no hard links, or the kernel forbids this one, see sysctl fs.protected_hardlinks"
         }
         (A::LinkSame, EILSEQ) => "the content there differs, see --checksum",
         (A::Link, EMLINK) => "the file system takes no more names for this file",
-        (A::MakeDirectory | A::Rename, EMLINK) => "the file system takes no more directories in this one",
+        (A::MakeDirectory | A::Rename, EMLINK) => {
+            "the file system takes no more directories in this one"
+        }
         (A::MakeSymlink, EPERM | EOPNOTSUPP) => "the file system has no symbolic links",
-        (A::SetXattr | A::SetAcl, ENOSPC) => "no space is left on the file system, or all attributes together are larger than it takes",
-        (A::MakeNode, EPERM | EINVAL | EOPNOTSUPP) => "the file system has no such files, or this user may not make them",
-        (A::Create | A::MakeDirectory | A::MakeSymlink | A::Rename, EINVAL | EILSEQ) => "the file system does not take this name",
+        (A::SetXattr | A::SetAcl, ENOSPC) => {
+            "no space is left on the file system, or all attributes together are larger than it takes"
+        }
+        (A::MakeNode, EPERM | EINVAL | EOPNOTSUPP) => {
+            "the file system has no such files, or this user may not make them"
+        }
+        (A::Create | A::MakeDirectory | A::MakeSymlink | A::Rename, EINVAL | EILSEQ) => {
+            "the file system does not take this name"
+        }
         // Below a root, no symbolic link is followed.
-        (A::Open | A::OpenDirectory | A::ReopenDirectory, ELOOP) => "a symbolic link stands in its place",
+        (A::Open | A::OpenDirectory | A::ReopenDirectory, ELOOP) => {
+            "a symbolic link stands in its place"
+        }
         _ => return None,
     })
 }
@@ -108,16 +137,36 @@ mod tests {
     fn a_problem_is_a_sentence_with_what_where_why_and_what_follows() {
         use Act as A;
         let table = [
-            (A::Open, Source, 13, r#""a/b": cannot open it on the source: permission denied (left as it was)"#),
-            (A::LookAt, Source, e::EIO, r#""a/b": cannot look at it on the source: input/output error, see dmesg (left as it was)"#),
-            (A::Open, Source, e::ELOOP, r#""a/b": cannot open it on the source: a symbolic link stands in its place (left as it was)"#),
+            (
+                A::Open,
+                Source,
+                13,
+                r#""a/b": cannot open it on the source: permission denied (left as it was)"#,
+            ),
+            (
+                A::LookAt,
+                Source,
+                e::EIO,
+                r#""a/b": cannot look at it on the source: input/output error, see dmesg (left as it was)"#,
+            ),
+            (
+                A::Open,
+                Source,
+                e::ELOOP,
+                r#""a/b": cannot open it on the source: a symbolic link stands in its place (left as it was)"#,
+            ),
             (
                 A::Create,
                 Replica,
                 e::EILSEQ,
                 r#""a/b": cannot create the file on the replica: the file system does not take this name (left as it was)"#,
             ),
-            (A::Rename, Replica, e::EDQUOT, r#""a/b": cannot give it its name on the replica: the disk quota is used up (left as it was)"#),
+            (
+                A::Rename,
+                Replica,
+                e::EDQUOT,
+                r#""a/b": cannot give it its name on the replica: the disk quota is used up (left as it was)"#,
+            ),
             (
                 A::CopyWith,
                 Replica,
@@ -159,10 +208,24 @@ mod tests {
         for act in Act::ALL {
             for errno in 1..134 {
                 let sentence = told(*act, Replica, errno, Class::Partly);
-                assert!(sentence.starts_with(r#""a/b": cannot "#) && sentence.ends_with("the rest of it was kept)"), "{sentence}");
-                assert!(!sentence.contains("os error") && !sentence.contains("  ") && !sentence.contains('\n'), "{sentence}");
+                assert!(
+                    sentence.starts_with(r#""a/b": cannot "#)
+                        && sentence.ends_with("the rest of it was kept)"),
+                    "{sentence}"
+                );
+                assert!(
+                    !sentence.contains("os error")
+                        && !sentence.contains("  ")
+                        && !sentence.contains('\n'),
+                    "{sentence}"
+                );
                 let words: Vec<&str> = sentence.split(' ').collect();
-                assert!(words.windows(2).all(|pair| pair[0] != pair[1] || pair[0] == "it"), "{sentence}");
+                assert!(
+                    words
+                        .windows(2)
+                        .all(|pair| pair[0] != pair[1] || pair[0] == "it"),
+                    "{sentence}"
+                );
             }
         }
     }

@@ -26,7 +26,15 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+    pub const ALL: [Kind; 7] = [
+        Kind::File,
+        Kind::Dir,
+        Kind::Symlink,
+        Kind::Fifo,
+        Kind::Socket,
+        Kind::Char,
+        Kind::Block,
+    ];
 
     /// The word used in output.
     pub fn word(self) -> &'static str {
@@ -71,8 +79,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Whether every file system in use can keep it, but for parts of a second: FAT begins in 1980 (in local time, so a day later
-    /// everywhere), ext4 with small inodes ends in 2038.
+    /// Whether every file system in use can keep it, but for parts of a second: FAT begins in 1980
+    /// (in local time, so a day later everywhere), ext4 with small inodes ends in 2038.
     pub fn is_kept_everywhere(&self) -> bool {
         const EVERYWHERE_SEC: std::ops::RangeInclusive<i64> = 315_619_200..=i32::MAX as i64;
         EVERYWHERE_SEC.contains(&self.sec)
@@ -123,20 +131,26 @@ impl Meta {
         (self.dev, self.ino)
     }
 
-    /// Whether `later`, a second look at the same handle or name, shows that nothing was written in between.
+    /// Whether `later`, a second look at the same handle or name, shows that nothing was written in
+    /// between.
     pub fn unchanged(&self, later: &Meta) -> bool {
-        self.id() == later.id() && self.size == later.size && self.mtime == later.mtime && self.ctime == later.ctime
+        self.id() == later.id()
+            && self.size == later.size
+            && self.mtime == later.mtime
+            && self.ctime == later.ctime
     }
 }
 
 /// An extended attribute: name and value.
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
-/// Attributes of one entry at most: so many names have room in a list (`XATTR_LIST_MAX` of linux/limits.h), of which each is at least one
-/// letter behind the name of a namespace (xattr(7)), and ends with a zero.
+/// Attributes of one entry at most: so many names have room in a list (`XATTR_LIST_MAX` of
+/// linux/limits.h), of which each is at least one letter behind the name of a namespace (xattr(7)),
+/// and ends with a zero.
 const XATTRS_MAX: usize = (64 << 10) / b"user.x\0".len();
 
-/// Extended attributes that are kept, sorted by name. POSIX ACLs are among them (`system.posix_acl_*`).
+/// Extended attributes that are kept, sorted by name. POSIX ACLs are among them
+/// (`system.posix_acl_*`).
 #[derive(Debug, Clone, Default, Eq, Serialize, Deserialize)]
 pub struct Xattrs {
     #[serde(deserialize_with = "bounds::at_most::<XATTRS_MAX, _, _>")]

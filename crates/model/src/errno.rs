@@ -1,4 +1,5 @@
-//! Error numbers that decisions are made on (errno(3); asm-generic/errno-base.h, asm-generic/errno.h).
+//! Error numbers that decisions are made on (errno(3); asm-generic/errno-base.h,
+//! asm-generic/errno.h).
 #![allow(missing_docs, reason = "errno(3) says what each means")]
 
 pub const EPERM: i32 = 1;

@@ -1,9 +1,12 @@
-//! What a run tells while it works: one value for each event, read alike by a terminal, by `--json` and by a log.
+//! What a run tells while it works: one value for each event, read alike by a terminal, by `--json`
+//! and by a log.
 //!
-//! The fields that are serialised are the fields of `docs/json.md`; a test compares them. Values keep their types, so that a
-//! reader for people can choose its own words.
+//! The fields that are serialised are the fields of `docs/json.md`; a test compares them. Values
+//! keep their types, so that a reader for people can choose its own words.
 
-use crate::{Act, Action, Class, Difference as Values, Kind, Level, Problem, Receipt, Side, Unkept, What};
+use crate::{
+    Act, Action, Class, Difference as Values, Kind, Level, Problem, Receipt, Side, Unkept, What,
+};
 use serde::{Serialize, Serializer};
 
 /// Something that happened.
@@ -116,7 +119,13 @@ pub struct ChangeMade {
 impl ChangeMade {
     /// What a receipt says was done at a path.
     pub fn new(receipt: &Receipt, path: PathText) -> Self {
-        ChangeMade { path, kind: receipt.kind, action: receipt.action, what: receipt.what, size: receipt.size }
+        ChangeMade {
+            path,
+            kind: receipt.kind,
+            action: receipt.action,
+            what: receipt.what,
+            size: receipt.size,
+        }
     }
 }
 
@@ -149,9 +158,21 @@ impl DifferenceFound {
             Action::Delete => "extra",
             _ => "differs",
         };
-        let ranges = receipt.ranges.iter().map(|range| [range.start, range.end]).collect();
+        let ranges = receipt
+            .ranges
+            .iter()
+            .map(|range| [range.start, range.end])
+            .collect();
         let (kind, what, size) = (receipt.kind, receipt.what, receipt.size);
-        DifferenceFound { path, kind, found, what, size, values: receipt.values.clone(), ranges }
+        DifferenceFound {
+            path,
+            kind,
+            found,
+            what,
+            size,
+            values: receipt.values.clone(),
+            ranges,
+        }
     }
 }
 
@@ -178,7 +199,14 @@ impl ProblemMet {
     /// A problem as it is told.
     pub fn new(problem: &Problem, path: PathText) -> Self {
         let (side, act, class) = (problem.side, problem.act, problem.class);
-        ProblemMet { path, side, act, cause: problem.cause.clone(), class, follows: class.follows() }
+        ProblemMet {
+            path,
+            side,
+            act,
+            cause: problem.cause.clone(),
+            class,
+            follows: class.follows(),
+        }
     }
 }
 
@@ -218,7 +246,10 @@ pub struct RunSummary {
 
 /// What a run counts. `docs/json.md` has the meaning of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "docs/json.md has the meaning of each, and a test compares the names")]
+#[allow(
+    missing_docs,
+    reason = "docs/json.md has the meaning of each, and a test compares the names"
+)]
 pub struct Counters {
     pub seen: u64,
     pub same: u64,

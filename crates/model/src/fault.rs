@@ -1,6 +1,7 @@
 //! What can go wrong with one path, and what follows from it.
 //!
-//! A [`Fault`] is one failed call; a [`Problem`] is a path that could not be made equal because of one. The run goes on.
+//! A [`Fault`] is one failed call; a [`Problem`] is a path that could not be made equal because of
+//! one. The run goes on.
 
 use crate::{Act, RelPath, cause_of, errno, escape, escape_text};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -26,8 +27,8 @@ impl Side {
     }
 }
 
-/// One call that failed: where, what was tried, and the kernel's error number (errno(3)). It is not sent as it is: what a peer says of its
-/// failures is checked first.
+/// One call that failed: where, what was tried, and the kernel's error number (errno(3)). It is not
+/// sent as it is: what a peer says of its failures is checked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The tree it happened on.
@@ -38,12 +39,13 @@ pub struct Fault {
     pub errno: i32,
 }
 
-/// In place of an error number: the connection to the host that the tree is on is lost. No kernel gives it (`MAX_ERRNO` of
-/// linux/err.h is 4095) and no peer can, so nothing else is taken for it.
+/// In place of an error number: the connection to the host that the tree is on is lost. No kernel
+/// gives it (`MAX_ERRNO` of linux/err.h is 4095) and no peer can, so nothing else is taken for it.
 pub const LINE_LOST: i32 = 4096;
 
 impl Fault {
-    /// Whether the entry is known not to be there. No other error proves that, a stale handle of a network file system neither.
+    /// Whether the entry is known not to be there. No other error proves that, a stale handle of a
+    /// network file system neither.
     pub fn is_missing(&self) -> bool {
         self.errno == errno::ENOENT
     }
@@ -58,7 +60,8 @@ impl Fault {
         self.is_missing() || self.is_no_directory()
     }
 
-    /// Whether the handle is not good any more (`ESTALE`): what it stood for was removed, replaced, or is out of reach.
+    /// Whether the handle is not good any more (`ESTALE`): what it stood for was removed, replaced,
+    /// or is out of reach.
     pub fn is_stale(&self) -> bool {
         self.errno == errno::ESTALE
     }
@@ -152,15 +155,29 @@ pub struct Problem {
 impl Problem {
     /// A problem from a failed call.
     pub fn new(path: RelPath, fault: Fault, class: Class) -> Self {
-        Problem { path, side: fault.side, act: fault.act, cause: fault.cause(), class }
+        Problem {
+            path,
+            side: fault.side,
+            act: fault.act,
+            cause: fault.cause(),
+            class,
+        }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_root() { ".".into() } else { escape(self.path.as_bytes()) };
+        let path = if self.path.is_root() {
+            ".".into()
+        } else {
+            escape(self.path.as_bytes())
+        };
         let (act, cause) = (self.act.on(self.side), &self.cause);
-        write!(out, "\"{path}\": cannot {act}: {cause} ({})", self.class.follows())
+        write!(
+            out,
+            "\"{path}\": cannot {act}: {cause} ({})",
+            self.class.follows()
+        )
     }
 }
 

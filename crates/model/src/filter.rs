@@ -1,9 +1,10 @@
 //! Which entries a run leaves out: glob rules, first match wins, and bounds on the size of files.
 //!
-//! A pattern with a `/` inside (or at its start) is matched against the whole path below the root; one without is matched
-//! against the last name. A `/` at the end restricts it to directories. `*` and `?` stop at `/`, `**` does not; `[a-z]`,
-//! `{a,b}` and `\` work as in glob(7). What no rule matches is included. What is excluded is neither copied nor deleted.
-//! What each sign means is the matter of [`Pattern`].
+//! A pattern with a `/` inside (or at its start) is matched against the whole path below the root;
+//! one without is matched against the last name. A `/` at the end restricts it to directories. `*`
+//! and `?` stop at `/`, `**` does not; `[a-z]`, `{a,b}` and `\` work as in glob(7). What no rule
+//! matches is included. What is excluded is neither copied nor deleted. What each sign means is the
+//! matter of [`Pattern`].
 
 use crate::escape;
 use crate::pattern::{Pattern, text};
@@ -39,24 +40,40 @@ pub struct Rule {
 impl Rule {
     /// A rule from a pattern.
     pub fn new(include: bool, pattern: &str) -> Result<Self, FilterError> {
-        let fail = |why| FilterError { text: escape(pattern.as_bytes()), why };
-        Ok(Rule { include, written: pattern.to_owned(), pattern: Pattern::new(pattern).map_err(fail)? })
+        let fail = |why| FilterError {
+            text: escape(pattern.as_bytes()),
+            why,
+        };
+        Ok(Rule {
+            include,
+            written: pattern.to_owned(),
+            pattern: Pattern::new(pattern).map_err(fail)?,
+        })
     }
 
-    /// A rule from a line of a filter file, without its end: `+ PATTERN` or `- PATTERN`; `None` for blank lines and `#` comments.
+    /// A rule from a line of a filter file, without its end: `+ PATTERN` or `- PATTERN`; `None` for
+    /// blank lines and `#` comments.
     pub fn from_line(line: &str) -> Result<Option<Self>, FilterError> {
         if line.trim().is_empty() || line.starts_with('#') {
             return Ok(None);
         }
-        let fail = |why: &str| FilterError { text: escape(line.as_bytes()), why: why.into() };
+        let fail = |why: &str| FilterError {
+            text: escape(line.as_bytes()),
+            why: why.into(),
+        };
         let (include, pattern) = match line.split_at_checked(2) {
             Some(("+ ", pattern)) => (true, pattern),
             Some(("- ", pattern)) => (false, pattern),
             _ => return Err(fail(NO_SIGN)),
         };
         // Taken for part of the pattern, it would match nothing, and nobody would notice.
-        if [" #", "\t#"].iter().any(|comment| pattern.contains(comment)) {
-            return Err(fail("comments stand on a line of their own (write \"\\#\" where the name has this character)"));
+        if [" #", "\t#"]
+            .iter()
+            .any(|comment| pattern.contains(comment))
+        {
+            return Err(fail(
+                "comments stand on a line of their own (write \"\\#\" where the name has this character)",
+            ));
         }
         Rule::new(include, pattern).map(Some)
     }
@@ -95,7 +112,10 @@ impl TryFrom<String> for Rule {
         match line.split_at_checked(2) {
             Some(("+ ", pattern)) => Rule::new(true, pattern),
             Some(("- ", pattern)) => Rule::new(false, pattern),
-            _ => Err(FilterError { text: escape(line.as_bytes()), why: NO_SIGN.into() }),
+            _ => Err(FilterError {
+                text: escape(line.as_bytes()),
+                why: NO_SIGN.into(),
+            }),
         }
     }
 }
@@ -124,7 +144,10 @@ impl Filter {
             return true;
         }
         let path = text(path);
-        self.rules.iter().find(|rule| rule.pattern.matches(&path, is_dir)).is_none_or(|rule| rule.include)
+        self.rules
+            .iter()
+            .find(|rule| rule.pattern.matches(&path, is_dir))
+            .is_none_or(|rule| rule.include)
     }
 
     /// Whether a regular file of `size` bytes is taken.
@@ -138,8 +161,14 @@ mod tests {
     use super::*;
 
     fn filter(lines: &str) -> Filter {
-        let rules = lines.lines().filter_map(|line| Rule::from_line(line).unwrap()).collect();
-        Filter { rules, ..Filter::default() }
+        let rules = lines
+            .lines()
+            .filter_map(|line| Rule::from_line(line).unwrap())
+            .collect();
+        Filter {
+            rules,
+            ..Filter::default()
+        }
     }
 
     #[test]
@@ -179,7 +208,12 @@ mod tests {
             let error = Rule::from_line(bad).unwrap_err().to_string();
             assert!(error.contains("a line of their own"), "{bad}: {error}");
         }
-        for (line, name) in [("- a \\#b", "a #b"), ("- a#b", "a#b"), ("- #a", "#a"), ("- a [#]b", "a #b")] {
+        for (line, name) in [
+            ("- a \\#b", "a #b"),
+            ("- a#b", "a#b"),
+            ("- #a", "#a"),
+            ("- a [#]b", "a #b"),
+        ] {
             assert!(!filter(line).takes(name.as_bytes(), false), "{line}");
         }
     }

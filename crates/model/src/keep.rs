@@ -13,7 +13,8 @@ pub struct Keep {
     pub owner: bool,
     /// Numeric group.
     pub group: bool,
-    /// An owner or group that this user cannot give is a problem; an ordinary user's are only counted otherwise.
+    /// An owner or group that this user cannot give is a problem; an ordinary user's are only
+    /// counted otherwise.
     pub demands_owners: bool,
     /// Modification times.
     pub times: bool,
@@ -69,10 +70,11 @@ pub const CAPABILITY: &[u8] = b"security.capability";
 /// Namespace prefix of the POSIX ACL attributes (acl(5), include/uapi/linux/xattr.h).
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
-/// Attributes in which a file system keeps what is its own: they say where its data lies or which inode this is, or hold in another
-/// form what is kept anyway (XFS keeps the ACLs in `trusted.SGI_ACL_*` and lists both). On another file system they mean nothing, and
-/// removing them may remove what they stand for. A `*` at the end stands for any rest. Where each comes from is told in
-/// `docs/attributes.md`, which is held against this list by a test.
+/// Attributes in which a file system keeps what is its own: they say where its data lies or which
+/// inode this is, or hold in another form what is kept anyway (XFS keeps the ACLs in
+/// `trusted.SGI_ACL_*` and lists both). On another file system they mean nothing, and removing them
+/// may remove what they stand for. A `*` at the end stands for any rest. Where each comes from is
+/// told in `docs/attributes.md`, which is held against this list by a test.
 const FILE_SYSTEMS_OWN: [&str; 27] = [
     "trusted.SGI_*",
     "trusted.lov",
@@ -105,10 +107,12 @@ const FILE_SYSTEMS_OWN: [&str; 27] = [
 
 /// Whether `name` is an attribute that a file system keeps for itself.
 fn is_file_systems_own(name: &[u8]) -> bool {
-    FILE_SYSTEMS_OWN.iter().any(|own| match own.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning.as_bytes()),
-        None => name == own.as_bytes(),
-    })
+    FILE_SYSTEMS_OWN
+        .iter()
+        .any(|own| match own.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning.as_bytes()),
+            None => name == own.as_bytes(),
+        })
 }
 
 impl Keep {
@@ -122,9 +126,10 @@ impl Keep {
         }
     }
 
-    /// The mode that an entry of the replica shall have, where `there` are the user and group that it has now. A set-id bit lends a file
-    /// the rights of the owner whom the source names: where the owner is not kept, and is another, it would lend other rights. Those
-    /// of a directory lend none.
+    /// The mode that an entry of the replica shall have, where `there` are the user and group that
+    /// it has now. A set-id bit lends a file the rights of the owner whom the source names: where
+    /// the owner is not kept, and is another, it would lend other rights. Those of a directory lend
+    /// none.
     pub fn mode_for(&self, source: &Meta, there: (u32, u32)) -> u32 {
         let mut mode = source.mode;
         if source.kind != Kind::Dir && !self.owner && source.uid != there.0 {
@@ -141,16 +146,21 @@ impl Keep {
         self.xattrs || self.acls
     }
 
-    /// Whether the extended attribute `name` is kept: `user.*`, `trusted.*`, `security.capability` and POSIX ACLs (xattr(7)).
+    /// Whether the extended attribute `name` is kept: `user.*`, `trusted.*`, `security.capability`
+    /// and POSIX ACLs (xattr(7)).
     ///
-    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and `user.driftless.*` and
-    /// `trusted.driftless.*` are our own.
+    /// Labels of security modules belong to the host, some of `trusted.*` to the file system, and
+    /// `user.driftless.*` and `trusted.driftless.*` are our own.
     pub fn wants_xattr(&self, name: &[u8]) -> bool {
         if name.starts_with(ACL_PREFIX) {
             return self.acls;
         }
         let of_users = name.starts_with(b"user.") && !name.starts_with(b"user.driftless.");
-        let trusted = || name.starts_with(b"trusted.") && !name.starts_with(b"trusted.driftless.") && !is_file_systems_own(name);
+        let trusted = || {
+            name.starts_with(b"trusted.")
+                && !name.starts_with(b"trusted.driftless.")
+                && !is_file_systems_own(name)
+        };
         self.xattrs && (of_users || name == CAPABILITY || trusted())
     }
 }
@@ -162,31 +172,80 @@ mod tests {
     #[test]
     fn what_a_file_system_keeps_for_itself_is_not_kept() {
         let wants = |name: &str| Keep::default().wants_xattr(name.as_bytes());
-        for own in ["trusted.SGI_ACL_FILE", "trusted.SGI_DMI_X", "trusted.lov", "trusted.lfsck_ns", "trusted.gfid", "trusted.ec.size"] {
+        for own in [
+            "trusted.SGI_ACL_FILE",
+            "trusted.SGI_DMI_X",
+            "trusted.lov",
+            "trusted.lfsck_ns",
+            "trusted.gfid",
+            "trusted.ec.size",
+        ] {
             assert!(!wants(own), "{own}");
         }
         // What an overlay's layer means is in these, and a copy of the layer is to mean the same.
-        for kept in ["trusted.lovely", "trusted.links", "trusted.overlay.opaque", "trusted.overlay.redirect", "user.lov", "user.SGI_X"] {
+        for kept in [
+            "trusted.lovely",
+            "trusted.links",
+            "trusted.overlay.opaque",
+            "trusted.overlay.redirect",
+            "user.lov",
+            "user.SGI_X",
+        ] {
             assert!(wants(kept), "{kept}");
         }
-        for foreign in ["lustre.lov", "security.selinux", "system.nfs4_acl", "user.driftless.resume", "trusted.driftless.x", "xuser.a"] {
+        for foreign in [
+            "lustre.lov",
+            "security.selinux",
+            "system.nfs4_acl",
+            "user.driftless.resume",
+            "trusted.driftless.x",
+            "xuser.a",
+        ] {
             assert!(!wants(foreign), "{foreign}");
         }
     }
 
     #[test]
     fn acls_and_other_attributes_are_left_out_apart_from_each_other() {
-        let (no_acls, no_xattrs) = (Keep { acls: false, ..Keep::default() }, Keep { xattrs: false, ..Keep::default() });
+        let (no_acls, no_xattrs) = (
+            Keep {
+                acls: false,
+                ..Keep::default()
+            },
+            Keep {
+                xattrs: false,
+                ..Keep::default()
+            },
+        );
         assert!(!no_acls.wants_xattr(b"system.posix_acl_access") && no_acls.wants_xattr(b"user.a"));
-        assert!(no_xattrs.wants_xattr(b"system.posix_acl_default") && !no_xattrs.wants_xattr(b"trusted.a"));
-        assert!(!no_acls.wants_xattr(b"trusted.SGI_ACL_FILE"), "an ACL under another name");
+        assert!(
+            no_xattrs.wants_xattr(b"system.posix_acl_default")
+                && !no_xattrs.wants_xattr(b"trusted.a")
+        );
+        assert!(
+            !no_acls.wants_xattr(b"trusted.SGI_ACL_FILE"),
+            "an ACL under another name"
+        );
     }
 
     #[test]
     fn the_documented_list_is_the_one_that_is_used() {
         let page = include_str!("../../../docs/attributes.md");
-        let row = |line: &str| line.starts_with("| ").then(|| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>());
-        let told: Vec<String> = page.lines().filter_map(row).flatten().filter(|name| name.starts_with("trusted.")).collect();
+        let row = |line: &str| {
+            line.starts_with("| ").then(|| {
+                line.split('`')
+                    .skip(1)
+                    .step_by(2)
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            })
+        };
+        let told: Vec<String> = page
+            .lines()
+            .filter_map(row)
+            .flatten()
+            .filter(|name| name.starts_with("trusted."))
+            .collect();
         assert_eq!(told, FILE_SYSTEMS_OWN);
     }
 }

@@ -19,13 +19,22 @@ impl fmt::Display for BadName {
 
 impl std::error::Error for BadName {}
 
-/// Checks that `name` is one path component that stays in its directory: not empty, not `.` or `..`, no `/`, no NUL.
+/// Checks that `name` is one path component that stays in its directory: not empty, not `.` or
+/// `..`, no `/`, no NUL.
 pub fn check_name(name: &[u8]) -> Result<(), BadName> {
-    let bad = name.is_empty() || name == b"." || name == b".." || name.iter().any(|b| matches!(b, b'/' | 0));
-    if bad { Err(BadName(name.to_vec())) } else { Ok(()) }
+    let bad = name.is_empty()
+        || name == b"."
+        || name == b".."
+        || name.iter().any(|b| matches!(b, b'/' | 0));
+    if bad {
+        Err(BadName(name.to_vec()))
+    } else {
+        Ok(())
+    }
 }
 
-/// A path below a root: names joined by `/`; the root itself is empty. Of any length. Checked when it is decoded.
+/// A path below a root: names joined by `/`; the root itself is empty. Of any length. Checked when
+/// it is decoded.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>")]
 pub struct RelPath(Vec<u8>);
@@ -77,13 +86,17 @@ impl RelPath {
         Self::default()
     }
 
-    /// Reads a path as a user or a peer writes it; repeated and trailing slashes and `.` are dropped, `..` and absolute paths refused.
+    /// Reads a path as a user or a peer writes it; repeated and trailing slashes and `.` are
+    /// dropped, `..` and absolute paths refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadName> {
         if bytes.first() == Some(&b'/') {
             return Err(BadName(bytes.to_vec()));
         }
         let mut path = Self::root();
-        for name in bytes.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+        for name in bytes
+            .split(|b| *b == b'/')
+            .filter(|n| !n.is_empty() && *n != b".")
+        {
             check_name(name).map_err(|_| BadName(bytes.to_vec()))?;
             path.push(name);
         }
@@ -99,7 +112,10 @@ impl RelPath {
 
     /// Appends one checked name.
     pub fn push(&mut self, name: &[u8]) {
-        debug_assert!(check_name(name).is_ok(), "names are checked before they are joined");
+        debug_assert!(
+            check_name(name).is_ok(),
+            "names are checked before they are joined"
+        );
         if !self.0.is_empty() {
             self.0.push(b'/');
         }
@@ -142,7 +158,11 @@ impl RelPath {
 
 impl fmt::Display for RelPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() { out.write_str(".") } else { out.write_str(&escape(&self.0)) }
+        if self.is_root() {
+            out.write_str(".")
+        } else {
+            out.write_str(&escape(&self.0))
+        }
     }
 }
 

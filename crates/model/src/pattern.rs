@@ -1,8 +1,9 @@
 //! What a glob pattern means: text is matched as text.
 //!
-//! A pattern is read into flat alternatives (braces are multiplied out), each a sequence of names; what can never match is
-//! refused there. The alternatives become one regular expression, whose time grows with the length of a name alone. A name
-//! is matched character by character where it is UTF-8; each byte that is none counts as a character of its own.
+//! A pattern is read into flat alternatives (braces are multiplied out), each a sequence of names;
+//! what can never match is refused there. The alternatives become one regular expression, whose
+//! time grows with the length of a name alone. A name is matched character by character where it is
+//! UTF-8; each byte that is none counts as a character of its own.
 
 use regex::Regex;
 use std::borrow::Cow;
@@ -49,13 +50,25 @@ impl Pattern {
     /// Reads a pattern; an error says what is wrong with it.
     pub fn new(pattern: &str) -> Result<Self, String> {
         let only_dirs = pattern.len() > 1 && pattern.ends_with('/');
-        let body = if only_dirs { &pattern[..pattern.len() - 1] } else { pattern };
-        let (anchored, body) = body.strip_prefix('/').map_or((false, body), |rest| (true, rest));
+        let body = if only_dirs {
+            &pattern[..pattern.len() - 1]
+        } else {
+            pattern
+        };
+        let (anchored, body) = body
+            .strip_prefix('/')
+            .map_or((false, body), |rest| (true, rest));
         if body.is_empty() {
             return Err("the pattern is empty".into());
         }
-        let alternatives = Reader { chars: body.chars().peekable() }.all()?;
-        let whole_path = anchored || alternatives.iter().any(|tokens| tokens.contains(&Token::Slash));
+        let alternatives = Reader {
+            chars: body.chars().peekable(),
+        }
+        .all()?;
+        let whole_path = anchored
+            || alternatives
+                .iter()
+                .any(|tokens| tokens.contains(&Token::Slash));
         let mut source = String::from(r"(?s)\A(?:");
         for (index, tokens) in alternatives.iter().enumerate() {
             source.push_str(if index > 0 { "|" } else { "" });
@@ -63,13 +76,20 @@ impl Pattern {
         }
         source.push_str(r")\z");
         let regex = Regex::new(&source).map_err(|_| "the pattern is too long".to_owned())?;
-        Ok(Pattern { regex, whole_path, only_dirs })
+        Ok(Pattern {
+            regex,
+            whole_path,
+            only_dirs,
+        })
     }
 
     /// Whether it matches `path`, as [`text`] makes it.
     pub fn matches(&self, path: &str, is_dir: bool) -> bool {
         let last = || path.rsplit('/').next().unwrap_or(path);
-        (is_dir || !self.only_dirs) && self.regex.is_match(if self.whole_path { path } else { last() })
+        (is_dir || !self.only_dirs)
+            && self
+                .regex
+                .is_match(if self.whole_path { path } else { last() })
     }
 }
 
@@ -81,7 +101,12 @@ pub(crate) fn text(path: &[u8]) -> Cow<'_, str> {
     let mut text = String::with_capacity(path.len() * 2);
     for chunk in path.utf8_chunks() {
         text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().filter_map(|byte| char::from_u32(STRAY_BYTES + u32::from(*byte))));
+        text.extend(
+            chunk
+                .invalid()
+                .iter()
+                .filter_map(|byte| char::from_u32(STRAY_BYTES + u32::from(*byte))),
+        );
     }
     text.into()
 }
@@ -104,7 +129,10 @@ impl Reader<'_> {
     /// Reads up to the end of the pattern, or of the alternative within braces.
     fn sequence(&mut self, depth: usize) -> Result<Alternatives, String> {
         let mut read: Alternatives = vec![Vec::new()];
-        while let Some(c) = self.chars.next_if(|c| *c != '}' && (depth == 0 || *c != ',')) {
+        while let Some(c) = self
+            .chars
+            .next_if(|c| *c != '}' && (depth == 0 || *c != ','))
+        {
             let token = match c {
                 '{' => {
                     read = product(&read, &self.braces(depth + 1)?)?;
@@ -122,7 +150,8 @@ impl Reader<'_> {
                 },
                 c => Token::Literal(c),
             };
-            read.iter_mut().for_each(|tokens| tokens.push(token.clone()));
+            read.iter_mut()
+                .for_each(|tokens| tokens.push(token.clone()));
         }
         Ok(read)
     }
@@ -143,7 +172,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a set; its `[` is read already. A `]` at the start, a `-` at either end and a `\` stand for themselves (glob(7)).
+    /// Reads a set; its `[` is read already. A `]` at the start, a `-` at either end and a `\`
+    /// stand for themselves (glob(7)).
     fn set(&mut self) -> Result<Token, String> {
         let unclosed = || "a \"[\" is not closed (\"\\[\" is the character)".to_owned();
         let negated = self.chars.next_if(|c| matches!(c, '!' | '^')).is_some();
@@ -164,7 +194,8 @@ impl Reader<'_> {
         Ok(Token::Set { negated, ranges })
     }
 
-    /// The last character of the range in a set that begins with `first`: `first` itself where no range follows.
+    /// The last character of the range in a set that begins with `first`: `first` itself where no
+    /// range follows.
     fn range_end(&mut self, first: char) -> Result<char, String> {
         let mut ahead = self.chars.clone();
         if ahead.next() != Some('-') || matches!(ahead.peek(), None | Some(']')) {
@@ -172,16 +203,25 @@ impl Reader<'_> {
         }
         let last = ahead.next().unwrap_or(first);
         self.chars = ahead;
-        if last < first { Err(format!("the range \"{first}-{last}\" is empty")) } else { Ok(last) }
+        if last < first {
+            Err(format!("the range \"{first}-{last}\" is empty"))
+        } else {
+            Ok(last)
+        }
     }
 }
 
 /// Each of `before`, followed by each of `after`.
 fn product(before: &Alternatives, after: &Alternatives) -> Result<Alternatives, String> {
     if before.len() * after.len() > ALTERNATIVES_MAX {
-        return Err(format!("the braces amount to more than {ALTERNATIVES_MAX} alternatives"));
+        return Err(format!(
+            "the braces amount to more than {ALTERNATIVES_MAX} alternatives"
+        ));
     }
-    Ok(before.iter().flat_map(|head| after.iter().map(move |tail| [&head[..], tail].concat())).collect())
+    Ok(before
+        .iter()
+        .flat_map(|head| after.iter().map(move |tail| [&head[..], tail].concat()))
+        .collect())
 }
 
 /// Adds one alternative to a regular expression.
@@ -204,7 +244,10 @@ fn translate(tokens: &[Token], source: &mut String) -> Result<(), String> {
 
 /// A rule that can never match protects nothing: the user means something else.
 fn refuse_impossible(name: &[Token], names: usize) -> Result<(), String> {
-    let dots = name.iter().all(|token| *token == Token::Literal('.')).then_some(name.len());
+    let dots = name
+        .iter()
+        .all(|token| *token == Token::Literal('.'))
+        .then_some(name.len());
     match dots {
         Some(0) if names == 1 => Err("an alternative is empty".into()),
         Some(0) => Err("a name between, before or behind slashes is empty: it can never match".into()),
@@ -223,7 +266,13 @@ fn translate_token(token: &Token, source: &mut String) {
         Token::Set { negated, ranges } => {
             source.push_str(if *negated { "[[^" } else { "[[" });
             for (first, last) in ranges {
-                write!(source, r"\x{{{:x}}}-\x{{{:x}}}", u32::from(*first), u32::from(*last)).expect("a string takes all");
+                write!(
+                    source,
+                    r"\x{{{:x}}}-\x{{{:x}}}",
+                    u32::from(*first),
+                    u32::from(*last)
+                )
+                .expect("a string takes all");
             }
             source.push_str("]&&[^/]]");
         }

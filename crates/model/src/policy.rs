@@ -1,4 +1,5 @@
-//! What is asked of a run, whatever its trees are: a plain value, the same for the command line, for movers and for jobs in a file.
+//! What is asked of a run, whatever its trees are: a plain value, the same for the command line,
+//! for movers and for jobs in a file.
 
 use crate::{Filter, Keep, Level, RelPath};
 use serde::{Deserialize, Serialize};
@@ -95,18 +96,31 @@ impl Policy {
     /// # Errors
     /// Two of its fields contradict each other, or one is out of its bounds.
     pub fn check(&self) -> Result<(), PolicyError> {
-        match (self.filter.size_min, self.filter.size_max, self.delete_limit, self.read_back) {
+        match (
+            self.filter.size_min,
+            self.filter.size_max,
+            self.delete_limit,
+            self.read_back,
+        ) {
             (Some(min), Some(max), ..) if min > max => Err(PolicyError::Sizes { min, max }),
-            (_, _, Some(DeleteLimit::Percent(percent @ 101..)), _) => Err(PolicyError::Percent(percent)),
+            (_, _, Some(DeleteLimit::Percent(percent @ 101..)), _) => {
+                Err(PolicyError::Percent(percent))
+            }
             (.., Some(Level::Meta)) => Err(PolicyError::ReadBack),
             _ => Ok(()),
         }
     }
 
-    /// What a mover is asked to do by it: it neither counts what is removed nor decides whether the trees are the right ones.
+    /// What a mover is asked to do by it: it neither counts what is removed nor decides whether the
+    /// trees are the right ones.
     #[must_use]
     pub fn of_mover(&self) -> Policy {
-        Policy { delete_unlike: false, delete_limit: None, required: Vec::new(), ..self.clone() }
+        Policy {
+            delete_unlike: false,
+            delete_limit: None,
+            required: Vec::new(),
+            ..self.clone()
+        }
     }
 }
 
@@ -117,10 +131,17 @@ mod tests {
 
     #[test]
     fn a_policy_goes_over_a_wire_and_comes_back() {
-        let rules = vec![Rule::new(true, "*.c").unwrap(), Rule::new(false, "a/**").unwrap()];
+        let rules = vec![
+            Rule::new(true, "*.c").unwrap(),
+            Rule::new(false, "a/**").unwrap(),
+        ];
         let policy = Policy {
             level: Level::Content,
-            filter: Filter { rules, size_min: Some(1), size_max: Some(9) },
+            filter: Filter {
+                rules,
+                size_min: Some(1),
+                size_max: Some(9),
+            },
             delete: true,
             delete_limit: Some(DeleteLimit::Percent(10)),
             required: vec![RelPath::parse(b"here").unwrap()],
@@ -137,16 +158,30 @@ mod tests {
     fn a_rule_that_nobody_can_understand_is_refused_with_its_text() {
         let mut policy = serde_json::to_value(Policy::default()).unwrap();
         policy["filter"]["rules"] = serde_json::json!(["- a[", "+ b"]);
-        let error = serde_json::from_value::<Policy>(policy).unwrap_err().to_string();
+        let error = serde_json::from_value::<Policy>(policy)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("a["), "{error}");
-        let unknown = serde_json::from_str::<Policy>(r#"{"keeps": 1}"#).unwrap_err().to_string();
+        let unknown = serde_json::from_str::<Policy>(r#"{"keeps": 1}"#)
+            .unwrap_err()
+            .to_string();
         assert!(unknown.contains("keeps"), "{unknown}");
     }
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let sizes = |size_min, size_max| Policy { filter: Filter { size_min, size_max, ..Filter::default() }, ..Policy::default() };
-        let limit = |percent| Policy { delete_limit: Some(DeleteLimit::Percent(percent)), ..Policy::default() };
+        let sizes = |size_min, size_max| Policy {
+            filter: Filter {
+                size_min,
+                size_max,
+                ..Filter::default()
+            },
+            ..Policy::default()
+        };
+        let limit = |percent| Policy {
+            delete_limit: Some(DeleteLimit::Percent(percent)),
+            ..Policy::default()
+        };
         for (policy, holds) in [
             (Policy::default(), true),
             (sizes(Some(5), Some(5)), true),
@@ -154,8 +189,20 @@ mod tests {
             (sizes(None, Some(5)), true),
             (limit(100), true),
             (limit(101), false),
-            (Policy { read_back: Some(Level::Meta), ..Policy::default() }, false),
-            (Policy { read_back: Some(Level::Media), ..Policy::default() }, true),
+            (
+                Policy {
+                    read_back: Some(Level::Meta),
+                    ..Policy::default()
+                },
+                false,
+            ),
+            (
+                Policy {
+                    read_back: Some(Level::Media),
+                    ..Policy::default()
+                },
+                true,
+            ),
         ] {
             assert_eq!(policy.check().is_ok(), holds, "{policy:?}");
         }

@@ -33,7 +33,11 @@ const KINDS: [(Unkept, Sort, &str); 11] = [
     (Unkept::RICH_ACL, Sort::Acls, "rich ACLs"),
     (Unkept::SMB_ACL, Sort::Acls, "SMB ACLs"),
     (Unkept::SAMBA_ACL, Sort::Acls, "Samba's NT ACLs"),
-    (Unkept::OTHER_SYSTEM, Sort::Acls, "other attributes \"system.*\""),
+    (
+        Unkept::OTHER_SYSTEM,
+        Sort::Acls,
+        "other attributes \"system.*\"",
+    ),
 ];
 
 impl Unkept {
@@ -102,7 +106,9 @@ impl Unkept {
 
     /// What of it is told in this line.
     pub fn of_sort(self, sort: Sort) -> Unkept {
-        self.kinds().filter(|(_, of, _)| *of == sort).fold(Unkept::NONE, |all, (kind, ..)| all | *kind)
+        self.kinds()
+            .filter(|(_, of, _)| *of == sort)
+            .fold(Unkept::NONE, |all, (kind, ..)| all | *kind)
     }
 
     /// The words for it.
@@ -156,9 +162,16 @@ mod tests {
 
     #[test]
     fn every_kind_is_told_in_one_line() {
-        let all = KINDS.iter().fold(Unkept::NONE, |all, (kind, ..)| all | *kind);
+        let all = KINDS
+            .iter()
+            .fold(Unkept::NONE, |all, (kind, ..)| all | *kind);
         let told = Sort::ALL.map(|sort| all.of_sort(sort).words().len());
         assert_eq!((told, all.words().len()), ([6, 5], KINDS.len()));
-        assert!((all - Unkept::IMMUTABLE).words().iter().all(|word| *word != "immutable"));
+        assert!(
+            (all - Unkept::IMMUTABLE)
+                .words()
+                .iter()
+                .all(|word| *word != "immutable")
+        );
     }
 }

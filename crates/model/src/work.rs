@@ -33,7 +33,10 @@ pub struct Work {
 
 impl From<Change> for Work {
     fn from(change: Change) -> Self {
-        Work { path: change.path, scope: change.scope }
+        Work {
+            path: change.path,
+            scope: change.scope,
+        }
     }
 }
 
@@ -102,8 +105,10 @@ impl What {
     /// Spelling of the name, on a file system that takes no heed of case or Unicode form.
     pub const NAME: What = What(1 << 12);
 
-    const WORDS: [&'static str; 13] =
-        ["size", "mtime", "atime", "mode", "owner", "group", "xattrs", "content", "links", "target", "device", "kind", "name"];
+    const WORDS: [&'static str; 13] = [
+        "size", "mtime", "atime", "mode", "owner", "group", "xattrs", "content", "links", "target",
+        "device", "kind", "name",
+    ];
 
     /// Nothing differs.
     pub fn is_empty(self) -> bool {
@@ -124,7 +129,12 @@ impl What {
 
     /// The words of the properties in this set, in a fixed order.
     pub fn words(self) -> Vec<&'static str> {
-        Self::WORDS.iter().enumerate().filter(|(bit, _)| self.0 & (1 << bit) != 0).map(|(_, word)| *word).collect()
+        Self::WORDS
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| self.0 & (1 << bit) != 0)
+            .map(|(_, word)| *word)
+            .collect()
     }
 }
 
@@ -178,6 +188,7 @@ pub struct Receipt {
     pub size: u64,
     /// Both values of what had differed, if the monitor wants them.
     pub values: Vec<Difference>,
-    /// Where the content had differed, in bytes, as far as it was compared; the first thousand ranges.
+    /// Where the content had differed, in bytes, as far as it was compared; the first thousand
+    /// ranges.
     pub ranges: Vec<Range<u64>>,
 }

@@ -1,5 +1,6 @@
-//! Patterns against a model of their meaning that shares nothing with the product: braces are multiplied out as text, then
-//! names are matched one by one, character by character, by trying everything.
+//! Patterns against a model of their meaning that shares nothing with the product: braces are
+//! multiplied out as text, then names are matched one by one, character by character, by trying
+//! everything.
 
 use driftless_model::{Filter, Rule};
 use fastrand::Rng;
@@ -9,19 +10,44 @@ const PATTERNS: usize = 10_000;
 const NAMES_EACH: usize = 12;
 /// What patterns and names are drawn from: plain characters twice, since they are what matches.
 const SIGNS: &str = "aabbäüé.-*?[]!^{},\\/**";
-const PIECES: [&[u8]; 10] = [b"a", b"b", b"a", "ä".as_bytes(), "ü".as_bytes(), "é".as_bytes(), b".", b"-", b"\xff", b"\xc3"];
+const PIECES: [&[u8]; 10] = [
+    b"a",
+    b"b",
+    b"a",
+    "ä".as_bytes(),
+    "ü".as_bytes(),
+    "é".as_bytes(),
+    b".",
+    b"-",
+    b"\xff",
+    b"\xc3",
+];
 
 fn matches(pattern: &str, path: &[u8]) -> Option<bool> {
     let rules = vec![Rule::new(false, pattern).ok()?];
-    Some(!Filter { rules, ..Filter::default() }.takes(path, false))
+    Some(
+        !Filter {
+            rules,
+            ..Filter::default()
+        }
+        .takes(path, false),
+    )
 }
 
-/// Characters of a name; a byte that is no UTF-8 is a negative number, so no character of a pattern equals it.
+/// Characters of a name; a byte that is no UTF-8 is a negative number, so no character of a pattern
+/// equals it.
 fn characters(name: &[u8]) -> Vec<i64> {
     let chunks = name.utf8_chunks();
     let of_chunk = |chunk: std::str::Utf8Chunk<'_>| {
-        let valid: Vec<i64> = chunk.valid().chars().map(|c| i64::from(u32::from(c))).collect();
-        valid.into_iter().chain(chunk.invalid().iter().map(|byte| -i64::from(*byte))).collect::<Vec<i64>>()
+        let valid: Vec<i64> = chunk
+            .valid()
+            .chars()
+            .map(|c| i64::from(u32::from(c)))
+            .collect();
+        valid
+            .into_iter()
+            .chain(chunk.invalid().iter().map(|byte| -i64::from(*byte)))
+            .collect::<Vec<i64>>()
     };
     chunks.flat_map(of_chunk).collect()
 }
@@ -65,17 +91,30 @@ fn with_first_braces(pattern: &[char], open: usize) -> Vec<Vec<char>> {
         at += 1;
     }
     let ends = starts.iter().skip(1).chain([&at]).map(|next| next - 1);
-    let choices: Vec<&[char]> = starts.iter().zip(ends).map(|(start, end)| &pattern[*start..end]).collect();
-    choices.iter().flat_map(|choice| spelled_out(&[&pattern[..open], choice, &pattern[at..]].concat())).collect()
+    let choices: Vec<&[char]> = starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &pattern[*start..end])
+        .collect();
+    choices
+        .iter()
+        .flat_map(|choice| spelled_out(&[&pattern[..open], choice, &pattern[at..]].concat()))
+        .collect()
 }
 
 fn model(pattern: &str, path: &[u8]) -> bool {
-    let body: Vec<char> = pattern.strip_prefix('/').unwrap_or(pattern).chars().collect();
+    let body: Vec<char> = pattern
+        .strip_prefix('/')
+        .unwrap_or(pattern)
+        .chars()
+        .collect();
     let texts = spelled_out(&body);
     let whole = pattern.starts_with('/') || texts.iter().any(|text| names_of(text).len() > 1);
     let names: Vec<Vec<i64>> = path.split(|byte| *byte == b'/').map(characters).collect();
     let from = if whole { 0 } else { names.len() - 1 };
-    texts.iter().any(|text| path_matches(&names_of(text), &names[from..]))
+    texts
+        .iter()
+        .any(|text| path_matches(&names_of(text), &names[from..]))
 }
 
 /// The parts of a pattern without braces between its slashes.
@@ -91,7 +130,10 @@ fn names_of(pattern: &[char]) -> Vec<Vec<char>> {
         if pattern[at] == '/' {
             names.push(Vec::new());
         } else if pattern[at] != '\\' || next == at + 2 {
-            names.last_mut().expect("one at least").extend(&pattern[at..next]);
+            names
+                .last_mut()
+                .expect("one at least")
+                .extend(&pattern[at..next]);
         }
         at = next;
     }
@@ -99,18 +141,25 @@ fn names_of(pattern: &[char]) -> Vec<Vec<char>> {
 }
 
 fn path_matches(pattern: &[Vec<char>], names: &[Vec<i64>]) -> bool {
-    let Some((first, rest)) = pattern.split_first() else { return names.is_empty() };
+    let Some((first, rest)) = pattern.split_first() else {
+        return names.is_empty();
+    };
     if *first == ['*', '*'] {
         let least = usize::from(rest.is_empty());
         return (least..=names.len()).any(|skipped| path_matches(rest, &names[skipped..]));
     }
-    names.split_first().is_some_and(|(name, below)| name_matches(first, name) && path_matches(rest, below))
+    names
+        .split_first()
+        .is_some_and(|(name, below)| name_matches(first, name) && path_matches(rest, below))
 }
 
 fn name_matches(pattern: &[char], name: &[i64]) -> bool {
-    let Some(sign) = pattern.first() else { return name.is_empty() };
+    let Some(sign) = pattern.first() else {
+        return name.is_empty();
+    };
     let one = |taken: usize, fits: &dyn Fn(i64) -> bool| {
-        name.split_first().is_some_and(|(c, rest)| fits(*c) && name_matches(&pattern[taken..], rest))
+        name.split_first()
+            .is_some_and(|(c, rest)| fits(*c) && name_matches(&pattern[taken..], rest))
     };
     match sign {
         '*' => (0..=name.len()).any(|skipped| name_matches(&pattern[1..], &name[skipped..])),
@@ -139,14 +188,28 @@ fn in_set(set: &[char], c: i64) -> bool {
 
 fn draw_pattern(random: &mut Rng) -> String {
     let signs: Vec<char> = SIGNS.chars().collect();
-    (0..random.usize(1..9)).map(|_| signs[random.usize(..signs.len())]).collect()
+    (0..random.usize(1..9))
+        .map(|_| signs[random.usize(..signs.len())])
+        .collect()
 }
 
 fn draw_path(random: &mut Rng) -> Vec<u8> {
-    let mut name = |_| (0..random.usize(1..4)).flat_map(|_| PIECES[random.usize(..PIECES.len())]).copied().collect::<Vec<u8>>();
-    let names: Vec<Vec<u8>> = (0..3).map(&mut name).filter(|name| name != b"." && name != b"..").collect();
+    let mut name = |_| {
+        (0..random.usize(1..4))
+            .flat_map(|_| PIECES[random.usize(..PIECES.len())])
+            .copied()
+            .collect::<Vec<u8>>()
+    };
+    let names: Vec<Vec<u8>> = (0..3)
+        .map(&mut name)
+        .filter(|name| name != b"." && name != b"..")
+        .collect();
     let depth = random.usize(..=names.len()).max(1);
-    names.into_iter().take(depth).collect::<Vec<_>>().join(&b'/')
+    names
+        .into_iter()
+        .take(depth)
+        .collect::<Vec<_>>()
+        .join(&b'/')
 }
 
 #[test]
@@ -158,14 +221,27 @@ fn random_patterns_mean_what_an_independent_model_says() {
         if pattern.ends_with('/') {
             continue;
         }
-        for path in (0..NAMES_EACH).map(|_| draw_path(&mut random)).filter(|path| !path.is_empty()) {
-            let Some(said) = matches(&pattern, &path) else { break };
-            assert_eq!(said, model(&pattern, &path), "pattern {pattern:?}, path {}", path.escape_ascii());
+        for path in (0..NAMES_EACH)
+            .map(|_| draw_path(&mut random))
+            .filter(|path| !path.is_empty())
+        {
+            let Some(said) = matches(&pattern, &path) else {
+                break;
+            };
+            assert_eq!(
+                said,
+                model(&pattern, &path),
+                "pattern {pattern:?}, path {}",
+                path.escape_ascii()
+            );
             accepted += 1;
             matched += usize::from(said);
         }
     }
-    assert!(accepted > PATTERNS && matched > PATTERNS / 10, "{accepted} judged, {matched} of them matches");
+    assert!(
+        accepted > PATTERNS && matched > PATTERNS / 10,
+        "{accepted} judged, {matched} of them matches"
+    );
 }
 
 #[test]
@@ -187,7 +263,11 @@ fn text_is_matched_as_text() {
         ("[]-]", "]", true),
     ];
     for (pattern, path, expected) in cases {
-        assert_eq!(matches(pattern, path.as_bytes()), Some(expected), "{pattern} on {path}");
+        assert_eq!(
+            matches(pattern, path.as_bytes()),
+            Some(expected),
+            "{pattern} on {path}"
+        );
     }
 }
 
@@ -233,6 +313,12 @@ fn braces_and_stars_cost_no_more_than_a_bound() {
     assert!(Rule::new(false, &"{a,b}".repeat(9)).is_ok());
     assert!(Rule::new(false, &"{a,b}".repeat(40)).is_err());
     assert!(Rule::new(false, &"{".repeat(100_000)).is_err());
-    assert_eq!(matches(&"*a".repeat(100), "a".repeat(255).as_bytes()), Some(true));
-    assert_eq!(matches(&"*a".repeat(100), "b".repeat(255).as_bytes()), Some(false));
+    assert_eq!(
+        matches(&"*a".repeat(100), "a".repeat(255).as_bytes()),
+        Some(true)
+    );
+    assert_eq!(
+        matches(&"*a".repeat(100), "b".repeat(255).as_bytes()),
+        Some(false)
+    );
 }

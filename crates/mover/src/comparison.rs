@@ -1,6 +1,7 @@
 //! Comparing the content of two files, range by range, by one thread or by many.
 //!
-//! Reading both sides and comparing bytes says more than comparing hashes, and where both sides are at hand it costs less.
+//! Reading both sides and comparing bytes says more than comparing hashes, and where both sides are
+//! at hand it costs less.
 
 use crate::spot::{Opened, Spot, Trouble};
 use driftless_lock::Mutex;
@@ -44,7 +45,11 @@ impl Comparison {
         if replica.is_none() {
             differs.add(0..source.meta.size);
         }
-        Ok(Comparison { source, replica, outcome: Mutex::new(Ok(differs)) })
+        Ok(Comparison {
+            source,
+            replica,
+            outcome: Mutex::new(Ok(differs)),
+        })
     }
 
     /// Size in bytes of what is compared.
@@ -61,7 +66,8 @@ impl Comparison {
         self.replica.is_none() || self.with(|outcome| outcome.is_err())
     }
 
-    /// Moves the start of `range` to where one of the two has data, and returns where to look again.
+    /// Moves the start of `range` to where one of the two has data, and returns where to look
+    /// again.
     pub fn next_data(&self, range: &mut Range<u64>) -> u64 {
         match self.first_data(range) {
             Ok(data) => {
@@ -77,21 +83,44 @@ impl Comparison {
 
     fn first_data(&self, range: &Range<u64>) -> Done<Range<u64>> {
         let nothing = range.end..range.end;
-        let source = self.source.file.next_data(range.clone())?.unwrap_or(nothing.clone());
-        let replica = self.replica.as_ref().map_or(Ok(None), |replica| replica.next_data(range.clone()))?.unwrap_or(nothing);
-        let (first, second) = if source.start <= replica.start { (source, replica) } else { (replica, source) };
+        let source = self
+            .source
+            .file
+            .next_data(range.clone())?
+            .unwrap_or(nothing.clone());
+        let replica = self
+            .replica
+            .as_ref()
+            .map_or(Ok(None), |replica| replica.next_data(range.clone()))?
+            .unwrap_or(nothing);
+        let (first, second) = if source.start <= replica.start {
+            (source, replica)
+        } else {
+            (replica, source)
+        };
         // Where both have data, up to the end of the shorter; else the first alone.
-        let end = if second.start == first.start { first.end.min(second.end) } else { first.end };
+        let end = if second.start == first.start {
+            first.end.min(second.end)
+        } else {
+            first.end
+        };
         Ok(first.start..end)
     }
 
     /// Compares a range; returns whether it is the same on both sides.
     pub fn compare(&self, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> bool {
-        let Some(replica) = &self.replica else { return false };
+        let Some(replica) = &self.replica else {
+            return false;
+        };
         let mut same = true;
         let mut found = |differs| {
             same = false;
-            self.with(|outcome| outcome.as_mut().map(|ranges| note(ranges, differs, self.size())).unwrap_or_default());
+            self.with(|outcome| {
+                outcome
+                    .as_mut()
+                    .map(|ranges| note(ranges, differs, self.size()))
+                    .unwrap_or_default()
+            });
         };
         let done = copier.differing((&*self.source.file, &**replica), range, &mut found, pace);
         if let Err(halt) = done {
@@ -103,25 +132,41 @@ impl Comparison {
 
     /// Looks again at the source and says where the files differ.
     pub fn finish(&self) -> Result<Compared, Trouble> {
-        let differs = self.with(|outcome| outcome.clone()).map_err(|trouble| self.source.cause_of(trouble))?;
+        let differs = self
+            .with(|outcome| outcome.clone())
+            .map_err(|trouble| self.source.cause_of(trouble))?;
         if !self.source.meta.unchanged(&self.source.file.meta_again()?) {
             return Err(Trouble::Changing);
         }
-        Ok(Compared { source: self.source.clone(), replica: self.replica.clone(), differs })
+        Ok(Compared {
+            source: self.source.clone(),
+            replica: self.replica.clone(),
+            differs,
+        })
     }
 }
 
-/// Opens the replica's file. Its owner may have no right to read it, and then it is not what it should be; of files of others nothing is
-/// known then.
+/// Opens the replica's file. Its owner may have no right to read it, and then it is not what it
+/// should be; of files of others nothing is known then.
 fn open_replica(spot: &Spot) -> Result<Option<Arc<dyn ReadFile>>, Trouble> {
     match spot.replica.open_file(spot.name) {
-        Err(fault) if fault.errno == errno::EACCES && spot.replica.look(spot.name)?.uid == spot.replica.user().0 => Ok(None),
+        Err(fault)
+            if fault.errno == errno::EACCES
+                && spot.replica.look(spot.name)?.uid == spot.replica.user().0 =>
+        {
+            Ok(None)
+        }
         opened => Ok(Some(opened?.into())),
     }
 }
 
 /// Notes a range; when there are many, whole pieces around them, so that memory stays bounded.
 fn note(ranges: &mut Ranges, differs: Range<u64>, size: u64) {
-    let wide = differs.start / COARSE_BYTES * COARSE_BYTES..differs.end.next_multiple_of(COARSE_BYTES).min(size);
-    ranges.add(if ranges.len() < FINE_RANGES_MAX { differs } else { wide });
+    let wide = differs.start / COARSE_BYTES * COARSE_BYTES
+        ..differs.end.next_multiple_of(COARSE_BYTES).min(size);
+    ranges.add(if ranges.len() < FINE_RANGES_MAX {
+        differs
+    } else {
+        wide
+    });
 }

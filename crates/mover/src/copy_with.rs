@@ -8,9 +8,14 @@ use std::path::Path;
 pub trait Carrier: Debug + Send + Sync {
     /// Whether it can be used at all; if not, why. Asked before anything is touched.
     fn check(&self) -> Result<(), String>;
-    /// Makes the file `replica`, which is not there, with the content of the file `source`. Nothing that it started goes on
-    /// when this returns, which it does soon after `stopped` says so.
-    fn carry(&self, source: &Path, replica: &Path, stopped: &dyn Fn() -> bool) -> Result<(), Undone>;
+    /// Makes the file `replica`, which is not there, with the content of the file `source`. Nothing
+    /// that it started goes on when this returns, which it does soon after `stopped` says so.
+    fn carry(
+        &self,
+        source: &Path,
+        replica: &Path,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<(), Undone>;
 }
 
 /// Why a carrier did not do its work.

@@ -1,21 +1,26 @@
 //! Copying one large file by many threads, and going on with one that an earlier run left.
 //!
-//! The copy grows under a temporary name that follows from the file's own. A note kept with it says which ranges are
-//! durable and from which state of the source they come, so that the next run goes on from there.
+//! The copy grows under a temporary name that follows from the file's own. A note kept with it says
+//! which ranges are durable and from which state of the source they come, so that the next run goes
+//! on from there.
 
 use crate::mover::{Made, Mover, new_attributes};
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Keep, Kind, Level, Side, Xattrs, errno};
 use driftless_reconcile::{Fingerprint, Ranges, Resume, lends_rights};
-use driftless_tree::{Attributes, Copier, Dir, DirMut, HASHED_BYTES, Known, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name};
+use driftless_tree::{
+    Attributes, Copier, Dir, DirMut, HASHED_BYTES, Known, Pace, ReadFile, WriteFile,
+    differing_pieces, stable_temp_name,
+};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Bytes copied between two durable notes of progress: at most this much (and what other threads have in flight) is copied again.
+/// Bytes copied between two durable notes of progress: at most this much (and what other threads
+/// have in flight) is copied again.
 pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
 /// The same in time: what a slow line has brought in so long is worth a note, too.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(10);
@@ -37,8 +42,9 @@ pub struct Large {
     resumed: u64,
     verify: Option<Level>,
     patch: Option<Patch>,
-    /// Whether notes of progress are kept here; a range of a file that somebody else finishes has none, and by a file that does not come
-    /// to rest nobody could tell later whether it is still what was copied.
+    /// Whether notes of progress are kept here; a range of a file that somebody else finishes has
+    /// none, and by a file that does not come to rest nobody could tell later whether it is still
+    /// what was copied.
     noted: bool,
     /// Whether it goes on with a copy that was there.
     found: bool,
@@ -53,8 +59,14 @@ pub struct Patch {
 }
 
 impl Large {
-    /// Begins, or goes on where an earlier run stopped. With a patch, the source is only read where the replica differs.
-    pub fn begin(mover: &mut Mover, spot: &Spot, opened: Opened, patch: Option<Patch>) -> Result<Large, Trouble> {
+    /// Begins, or goes on where an earlier run stopped. With a patch, the source is only read where
+    /// the replica differs.
+    pub fn begin(
+        mover: &mut Mover,
+        spot: &Spot,
+        opened: Opened,
+        patch: Option<Patch>,
+    ) -> Result<Large, Trouble> {
         let temp = stable_temp_name(spot.name);
         let found = resume(spot, &opened, &temp);
         let is_found = found.is_some();
@@ -62,7 +74,11 @@ impl Large {
             Some(found) => found,
             None => (anew(spot, &temp)?, Ranges::default()),
         };
-        let mut large = Large { patch, found: is_found, ..Large::over(mover, opened, (replica, temp), done) };
+        let mut large = Large {
+            patch,
+            found: is_found,
+            ..Large::over(mover, opened, (replica, temp), done)
+        };
         if let Err(trouble) = large.prepare(mover) {
             if !trouble.is_cut_off() {
                 large.discard(spot);
@@ -72,15 +88,26 @@ impl Large {
         Ok(large)
     }
 
-    /// Takes part in the copying of a file that another mover began and that somebody finishes: none if there is no such copy, or
-    /// not of this `source`. What is copied is kept in [`done`](Large::done) alone.
+    /// Takes part in the copying of a file that another mover began and that somebody finishes:
+    /// none if there is no such copy, or not of this `source`. What is copied is kept in
+    /// [`done`](Large::done) alone.
     pub fn join(mover: &Mover, spot: &Spot, opened: Opened, source: &Fingerprint) -> Option<Large> {
         let temp = stable_temp_name(spot.name);
-        let (replica, _) = resume(spot, &opened, &temp).filter(|_| Fingerprint::of(&opened.meta) == *source)?;
-        Some(Large { noted: false, found: true, ..Large::over(mover, opened, (replica, temp), Ranges::default()) })
+        let (replica, _) =
+            resume(spot, &opened, &temp).filter(|_| Fingerprint::of(&opened.meta) == *source)?;
+        Some(Large {
+            noted: false,
+            found: true,
+            ..Large::over(mover, opened, (replica, temp), Ranges::default())
+        })
     }
 
-    fn over(mover: &Mover, opened: Opened, (replica, temp): (Box<dyn WriteFile>, CString), done: Ranges) -> Large {
+    fn over(
+        mover: &Mover,
+        opened: Opened,
+        (replica, temp): (Box<dyn WriteFile>, CString),
+        done: Ranges,
+    ) -> Large {
         Large {
             noted: !opened.young,
             opened,
@@ -100,10 +127,12 @@ impl Large {
         }
     }
 
-    /// Takes over what others have copied of the same `source`, durably, if this goes on with that copy.
+    /// Takes over what others have copied of the same `source`, durably, if this goes on with that
+    /// copy.
     pub fn take_over(&mut self, source: &Fingerprint, done: &Ranges) {
         if self.found && self.source() == *source {
-            done.iter().for_each(|range| self.done.lock().add(range.clone()));
+            done.iter()
+                .for_each(|range| self.done.lock().add(range.clone()));
         }
     }
 
@@ -156,8 +185,9 @@ impl Large {
         self.done.lock().missing(self.size())
     }
 
-    /// Moves the start of `range` to the next data and returns where that ends; a hole needs no copying. Looking for the end of data
-    /// may cost as much as walking all its pages, so it is remembered, and others need not look again.
+    /// Moves the start of `range` to the next data and returns where that ends; a hole needs no
+    /// copying. Looking for the end of data may cost as much as walking all its pages, so it is
+    /// remembered, and others need not look again.
     pub fn next_data(&self, range: &mut Range<u64>) -> u64 {
         if range.is_empty() {
             return range.end;
@@ -184,7 +214,8 @@ impl Large {
         self.trouble.lock().is_some()
     }
 
-    /// Copies a range of data and returns the bytes copied; what goes wrong is kept for [`finish`](Large::finish).
+    /// Copies a range of data and returns the bytes copied; what goes wrong is kept for
+    /// [`finish`](Large::finish).
     pub fn copy(&self, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> u64 {
         if self.failed() {
             return 0;
@@ -199,7 +230,12 @@ impl Large {
         }
     }
 
-    fn copy_range(&self, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> Result<u64, Trouble> {
+    fn copy_range(
+        &self,
+        copier: &mut Copier,
+        range: Range<u64>,
+        pace: Pace<'_>,
+    ) -> Result<u64, Trouble> {
         let Some(patch) = &self.patch else {
             self.replica.allocate(range.clone())?;
             return self.copy_from(&*self.opened.file, copier, range, pace);
@@ -208,9 +244,16 @@ impl Large {
         for (piece, differs) in self.pieces(patch, range)? {
             if differs {
                 copied += self.copy_from(&*self.opened.file, copier, piece, pace)?;
-            } else if self.copy_from(&*patch.replica, copier, piece.clone(), pace)? < piece.end - piece.start {
+            } else if self.copy_from(&*patch.replica, copier, piece.clone(), pace)?
+                < piece.end - piece.start
+            {
                 // Somebody has shortened it since it was compared.
-                return Err(Fault { side: Side::Replica, act: Act::CopyOld, errno: errno::ENODATA }.into());
+                return Err(Fault {
+                    side: Side::Replica,
+                    act: Act::CopyOld,
+                    errno: errno::ENODATA,
+                }
+                .into());
             }
         }
         Ok(copied)
@@ -223,28 +266,49 @@ impl Large {
         }
         let wanted = self.opened.file.digests(range.clone(), HASHED_BYTES)?;
         // What cannot be read there is copied.
-        let there = patch.replica.digests(range.clone(), HASHED_BYTES).unwrap_or_default();
+        let there = patch
+            .replica
+            .digests(range.clone(), HASHED_BYTES)
+            .unwrap_or_default();
         let mut differs = Ranges::default();
         differing_pieces(range.clone(), &wanted, &there).for_each(|piece| differs.add(piece));
         Ok(differs.cut(range).into_iter().collect())
     }
 
-    fn copy_from(&self, from: &dyn ReadFile, copier: &mut Copier, range: Range<u64>, pace: Pace<'_>) -> Result<u64, Trouble> {
+    fn copy_from(
+        &self,
+        from: &dyn ReadFile,
+        copier: &mut Copier,
+        range: Range<u64>,
+        pace: Pace<'_>,
+    ) -> Result<u64, Trouble> {
         let pair: (&dyn ReadFile, &dyn WriteFile) = (from, &*self.replica);
-        let Some(level) = self.verify else { return Ok(copier.copy(pair, range, false, pace)?) };
-        let (copied, same) = copier.copy_verified(pair, (range, false), level == Level::Media, pace)?;
-        if same { Ok(copied) } else { Err(Trouble::Mismatch) }
+        let Some(level) = self.verify else {
+            return Ok(copier.copy(pair, range, false, pace)?);
+        };
+        let (copied, same) =
+            copier.copy_verified(pair, (range, false), level == Level::Media, pace)?;
+        if same {
+            Ok(copied)
+        } else {
+            Err(Trouble::Mismatch)
+        }
     }
 
     fn note_done(&self, range: Range<u64>, bytes: u64) -> Result<(), Trouble> {
         self.done.lock().add(range);
-        if self.is_checkpoint_due(bytes) { self.checkpoint() } else { Ok(()) }
+        if self.is_checkpoint_due(bytes) {
+            self.checkpoint()
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether so many bytes more are reason for a note.
     fn is_checkpoint_due(&self, bytes: u64) -> bool {
         let mut last = self.checkpointed.lock();
-        let is_due = self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES || last.elapsed() >= CHECKPOINT_TIME;
+        let is_due = self.since_checkpoint.fetch_add(bytes, Relaxed) + bytes >= CHECKPOINT_BYTES
+            || last.elapsed() >= CHECKPOINT_TIME;
         if is_due {
             self.since_checkpoint.store(0, Relaxed);
             *last = Instant::now();
@@ -260,8 +324,9 @@ impl Large {
         Ok(self.save(done)?)
     }
 
-    /// Makes what was copied durable, by one thread at a time: the kernel tells only one of them that something was lost (fsync(2)), and
-    /// the next would note that as durable. After that there is no note any more, and no flush.
+    /// Makes what was copied durable, by one thread at a time: the kernel tells only one of them
+    /// that something was lost (fsync(2)), and the next would note that as durable. After that
+    /// there is no note any more, and no flush.
     fn flush(&self, failed: &mut Option<Fault>) -> Result<(), Trouble> {
         if let Some(fault) = *failed {
             return Err(Trouble::Lost(fault));
@@ -285,7 +350,10 @@ impl Large {
         if !self.noted {
             return Ok(());
         }
-        let note = Resume { source: Fingerprint::of(&self.opened.meta), done };
+        let note = Resume {
+            source: Fingerprint::of(&self.opened.meta),
+            done,
+        };
         self.replica.save_progress(Some(&note.encode()))
     }
 
@@ -293,12 +361,14 @@ impl Large {
         self.trouble.lock().get_or_insert(trouble);
     }
 
-    /// Looks again at the source, sets attributes and gives the file its name. Call once, when all ranges are through.
+    /// Looks again at the source, sets attributes and gives the file its name. Call once, when all
+    /// ranges are through.
     pub fn finish(&self, mover: &Mover, spot: &Spot) -> Made {
         let done = self.try_finish(mover, spot);
         match done {
             Ok(_) | Err(Trouble::Stopped) => {}
-            // What was copied is as good as ever: it is gone on with when the other host is there again.
+            // What was copied is as good as ever: it is gone on with when the other host is there
+            // again.
             Err(ref trouble) if trouble.is_cut_off() => drop(self.suspend(mover, spot)),
             Err(_) => self.discard(spot),
         }
@@ -313,7 +383,8 @@ impl Large {
         Trouble::Stopped
     }
 
-    /// Whether another mover has finished the copy; then what was written here since is made to leave no trace.
+    /// Whether another mover has finished the copy; then what was written here since is made to
+    /// leave no trace.
     pub fn gives_way(&self, mover: &Mover, spot: &Spot) -> bool {
         let gives_way = self.was_finished_by_another(spot);
         if gives_way {
@@ -322,7 +393,8 @@ impl Large {
         gives_way
     }
 
-    /// Whether the copy does not have its temporary name any more: another mover, which took over, has finished it.
+    /// Whether the copy does not have its temporary name any more: another mover, which took over,
+    /// has finished it.
     fn was_finished_by_another(&self, spot: &Spot) -> bool {
         let id = self.replica.meta().map(|meta| meta.id());
         match spot.replica.look(&self.temp) {
@@ -331,15 +403,28 @@ impl Large {
         }
     }
 
-    /// What was written last was there already, but for the time of the writing and a note of progress.
+    /// What was written last was there already, but for the time of the writing and a note of
+    /// progress.
     fn hide_traces(&self, mover: &Mover) {
-        if !self.opened.file.meta_again().is_ok_and(|now| self.opened.meta.unchanged(&now)) {
+        if !self
+            .opened
+            .file
+            .meta_again()
+            .is_ok_and(|now| self.opened.meta.unchanged(&now))
+        {
             return;
         }
         let _as_well_as_it_can_be_done = self.replica.settle();
         let _nor_this = self.replica.save_progress(None);
-        let keep = Keep { xattrs: false, acls: false, ..mover.terms.rules.keep };
-        let _nor_that = self.replica.set(&Known::default(), &Attributes::of(&self.opened.wanted(&keep), Xattrs::default(), &keep));
+        let keep = Keep {
+            xattrs: false,
+            acls: false,
+            ..mover.terms.rules.keep
+        };
+        let _nor_that = self.replica.set(
+            &Known::default(),
+            &Attributes::of(&self.opened.wanted(&keep), Xattrs::default(), &keep),
+        );
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {
@@ -362,45 +447,92 @@ impl Large {
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
         let unkept = self.opened.meta.unkept | xattrs.unkept;
         let attributes = new_attributes(&self.opened.wanted(&keep), xattrs, &mover.terms);
-        if let Some(nest) = if hidden { spot.replica.nest(true)? } else { None } {
-            return self.finish_out_of_sight(mover, &*nest, spot, &attributes).map(|moved| Moved { unkept, ..moved });
+        if let Some(nest) = if hidden {
+            spot.replica.nest(true)?
+        } else {
+            None
+        } {
+            return self
+                .finish_out_of_sight(mover, &*nest, spot, &attributes)
+                .map(|moved| Moved { unkept, ..moved });
         }
         let (faults, id) = self.dress(spot.replica, spot, &attributes)?;
         spot.replica.confirm()?;
         mover.publish(spot, Some(&self.temp))?;
         // Its bytes were counted as they were copied.
-        Ok(Moved { faults, id: Some(id), young: self.opened.young, unkept, ..Moved::default() })
+        Ok(Moved {
+            faults,
+            id: Some(id),
+            young: self.opened.young,
+            unkept,
+            ..Moved::default()
+        })
     }
 
-    /// So far nobody but this user may open the copy. It is moved to where nobody can find it before it belongs to somebody else, who
-    /// could write to it before it has the rights that go with its content.
-    fn finish_out_of_sight(&self, mover: &Mover, nest: &dyn DirMut, spot: &Spot, attributes: &Attributes) -> Made {
+    /// So far nobody but this user may open the copy. It is moved to where nobody can find it
+    /// before it belongs to somebody else, who could write to it before it has the rights that go
+    /// with its content.
+    fn finish_out_of_sight(
+        &self,
+        mover: &Mover,
+        nest: &dyn DirMut,
+        spot: &Spot,
+        attributes: &Attributes,
+    ) -> Made {
         nest.take(spot.replica, &self.temp, &self.temp)?;
         // By another name it could be found.
-        let alone = nest.look(&self.temp).map_err(Trouble::from).and_then(|there| if there.nlink == 1 { Ok(()) } else { Err(stale()) });
-        let dressed = alone.and_then(|()| self.keeps_name(nest)).and_then(|_| self.dress(nest, spot, attributes));
+        let alone = nest
+            .look(&self.temp)
+            .map_err(Trouble::from)
+            .and_then(|there| {
+                if there.nlink == 1 {
+                    Ok(())
+                } else {
+                    Err(stale())
+                }
+            });
+        let dressed = alone
+            .and_then(|()| self.keeps_name(nest))
+            .and_then(|_| self.dress(nest, spot, attributes));
         if dressed.is_err() {
             let _the_first_error_counts = nest.remove(&self.temp);
         }
         let (faults, id) = dressed?;
         spot.replica.confirm()?;
         mover.emerge(nest, &self.temp, spot)?;
-        Ok(Moved { faults, id: Some(id), young: self.opened.young, ..Moved::default() })
+        Ok(Moved {
+            faults,
+            id: Some(id),
+            young: self.opened.young,
+            ..Moved::default()
+        })
     }
 
     /// Gives the copy in `dir` its attributes. Returns what could not be set, and its inode.
-    fn dress(&self, dir: &dyn Dir, spot: &Spot, attributes: &Attributes) -> Result<(Vec<Fault>, (u64, u64)), Trouble> {
-        let known = Known { clean: false, ..spot.newborn(Kind::File, 0o600) };
+    fn dress(
+        &self,
+        dir: &dyn Dir,
+        spot: &Spot,
+        attributes: &Attributes,
+    ) -> Result<(Vec<Fault>, (u64, u64)), Trouble> {
+        let known = Known {
+            clean: false,
+            ..spot.newborn(Kind::File, 0o600)
+        };
         let faults = self.replica.set(&known, attributes);
         self.replica.flush()?;
         Ok((faults, self.keeps_name(dir)?))
     }
 
-    /// Which inode the copy is, if that is what stands at the temporary name in `dir`. Anybody can find out that name, and whoever may
-    /// rename there can put a file of his own in its place.
+    /// Which inode the copy is, if that is what stands at the temporary name in `dir`. Anybody can
+    /// find out that name, and whoever may rename there can put a file of his own in its place.
     fn keeps_name(&self, dir: &dyn Dir) -> Result<(u64, u64), Trouble> {
         let id = self.replica.meta()?.id();
-        if dir.look(&self.temp)?.id() == id { Ok(id) } else { Err(stale()) }
+        if dir.look(&self.temp)?.id() == id {
+            Ok(id)
+        } else {
+            Err(stale())
+        }
     }
 
     fn discard(&self, spot: &Spot) {
@@ -410,7 +542,12 @@ impl Large {
 
 /// Something else stands at the temporary name.
 fn stale() -> Trouble {
-    Fault { side: Side::Replica, act: Act::HoldUnfinished, errno: errno::ESTALE }.into()
+    Fault {
+        side: Side::Replica,
+        act: Act::HoldUnfinished,
+        errno: errno::ESTALE,
+    }
+    .into()
 }
 
 fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn WriteFile>, Ranges)> {
@@ -421,7 +558,9 @@ fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn Write
     let note = Resume::decode(&file.progress()?)?;
     let size = opened.meta.size;
     // A note that speaks of more than there is was not written by us, or is torn.
-    let fits = note.source == Fingerprint::of(&opened.meta) && note.done.is_within(size) && file.meta().ok()?.size == size;
+    let fits = note.source == Fingerprint::of(&opened.meta)
+        && note.done.is_within(size)
+        && file.meta().ok()?.size == size;
     fits.then_some((file, note.done))
 }
 
@@ -441,7 +580,8 @@ mod tests {
     use driftless_model::{Meta, Stamp};
     use driftless_tree::Done;
 
-    /// A file whose first flush fails, as a disk's does that has lost something: the kernel says so once.
+    /// A file whose first flush fails, as a disk's does that has lost something: the kernel says so
+    /// once.
     #[derive(Default)]
     struct Forgetful {
         flushes: AtomicU64,
@@ -501,8 +641,16 @@ mod tests {
             Vec::new()
         }
         fn sync(&self) -> Done {
-            let fault = Fault { side: Side::Replica, act: Act::Flush, errno: 5 };
-            if self.flushes.fetch_add(1, Relaxed) == 1 { Err(fault) } else { Ok(()) }
+            let fault = Fault {
+                side: Side::Replica,
+                act: Act::Flush,
+                errno: 5,
+            };
+            if self.flushes.fetch_add(1, Relaxed) == 1 {
+                Err(fault)
+            } else {
+                Ok(())
+            }
         }
         fn flush(&self) -> Done {
             Ok(())
@@ -530,13 +678,28 @@ mod tests {
             pace: &|_| (),
             stopped: &|| false,
         };
-        let opened = Opened { file: Arc::new(Forgetful::default()), meta: meta(), young: false };
-        let large = Large::over(&mover, opened, (Box::new(file), c"temp".into()), Ranges::default());
+        let opened = Opened {
+            file: Arc::new(Forgetful::default()),
+            meta: meta(),
+            young: false,
+        };
+        let large = Large::over(
+            &mover,
+            opened,
+            (Box::new(file), c"temp".into()),
+            Ranges::default(),
+        );
         large.done.lock().add(0..50);
         assert!(large.checkpoint().is_ok() && note.lock().is_some());
         large.done.lock().add(50..100);
-        assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))) && note.lock().is_none(), "the note went with what it vouched for");
-        assert!(matches!(large.checkpoint(), Err(Trouble::Lost(_))), "the kernel says it once, and it holds for all");
+        assert!(
+            matches!(large.checkpoint(), Err(Trouble::Lost(_))) && note.lock().is_none(),
+            "the note went with what it vouched for"
+        );
+        assert!(
+            matches!(large.checkpoint(), Err(Trouble::Lost(_))),
+            "the kernel says it once, and it holds for all"
+        );
         assert!(note.lock().is_none());
     }
 }

@@ -1,8 +1,10 @@
-//! Carries out steps between two trees, one entry at a time, and looks again at the source before it is satisfied.
+//! Carries out steps between two trees, one entry at a time, and looks again at the source before
+//! it is satisfied.
 //!
-//! A [`Mover`] belongs to one thread. It knows how to make an entry whole under a temporary name (or under its own name in
-//! a directory that is still private), how to share the copying of one large file ([`Large`]) among threads, and when
-//! the source has changed under its hands. Which entries, in which order, is the engine's business.
+//! A [`Mover`] belongs to one thread. It knows how to make an entry whole under a temporary name
+//! (or under its own name in a directory that is still private), how to share the copying of one
+//! large file ([`Large`]) among threads, and when the source has changed under its hands. Which
+//! entries, in which order, is the engine's business.
 
 mod carry;
 mod comparison;

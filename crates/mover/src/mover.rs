@@ -5,13 +5,22 @@ use crate::copy_with::Carrier;
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs, errno};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
-use driftless_tree::{ACL_ACCESS, Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile, temp_name};
+use driftless_tree::{
+    ACL_ACCESS, Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile,
+    temp_name,
+};
 use std::ffi::CStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often a file that changes while it is copied is copied again, and how long it is left in peace before each time.
-const SETTLE_PAUSES: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(250)];
-/// How often a file is waited for whose time is so young that it does not vouch for what is read, and for how long at most altogether.
+/// How often a file that changes while it is copied is copied again, and how long it is left in
+/// peace before each time.
+const SETTLE_PAUSES: [Duration; 3] = [
+    Duration::from_millis(5),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+];
+/// How often a file is waited for whose time is so young that it does not vouch for what is read,
+/// and for how long at most altogether.
 const RIPENINGS_MAX: u32 = 3;
 const RIPENING_MAX: Duration = Duration::from_secs(4);
 /// In such pauses a thread that waits looks whether the run was asked to stop.
@@ -50,37 +59,51 @@ pub struct Mover<'a> {
 pub type Made = Result<Moved, Trouble>;
 
 impl<'a> Mover<'a> {
-    /// Keeps within the limits before more bytes are moved, and ends the moving when the run is to stop.
+    /// Keeps within the limits before more bytes are moved, and ends the moving when the run is to
+    /// stop.
     fn pace(&self) -> impl FnMut(u64) -> Result<(), Halt> + use<'a> {
         let (pace, stopped) = (self.pace, self.stopped);
         move |bytes| {
             pace(bytes);
-            if stopped() { Err(Halt::Stopped) } else { Ok(()) }
+            if stopped() {
+                Err(Halt::Stopped)
+            } else {
+                Ok(())
+            }
         }
     }
 }
 
 impl Mover<'_> {
-    /// Opens a source file that is to be copied, or compared so as to be taken to be equal, when its time vouches for what is read.
+    /// Opens a source file that is to be copied, or compared so as to be taken to be equal, when
+    /// its time vouches for what is read.
     pub fn open(&self, spot: &Spot) -> Result<Opened, Trouble> {
         self.ripen(spot, spot.open()?)
     }
 
-    /// Waits for a file that was written a moment ago until whatever is written from now on gets another time, and opens it again: by its
-    /// name, where another one may stand by now, unless it has to be this one. Costs an old file nothing.
+    /// Waits for a file that was written a moment ago until whatever is written from now on gets
+    /// another time, and opens it again: by its name, where another one may stand by now, unless it
+    /// has to be this one. Costs an old file nothing.
     pub fn ripen(&self, spot: &Spot, opened: Opened) -> Result<Opened, Trouble> {
         self.ripe(spot, opened, RIPENING_MAX)
     }
 
     fn ripe(&self, spot: &Spot, mut opened: Opened, most: Duration) -> Result<Opened, Trouble> {
         let ripens_in = |opened: &Opened| match opened.meta {
-            Meta { kind: Kind::File, size: 1.., .. } => ripens_in(&opened.meta, spot.replica.first_meta(), now()),
+            Meta {
+                kind: Kind::File,
+                size: 1..,
+                ..
+            } => ripens_in(&opened.meta, spot.replica.first_meta(), now()),
             _ => None,
         };
         let (mut count, mut waited) = (0, Duration::ZERO);
         while let Some(wait) = ripens_in(&opened) {
             if count == RIPENINGS_MAX || waited + wait > most {
-                return Ok(Opened { young: true, ..opened });
+                return Ok(Opened {
+                    young: true,
+                    ..opened
+                });
             }
             self.pause(wait)?;
             (count, waited) = (count + 1, waited + wait);
@@ -100,14 +123,24 @@ impl Mover<'_> {
         Err(Trouble::Stopped)
     }
 
-    /// Copies a file that is small enough for one thread. Retries while the source changes under its hands.
+    /// Copies a file that is small enough for one thread. Retries while the source changes under
+    /// its hands.
     pub fn copy_small(&mut self, spot: &Spot, first: Opened) -> Made {
         let (mut opened, mut mismatches) = (first, 0);
         let mut trouble = Trouble::Changing;
         for pause in SETTLE_PAUSES.iter().map(Some).chain([None]) {
-            match self.copy_once(spot, &opened).map_err(|trouble| opened.cause_of(trouble)) {
+            match self
+                .copy_once(spot, &opened)
+                .map_err(|trouble| opened.cause_of(trouble))
+            {
                 Err(again @ (Trouble::Changing | Trouble::Mismatch)) => trouble = again,
-                done => return done.map(|moved| Moved { mismatches, young: opened.young, ..moved }),
+                done => {
+                    return done.map(|moved| Moved {
+                        mismatches,
+                        young: opened.young,
+                        ..moved
+                    });
+                }
             }
             if (self.stopped)() {
                 return Err(Trouble::Stopped);
@@ -116,7 +149,15 @@ impl Mover<'_> {
             let Some(pause) = pause else { break };
             std::thread::sleep(*pause);
             // What did not come to rest before is not waited for again.
-            opened = self.ripe(spot, spot.open()?, if opened.young { Duration::ZERO } else { RIPENING_MAX })?;
+            opened = self.ripe(
+                spot,
+                spot.open()?,
+                if opened.young {
+                    Duration::ZERO
+                } else {
+                    RIPENING_MAX
+                },
+            )?;
         }
         Err(trouble)
     }
@@ -128,23 +169,51 @@ impl Mover<'_> {
         }
         let xattrs = opened.file.xattrs(&self.terms.rules.keep)?;
         if !spot.private && lends_rights(&opened.meta, &xattrs, &self.terms.rules.keep) {
-            return self.out_of_sight(spot, true, |mover, spot| mover.copy_to(spot, opened, xattrs));
+            return self.out_of_sight(spot, true, |mover, spot| {
+                mover.copy_to(spot, opened, xattrs)
+            });
         }
         self.copy_to(spot, opened, xattrs)
     }
 
-    /// Makes an entry where others cannot get at it, and moves it to its place when it is finished. With `hidden` they may not open it
-    /// before, either.
-    fn out_of_sight(&mut self, spot: &Spot, hidden: bool, make: impl FnOnce(&mut Self, &Spot) -> Made) -> Made {
-        let nest = if spot.private { None } else { spot.replica.nest(hidden)? };
-        let Some(nest) = nest else { return make(self, spot) };
+    /// Makes an entry where others cannot get at it, and moves it to its place when it is finished.
+    /// With `hidden` they may not open it before, either.
+    fn out_of_sight(
+        &mut self,
+        spot: &Spot,
+        hidden: bool,
+        make: impl FnOnce(&mut Self, &Spot) -> Made,
+    ) -> Made {
+        let nest = if spot.private {
+            None
+        } else {
+            spot.replica.nest(hidden)?
+        };
+        let Some(nest) = nest else {
+            return make(self, spot);
+        };
         let temp = temp_name();
-        let moved = make(self, &Spot { replica: &*nest, name: &temp, private: true, nested: true, birth: None, ..*spot })?;
+        let moved = make(
+            self,
+            &Spot {
+                replica: &*nest,
+                name: &temp,
+                private: true,
+                nested: true,
+                birth: None,
+                ..*spot
+            },
+        )?;
         self.emerge(&*nest, &temp, spot).map(|()| moved)
     }
 
     /// Moves a finished entry out of the private directory to its name.
-    pub(crate) fn emerge(&self, nest: &dyn DirMut, temp: &CStr, spot: &Spot) -> Result<(), Trouble> {
+    pub(crate) fn emerge(
+        &self,
+        nest: &dyn DirMut,
+        temp: &CStr,
+        spot: &Spot,
+    ) -> Result<(), Trouble> {
         let done = match spot.replica.take(nest, temp, spot.name) {
             Err(e) if in_the_way(e.errno) => match spot.replica.take(nest, temp, temp) {
                 Ok(()) => self.publish(spot, Some(temp)),
@@ -159,9 +228,17 @@ impl Mover<'_> {
     }
 
     fn copy_to(&mut self, spot: &Spot, opened: &Opened, xattrs: Xattrs) -> Made {
-        let temp = if spot.private { None } else { Some(temp_name()) };
+        let temp = if spot.private {
+            None
+        } else {
+            Some(temp_name())
+        };
         let name = temp.as_deref().unwrap_or(spot.name);
-        let mode = if spot.private { self.birth_mode(spot, &opened.meta, &xattrs) } else { 0o600 };
+        let mode = if spot.private {
+            self.birth_mode(spot, &opened.meta, &xattrs)
+        } else {
+            0o600
+        };
         let file = spot.replica.create_file(name, mode)?;
         let moved = match self.fill(spot, (opened, xattrs), &*file, mode) {
             Ok(moved) => moved,
@@ -170,18 +247,26 @@ impl Mover<'_> {
                 return Err(trouble);
             }
         };
-        let done = file.close().map_err(Trouble::from).and_then(|()| self.publish(spot, temp.as_deref()));
+        let done = file
+            .close()
+            .map_err(Trouble::from)
+            .and_then(|()| self.publish(spot, temp.as_deref()));
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
         }
         done.map(|()| moved)
     }
 
-    /// The mode with which a file in a private directory is created: its own, so that it need not be set, but for what waits for the owner, the
-    /// group or the ACL. A run that is killed leaves it as it is then, and a later one may open the directory.
+    /// The mode with which a file in a private directory is created: its own, so that it need not
+    /// be set, but for what waits for the owner, the group or the ACL. A run that is killed leaves
+    /// it as it is then, and a later one may open the directory.
     fn birth_mode(&self, spot: &Spot, meta: &Meta, xattrs: &Xattrs) -> u32 {
         let keep = &self.terms.rules.keep;
-        let mode = if keep.mode { meta.mode & 0o777 } else { default_mode(Kind::File) };
+        let mode = if keep.mode {
+            meta.mode & 0o777
+        } else {
+            default_mode(Kind::File)
+        };
         let is_group = !keep.group || spot.birth.is_some_and(|(_, gid)| gid == meta.gid);
         match () {
             () if xattrs.iter().any(|(name, _)| **name == *ACL_ACCESS) => mode & 0o700,
@@ -190,14 +275,32 @@ impl Mover<'_> {
         }
     }
 
-    fn fill(&mut self, spot: &Spot, (opened, xattrs): (&Opened, Xattrs), file: &dyn WriteFile, mode: u32) -> Made {
+    fn fill(
+        &mut self,
+        spot: &Spot,
+        (opened, xattrs): (&Opened, Xattrs),
+        file: &dyn WriteFile,
+        mode: u32,
+    ) -> Made {
         let bytes = self.content(opened, file)?;
         let unkept = opened.meta.unkept | xattrs.unkept;
-        let faults = self.complete(opened, file, (&spot.newborn(Kind::File, mode), xattrs), self.terms.sync_each)?;
-        Ok(Moved { bytes, faults, id: leads(opened, file)?, unkept, ..Moved::default() })
+        let faults = self.complete(
+            opened,
+            file,
+            (&spot.newborn(Kind::File, mode), xattrs),
+            self.terms.sync_each,
+        )?;
+        Ok(Moved {
+            bytes,
+            faults,
+            id: leads(opened, file)?,
+            unkept,
+            ..Moved::default()
+        })
     }
 
-    /// Looks again at the source, then gives a file with all its content its attributes. Returns what could not be set.
+    /// Looks again at the source, then gives a file with all its content its attributes. Returns
+    /// what could not be set.
     pub(crate) fn complete(
         &self,
         opened: &Opened,
@@ -209,7 +312,10 @@ impl Mover<'_> {
             return Err(Trouble::Changing);
         }
         file.settle()?;
-        let faults = file.set(known, &new_attributes(&opened.wanted(&self.terms.rules.keep), xattrs, &self.terms));
+        let faults = file.set(
+            known,
+            &new_attributes(&opened.wanted(&self.terms.rules.keep), xattrs, &self.terms),
+        );
         if sync {
             file.sync().map_err(Trouble::Lost)?;
         }
@@ -228,11 +334,22 @@ impl Mover<'_> {
         let sparse = self.terms.rules.keep.holes;
         let mut pace = self.pace();
         let copied = match self.terms.verify {
-            None => self.copier.copy_small((source, file), size, sparse, &mut pace)?,
+            None => self
+                .copier
+                .copy_small((source, file), size, sparse, &mut pace)?,
             Some(level) => {
-                let (copied, same) = self.copier.copy_verified((source, file), (0..size, sparse), level == Level::Media, &mut pace)?;
+                let (copied, same) = self.copier.copy_verified(
+                    (source, file),
+                    (0..size, sparse),
+                    level == Level::Media,
+                    &mut pace,
+                )?;
                 // A source that has become shorter is what the look at it will tell.
-                if same { copied } else { return Err(Trouble::Mismatch) }
+                if same {
+                    copied
+                } else {
+                    return Err(Trouble::Mismatch);
+                }
             }
         };
         if copied < size && sparse {
@@ -243,78 +360,135 @@ impl Mover<'_> {
 
     /// Shared extents were not read by anybody: to verify them, both files are.
     pub fn verify_clone(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<(), Trouble> {
-        let Some(level) = self.terms.verify else { return Ok(()) };
+        let Some(level) = self.terms.verify else {
+            return Ok(());
+        };
         if level == Level::Media {
             file.drop_cached()?;
         }
         let (mut same, mut pace) = (true, self.pace());
         let pair: (&dyn ReadFile, &dyn ReadFile) = (&*opened.file, file);
-        self.copier.differing(pair, 0..opened.meta.size, &mut |_| same = false, &mut pace)?;
+        self.copier
+            .differing(pair, 0..opened.meta.size, &mut |_| same = false, &mut pace)?;
         if same { Ok(()) } else { Err(Trouble::Mismatch) }
     }
 
-    /// Shares extents with the source, where both are on a file system that can. All of it is one step.
+    /// Shares extents with the source, where both are on a file system that can. All of it is one
+    /// step.
     pub fn clone_whole(&self, opened: &Opened, file: &dyn WriteFile) -> Result<bool, Trouble> {
         let devices = (opened.meta.dev, file.meta()?.dev);
         Ok(self.copier.clone_whole(&*opened.file, file, devices))
     }
 
-    /// Gives a finished entry its name. A directory in its way goes, if it is empty or no more lies in it than may go with it.
+    /// Gives a finished entry its name. A directory in its way goes, if it is empty or no more lies
+    /// in it than may go with it.
     pub fn publish(&self, spot: &Spot, temp: Option<&CStr>) -> Result<(), Trouble> {
         let Some(temp) = temp else { return Ok(()) };
         match spot.replica.rename(temp, spot.name) {
-            Err(e) if in_the_way(e.errno) => displaced(spot.name, spot.replica.displace(temp, spot.name, spot.room)),
+            Err(e) if in_the_way(e.errno) => {
+                displaced(spot.name, spot.replica.displace(temp, spot.name, spot.room))
+            }
             other => other.map_err(Trouble::from),
         }
     }
 
     /// Makes a symbolic link to `target`, or a fifo, socket or device node.
     pub fn make_special(&mut self, spot: &Spot, source: &Entry, target: Option<&CStr>) -> Made {
-        self.out_of_sight(spot, false, |mover, spot| mover.make_handleless(spot, source, target))
+        self.out_of_sight(spot, false, |mover, spot| {
+            mover.make_handleless(spot, source, target)
+        })
     }
 
     fn make_handleless(&self, spot: &Spot, source: &Entry, target: Option<&CStr>) -> Made {
-        let temp = if spot.private { None } else { Some(temp_name()) };
+        let temp = if spot.private {
+            None
+        } else {
+            Some(temp_name())
+        };
         let name = temp.as_deref().unwrap_or(spot.name);
         match target {
             Some(target) => spot.replica.make_symlink(name, target)?,
-            None => spot.replica.make_node(name, source.meta.kind, source.meta.rdev)?,
+            None => spot
+                .replica
+                .make_node(name, source.meta.kind, source.meta.rdev)?,
         }
         let known = spot.newborn(source.meta.kind, 0o600);
         let attributes = new_attributes(&source.meta, source.xattrs.clone(), &self.terms);
-        let done = spot.replica.set(name, &known, &attributes).map_err(Trouble::from);
-        let id = if source.meta.nlink > 1 { spot.replica.look(name).ok().map(|made| made.id()) } else { None };
+        let done = spot
+            .replica
+            .set(name, &known, &attributes)
+            .map_err(Trouble::from);
+        let id = if source.meta.nlink > 1 {
+            spot.replica.look(name).ok().map(|made| made.id())
+        } else {
+            None
+        };
         let done = done.and_then(|faults| self.publish(spot, temp.as_deref()).map(|()| faults));
         if done.is_err() {
             let _the_first_error_counts = spot.replica.remove(name);
         }
-        done.map(|faults| Moved { faults, id, unkept: source.meta.unkept | source.xattrs.unkept, ..Moved::default() })
+        done.map(|faults| Moved {
+            faults,
+            id,
+            unkept: source.meta.unkept | source.xattrs.unkept,
+            ..Moved::default()
+        })
     }
 
-    /// Makes the entry one more name of the inode `id`, which is to be found as a name in a directory of the same tree.
-    pub fn make_link(&self, spot: &Spot, (leader, leader_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Made {
-        let temp = if spot.private { None } else { Some(temp_name()) };
+    /// Makes the entry one more name of the inode `id`, which is to be found as a name in a
+    /// directory of the same tree.
+    pub fn make_link(
+        &self,
+        spot: &Spot,
+        (leader, leader_name): (&dyn Dir, &CStr),
+        id: (u64, u64),
+    ) -> Made {
+        let temp = if spot.private {
+            None
+        } else {
+            Some(temp_name())
+        };
         let name = temp.as_deref().unwrap_or(spot.name);
-        spot.replica.link(name, (leader, leader_name), id).map_err(Trouble::Failed)?;
+        spot.replica
+            .link(name, (leader, leader_name), id)
+            .map_err(Trouble::Failed)?;
         let done = self.publish(spot, temp.as_deref());
         if temp.is_some() {
-            // Also after a rename that worked: between two names of one inode it does nothing (rename(2)).
+            // Also after a rename that worked: between two names of one inode it does nothing
+            // (rename(2)).
             let _gone_as_a_rule = spot.replica.remove(name);
         }
-        done.map(|()| Moved { id: Some(id), ..Moved::default() })
+        done.map(|()| Moved {
+            id: Some(id),
+            ..Moved::default()
+        })
     }
 
     /// Sets what differs in metadata; no data moves. A time that can come no nearer is left alone.
     pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
         let keep = &self.terms.rules.keep;
         let mut attributes = Attributes::of(&source.meta, source.xattrs.clone(), keep);
-        attributes.mtime = attributes.mtime.filter(|_| mtimes(&source.meta, replica, keep.modify_window) == Agreement::Other);
-        let faults = spot.replica.set(spot.name, &Known::of(replica), &attributes)?;
-        Ok(Moved { faults, id: Some(replica.id()), ..Moved::default() })
+        attributes.mtime = attributes
+            .mtime
+            .filter(|_| mtimes(&source.meta, replica, keep.modify_window) == Agreement::Other);
+        let faults = spot
+            .replica
+            .set(spot.name, &Known::of(replica), &attributes)?;
+        Ok(Moved {
+            faults,
+            id: Some(replica.id()),
+            ..Moved::default()
+        })
     }
 
-    /// Compares the content of a file that is small enough for one thread; a source that changes meanwhile is trouble.
-    pub fn compare(&mut self, spot: &Spot, source: Opened, level: Level) -> Result<Compared, Trouble> {
+    /// Compares the content of a file that is small enough for one thread; a source that changes
+    /// meanwhile is trouble.
+    pub fn compare(
+        &mut self,
+        spot: &Spot,
+        source: Opened,
+        level: Level,
+    ) -> Result<Compared, Trouble> {
         let comparison = Comparison::begin(spot, source, level)?;
         let mut pace = self.pace();
         comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
@@ -326,23 +500,35 @@ impl Mover<'_> {
 fn displaced(name: &CStr, removed: Removed) -> Result<(), Trouble> {
     match &removed.stuck[..] {
         [] => Ok(()),
-        [(path, fault)] if removed.entries == 0 && path.as_bytes() == name.to_bytes() => Err(Trouble::Failed(*fault)),
+        [(path, fault)] if removed.entries == 0 && path.as_bytes() == name.to_bytes() => {
+            Err(Trouble::Failed(*fault))
+        }
         _ => Err(Trouble::Stuck(removed)),
     }
 }
 
 /// Which inode a file is, if its source has other names.
 pub(crate) fn leads(opened: &Opened, file: &dyn WriteFile) -> Result<Option<(u64, u64)>, Trouble> {
-    if opened.meta.nlink < 2 { Ok(None) } else { Ok(Some(file.meta()?.id())) }
+    if opened.meta.nlink < 2 {
+        Ok(None)
+    } else {
+        Ok(Some(file.meta()?.id()))
+    }
 }
 
 /// By the clock of this machine; that of a file server may be a little off.
 fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Stamp { sec: since.as_secs().cast_signed(), nsec: since.subsec_nanos() }
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Stamp {
+        sec: since.as_secs().cast_signed(),
+        nsec: since.subsec_nanos(),
+    }
 }
 
-/// Removes an unfinished file. A mover that slept meanwhile may find that another one, which took over, has put its own there: that stays.
+/// Removes an unfinished file. A mover that slept meanwhile may find that another one, which took
+/// over, has put its own there: that stays.
 fn undo(spot: &Spot, name: &CStr, file: &dyn WriteFile) {
     let is_ours = matches!((file.meta(), spot.replica.look(name)), (Ok(made), Ok(there)) if made.id() == there.id());
     if is_ours {

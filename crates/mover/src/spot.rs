@@ -6,7 +6,8 @@ use driftless_tree::{Dir, DirMut, Halt, Known, ReadFile, Removed};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// An entry on both sides. The two names differ only where a single file is copied under another name.
+/// An entry on both sides. The two names differ only where a single file is copied under another
+/// name.
 #[derive(Clone, Copy)]
 pub struct Spot<'a> {
     /// Directory of the source.
@@ -19,13 +20,15 @@ pub struct Spot<'a> {
     pub name: &'a CStr,
     /// The replica's directory is new and private: entries are made under their own names.
     pub private: bool,
-    /// The replica's directory is private, but made in one of somebody else's: what that hands down to new entries is not known.
+    /// The replica's directory is private, but made in one of somebody else's: what that hands down
+    /// to new entries is not known.
     pub nested: bool,
     /// Owner and group that new entries in the replica's directory are known to get.
     pub birth: Option<(u32, u32)>,
     /// How many entries in a directory that stands at the name may go with it.
     pub room: u64,
-    /// The inode that the source's name is to be: where others become links to its copy, one that took its place is none of them.
+    /// The inode that the source's name is to be: where others become links to its copy, one that
+    /// took its place is none of them.
     pub only: Option<(u64, u64)>,
 }
 
@@ -43,24 +46,44 @@ impl Spot<'_> {
         }
     }
 
-    /// Opens the source file. Where it was looked at and something else stands now, it is gone, and the name is to be looked at again.
+    /// Opens the source file. Where it was looked at and something else stands now, it is gone, and
+    /// the name is to be looked at again.
     pub fn open(&self) -> Result<Opened, Trouble> {
-        let file: Arc<dyn ReadFile> = self.source.open_file(self.source_name).map_err(kind_changed)?.into();
+        let file: Arc<dyn ReadFile> = self
+            .source
+            .open_file(self.source_name)
+            .map_err(kind_changed)?
+            .into();
         let meta = file.meta()?;
         if meta.kind != Kind::File || self.only.is_some_and(|id| id != meta.id()) {
             return Err(Trouble::Vanished);
         }
-        Ok(Opened { file, meta, young: false })
+        Ok(Opened {
+            file,
+            meta,
+            young: false,
+        })
     }
 }
 
-/// What was a regular file or a symbolic link when it was looked at and is now a link, a directory or a device fails in ways of its own to
-/// be opened or read (open(2), readlink(2)): ELOOP, ENXIO, ENODEV, ENOTDIR, EISDIR, EINVAL.
+/// What was a regular file or a symbolic link when it was looked at and is now a link, a directory
+/// or a device fails in ways of its own to be opened or read (open(2), readlink(2)): ELOOP, ENXIO,
+/// ENODEV, ENOTDIR, EISDIR, EINVAL.
 pub fn kind_changed(fault: Fault) -> Trouble {
-    const KIND_ERRORS: [i32; 5] = [errno::ELOOP, errno::ENXIO, errno::ENODEV, errno::ENOTDIR, errno::EISDIR];
+    const KIND_ERRORS: [i32; 5] = [
+        errno::ELOOP,
+        errno::ENXIO,
+        errno::ENODEV,
+        errno::ENOTDIR,
+        errno::EISDIR,
+    ];
     let is_no_link = fault.act == Act::ReadLink && fault.errno == errno::EINVAL;
     let changed = fault.side == Side::Source && (is_no_link || KIND_ERRORS.contains(&fault.errno));
-    if changed { Trouble::Vanished } else { fault.into() }
+    if changed {
+        Trouble::Vanished
+    } else {
+        fault.into()
+    }
 }
 
 /// A source file that was opened, and its metadata at that moment.
@@ -70,22 +93,43 @@ pub struct Opened {
     pub file: Arc<dyn ReadFile>,
     /// What it was like when it was opened.
     pub meta: Meta,
-    /// It does not come to rest: what is written to it after it was read may get the time that it has.
+    /// It does not come to rest: what is written to it after it was read may get the time that it
+    /// has.
     pub young: bool,
 }
 
 impl Opened {
-    /// What its copy shall be like: if it did not come to rest, with a time that shows the next run a difference.
+    /// What its copy shall be like: if it did not come to rest, with a time that shows the next run
+    /// a difference.
     pub fn wanted(&self, keep: &Keep) -> Meta {
-        let mtime = if self.young { held_back(self.meta.mtime, keep.modify_window) } else { self.meta.mtime };
+        let mtime = if self.young {
+            held_back(self.meta.mtime, keep.modify_window)
+        } else {
+            self.meta.mtime
+        };
         Meta { mtime, ..self.meta }
     }
 
-    /// Why reading it did not succeed. One that becomes shorter and longer again while it is read seems to end early.
+    /// Why reading it did not succeed. One that becomes shorter and longer again while it is read
+    /// seems to end early.
     pub(crate) fn cause_of(&self, trouble: Trouble) -> Trouble {
-        let ends_early = matches!(trouble, Trouble::Failed(Fault { act: Act::ReadAll, .. }));
-        let has_changed = || self.file.meta_again().is_ok_and(|now| !self.meta.unchanged(&now));
-        if ends_early && has_changed() { Trouble::Changing } else { trouble }
+        let ends_early = matches!(
+            trouble,
+            Trouble::Failed(Fault {
+                act: Act::ReadAll,
+                ..
+            })
+        );
+        let has_changed = || {
+            self.file
+                .meta_again()
+                .is_ok_and(|now| !self.meta.unchanged(&now))
+        };
+        if ends_early && has_changed() {
+            Trouble::Changing
+        } else {
+            trouble
+        }
     }
 }
 
@@ -100,7 +144,8 @@ pub struct Moved {
     pub mismatches: u64,
     /// Which inode it is, where other names may become links to it.
     pub id: Option<(u64, u64)>,
-    /// Its source did not come to rest: the copy is whole, and without the time that would vouch for it.
+    /// Its source did not come to rest: the copy is whole, and without the time that would vouch
+    /// for it.
     pub young: bool,
     /// What the source has that the entry did not get, as far as its flags and attributes tell.
     pub unkept: Unkept,
@@ -123,7 +168,8 @@ pub enum Trouble {
     Postponed,
     /// What stands at the name has to stay: why, in words.
     InTheWay(String),
-    /// Of the directory that stands at the name something could not be removed, and other entries in it went.
+    /// Of the directory that stands at the name something could not be removed, and other entries
+    /// in it went.
     Stuck(Removed),
     /// The program that moves content did not do its work: why, in words.
     Undone(String),
@@ -143,7 +189,11 @@ impl Trouble {
 impl From<Fault> for Trouble {
     fn from(fault: Fault) -> Self {
         let gone = fault.side == Side::Source && fault.is_missing();
-        if gone { Trouble::Vanished } else { Trouble::Failed(fault) }
+        if gone {
+            Trouble::Vanished
+        } else {
+            Trouble::Failed(fault)
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Work that many threads share: a queue, the threads that empty it, and limits on how fast they do.
+//! Work that many threads share: a queue, the threads that empty it, and limits on how fast they
+//! do.
 //!
 //! Nothing here knows what the work is.
 

@@ -1,9 +1,10 @@
 //! Work that is done by many in any order, and whose results come out in one.
 //!
-//! Every task has a [`Position`]: its position in the output, as a path of numbers. A task may be replaced by tasks with places
-//! behind its own and before the next, so a tree can be walked while it is worked on. The first task that waits is always the next
-//! to be taken. What is done waits for all before it; when too much waits, only the task that holds up the others is given
-//! out. So memory is bounded, and there is always somebody who can go on.
+//! Every task has a [`Position`]: its position in the output, as a path of numbers. A task may be
+//! replaced by tasks with places behind its own and before the next, so a tree can be walked while
+//! it is worked on. The first task that waits is always the next to be taken. What is done waits
+//! for all before it; when too much waits, only the task that holds up the others is given out. So
+//! memory is bounded, and there is always somebody who can go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,10 +32,17 @@ pub struct Ordered<T, R> {
 impl<T, R> Ordered<T, R> {
     /// Nothing yet; about `held_max` results may wait for those before them.
     pub fn new(held_max: usize) -> Self {
-        Ordered { waiting: BTreeMap::new(), taken: BTreeSet::new(), done: BTreeMap::new(), held: 0, held_max }
+        Ordered {
+            waiting: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            done: BTreeMap::new(),
+            held: 0,
+            held_max,
+        }
     }
 
-    /// Adds a task. Its place must be free, and behind that of a task that is being done unless it is the first.
+    /// Adds a task. Its place must be free, and behind that of a task that is being done unless it
+    /// is the first.
     pub fn put(&mut self, place: Position, task: T) {
         let before = self.waiting.insert(place, task);
         debug_assert!(before.is_none(), "every task has a place of its own");
@@ -50,9 +58,12 @@ impl<T, R> Ordered<T, R> {
         Some((place, task))
     }
 
-    /// Whether a task may be taken: there is room for results, or all others wait for the first one.
+    /// Whether a task may be taken: there is room for results, or all others wait for the first
+    /// one.
     pub fn may_take(&self) -> bool {
-        let Some((first, _)) = self.waiting.first_key_value() else { return false };
+        let Some((first, _)) = self.waiting.first_key_value() else {
+            return false;
+        };
         self.has_room() || (self.head() == Some(first) && !self.is_ready())
     }
 
@@ -81,10 +92,13 @@ impl<T, R> Ordered<T, R> {
     }
 
     fn is_ready(&self) -> bool {
-        self.done.first_key_value().is_some_and(|(first, _)| self.head().is_none_or(|head| first < head))
+        self.done
+            .first_key_value()
+            .is_some_and(|(first, _)| self.head().is_none_or(|head| first < head))
     }
 
-    /// Takes out the results that nothing is missing before, in order. `weigh` says what a result counted.
+    /// Takes out the results that nothing is missing before, in order. `weigh` says what a result
+    /// counted.
     pub fn ready(&mut self, weigh: impl Fn(&R) -> usize) -> Vec<R> {
         let mut results = Vec::new();
         while self.is_ready() {
@@ -138,10 +152,16 @@ mod tests {
         let (first, _) = order.take().unwrap();
         let (second, _) = order.take().unwrap();
         order.finish(second, vec![2], 1);
-        assert!(!order.may_take(), "a result waits, and the first is being done");
+        assert!(
+            !order.may_take(),
+            "a result waits, and the first is being done"
+        );
         order.put(part(&first, 0), "the rest of the first");
         order.finish(first, vec![1], 1);
-        assert!(!order.may_take(), "something can come out, which makes room");
+        assert!(
+            !order.may_take(),
+            "something can come out, which makes room"
+        );
         assert_eq!(ready(&mut order), [1]);
         assert_eq!(order.take().unwrap().1, "the rest of the first");
         assert!(!order.may_take());

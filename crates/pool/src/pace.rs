@@ -1,4 +1,5 @@
-//! Keeping within limits on bytes and requests a second, and the length of the steps in which large files are copied.
+//! Keeping within limits on bytes and requests a second, and the length of the steps in which large
+//! files are copied.
 
 use driftless_lock::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +20,10 @@ pub struct Pace {
 impl Pace {
     /// A limit of `per_second` units; none if `None`.
     pub fn new(per_second: Option<u64>) -> Option<Self> {
-        per_second.map(|n| Pace { per_second: n.max(1) as f64, state: Mutex::new((Instant::now(), 0.0)) })
+        per_second.map(|n| Pace {
+            per_second: n.max(1) as f64,
+            state: Mutex::new((Instant::now(), 0.0)),
+        })
     }
 
     /// Takes `units`, waiting as long as it must, or until `stopped`.
@@ -41,8 +45,9 @@ impl Pace {
     }
 }
 
-/// How much of a large file is copied between two looks at whether somebody is idle or the run is to end: a power of two, and not more
-/// than a fraction of a second's work, however slow the line is.
+/// How much of a large file is copied between two looks at whether somebody is idle or the run is
+/// to end: a power of two, and not more than a fraction of a second's work, however slow the line
+/// is.
 #[derive(Debug)]
 pub struct Stride(AtomicU64);
 

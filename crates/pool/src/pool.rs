@@ -1,10 +1,11 @@
 //! The pool of threads, and how many of them are at work.
 //!
-//! Concurrency is found, not configured. As long as threads mostly wait for the file system, more of them are admitted,
-//! by a factor of four; when that does not raise the rate, or makes each entry dearer for the processors, the step is taken back and
-//! tried again later. When the processors are busy with more threads than they need, threads that wait for each other's locks are
-//! what they are busy with, and fewer are admitted. So a file system that answers at once gets two threads per core, and one
-//! that takes half a millisecond a request gets over a hundred.
+//! Concurrency is found, not configured. As long as threads mostly wait for the file system, more
+//! of them are admitted, by a factor of four; when that does not raise the rate, or makes each
+//! entry dearer for the processors, the step is taken back and tried again later. When the
+//! processors are busy with more threads than they need, threads that wait for each other's locks
+//! are what they are busy with, and fewer are admitted. So a file system that answers at once gets
+//! two threads per core, and one that takes half a millisecond a request gets over a hundred.
 
 use crate::concurrency::{Concurrency, cores};
 use crate::queue::Queue;
@@ -28,13 +29,14 @@ const STEP: usize = 4;
 const GAIN: f64 = 1.15;
 /// A step may raise the processor time of an entry by this factor.
 const COST_GROWTH_MAX: f64 = 1.5;
-/// Ticks that a step is given to show its effect, and how many of these pass before it is measured: what new threads begin
-/// takes some requests until it counts.
+/// Ticks that a step is given to show its effect, and how many of these pass before it is measured:
+/// what new threads begin takes some requests until it counts.
 const TRIAL_TICKS: u32 = 5;
 const WARM_UP_TICKS: u32 = 2;
 /// How long nothing is tried after a step that was taken back; doubles each time.
 const HOLD_OFF: Duration = Duration::from_millis(100);
-/// Processor time of a request, about: as many threads as fit into the delay of a far host keep its line busy.
+/// Processor time of a request, about: as many threads as fit into the delay of a far host keep its
+/// line busy.
 const REQUEST: Duration = Duration::from_micros(150);
 /// Directories that are asked for ahead of whoever enters them when the host is far away.
 const YOUNG: usize = 1024;
@@ -117,18 +119,41 @@ impl<'r, C: Workload> Pool<'r, C> {
             Concurrency::Auto => (true, cores() * THREADS_PER_CORE),
             Concurrency::Fixed(threads) => (false, threads),
         };
-        let threads_max = if adaptive { threads_max.min(THREADS_MAX) } else { threads_max };
+        let threads_max = if adaptive {
+            threads_max.min(THREADS_MAX)
+        } else {
+            threads_max
+        };
         let least = least.clamp(1, threads_max);
         let delay = workload.delay();
         let at_once = (delay.as_micros() / REQUEST.as_micros()) as usize;
-        let admitted = if adaptive { at_once.clamp(least, threads_max) } else { least };
-        // From a far host answers come in bursts, in which the processors are busy for a tick; too few threads would wait in between.
+        let admitted = if adaptive {
+            at_once.clamp(least, threads_max)
+        } else {
+            least
+        };
+        // From a far host answers come in bursts, in which the processors are busy for a tick; too
+        // few threads would wait in between.
         let least = least.max(admitted / STEP);
         let last = Sample::take(workload);
         let (trial, hold_off, quiet_until) = (None, HOLD_OFF, Instant::now());
-        workload.queue().leave_young(if delay > TICK { YOUNG } else { 0 });
+        workload
+            .queue()
+            .leave_young(if delay > TICK { YOUNG } else { 0 });
         let delay_ticks = (delay.as_secs_f64() / TICK.as_secs_f64()).ceil() as u32;
-        Pool { workload, adaptive, threads_max, spawned: 0, admitted, least, trial, hold_off, quiet_until, last, delay_ticks }
+        Pool {
+            workload,
+            adaptive,
+            threads_max,
+            spawned: 0,
+            admitted,
+            least,
+            trial,
+            hold_off,
+            quiet_until,
+            last,
+            delay_ticks,
+        }
     }
 
     fn watch<'scope, 'env>(&mut self, scope: &'scope Scope<'scope, 'env>)
@@ -136,7 +161,8 @@ impl<'r, C: Workload> Pool<'r, C> {
         'r: 'scope,
     {
         let workload = self.workload;
-        (0..workload.listeners()).for_each(|index| drop(scope.spawn(move || workload.listen(index))));
+        (0..workload.listeners())
+            .for_each(|index| drop(scope.spawn(move || workload.listen(index))));
         self.admit(scope, self.admitted);
         let mut reported = Instant::now();
         while !self.workload.queue().wait_over(TICK) {
@@ -157,8 +183,13 @@ impl<'r, C: Workload> Pool<'r, C> {
         let (workload, mut threads) = (self.workload, threads.clamp(1, self.threads_max));
         while self.spawned < threads {
             let index = self.spawned;
-            let thread = Builder::new().name(format!("mover-{index}")).stack_size(STACK_BYTES);
-            if thread.spawn_scoped(scope, move || workload.work(index)).is_err() {
+            let thread = Builder::new()
+                .name(format!("mover-{index}"))
+                .stack_size(STACK_BYTES);
+            if thread
+                .spawn_scoped(scope, move || workload.work(index))
+                .is_err()
+            {
                 // No more threads to be had: this many it is.
                 threads = index.max(1);
                 self.threads_max = threads;
@@ -221,10 +252,21 @@ impl<'r, C: Workload> Pool<'r, C> {
             return Some(self.step_back(now, (self.admitted / STEP).max(self.least)));
         }
         let held_up = self.workload.held_up() > self.admitted / 2;
-        if hungry || busy || held_up || self.admitted >= self.threads_max || now.at < self.quiet_until {
+        if hungry
+            || busy
+            || held_up
+            || self.admitted >= self.threads_max
+            || now.at < self.quiet_until
+        {
             return None;
         }
-        self.trial = Some(Trial { from: self.admitted, rate: now.rate_since(since), cost: now.cost_since(since), began: *now, ticks: 0 });
+        self.trial = Some(Trial {
+            from: self.admitted,
+            rate: now.rate_since(since),
+            cost: now.cost_since(since),
+            began: *now,
+            ticks: 0,
+        });
         Some(self.admitted * STEP)
     }
 }
@@ -233,7 +275,11 @@ impl Sample {
     fn take(workload: &impl Workload) -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-        Sample { at: Instant::now(), work: workload.work_done(), cpu_seconds }
+        Sample {
+            at: Instant::now(),
+            work: workload.work_done(),
+            cpu_seconds,
+        }
     }
 
     fn seconds_since(&self, since: &Sample) -> f64 {
@@ -291,12 +337,19 @@ mod tests {
 
     /// Threads to begin with, and those that are left when the processors are busy for many ticks.
     fn at_first_and_when_busy(delay: Duration) -> (usize, usize) {
-        let workload = Still { queue: Queue::new(1), delay };
+        let workload = Still {
+            queue: Queue::new(1),
+            delay,
+        };
         let mut pool = Pool::new(&workload, THREADS_MAX);
         let first = pool.admitted;
         for _ in 0..10 {
             let since = Sample::take(&workload);
-            let now = Sample { at: since.at + TICK, cpu_seconds: since.cpu_seconds + TICK.as_secs_f64() * cores() as f64, ..since };
+            let now = Sample {
+                at: since.at + TICK,
+                cpu_seconds: since.cpu_seconds + TICK.as_secs_f64() * cores() as f64,
+                ..since
+            };
             pool.admitted = pool.try_more(&since, &now).unwrap_or(pool.admitted);
         }
         (first, pool.admitted)
@@ -305,7 +358,13 @@ mod tests {
     #[test]
     fn bursts_of_answers_leave_a_far_host_a_quarter_of_its_threads() {
         let few = cores() * THREADS_PER_CORE;
-        assert_eq!(at_first_and_when_busy(Duration::ZERO), (few.min(THREADS_MAX), few.min(THREADS_MAX)));
-        assert_eq!(at_first_and_when_busy(Duration::from_millis(200)), (THREADS_MAX, (THREADS_MAX / STEP).max(few).min(THREADS_MAX)));
+        assert_eq!(
+            at_first_and_when_busy(Duration::ZERO),
+            (few.min(THREADS_MAX), few.min(THREADS_MAX))
+        );
+        assert_eq!(
+            at_first_and_when_busy(Duration::from_millis(200)),
+            (THREADS_MAX, (THREADS_MAX / STEP).max(few).min(THREADS_MAX))
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! The work that waits, and the threads that wait for work.
 //!
-//! Pieces of large files go before everything else, and shares of directories that others are busy with after everything
-//! else: many threads in one directory get in each other's way. In between, as long as little waits the oldest item is
-//! taken first, so that wide directories and large files are found early; when much waits the newest is, so that the walk
-//! goes down before it goes on and what waits stays bounded. Where it takes a while until an item can be worked on, because another host
-//! is asked for it when it is added, younger ones are left aside. The queue knows how many threads are idle; whoever holds much work asks
-//! [`hungry`](Queue::hungry) and gives half of it away.
+//! Pieces of large files go before everything else, and shares of directories that others are busy
+//! with after everything else: many threads in one directory get in each other's way. In between,
+//! as long as little waits the oldest item is taken first, so that wide directories and large files
+//! are found early; when much waits the newest is, so that the walk goes down before it goes on and
+//! what waits stays bounded. Where it takes a while until an item can be worked on, because another
+//! host is asked for it when it is added, younger ones are left aside. The queue knows how many
+//! threads are idle; whoever holds much work asks [`hungry`](Queue::hungry) and gives half of it
+//! away.
 
 use driftless_lock::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -35,7 +37,10 @@ impl<T> State<T> {
     }
 
     fn next(&mut self) -> Option<T> {
-        self.first.pop_front().or_else(|| self.next_main()).or_else(|| self.last.pop_front())
+        self.first
+            .pop_front()
+            .or_else(|| self.next_main())
+            .or_else(|| self.last.pop_front())
     }
 
     fn next_main(&mut self) -> Option<T> {
@@ -48,7 +53,8 @@ impl<T> State<T> {
     }
 }
 
-/// A queue of items for a pool of threads. The work is over when nothing waits and nobody holds an item.
+/// A queue of items for a pool of threads. The work is over when nothing waits and nobody holds an
+/// item.
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<State<T>>,
@@ -61,8 +67,15 @@ pub struct Queue<T> {
 impl<T> Queue<T> {
     /// An empty queue that admits `admitted` threads.
     pub fn new(admitted: usize) -> Self {
-        let state =
-            State { first: VecDeque::new(), main: VecDeque::new(), last: VecDeque::new(), active: 0, admitted, stopped: false, young: 0 };
+        let state = State {
+            first: VecDeque::new(),
+            main: VecDeque::new(),
+            last: VecDeque::new(),
+            active: 0,
+            admitted,
+            stopped: false,
+            young: 0,
+        };
         Queue {
             state: Mutex::new(state),
             for_items: Condvar::new(),
@@ -106,7 +119,10 @@ impl<T> Queue<T> {
     }
 
     fn count(&self, state: &State<T>) {
-        self.waiting.store(state.first.len() + state.main.len() + state.last.len(), Relaxed);
+        self.waiting.store(
+            state.first.len() + state.main.len() + state.last.len(),
+            Relaxed,
+        );
     }
 
     /// How many items wait.
@@ -134,8 +150,8 @@ impl<T> Queue<T> {
         self.idle.load(Relaxed)
     }
 
-    /// Takes the next item for thread number `index`, waiting for one; `None` when the work is over. An item that was taken
-    /// before must be [`done`](Queue::done).
+    /// Takes the next item for thread number `index`, waiting for one; `None` when the work is
+    /// over. An item that was taken before must be [`done`](Queue::done).
     pub fn take(&self, index: usize) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -164,7 +180,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says that something is under way that is no item of this queue; the work is not over before it is [`done`](Queue::done).
+    /// Says that something is under way that is no item of this queue; the work is not over before
+    /// it is [`done`](Queue::done).
     pub fn hold(&self) {
         self.lock().active += 1;
     }
@@ -228,10 +245,20 @@ mod tests {
             item
         };
         assert_eq!(take(), Some(many - 101), "the newest that is not young");
-        assert_eq!((take(), take()), (Some(0), Some(1)), "the oldest when little waits");
+        assert_eq!(
+            (take(), take()),
+            (Some(0), Some(1)),
+            "the oldest when little waits"
+        );
         let mut rest: Vec<u64> = (3..many).filter_map(|_| take()).collect();
         rest.sort_unstable();
-        assert_eq!(rest, (2..many).filter(|item| *item != many - 101).collect::<Vec<_>>(), "and all in the end");
+        assert_eq!(
+            rest,
+            (2..many)
+                .filter(|item| *item != many - 101)
+                .collect::<Vec<_>>(),
+            "and all in the end"
+        );
     }
 
     #[test]

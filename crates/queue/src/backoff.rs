@@ -1,4 +1,5 @@
-//! How long to wait between tries: twice as long each time, up to a bound, and never in step with others.
+//! How long to wait between tries: twice as long each time, up to a bound, and never in step with
+//! others.
 //!
 //! A broker that comes back meets all its clients at once; jitter spreads them.
 
@@ -25,7 +26,9 @@ impl Backoff {
 }
 
 fn bound_milliseconds(tries: u32) -> u64 {
-    FIRST_MILLISECONDS.saturating_mul(1_u64.checked_shl(tries).unwrap_or(u64::MAX)).min(PAUSE_MILLISECONDS_MAX)
+    FIRST_MILLISECONDS
+        .saturating_mul(1_u64.checked_shl(tries).unwrap_or(u64::MAX))
+        .min(PAUSE_MILLISECONDS_MAX)
 }
 
 #[cfg(test)]
@@ -34,7 +37,10 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_bound() {
-        assert_eq!((0..4).map(bound_milliseconds).collect::<Vec<_>>(), [100, 200, 400, 800]);
+        assert_eq!(
+            (0..4).map(bound_milliseconds).collect::<Vec<_>>(),
+            [100, 200, 400, 800]
+        );
         assert_eq!([7, 63, 64, u32::MAX].map(bound_milliseconds), [5_000; 4]);
     }
 }

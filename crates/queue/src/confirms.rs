@@ -1,9 +1,10 @@
 //! Sends the messages of the window, reads their confirms, and decides what is safe.
 //!
-//! Which message came back is read from the message itself. The client hands a returned message out with the next confirm
-//! that it sees, and when one answer confirms many messages, with any of these. So a confirm alone proves nothing: it may
-//! be of the message that came back, while the word of it hangs on another confirm, not looked at yet. Therefore a
-//! confirmed message is safe only when the broker has answered a request that was made after the confirm, and all confirms
+//! Which message came back is read from the message itself. The client hands a returned message out
+//! with the next confirm that it sees, and when one answer confirms many messages, with any of
+//! these. So a confirm alone proves nothing: it may be of the message that came back, while the
+//! word of it hangs on another confirm, not looked at yet. Therefore a confirmed message is safe
+//! only when the broker has answered a request that was made after the confirm, and all confirms
 //! that are there by then have been looked at (`note`).
 
 use crate::Error;
@@ -18,8 +19,8 @@ use lapin::{Channel, Confirmation};
 use std::future::Future;
 use std::pin::Pin;
 
-/// A message on its way to its confirm. It is polled by whoever waits, and not dropped while its connection stands: it may
-/// be half written.
+/// A message on its way to its confirm. It is polled by whoever waits, and not dropped while its
+/// connection stands: it may be half written.
 type Sending = Pin<Box<dyn Future<Output = lapin::Result<Confirmation>> + Send>>;
 
 /// The publishing connection and what went out by it.
@@ -37,7 +38,12 @@ struct Lost;
 
 impl Confirms {
     pub(crate) fn new(link: Link) -> Confirms {
-        Confirms { link, window: Window::new(), returned: Vec::new(), nacked: None }
+        Confirms {
+            link,
+            window: Window::new(),
+            returned: Vec::new(),
+            nacked: None,
+        }
     }
 
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
@@ -57,7 +63,8 @@ impl Confirms {
         self.window.len()
     }
 
-    /// Puts a message into the window, and sends it if there is a connection; else begins to connect, without waiting.
+    /// Puts a message into the window, and sends it if there is a connection; else begins to
+    /// connect, without waiting.
     pub(crate) async fn accept(&mut self, message: Message) -> u64 {
         let number = self.window.push(message);
         match self.link.standing() {
@@ -70,8 +77,8 @@ impl Confirms {
         number
     }
 
-    /// Waits for the oldest message and takes note of all that is known then. Returns without an error if there is reason
-    /// to look again.
+    /// Waits for the oldest message and takes note of all that is known then. Returns without an
+    /// error if there is reason to look again.
     pub(crate) async fn step(&mut self, deadline: Deadline) -> Result<(), Error> {
         self.connect(deadline).await?;
         let answered = match deadline.next_look().until(self.oldest()).await {
@@ -94,33 +101,53 @@ impl Confirms {
         }
         match deadline.until(self.link.session()).await {
             Some(session) => send(&session?.channel, &mut self.window).await,
-            None => return Err(self.link.broker().unreachable(deadline.waited(), self.link.last_failure())),
+            None => {
+                return Err(self
+                    .link
+                    .broker()
+                    .unreachable(deadline.waited(), self.link.last_failure()));
+            }
         }
         Ok(())
     }
 
     /// Waits until the oldest message is confirmed, or is known not to be.
     async fn oldest(&mut self) -> Result<(), Lost> {
-        let Some(first) = self.window.iter_mut().next() else { return Ok(()) };
-        let Stage::Sent(sending) = &mut first.stage else { return Ok(()) };
+        let Some(first) = self.window.iter_mut().next() else {
+            return Ok(());
+        };
+        let Stage::Sent(sending) = &mut first.stage else {
+            return Ok(());
+        };
         let (answer, number) = (sending.await, first.number);
         self.apply(number, answer)
     }
 
-    /// Reads all confirms that are there, and settles those that were there before. None if there was no time.
+    /// Reads all confirms that are there, and settles those that were there before. None if there
+    /// was no time.
     async fn note(&mut self, deadline: Deadline) -> Option<Result<(), Lost>> {
         if self.read().await.is_err() {
             return Some(Err(Lost));
         }
-        let acked: Vec<u64> = self.window.iter_mut().filter(|one| matches!(one.stage, Stage::Acked)).map(|one| one.number).collect();
-        let Some(session) = self.link.standing() else { return Some(Err(Lost)) };
+        let acked: Vec<u64> = self
+            .window
+            .iter_mut()
+            .filter(|one| matches!(one.stage, Stage::Acked))
+            .map(|one| one.number)
+            .collect();
+        let Some(session) = self.link.standing() else {
+            return Some(Err(Lost));
+        };
         // Any request does; this one changes nothing on a channel without subscriptions.
         let request = answer(session.channel.basic_qos(0, BasicQosOptions::default()));
         if deadline.until(request).await?.is_err() || self.read().await.is_err() {
             return Some(Err(Lost));
         }
         for number in acked {
-            self.window.find(number).expect("nothing was retired since").stage = Stage::Safe;
+            self.window
+                .find(number)
+                .expect("nothing was retired since")
+                .stage = Stage::Safe;
             self.link.confirmed();
         }
         Some(Ok(()))
@@ -137,7 +164,9 @@ impl Confirms {
                 answers.push((one.number, answer));
             }
         }
-        answers.into_iter().try_for_each(|(number, answer)| self.apply(number, answer))
+        answers
+            .into_iter()
+            .try_for_each(|(number, answer)| self.apply(number, answer))
     }
 
     fn apply(&mut self, number: u64, answer: lapin::Result<Confirmation>) -> Result<(), Lost> {
@@ -166,17 +195,22 @@ impl Confirms {
         for number in std::mem::take(&mut self.returned) {
             if let Some(one) = self.window.find(number) {
                 one.stage = Stage::Unsent;
-                error = Some(Error::Unroutable { queue: one.message.queue.clone() });
+                error = Some(Error::Unroutable {
+                    queue: one.message.queue.clone(),
+                });
             }
         }
         self.window.retire();
         error.map_or(Ok(()), Err)
     }
 
-    /// The time is over. A connection that for long neither confirms nor says why is not trusted any longer.
+    /// The time is over. A connection that for long neither confirms nor says why is not trusted
+    /// any longer.
     fn late(&mut self, deadline: Deadline) -> Error {
         let error = self.link.gate().late(self.link.broker(), deadline);
-        if !matches!(error, Error::Blocked { .. }) && deadline.waited().as_secs() >= ANSWER_SECONDS_MAX {
+        if !matches!(error, Error::Blocked { .. })
+            && deadline.waited().as_secs() >= ANSWER_SECONDS_MAX
+        {
             self.lose();
         }
         error
@@ -192,9 +226,13 @@ impl Confirms {
 
 /// Hands all that is unsent to the client; it is written when the broker reads.
 async fn send(channel: &Channel, window: &mut Window<Sending>) {
-    for one in window.iter_mut().filter(|one| matches!(one.stage, Stage::Unsent)) {
+    for one in window
+        .iter_mut()
+        .filter(|one| matches!(one.stage, Stage::Unsent))
+    {
         let mut sending = publish(channel.clone(), one.number, one.message.clone());
-        // The client takes the message over when it is first asked. If it has answered already, it has failed.
+        // The client takes the message over when it is first asked. If it has answered already, it
+        // has failed.
         one.stage = match poll_once(&mut sending).await {
             None => Stage::Sent(sending),
             Some(answer) => Stage::Sent(Box::pin(async move { answer })),
@@ -204,12 +242,34 @@ async fn send(channel: &Channel, window: &mut Window<Sending>) {
 
 fn publish(channel: Channel, number: u64, message: Message) -> Sending {
     Box::pin(async move {
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-        let properties = message.headers.properties().with_message_id(number.to_string().into());
-        channel.basic_publish("".into(), message.queue.as_str().into(), options, &message.body, properties).await?.await
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let properties = message
+            .headers
+            .properties()
+            .with_message_id(number.to_string().into());
+        channel
+            .basic_publish(
+                "".into(),
+                message.queue.as_str().into(),
+                options,
+                &message.body,
+                properties,
+            )
+            .await?
+            .await
     })
 }
 
 fn number_of(returned: &BasicReturnMessage) -> Option<u64> {
-    returned.delivery.properties.message_id().as_ref()?.as_str().parse().ok()
+    returned
+        .delivery
+        .properties
+        .message_id()
+        .as_ref()?
+        .as_str()
+        .parse()
+        .ok()
 }

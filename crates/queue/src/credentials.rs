@@ -1,7 +1,8 @@
-//! The password: from a file that nobody else can read, or from a value that the caller took from the environment.
+//! The password: from a file that nobody else can read, or from a value that the caller took from
+//! the environment.
 //!
-//! It is never in a URL, an argument, a message or a debug print. The file is read anew for each connection, so that a
-//! password can be changed while a job runs.
+//! It is never in a URL, an argument, a message or a debug print. The file is read anew for each
+//! connection, so that a password can be changed while a job runs.
 
 use crate::Error;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -50,8 +51,8 @@ impl Credentials {
     /// The password is the one line of the file at `path`.
     ///
     /// # Errors
-    /// The file must be a regular one, not a symbolic link, owned by the caller or root, closed to group and others
-    /// (`chmod 600`), UTF-8, of one line and at most 4 KiB.
+    /// The file must be a regular one, not a symbolic link, owned by the caller or root, closed to
+    /// group and others (`chmod 600`), UTF-8, of one line and at most 4 KiB.
     pub fn from_file(path: impl Into<PathBuf>) -> Result<Credentials, Error> {
         let path = path.into();
         read(&path)?;
@@ -68,16 +69,30 @@ impl Credentials {
 }
 
 fn read(path: &Path) -> Result<Secret, Error> {
-    let bad = |why: String| Error::Credentials { path: path.to_owned(), why };
+    let bad = |why: String| Error::Credentials {
+        path: path.to_owned(),
+        why,
+    };
     // Not blocking: a fifo in its place must not hang us. What was opened is what is looked at.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| bad(format!("cannot open: {}", std::io::Error::from(e))))?;
-    let stat = rustix::fs::fstat(&file).map_err(|e| bad(format!("cannot look at it: {}", std::io::Error::from(e))))?;
-    trusted(stat.st_mode, stat.st_uid, rustix::process::geteuid().as_raw()).map_err(bad)?;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|e| bad(format!("cannot open: {}", std::io::Error::from(e))))?;
+    let stat = rustix::fs::fstat(&file)
+        .map_err(|e| bad(format!("cannot look at it: {}", std::io::Error::from(e))))?;
+    trusted(
+        stat.st_mode,
+        stat.st_uid,
+        rustix::process::geteuid().as_raw(),
+    )
+    .map_err(bad)?;
     let mut text = String::new();
     let mut limited = File::from(file).take(FILE_BYTES_MAX + 1);
-    limited.read_to_string(&mut text).map_err(|e| bad(format!("cannot read: {e}")))?;
-    one_line(text).map(Secret).map_err(|why| bad(why.to_owned()))
+    limited
+        .read_to_string(&mut text)
+        .map_err(|e| bad(format!("cannot read: {e}")))?;
+    one_line(text)
+        .map(Secret)
+        .map_err(|why| bad(why.to_owned()))
 }
 
 /// Whether a file of this mode and owner can hold a secret of the user `me`.
@@ -89,7 +104,10 @@ fn trusted(mode: u32, owner: u32, me: u32) -> Result<(), String> {
         return Err(format!("owned by user {owner}: it must be yours or root's"));
     }
     if mode & OTHERS != 0 {
-        return Err(format!("mode {:04o} lets others at it: chmod 600 it, and change the password", mode & 0o7777));
+        return Err(format!(
+            "mode {:04o} lets others at it: chmod 600 it, and change the password",
+            mode & 0o7777
+        ));
     }
     Ok(())
 }
@@ -101,7 +119,9 @@ fn one_line(mut text: String) -> Result<String, &'static str> {
     text.truncate(text.trim_end_matches(['\n', '\r']).len());
     match text.as_str() {
         "" => Err("empty"),
-        line if line.contains(['\n', '\r', '\0']) => Err("more than one line: it must hold the password alone"),
+        line if line.contains(['\n', '\r', '\0']) => {
+            Err("more than one line: it must hold the password alone")
+        }
         _ => Ok(text),
     }
 }
@@ -115,7 +135,13 @@ mod tests {
         let regular = 0o100_000;
         assert_eq!(trusted(regular | 0o600, 7, 7), Ok(()));
         assert_eq!(trusted(regular | 0o400, 0, 7), Ok(()));
-        for (mode, owner) in [(regular | 0o600, 8), (regular | 0o640, 7), (regular | 0o604, 7), (regular | 0o620, 0), (0o010_600, 7)] {
+        for (mode, owner) in [
+            (regular | 0o600, 8),
+            (regular | 0o640, 7),
+            (regular | 0o604, 7),
+            (regular | 0o620, 0),
+            (0o010_600, 7),
+        ] {
             assert!(trusted(mode, owner, 7).is_err(), "{mode:o} {owner}");
         }
     }

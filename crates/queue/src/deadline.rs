@@ -4,8 +4,8 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// How long something is waited for before it is looked at whether the connection still stands. The client should say so
-/// by itself, and has not always done it.
+/// How long something is waited for before it is looked at whether the connection still stands. The
+/// client should say so by itself, and has not always done it.
 const LOOK_SECONDS: u64 = 1;
 
 /// The end of a call.
@@ -18,7 +18,10 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// The end is `limit` from now.
     pub(crate) fn within(limit: Duration) -> Deadline {
-        Deadline { begin: Instant::now(), limit }
+        Deadline {
+            begin: Instant::now(),
+            limit,
+        }
     }
 
     /// How long was waited.
@@ -33,11 +36,17 @@ impl Deadline {
 
     /// The same end, or an earlier one, at which the connection is looked at again.
     pub(crate) fn next_look(self) -> Deadline {
-        Deadline::within(self.limit.saturating_sub(self.waited()).min(Duration::from_secs(LOOK_SECONDS)))
+        Deadline::within(
+            self.limit
+                .saturating_sub(self.waited())
+                .min(Duration::from_secs(LOOK_SECONDS)),
+        )
     }
 
     /// What a future comes to, if it does in time. Asks it once even if there is no time left.
     pub(crate) async fn until<F: Future>(self, future: F) -> Option<F::Output> {
-        timeout(self.limit.saturating_sub(self.waited()), future).await.ok()
+        timeout(self.limit.saturating_sub(self.waited()), future)
+            .await
+            .ok()
     }
 }

@@ -18,7 +18,9 @@ pub enum Error {
     )]
     PasswordInUrl,
     /// There is no password.
-    #[error("there is no password for the broker: give it with --queue-credentials FILE or in DRIFTLESS_QUEUE_PASSWORD")]
+    #[error(
+        "there is no password for the broker: give it with --queue-credentials FILE or in DRIFTLESS_QUEUE_PASSWORD"
+    )]
     NoPassword,
     /// The file of credentials cannot be trusted or read.
     #[error("{}: credentials refused: {why}", path.display())]
@@ -70,7 +72,8 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// A message came back because there is no such queue; it is kept, and sent again with the next call.
+    /// A message came back because there is no such queue; it is kept, and sent again with the next
+    /// call.
     #[error("{queue}: the message came back: there is no such queue (was the job deleted?)")]
     Unroutable {
         /// Where it was to go.
@@ -107,14 +110,17 @@ pub enum Error {
         bytes: usize,
     },
     /// Another one coordinates the job.
-    #[error("another run coordinates the job \"{job}\": {who}; wait for it to end, or name another job")]
+    #[error(
+        "another run coordinates the job \"{job}\": {who}; wait for it to end, or name another job"
+    )]
     Taken {
         /// The job.
         job: String,
         /// Who it is, in its own words.
         who: String,
     },
-    /// The connection that this message came by is gone; the message will come again, to this consumer or another.
+    /// The connection that this message came by is gone; the message will come again, to this
+    /// consumer or another.
     #[error("the connection that the message came by is gone; it will come again")]
     Stale,
 }

@@ -1,7 +1,8 @@
 //! What travels with a message beside its body: how often it was tried, and why it was parked.
 //!
-//! The broker counts deliveries too, but what it counts changes between its versions (give-backs no longer count from 4.3
-//! on), and its count begins anew when a message is published again. So we carry our own and add the broker's.
+//! The broker counts deliveries too, but what it counts changes between its versions (give-backs no
+//! longer count from 4.3 on), and its count begins anew when a message is published again. So we
+//! carry our own and add the broker's.
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -12,9 +13,11 @@ const ATTEMPTS: &str = "x-driftless-attempts";
 const REASON: &str = "x-driftless-reason";
 /// Where it was parked from; ours.
 const QUEUE: &str = "x-driftless-queue";
-/// Deliveries before this one; set by quorum queues (<https://www.rabbitmq.com/docs/quorum-queues>, "poison message handling").
+/// Deliveries before this one; set by quorum queues (<https://www.rabbitmq.com/docs/quorum-queues>,
+/// "poison message handling").
 const BROKER_COUNT: &str = "x-delivery-count";
-/// Why and from where the broker parked it (<https://www.rabbitmq.com/docs/dlx>, "effects on messages").
+/// Why and from where the broker parked it (<https://www.rabbitmq.com/docs/dlx>, "effects on
+/// messages").
 const BROKER_REASON: &str = "x-first-death-reason";
 const BROKER_QUEUE: &str = "x-first-death-queue";
 /// Delivery mode of a message that survives a restart of the broker.
@@ -34,30 +37,54 @@ impl Headers {
     /// As properties of a persistent message.
     pub(crate) fn properties(&self) -> BasicProperties {
         let mut table = FieldTable::default();
-        table.insert(ATTEMPTS.into(), AMQPValue::LongLongInt(self.attempts.into()));
-        let texts = [(REASON, self.reason.as_deref().map(|reason| clipped(reason, REASON_BYTES_MAX))), (QUEUE, self.queue.as_deref())];
+        table.insert(
+            ATTEMPTS.into(),
+            AMQPValue::LongLongInt(self.attempts.into()),
+        );
+        let texts = [
+            (
+                REASON,
+                self.reason
+                    .as_deref()
+                    .map(|reason| clipped(reason, REASON_BYTES_MAX)),
+            ),
+            (QUEUE, self.queue.as_deref()),
+        ];
         for (key, value) in texts {
             if let Some(value) = value {
                 table.insert(key.into(), AMQPValue::LongString(value.into()));
             }
         }
-        BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(table)
+        BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_headers(table)
     }
 
-    /// From what came with a message that is delivered to be worked off: what the broker counted is added.
+    /// From what came with a message that is delivered to be worked off: what the broker counted is
+    /// added.
     pub(crate) fn of_delivery(properties: &BasicProperties) -> Headers {
-        let deliveries = properties.headers().as_ref().map_or(0, |table| number(table, BROKER_COUNT));
+        let deliveries = properties
+            .headers()
+            .as_ref()
+            .map_or(0, |table| number(table, BROKER_COUNT));
         let headers = Headers::read(properties);
-        Headers { attempts: headers.attempts.saturating_add(deliveries), ..headers }
+        Headers {
+            attempts: headers.attempts.saturating_add(deliveries),
+            ..headers
+        }
     }
 
-    /// From what came with a message; what is missing or of another type counts as absent. What the broker counted is left
-    /// out, because of parked messages it counts the listings.
+    /// From what came with a message; what is missing or of another type counts as absent. What the
+    /// broker counted is left out, because of parked messages it counts the listings.
     pub(crate) fn read(properties: &BasicProperties) -> Headers {
-        let Some(table) = properties.headers() else { return Headers::default() };
+        let Some(table) = properties.headers() else {
+            return Headers::default();
+        };
         Headers {
             attempts: number(table, ATTEMPTS),
-            reason: string(table, REASON).or_else(|| string(table, BROKER_REASON).map(|why| format!("parked by the broker: {why}"))),
+            reason: string(table, REASON).or_else(|| {
+                string(table, BROKER_REASON).map(|why| format!("parked by the broker: {why}"))
+            }),
             queue: string(table, QUEUE).or_else(|| string(table, BROKER_QUEUE)),
         }
     }
@@ -79,7 +106,9 @@ fn number(table: &FieldTable, key: &str) -> u32 {
 
 fn string(table: &FieldTable, key: &str) -> Option<String> {
     match table.inner().get(key) {
-        Some(AMQPValue::LongString(value)) => Some(String::from_utf8_lossy(value.as_bytes()).into_owned()),
+        Some(AMQPValue::LongString(value)) => {
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        }
         Some(AMQPValue::ShortString(value)) => Some(value.as_str().to_owned()),
         _ => None,
     }
@@ -87,7 +116,10 @@ fn string(table: &FieldTable, key: &str) -> Option<String> {
 
 /// The text up to `bytes_max`, cut between characters.
 fn clipped(text: &str, bytes_max: usize) -> &str {
-    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=bytes_max.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(0);
     &text[..end]
 }
 
@@ -97,9 +129,16 @@ mod tests {
 
     #[test]
     fn headers_come_back_as_they_were_set() {
-        let headers = Headers { attempts: 3, reason: Some("no such file: ä".to_owned()), queue: Some("driftless.j.small".to_owned()) };
+        let headers = Headers {
+            attempts: 3,
+            reason: Some("no such file: ä".to_owned()),
+            queue: Some("driftless.j.small".to_owned()),
+        };
         assert_eq!(Headers::read(&headers.properties()), headers);
-        assert_eq!(Headers::read(&BasicProperties::default()), Headers::default());
+        assert_eq!(
+            Headers::read(&BasicProperties::default()),
+            Headers::default()
+        );
     }
 
     #[test]
@@ -107,11 +146,17 @@ mod tests {
         let mut table = FieldTable::default();
         table.insert(ATTEMPTS.into(), AMQPValue::LongLongInt(2));
         table.insert(BROKER_COUNT.into(), AMQPValue::LongLongInt(5));
-        table.insert(BROKER_REASON.into(), AMQPValue::LongString("rejected".into()));
+        table.insert(
+            BROKER_REASON.into(),
+            AMQPValue::LongString("rejected".into()),
+        );
         let properties = BasicProperties::default().with_headers(table);
         assert_eq!(Headers::read(&properties).attempts, 2);
         let read = Headers::of_delivery(&properties);
-        assert_eq!((read.attempts, read.reason.as_deref()), (7, Some("parked by the broker: rejected")));
+        assert_eq!(
+            (read.attempts, read.reason.as_deref()),
+            (7, Some("parked by the broker: rejected"))
+        );
     }
 
     #[test]
@@ -119,7 +164,10 @@ mod tests {
         let mut table = FieldTable::default();
         table.insert(ATTEMPTS.into(), AMQPValue::LongLongInt(i64::MAX));
         table.insert(BROKER_COUNT.into(), AMQPValue::LongLongInt(-5));
-        assert_eq!(Headers::read(&BasicProperties::default().with_headers(table)).attempts, u32::MAX);
+        assert_eq!(
+            Headers::read(&BasicProperties::default().with_headers(table)).attempts,
+            u32::MAX
+        );
     }
 
     #[test]

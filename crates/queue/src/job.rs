@@ -1,9 +1,10 @@
 //! The queues of a job: their names and how they are declared. No input or output here.
 //!
-//! A queue is called `driftless.NAME.CLASS`. Neither name has a dot, so no two jobs share a queue, and a pattern of the broker's permissions
-//! for `driftless.NAME.` is met by the queues of that job alone. Beside each
-//! queue of work stands one called `driftless.NAME.CLASS.idle`, to which nobody publishes: its consumers are those who wait for work.
-//! All are quorum queues, and every way on which the broker could drop a message ends in the parked queue instead
+//! A queue is called `driftless.NAME.CLASS`. Neither name has a dot, so no two jobs share a queue,
+//! and a pattern of the broker's permissions for `driftless.NAME.` is met by the queues of that job
+//! alone. Beside each queue of work stands one called `driftless.NAME.CLASS.idle`, to which nobody
+//! publishes: its consumers are those who wait for work. All are quorum queues, and every way on
+//! which the broker could drop a message ends in the parked queue instead
 //! (<https://www.rabbitmq.com/docs/quorum-queues>, "dead lettering").
 
 use crate::Error;
@@ -15,13 +16,14 @@ const NAME_BYTES_MAX: usize = 100;
 const CLASS_BYTES_MAX: usize = 40;
 /// Most classes of work in a job.
 const CLASSES_MAX: usize = 16;
-/// Deliveries of a message, given back or lost with their consumers, after which the broker parks it by itself.
+/// Deliveries of a message, given back or lost with their consumers, after which the broker parks
+/// it by itself.
 ///
-/// Callers park far earlier, by their own count. The broker's own default is no limit before 4.0 and 20 since, and a
-/// consumer that dies counts for all that it had prefetched.
+/// Callers park far earlier, by their own count. The broker's own default is no limit before 4.0
+/// and 20 since, and a consumer that dies counts for all that it had prefetched.
 const DELIVERIES_MAX: i64 = 200;
-/// Deliveries of a parked message, and of what is only looked at. It must not be reached: nothing stands behind that queue. Each time that
-/// the queue is listed counts as one.
+/// Deliveries of a parked message, and of what is only looked at. It must not be reached: nothing
+/// stands behind that queue. Each time that the queue is listed counts as one.
 const LISTINGS_MAX: i64 = i32::MAX as i64;
 
 const RESULTS: &str = "results";
@@ -44,11 +46,15 @@ impl Job {
     ///
     /// # Errors
     /// Names have 1 to 100 letters, digits, `-` and `_`; classes 1 to 40 of these, are not called
-    /// `results`, `parked`, `idle`, `coordinator` or `seat`, are not named twice, and are at least one and at most 16.
+    /// `results`, `parked`, `idle`, `coordinator` or `seat`, are not named twice, and are at least
+    /// one and at most 16.
     pub fn new(name: &str, classes: &[&str]) -> Result<Job, Error> {
         check(name, NAME_BYTES_MAX)?;
         if classes.is_empty() || classes.len() > CLASSES_MAX {
-            return Err(Error::Name { name: name.to_owned(), why: "a job has 1 to 16 classes of work" });
+            return Err(Error::Name {
+                name: name.to_owned(),
+                why: "a job has 1 to 16 classes of work",
+            });
         }
         for (index, class) in classes.iter().enumerate() {
             check(class, CLASS_BYTES_MAX)?;
@@ -59,7 +65,10 @@ impl Job {
                 });
             }
         }
-        Ok(Job { name: name.to_owned(), classes: classes.iter().map(ToString::to_string).collect() })
+        Ok(Job {
+            name: name.to_owned(),
+            classes: classes.iter().map(ToString::to_string).collect(),
+        })
     }
 
     /// The name of the job.
@@ -74,7 +83,10 @@ impl Job {
     pub fn work(&self, class: &str) -> Result<String, Error> {
         match self.classes.iter().any(|known| known == class) {
             true => Ok(self.queue(class)),
-            false => Err(Error::Name { name: class.escape_default().to_string(), why: "the job has no such class" }),
+            false => Err(Error::Name {
+                name: class.escape_default().to_string(),
+                why: "the job has no such class",
+            }),
         }
     }
 
@@ -101,15 +113,23 @@ impl Job {
         self.queue(COORDINATOR)
     }
 
-    /// The queue that stands as long as somebody coordinates the job, and belongs to that connection alone.
+    /// The queue that stands as long as somebody coordinates the job, and belongs to that
+    /// connection alone.
     pub(crate) fn seat(&self) -> String {
         self.queue(SEAT)
     }
 
     /// All queues that stay; the parked one first, because the others point to it.
     pub fn queues(&self) -> Vec<String> {
-        let classes = self.classes.iter().map(|class| self.queue(class)).flat_map(|queue| [format!("{queue}.{IDLE}"), queue]);
-        [self.parked(), self.results(), self.coordinator()].into_iter().chain(classes).collect()
+        let classes = self
+            .classes
+            .iter()
+            .map(|class| self.queue(class))
+            .flat_map(|queue| [format!("{queue}.{IDLE}"), queue]);
+        [self.parked(), self.results(), self.coordinator()]
+            .into_iter()
+            .chain(classes)
+            .collect()
     }
 
     /// What a queue of this job is declared with.
@@ -117,11 +137,18 @@ impl Job {
         let mut table = FieldTable::default();
         table.insert("x-queue-type".into(), text("quorum"));
         if queue == self.parked() || queue == self.coordinator() {
-            table.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(LISTINGS_MAX));
+            table.insert(
+                "x-delivery-limit".into(),
+                AMQPValue::LongLongInt(LISTINGS_MAX),
+            );
             return table;
         }
-        table.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(DELIVERIES_MAX));
-        // At least once needs reject-publish: with drop-head, the default, the broker falls back to at most once unasked.
+        table.insert(
+            "x-delivery-limit".into(),
+            AMQPValue::LongLongInt(DELIVERIES_MAX),
+        );
+        // At least once needs reject-publish: with drop-head, the default, the broker falls back to
+        // at most once unasked.
         table.insert("x-overflow".into(), text("reject-publish"));
         table.insert("x-dead-letter-strategy".into(), text("at-least-once"));
         table.insert("x-dead-letter-exchange".into(), text(""));
@@ -139,13 +166,23 @@ fn text(value: &str) -> AMQPValue {
 }
 
 fn check(name: &str, bytes_max: usize) -> Result<(), Error> {
-    let bad = |why| Err(Error::Name { name: name.escape_default().to_string(), why });
+    let bad = |why| {
+        Err(Error::Name {
+            name: name.escape_default().to_string(),
+            why,
+        })
+    };
     if name.is_empty() || name.len() > bytes_max {
         return bad("names of jobs have 1 to 100 bytes, of classes 1 to 40");
     }
-    match name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+    match name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    {
         true => Ok(()),
-        false => bad("only letters, digits, - and _ (a dot parts the names of a job and of a class)"),
+        false => {
+            bad("only letters, digits, - and _ (a dot parts the names of a job and of a class)")
+        }
     }
 }
 
@@ -156,28 +193,73 @@ mod tests {
     #[test]
     fn queues_are_named_after_job_and_class() {
         let job = Job::new("night-1", &["small", "big"]).expect("a job");
-        let names =
-            ["parked", "results", "coordinator", "small.idle", "small", "big.idle", "big"].map(|name| format!("driftless.night-1.{name}"));
+        let names = [
+            "parked",
+            "results",
+            "coordinator",
+            "small.idle",
+            "small",
+            "big.idle",
+            "big",
+        ]
+        .map(|name| format!("driftless.night-1.{name}"));
         assert_eq!(job.queues(), names);
-        assert_eq!((job.idle("big").expect("known"), job.work("big").expect("known")), (names[5].clone(), names[6].clone()));
+        assert_eq!(
+            (
+                job.idle("big").expect("known"),
+                job.work("big").expect("known")
+            ),
+            (names[5].clone(), names[6].clone())
+        );
         assert!(job.work("huge").is_err());
     }
 
     #[test]
     fn bad_names_are_refused() {
         let long = "x".repeat(101);
-        for name in ["", "nightly.root", "a b", "a/b", "ä", "a#", "a*", "a\n", long.as_str()] {
+        for name in [
+            "",
+            "nightly.root",
+            "a b",
+            "a/b",
+            "ä",
+            "a#",
+            "a*",
+            "a\n",
+            long.as_str(),
+        ] {
             assert!(Job::new(name, &["w"]).is_err(), "{name:?}");
         }
-        for classes in [&[] as &[&str], &["a.b"], &["results"], &["parked"], &["idle"], &["seat"], &["coordinator"], &["a", "a"], &[""]] {
+        for classes in [
+            &[] as &[&str],
+            &["a.b"],
+            &["results"],
+            &["parked"],
+            &["idle"],
+            &["seat"],
+            &["coordinator"],
+            &["a", "a"],
+            &[""],
+        ] {
             assert!(Job::new("j", classes).is_err(), "{classes:?}");
         }
     }
 
     #[test]
     fn no_queue_of_a_job_begins_like_those_of_another() {
-        let (one, two) = (Job::new("a", &["b"]).expect("a job"), Job::new("a-b", &["c"]).expect("a job"));
-        assert!(two.queues().iter().all(|queue| !queue.starts_with("driftless.a.")));
-        assert!(one.queues().iter().all(|queue| queue.starts_with("driftless.a.")));
+        let (one, two) = (
+            Job::new("a", &["b"]).expect("a job"),
+            Job::new("a-b", &["c"]).expect("a job"),
+        );
+        assert!(
+            two.queues()
+                .iter()
+                .all(|queue| !queue.starts_with("driftless.a."))
+        );
+        assert!(
+            one.queues()
+                .iter()
+                .all(|queue| queue.starts_with("driftless.a."))
+        );
     }
 }

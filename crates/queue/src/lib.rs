@@ -1,11 +1,13 @@
-//! The queues of a job on RabbitMQ (AMQP 0.9.1; 3.10 and later), behind calls that block and always with a limit.
+//! The queues of a job on RabbitMQ (AMQP 0.9.1; 3.10 and later), behind calls that block and always
+//! with a limit.
 //!
-//! It stands here so that nothing else of driftless is asynchronous or knows the broker. Messages are opaque bytes. What is
-//! promised is at least once: what was accepted is sent until the broker has confirmed it, what was delivered comes again
-//! until it is acknowledged, and what nobody can work off is parked, not dropped. So receivers must bear a message twice.
+//! It stands here so that nothing else of driftless is asynchronous or knows the broker. Messages
+//! are opaque bytes. What is promised is at least once: what was accepted is sent until the broker
+//! has confirmed it, what was delivered comes again until it is acknowledged, and what nobody can
+//! work off is parked, not dropped. So receivers must bear a message twice.
 //!
-//! The client's own recovery is off. When anything is wrong with a connection it is thrown away and made anew, with all
-//! that stood on it (`link.rs`).
+//! The client's own recovery is off. When anything is wrong with a connection it is thrown away and
+//! made anew, with all that stood on it (`link.rs`).
 
 mod backoff;
 mod broker;

@@ -1,8 +1,9 @@
 //! A connection that is made anew whenever it is lost: the supervisor.
 //!
-//! Connecting runs as a task of its own, with pauses that grow, until it succeeds or the patience with the broker is at an
-//! end. So a call with a short limit neither cuts it off nor waits longer than its limit. It begins with a call that needs
-//! the connection; nobody connects for a caller who has gone.
+//! Connecting runs as a task of its own, with pauses that grow, until it succeeds or the patience
+//! with the broker is at an end. So a call with a short limit neither cuts it off nor waits longer
+//! than its limit. It begins with a call that needs the connection; nobody connects for a caller
+//! who has gone.
 
 use crate::backoff::Backoff;
 use crate::deadline::Deadline;
@@ -25,8 +26,8 @@ pub struct Blocked {
     pub why: String,
 }
 
-/// What the broker last said about taking messages, and on which connection; outlives connections, so that one that is
-/// made anew under the same alarm does not begin a new time.
+/// What the broker last said about taking messages, and on which connection; outlives connections,
+/// so that one that is made anew under the same alarm does not begin a new time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate(Arc<Mutex<Option<(Blocked, u64)>>>);
 
@@ -56,7 +57,11 @@ enum State {
 impl Link {
     pub(crate) fn new(broker: &Broker, job: &Job, role: Role) -> Link {
         Link {
-            plan: Arc::new(Plan { broker: broker.clone(), job: job.clone(), role }),
+            plan: Arc::new(Plan {
+                broker: broker.clone(),
+                job: job.clone(),
+                role,
+            }),
             state: State::Down,
             was_up: false,
             epoch: Arc::default(),
@@ -85,7 +90,11 @@ impl Link {
     /// What the last try to connect ended with.
     pub(crate) fn last_failure(&self) -> String {
         let last = self.last.lock();
-        if last.is_empty() { "no answer yet".to_owned() } else { last.clone() }
+        if last.is_empty() {
+            "no answer yet".to_owned()
+        } else {
+            last.clone()
+        }
     }
 
     /// The session that stands, or a new one. May be dropped while it waits: connecting goes on.
@@ -95,7 +104,9 @@ impl Link {
         }
         self.begin();
         if let State::Trying(task) = &mut self.state {
-            let outcome = task.await.unwrap_or_else(|_| Err(self.plan.broker.lost("the task that connects was ended")));
+            let outcome = task
+                .await
+                .unwrap_or_else(|_| Err(self.plan.broker.lost("the task that connects was ended")));
             self.state = State::Down;
             self.state = State::Up(Box::new(outcome?));
             self.was_up = true;
@@ -109,7 +120,12 @@ impl Link {
     /// Begins to connect, if there is no connection.
     pub(crate) fn begin(&mut self) {
         if matches!(self.state, State::Down) {
-            let (plan, last, gate, again) = (self.plan.clone(), self.last.clone(), self.gate.clone(), self.was_up);
+            let (plan, last, gate, again) = (
+                self.plan.clone(),
+                self.last.clone(),
+                self.gate.clone(),
+                self.was_up,
+            );
             let epoch = self.epoch.load(Ordering::SeqCst);
             let connecting = async move {
                 let mut session = establish(&plan, &last, again).await?;
@@ -145,7 +161,8 @@ impl Link {
 }
 
 impl Drop for Link {
-    /// Ends the connection in order and waits for it, within bounds: acknowledgements may still be on their way.
+    /// Ends the connection in order and waits for it, within bounds: acknowledgements may still be
+    /// on their way.
     fn drop(&mut self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         match std::mem::replace(&mut self.state, State::Down) {
@@ -163,7 +180,9 @@ impl Gate {
 
     fn shut(&self, why: String, epoch: u64) {
         let mut gate = self.lock();
-        let since = gate.as_ref().map_or_else(Instant::now, |(blocked, _)| blocked.since);
+        let since = gate
+            .as_ref()
+            .map_or_else(Instant::now, |(blocked, _)| blocked.since);
         *gate = Some((Blocked { since, why }, epoch));
     }
 
@@ -171,7 +190,8 @@ impl Gate {
         *self.lock() = None;
     }
 
-    /// Something was confirmed on the connection `epoch`. If an older one was blocked, nobody told us of the end of it.
+    /// Something was confirmed on the connection `epoch`. If an older one was blocked, nobody told
+    /// us of the end of it.
     fn confirmed(&self, epoch: u64) {
         let mut gate = self.lock();
         if gate.as_ref().is_some_and(|(_, shut)| *shut < epoch) {
@@ -183,8 +203,15 @@ impl Gate {
     pub(crate) fn late(&self, broker: &Broker, deadline: Deadline) -> Error {
         let broker = broker.url().to_string();
         match self.blocked() {
-            Some(blocked) => Error::Blocked { broker, seconds: blocked.since.elapsed().as_secs(), why: blocked.why },
-            None => Error::Unconfirmed { broker, seconds: deadline.waited().as_secs() },
+            Some(blocked) => Error::Blocked {
+                broker,
+                seconds: blocked.since.elapsed().as_secs(),
+                why: blocked.why,
+            },
+            None => Error::Unconfirmed {
+                broker,
+                seconds: deadline.waited().as_secs(),
+            },
         }
     }
 
@@ -193,7 +220,8 @@ impl Gate {
     }
 }
 
-/// Tries until it succeeds, is refused the first time, or has taken longer than the broker may be away.
+/// Tries until it succeeds, is refused the first time, or has taken longer than the broker may be
+/// away.
 async fn establish(plan: &Plan, last: &Mutex<String>, again: bool) -> Result<Session, Error> {
     let (begin, mut backoff) = (Instant::now(), Backoff::default());
     loop {
@@ -207,7 +235,9 @@ async fn establish(plan: &Plan, last: &Mutex<String>, again: bool) -> Result<Ses
         }
         let pause = backoff.pause();
         if begin.elapsed() + pause > plan.broker.patience() {
-            return Err(plan.broker.unreachable(begin.elapsed(), reason(&failure.error)));
+            return Err(plan
+                .broker
+                .unreachable(begin.elapsed(), reason(&failure.error)));
         }
         *last.lock() = reason(&failure.error);
         tokio::time::sleep(pause).await;
@@ -217,7 +247,9 @@ async fn establish(plan: &Plan, last: &Mutex<String>, again: bool) -> Result<Ses
 /// The reason within an error, without the broker's name, which the error around it has.
 fn reason(error: &Error) -> String {
     match error {
-        Error::Lost { why, .. } | Error::Refused { why, .. } | Error::Unreachable { why, .. } => why.clone(),
+        Error::Lost { why, .. } | Error::Refused { why, .. } | Error::Unreachable { why, .. } => {
+            why.clone()
+        }
         other => other.to_string(),
     }
 }

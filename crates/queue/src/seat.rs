@@ -1,7 +1,9 @@
-//! The seat of whoever coordinates a job: the broker gives it to one connection at a time, whatever hosts they come from.
+//! The seat of whoever coordinates a job: the broker gives it to one connection at a time, whatever
+//! hosts they come from.
 //!
-//! It is an exclusive queue (AMQP 0.9.1, 1.7.2.1 "exclusive"): nobody else can declare it as long as the connection stands, and it is gone
-//! with that. Who sits there says so in another queue, which all can read.
+//! It is an exclusive queue (AMQP 0.9.1, 1.7.2.1 "exclusive"): nobody else can declare it as long
+//! as the connection stands, and it is gone with that. Who sits there says so in another queue,
+//! which all can read.
 
 use crate::control::said;
 use crate::session::{Failure, Role, Session, Why, answer};
@@ -13,9 +15,11 @@ use lapin::{BasicProperties, ErrorKind};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// A seat that was left a moment ago is free when the broker has noticed; one that is taken for longer has somebody in it.
+/// A seat that was left a moment ago is free when the broker has noticed; one that is taken for
+/// longer has somebody in it.
 const TAKEN_MAX: Duration = Duration::from_secs(5);
-/// The same for who had it and lost the connection: the broker notices that with the heartbeats that are missing.
+/// The same for who had it and lost the connection: the broker notices that with the heartbeats
+/// that are missing.
 const TAKEN_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -39,8 +43,16 @@ impl Seat {
     /// # Errors
     /// [`Error::Taken`]: somebody else has it; or the broker refuses, or cannot be reached.
     pub fn take(broker: &Broker, job: &Job, who: &str) -> Result<Seat, Error> {
-        let (broker, job, who, began) = (broker.clone(), job.clone(), who.to_owned(), Instant::now());
-        let mut seat = Seat { broker, job, who, session: None, taken: None, tried: began };
+        let (broker, job, who, began) =
+            (broker.clone(), job.clone(), who.to_owned(), Instant::now());
+        let mut seat = Seat {
+            broker,
+            job,
+            who,
+            session: None,
+            taken: None,
+            tried: began,
+        };
         loop {
             let failure = match seat.broker.runtime.block_on(seat.sit_down()) {
                 Ok(session) => {
@@ -49,7 +61,11 @@ impl Seat {
                 }
                 Err(failure) => failure,
             };
-            let patience = if matches!(failure.error, Error::Taken { .. }) { TAKEN_MAX } else { seat.broker.patience() };
+            let patience = if matches!(failure.error, Error::Taken { .. }) {
+                TAKEN_MAX
+            } else {
+                seat.broker.patience()
+            };
             if failure.for_good || began.elapsed() >= patience {
                 return Err(failure.error);
             }
@@ -57,7 +73,8 @@ impl Seat {
         }
     }
 
-    /// Takes it again if the connection was lost. To be called now and then; takes a second at most.
+    /// Takes it again if the connection was lost. To be called now and then; takes a second at
+    /// most.
     ///
     /// # Errors
     /// [`Error::Taken`]: somebody else has taken it meanwhile.
@@ -66,10 +83,16 @@ impl Seat {
             return Ok(());
         }
         self.tried = Instant::now();
-        let tried = self.broker.runtime.block_on(async { timeout(TRY, self.sit_down()).await });
+        let tried = self
+            .broker
+            .runtime
+            .block_on(async { timeout(TRY, self.sit_down()).await });
         match tried {
             Ok(Ok(session)) => (self.session, self.taken) = (Some(session), None),
-            Ok(Err(Failure { error: error @ Error::Taken { .. }, .. })) => {
+            Ok(Err(Failure {
+                error: error @ Error::Taken { .. },
+                ..
+            })) => {
                 if self.taken.get_or_insert_with(Instant::now).elapsed() >= TAKEN_AGAIN_MAX {
                     return Err(error);
                 }
@@ -84,17 +107,42 @@ impl Seat {
         let (job, seat, sign) = (&self.job, self.job.seat(), self.job.coordinator());
         let session = Session::open(&self.broker, job, &Role::Control).await?;
         session.declare(job).await?;
-        let options = QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() };
-        match answer(session.channel.queue_declare(seat.as_str().into(), options, FieldTable::default())).await {
+        let options = QueueDeclareOptions {
+            exclusive: true,
+            auto_delete: true,
+            ..QueueDeclareOptions::default()
+        };
+        match answer(session.channel.queue_declare(
+            seat.as_str().into(),
+            options,
+            FieldTable::default(),
+        ))
+        .await
+        {
             Ok(_) => {}
             Err(why) if is_taken(&why) => {
-                return Err(Failure::passing(Error::Taken { job: job.name().into(), who: who(&session, &sign).await }));
+                return Err(Failure::passing(Error::Taken {
+                    job: job.name().into(),
+                    who: who(&session, &sign).await,
+                }));
             }
             Err(why) => return Err(why.at(&seat)),
         }
-        answer(session.channel.queue_purge(sign.as_str().into(), QueuePurgeOptions::default())).await.map_err(|why| why.at(&sign))?;
+        answer(
+            session
+                .channel
+                .queue_purge(sign.as_str().into(), QueuePurgeOptions::default()),
+        )
+        .await
+        .map_err(|why| why.at(&sign))?;
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-        let publishing = session.channel.basic_publish("".into(), sign.as_str().into(), options, self.who.as_bytes(), properties);
+        let publishing = session.channel.basic_publish(
+            "".into(),
+            sign.as_str().into(),
+            options,
+            self.who.as_bytes(),
+            properties,
+        );
         answer(publishing).await.map_err(|why| why.at(&sign))?;
         Ok(session)
     }
@@ -114,7 +162,12 @@ fn is_taken(why: &Why) -> bool {
     matches!(error.kind(), ErrorKind::ProtocolError(error) if matches!(error.kind(), AMQPErrorKind::Soft(AMQPSoftError::RESOURCELOCKED)))
 }
 
-/// Who has it, as far as that can be told. The refusal has closed the channel, so this takes another.
+/// Who has it, as far as that can be told. The refusal has closed the channel, so this takes
+/// another.
 async fn who(session: &Session, sign: &str) -> String {
-    said(session, sign).await.ok().flatten().unwrap_or_else(|| "somebody".into())
+    said(session, sign)
+        .await
+        .ok()
+        .flatten()
+        .unwrap_or_else(|| "somebody".into())
 }

@@ -1,10 +1,15 @@
-//! One connection with all that stands on it: a channel, the job's queues, and a subscription or confirms.
+//! One connection with all that stands on it: a channel, the job's queues, and a subscription or
+//! confirms.
 //!
-//! A session is never mended. Whatever goes wrong with it, it is dropped, and `link.rs` makes another.
+//! A session is never mended. Whatever goes wrong with it, it is dropped, and `link.rs` makes
+//! another.
 
 use crate::{Broker, Error, Job};
 use futures_lite::StreamExt;
-use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, ConfirmSelectOptions,
+    QueueDeclareOptions,
+};
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer, ErrorKind};
@@ -13,15 +18,16 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// The longest that the broker may take to answer one request. Quorum queues elect a leader after a restart.
+/// The longest that the broker may take to answer one request. Quorum queues elect a leader after a
+/// restart.
 pub(crate) const ANSWER_SECONDS_MAX: u64 = 15;
 /// The longest that closing a connection may take.
 const CLOSE_SECONDS_MAX: u64 = 2;
 /// The reply code of a connection that is closed in order (AMQP 0.9.1, 1.1 "constants").
 const REPLY_SUCCESS: u16 = 200;
 
-/// What a connection is for; publishing and consuming never share one, because a broker that is short of memory stops
-/// reading from connections that publish.
+/// What a connection is for; publishing and consuming never share one, because a broker that is
+/// short of memory stops reading from connections that publish.
 #[derive(Debug, Clone)]
 pub(crate) enum Role {
     Publish,
@@ -40,21 +46,31 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn for_good(error: Error) -> Failure {
-        Failure { error, for_good: true, is_lost: false }
+        Failure {
+            error,
+            for_good: true,
+            is_lost: false,
+        }
     }
 
     pub(crate) fn passing(error: Error) -> Failure {
-        Failure { error, for_good: false, is_lost: false }
+        Failure {
+            error,
+            for_good: false,
+            is_lost: false,
+        }
     }
 
-    /// Whether the broker says no, rather than not now: wrong user, password, vhost, rights, or other arguments of a queue;
-    /// or we say no, to its certificate.
+    /// Whether the broker says no, rather than not now: wrong user, password, vhost, rights, or
+    /// other arguments of a queue; or we say no, to its certificate.
     pub(crate) fn is_refusal(error: &lapin::Error) -> bool {
         match error.kind() {
             ErrorKind::ProtocolError(error) => matches!(
                 error.kind(),
                 AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)
-                    | AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED | AMQPSoftError::PRECONDITIONFAILED)
+                    | AMQPErrorKind::Soft(
+                        AMQPSoftError::ACCESSREFUSED | AMQPSoftError::PRECONDITIONFAILED
+                    )
             ),
             ErrorKind::IOError(error) => error.kind() == std::io::ErrorKind::InvalidData,
             _ => false,
@@ -73,15 +89,28 @@ pub(crate) struct Session {
 impl Session {
     /// One try: connects, declares the job's queues, and sets up what the role needs.
     pub(crate) async fn open(broker: &Broker, job: &Job, role: &Role) -> Result<Session, Failure> {
-        let connection = broker.connect(&format!("{} {}", job.name(), role.word())).await?;
-        let channel = answer(connection.create_channel()).await.map_err(|why| Failure::passing(broker.lost(why)))?;
-        let mut session = Session { connection, channel, deliveries: None, listener: None };
+        let connection = broker
+            .connect(&format!("{} {}", job.name(), role.word()))
+            .await?;
+        let channel = answer(connection.create_channel())
+            .await
+            .map_err(|why| Failure::passing(broker.lost(why)))?;
+        let mut session = Session {
+            connection,
+            channel,
+            deliveries: None,
+            listener: None,
+        };
         match role {
             Role::Control => {}
             Role::Publish => {
                 session.declare(job).await?;
-                let confirms = session.channel.confirm_select(ConfirmSelectOptions::default());
-                answer(confirms).await.map_err(|why| Failure::passing(broker.lost(why)))?;
+                let confirms = session
+                    .channel
+                    .confirm_select(ConfirmSelectOptions::default());
+                answer(confirms)
+                    .await
+                    .map_err(|why| Failure::passing(broker.lost(why)))?;
             }
             Role::Consume { queue, prefetch } => {
                 session.declare(job).await?;
@@ -94,17 +123,32 @@ impl Session {
     /// Declares all queues of a job; it makes no difference if they are there.
     pub(crate) async fn declare(&self, job: &Job) -> Result<(), Failure> {
         for queue in job.queues() {
-            let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-            let declared = answer(self.channel.queue_declare(queue.as_str().into(), options, job.arguments(&queue))).await;
+            let options = QueueDeclareOptions {
+                durable: true,
+                ..QueueDeclareOptions::default()
+            };
+            let declared = answer(self.channel.queue_declare(
+                queue.as_str().into(),
+                options,
+                job.arguments(&queue),
+            ))
+            .await;
             declared.map_err(|why| why.at(&queue))?;
         }
         Ok(())
     }
 
     async fn subscribe(&self, queue: &str, prefetch: u16) -> Result<Consumer, Failure> {
-        answer(self.channel.basic_qos(prefetch, BasicQosOptions::default())).await.map_err(|why| why.at(queue))?;
+        answer(self.channel.basic_qos(prefetch, BasicQosOptions::default()))
+            .await
+            .map_err(|why| why.at(queue))?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-        answer(self.channel.basic_consume(queue.into(), "".into(), options, arguments)).await.map_err(|why| why.at(queue))
+        answer(
+            self.channel
+                .basic_consume(queue.into(), "".into(), options, arguments),
+        )
+        .await
+        .map_err(|why| why.at(queue))
     }
 
     /// Whether connection and channel stand, as far as is known.
@@ -119,13 +163,23 @@ impl Session {
 
     /// Ends the subscription: nothing more is handed out. What was handed out can be settled still.
     pub(crate) async fn unsubscribe(&self) -> Result<(), Why> {
-        let Some(deliveries) = &self.deliveries else { return Ok(()) };
-        answer(self.channel.basic_cancel(deliveries.tag(), BasicCancelOptions::default())).await
+        let Some(deliveries) = &self.deliveries else {
+            return Ok(());
+        };
+        answer(
+            self.channel
+                .basic_cancel(deliveries.tag(), BasicCancelOptions::default()),
+        )
+        .await
     }
 
     /// Ends the connection in order, so that what was sent on it is read by the broker first.
     pub(crate) async fn close(self) {
-        let _ = timeout(Duration::from_secs(CLOSE_SECONDS_MAX), self.connection.close(REPLY_SUCCESS, "done".into())).await;
+        let _ = timeout(
+            Duration::from_secs(CLOSE_SECONDS_MAX),
+            self.connection.close(REPLY_SUCCESS, "done".into()),
+        )
+        .await;
     }
 }
 
@@ -157,10 +211,16 @@ pub(crate) enum Why {
 impl Why {
     /// As a failure that concerns a queue.
     pub(crate) fn at(&self, queue: &str) -> Failure {
-        let error = Error::Queue { queue: queue.to_owned(), why: self.to_string() };
+        let error = Error::Queue {
+            queue: queue.to_owned(),
+            why: self.to_string(),
+        };
         match self {
             Why::Said(said) if Failure::is_refusal(said) => Failure::for_good(error),
-            _ => Failure { is_lost: self.is_lost(), ..Failure::passing(error) },
+            _ => Failure {
+                is_lost: self.is_lost(),
+                ..Failure::passing(error)
+            },
         }
     }
 
@@ -168,7 +228,10 @@ impl Why {
     fn is_lost(&self) -> bool {
         let Why::Said(error) = self else { return true };
         match error.kind() {
-            ErrorKind::ProtocolError(error) => matches!(error.kind(), AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED)),
+            ErrorKind::ProtocolError(error) => matches!(
+                error.kind(),
+                AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED)
+            ),
             _ => true,
         }
     }
@@ -183,7 +246,8 @@ impl std::fmt::Display for Why {
     }
 }
 
-/// Waits for the answer to a request, with a limit: the client may wait for ever on a connection that is half dead.
+/// Waits for the answer to a request, with a limit: the client may wait for ever on a connection
+/// that is half dead.
 pub(crate) async fn answer<T>(request: impl Future<Output = lapin::Result<T>>) -> Result<T, Why> {
     match timeout(Duration::from_secs(ANSWER_SECONDS_MAX), request).await {
         Ok(Ok(value)) => Ok(value),

@@ -1,7 +1,8 @@
 //! The messages that were accepted and are not confirmed yet, oldest first, within bounds.
 //!
-//! A message leaves the window only when it and all before it are confirmed, so one number says how far the broker has
-//! them: the sequence number below which nothing can be lost any more. No input or output here.
+//! A message leaves the window only when it and all before it are confirmed, so one number says how
+//! far the broker has them: the sequence number below which nothing can be lost any more. No input
+//! or output here.
 
 use crate::headers::Headers;
 use std::collections::VecDeque;
@@ -24,7 +25,8 @@ pub(crate) struct Message {
 pub(crate) enum Stage<S> {
     Unsent,
     Sent(S),
-    /// The broker said that it has it. It may have said, too, that it came back, and we do not know yet.
+    /// The broker said that it has it. It may have said, too, that it came back, and we do not know
+    /// yet.
     Acked,
     /// It has it and did not give it back.
     Safe,
@@ -46,11 +48,16 @@ pub(crate) struct Window<S> {
 
 impl<S> Window<S> {
     pub(crate) fn new() -> Window<S> {
-        Window { waiting: VecDeque::new(), bytes: 0, next: 0 }
+        Window {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            next: 0,
+        }
     }
 
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.waiting.is_empty() || (self.waiting.len() < WINDOW_MESSAGES_MAX && self.bytes + bytes <= WINDOW_BYTES_MAX)
+        self.waiting.is_empty()
+            || (self.waiting.len() < WINDOW_MESSAGES_MAX && self.bytes + bytes <= WINDOW_BYTES_MAX)
     }
 
     /// Accepts a message and numbers it.
@@ -58,7 +65,11 @@ impl<S> Window<S> {
         let number = self.next;
         self.next += 1;
         self.bytes += message.body.len();
-        self.waiting.push_back(Outstanding { number, message, stage: Stage::Unsent });
+        self.waiting.push_back(Outstanding {
+            number,
+            message,
+            stage: Stage::Unsent,
+        });
         number
     }
 
@@ -81,7 +92,8 @@ impl<S> Window<S> {
 
     pub(crate) fn find(&mut self, number: u64) -> Option<&mut Outstanding<S>> {
         let first = self.waiting.front()?.number;
-        self.waiting.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
+        self.waiting
+            .get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
     /// After a connection is lost: what is not known to be safe is to be sent again.
@@ -95,7 +107,11 @@ impl<S> Window<S> {
 
     /// Drops the messages at the front that are safe.
     pub(crate) fn retire(&mut self) {
-        while self.waiting.front().is_some_and(|first| matches!(first.stage, Stage::Safe)) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|first| matches!(first.stage, Stage::Safe))
+        {
             let gone = self.waiting.pop_front();
             self.bytes -= gone.map_or(0, |gone| gone.message.body.len());
         }
@@ -107,7 +123,11 @@ mod tests {
     use super::*;
 
     fn message(bytes: usize) -> Message {
-        Message { queue: "q".to_owned(), body: vec![0; bytes], headers: Headers::default() }
+        Message {
+            queue: "q".to_owned(),
+            body: vec![0; bytes],
+            headers: Headers::default(),
+        }
     }
 
     fn save(window: &mut Window<()>, number: u64) {
@@ -124,7 +144,10 @@ mod tests {
         save(&mut window, 0);
         assert_eq!((window.confirmed(), window.len()), (2, 1));
         save(&mut window, 2);
-        assert_eq!((window.confirmed(), window.bytes, window.is_empty()), (3, 0, true));
+        assert_eq!(
+            (window.confirmed(), window.bytes, window.is_empty()),
+            (3, 0, true)
+        );
         assert!(window.find(1).is_none() && window.find(9).is_none());
     }
 
@@ -135,7 +158,8 @@ mod tests {
         window.push(message(WINDOW_BYTES_MAX - 1));
         assert!(window.has_room(1) && !window.has_room(2));
         let mut window = Window::<()>::new();
-        (0..WINDOW_MESSAGES_MAX).for_each(|_| assert!(window.has_room(1) && window.push(message(1)) < 256));
+        (0..WINDOW_MESSAGES_MAX)
+            .for_each(|_| assert!(window.has_room(1) && window.push(message(1)) < 256));
         assert!(!window.has_room(0));
     }
 
@@ -147,7 +171,10 @@ mod tests {
             window.find(number).expect("it waits").stage = stage;
         }
         window.unsend();
-        let unsent: Vec<_> = window.iter_mut().map(|outstanding| matches!(outstanding.stage, Stage::Unsent)).collect();
+        let unsent: Vec<_> = window
+            .iter_mut()
+            .map(|outstanding| matches!(outstanding.stage, Stage::Unsent))
+            .collect();
         assert_eq!(unsent, [true, true, false]);
     }
 }

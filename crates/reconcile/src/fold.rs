@@ -1,21 +1,34 @@
-//! Names that some file system takes for one: they differ in case (ext4 and f2fs with `+F`, FAT, NTFS, SMB), in Unicode form (ZFS
-//! with `normalization`, APFS over SMB), or in dots and spaces at their end (FAT, exFAT, SMB).
+//! Names that some file system takes for one: they differ in case (ext4 and f2fs with `+F`, FAT,
+//! NTFS, SMB), in Unicode form (ZFS with `normalization`, APFS over SMB), or in dots and spaces at
+//! their end (FAT, exFAT, SMB).
 //!
-//! Each file system has a table of its own, so equal folds only say where to look; the inodes decide.
+//! Each file system has a table of its own, so equal folds only say where to look; the inodes
+//! decide.
 
 use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
 
-/// What two names have in common that differ in case, Unicode form or end alone. Bytes that are not UTF-8 have no case but that of ASCII.
+/// What two names have in common that differ in case, Unicode form or end alone. Bytes that are not
+/// UTF-8 have no case but that of ASCII.
 pub fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     let name = without_end(name);
     if name.is_ascii() {
         let is_folded = !name.iter().any(u8::is_ascii_uppercase);
-        return if is_folded { name.into() } else { name.to_ascii_lowercase().into() };
+        return if is_folded {
+            name.into()
+        } else {
+            name.to_ascii_lowercase().into()
+        };
     }
-    let Ok(text) = std::str::from_utf8(name) else { return name.to_ascii_lowercase().into() };
+    let Ok(text) = std::str::from_utf8(name) else {
+        return name.to_ascii_lowercase().into();
+    };
     // Upper case first: it makes one of letters that have several small forms.
-    let folded = text.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd();
+    let folded = text
+        .nfd()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .nfd();
     folded.collect::<String>().into_bytes().into()
 }
 
@@ -55,17 +68,26 @@ pub fn without(likeness: Likeness, name: &[u8]) -> Vec<u8> {
 /// What two names have in common that differ in case alone.
 pub fn without_case(name: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(name);
-    text.map_or_else(|_| name.to_ascii_lowercase(), |text| text.to_uppercase().to_lowercase().into_bytes())
+    text.map_or_else(
+        |_| name.to_ascii_lowercase(),
+        |text| text.to_uppercase().to_lowercase().into_bytes(),
+    )
 }
 
 /// What two names have in common that differ in Unicode form alone.
 pub fn without_form(name: &[u8]) -> Vec<u8> {
-    std::str::from_utf8(name).map_or_else(|_| name.to_vec(), |text| text.nfd().collect::<String>().into_bytes())
+    std::str::from_utf8(name).map_or_else(
+        |_| name.to_vec(),
+        |text| text.nfd().collect::<String>().into_bytes(),
+    )
 }
 
 /// What two names have in common that differ in dots and spaces at their end alone.
 pub fn without_end(name: &[u8]) -> &[u8] {
-    let length = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1);
+    let length = name
+        .iter()
+        .rposition(|byte| !matches!(byte, b'.' | b' '))
+        .map_or(0, |last| last + 1);
     &name[..length]
 }
 
@@ -87,7 +109,13 @@ mod tests {
 
     #[test]
     fn names_that_differ_in_case_or_form_alone_fold_to_the_same() {
-        let same = [("README", "readme"), ("Ünder", "u\u{308}NDER"), ("Straße", "STRASSE"), ("ΟΔΟΣ", "οδος"), ("\u{212a}", "k")];
+        let same = [
+            ("README", "readme"),
+            ("Ünder", "u\u{308}NDER"),
+            ("Straße", "STRASSE"),
+            ("ΟΔΟΣ", "οδος"),
+            ("\u{212a}", "k"),
+        ];
         for (a, b) in same {
             assert_eq!(fold(a.as_bytes()), fold(b.as_bytes()), "{a} {b}");
         }

@@ -6,13 +6,15 @@ use thiserror::Error;
 /// Why a plan of deletes was refused. Nothing was deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The source has nothing although the replica has something: an unmounted file system looks like that.
+    /// The source has nothing although the replica has something: an unmounted file system looks
+    /// like that.
     #[error("the source is empty and the replica is not; is it mounted? nothing was deleted")]
     EmptySource,
     /// The source cannot be listed.
     #[error("the source cannot be read ({0}) and the replica is not empty; nothing was deleted")]
     UnreadableSource(String),
-    /// No name at the top of the replica is one of the source's: the wrong directory looks like that.
+    /// No name at the top of the replica is one of the source's: the wrong directory looks like
+    /// that.
     #[error(
         "\"{replica}\" is not empty, and nothing at its top has a name that the source has: it looks like another tree; nothing was touched (--delete-unlike makes it equal all the same)"
     )]
@@ -55,14 +57,20 @@ impl Guard {
         match self.limit {
             None => u64::MAX,
             Some(DeleteLimit::Count(count)) => count,
-            Some(DeleteLimit::Percent(percent)) => (u128::from(entries) * u128::from(percent) / 100) as u64,
+            Some(DeleteLimit::Percent(percent)) => {
+                (u128::from(entries) * u128::from(percent) / 100) as u64
+            }
         }
     }
 
     /// Passes or refuses a plan that deletes `deletes` of `entries` entries.
     pub fn check(&self, deletes: u64, entries: u64) -> Result<(), Refusal> {
         let allowed = self.allowed(entries);
-        if deletes > allowed { Err(Refusal::TooMany { deletes, allowed }) } else { Ok(()) }
+        if deletes > allowed {
+            Err(Refusal::TooMany { deletes, allowed })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -81,7 +89,11 @@ mod tests {
             (Some(DeleteLimit::Percent(100)), 100, 100, true),
         ];
         for (limit, deletes, entries, passes) in cases {
-            assert_eq!(Guard { limit }.check(deletes, entries).is_ok(), passes, "{limit:?} {deletes} {entries}");
+            assert_eq!(
+                Guard { limit }.check(deletes, entries).is_ok(),
+                passes,
+                "{limit:?} {deletes} {entries}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Pure decisions: what differs, what to do about it, how to cut work, what may be deleted.
 //!
-//! Values go in and values come out; nothing here makes a system call, so every rule can be tested by a table.
+//! Values go in and values come out; nothing here makes a system call, so every rule can be tested
+//! by a table.
 
 mod compare;
 mod fold;
@@ -11,7 +12,9 @@ mod ranges;
 mod times;
 mod words;
 
-pub use compare::{Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights};
+pub use compare::{
+    Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights,
+};
 pub use fold::{Likeness, fold, likeness, without, without_case, without_end, without_form};
 pub use guard::{Guard, Refusal};
 pub use index::NameIndex;

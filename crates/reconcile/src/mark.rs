@@ -1,11 +1,14 @@
-//! The mark of a replica: whose it is, which run worked on it last, and what of it may not be durable.
+//! The mark of a replica: whose it is, which run worked on it last, and what of it may not be
+//! durable.
 //!
-//! A run writes its mark before it changes anything, and takes back that something is not durable when the file systems have written
-//! everything out. So a run that finds it said knows that an earlier one did not come so far (the power failed, the disk did, or the
-//! process was killed), and since when. What was changed since then has the right size and time, and perhaps not the right content.
+//! A run writes its mark before it changes anything, and takes back that something is not durable
+//! when the file systems have written everything out. So a run that finds it said knows that an
+//! earlier one did not come so far (the power failed, the disk did, or the process was killed), and
+//! since when. What was changed since then has the right size and time, and perhaps not the right
+//! content.
 //!
-//! The mark is text of at most 2 KiB, one line each: a version, an identity, a run, then what is not durable. Lines of another kind are
-//! kept as they are: later versions have more to say.
+//! The mark is text of at most 2 KiB, one line each: a version, an identity, a run, then what is
+//! not durable. Lines of another kind are kept as they are: later versions have more to say.
 
 use driftless_model::Stamp;
 
@@ -18,11 +21,15 @@ const OTHER_BYTES_MAX: usize = 512;
 /// Bytes of a mark that is read; more than any version has written is none.
 const BYTES_MAX: usize = 4096;
 
-/// In the place of a run whose movers may change the replica: nobody's, and those of an earlier run may not have noticed.
+/// In the place of a run whose movers may change the replica: nobody's, and those of an earlier run
+/// may not have noticed.
 pub const SOMEBODY: u128 = 0;
 
 /// Since when something is in doubt of which nobody knows since when.
-pub const EVER: Stamp = Stamp { sec: i64::MIN, nsec: 0 };
+pub const EVER: Stamp = Stamp {
+    sec: i64::MIN,
+    nsec: 0,
+};
 
 /// What a run looks at: two runs that look at the same can vouch for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +73,9 @@ pub struct Mark {
     pub identity: u128,
     /// The run that is at work, or was at work last.
     pub run: u128,
-    /// The run whose movers may change the replica, if movers may, as all its lives call it: a coordinator that goes on with it is another
-    /// run by the number above. [`SOMEBODY`] where those of an earlier run are given time to notice that they may not any more.
+    /// The run whose movers may change the replica, if movers may, as all its lives call it: a
+    /// coordinator that goes on with it is another run by the number above. [`SOMEBODY`] where
+    /// those of an earlier run are given time to notice that they may not any more.
     pub movers: Option<u128>,
     /// What may not be durable.
     pub unsettled: Vec<Unsettled>,
@@ -95,14 +103,21 @@ pub struct Ending {
 impl Ending {
     /// Whether this run has compared all that `line` speaks of.
     ///
-    /// A line says that files which were changed since then may have the wrong content. A run that has read it compares each of these that
-    /// it looks at, and what is equal to its source is in doubt no longer, whoever wrote it. In doubt stays what it did not look at. So it
-    /// covers the lines of all sources if nothing else is on the replica: with `--delete`, or because nothing else came there. If other
-    /// entries are kept there, they may be what an earlier run has copied from another source, and the lines of that one stay. Lines of its
-    /// own source it covers all the same, if it looks at all of that or at what the earlier run looked at, and nothing that is kept was
-    /// changed since: what the source has was compared, and what it lacks now, and may have again later, is older than the line.
+    /// A line says that files which were changed since then may have the wrong content. A run that
+    /// has read it compares each of these that it looks at, and what is equal to its source is in
+    /// doubt no longer, whoever wrote it. In doubt stays what it did not look at. So it covers the
+    /// lines of all sources if nothing else is on the replica: with `--delete`, or because nothing
+    /// else came there. If other entries are kept there, they may be what an earlier run has copied
+    /// from another source, and the lines of that one stay. Lines of its own source it covers all
+    /// the same, if it looks at all of that or at what the earlier run looked at, and nothing that
+    /// is kept was changed since: what the source has was compared, and what it lacks now, and may
+    /// have again later, is older than the line.
     fn covers(&self, line: &Unsettled) -> bool {
-        let Scope { source, entries, whole } = self.scope;
+        let Scope {
+            source,
+            entries,
+            whole,
+        } = self.scope;
         let is_same = source == line.source && (whole || entries == line.entries);
         self.is_complete && (is_same && self.is_clear || whole && self.is_all)
     }
@@ -111,37 +126,66 @@ impl Ending {
 impl Mark {
     /// The mark of a replica that has none.
     pub fn new(identity: u128) -> Mark {
-        Mark { identity, run: 0, movers: None, unsettled: Vec::new(), other: Vec::new() }
+        Mark {
+            identity,
+            run: 0,
+            movers: None,
+            unsettled: Vec::new(),
+            other: Vec::new(),
+        }
     }
 
     /// Writes it.
     pub fn encode(&self) -> Vec<u8> {
-        let mut text = format!("{VERSION}\nidentity {:032x}\nrun {:032x}\n", self.identity, self.run);
+        let mut text = format!(
+            "{VERSION}\nidentity {:032x}\nrun {:032x}\n",
+            self.identity, self.run
+        );
         text.extend(self.movers.map(|run| format!("movers {run:032x}\n")));
         for line in &self.unsettled {
             let word = if line.is_left { "left" } else { "since" };
-            let Unsettled { since, run, source, entries, boot, .. } = line;
+            let Unsettled {
+                since,
+                run,
+                source,
+                entries,
+                boot,
+                ..
+            } = line;
             let (sec, nsec) = (since.sec, since.nsec);
-            text.push_str(&format!("{word} {sec} {nsec} {run:032x} {source:016x} {entries:016x} {boot:016x}\n"));
+            text.push_str(&format!(
+                "{word} {sec} {nsec} {run:032x} {source:016x} {entries:016x} {boot:016x}\n"
+            ));
         }
-        self.other.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        self.other
+            .iter()
+            .for_each(|line| text.push_str(&format!("{line}\n")));
         text.into_bytes()
     }
 
     /// Reads it; `None` if it is damaged, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<Mark> {
-        let mut lines = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= BYTES_MAX)?.lines();
+        let mut lines = std::str::from_utf8(bytes)
+            .ok()
+            .filter(|text| text.len() <= BYTES_MAX)?
+            .lines();
         if lines.next()? != VERSION {
             return None;
         }
-        let mut number = |word: &str| u128::from_str_radix(lines.next()?.strip_prefix(word)?, 16).ok();
+        let mut number =
+            |word: &str| u128::from_str_radix(lines.next()?.strip_prefix(word)?, 16).ok();
         let (identity, run) = (number("identity ")?, number("run ")?);
-        let mut mark = Mark { run, ..Mark::new(identity) };
+        let mut mark = Mark {
+            run,
+            ..Mark::new(identity)
+        };
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             match &words[..] {
                 ["movers", run] => mark.movers = Some(u128::from_str_radix(run, 16).ok()?),
-                [word @ ("since" | "left"), rest @ ..] => mark.unsettled.push(unsettled(*word == "left", rest)?),
+                [word @ ("since" | "left"), rest @ ..] => {
+                    mark.unsettled.push(unsettled(*word == "left", rest)?)
+                }
                 _ => mark.keep_other(line),
             }
         }
@@ -155,21 +199,33 @@ impl Mark {
         }
     }
 
-    /// Since when what was changed on the replica is not to be relied upon by the run `run` in the boot `boot`. What was left to the
-    /// kernel in this very boot is still in its hands, and so is what this run did before it lost its connection.
+    /// Since when what was changed on the replica is not to be relied upon by the run `run` in the
+    /// boot `boot`. What was left to the kernel in this very boot is still in its hands, and so is
+    /// what this run did before it lost its connection.
     pub fn suspect_since(&self, run: u128, boot: u64) -> Option<Stamp> {
         let is_safe = |line: &Unsettled| line.boot == boot && line.is_left || line.is_of(run, boot);
-        self.unsettled.iter().filter(|line| !is_safe(line)).map(|line| line.since).min()
+        self.unsettled
+            .iter()
+            .filter(|line| !is_safe(line))
+            .map(|line| line.since)
+            .min()
     }
 
-    /// Says of what is said to be since a moment that is still to come that nobody knows since when: the clock was put right.
+    /// Says of what is said to be since a moment that is still to come that nobody knows since
+    /// when: the clock was put right.
     pub fn doubt_what_is_after(&mut self, now: Stamp) {
-        self.unsettled.iter_mut().filter(|line| line.since > now).for_each(|line| line.since = EVER);
+        self.unsettled
+            .iter_mut()
+            .filter(|line| line.since > now)
+            .for_each(|line| line.since = EVER);
     }
 
-    /// Says that nothing of it is later than this moment, at which something was changed: the clock was put back.
+    /// Says that nothing of it is later than this moment, at which something was changed: the clock
+    /// was put back.
     pub fn put_back_to(&mut self, moment: Stamp) {
-        self.unsettled.iter_mut().for_each(|line| line.since = line.since.min(moment));
+        self.unsettled
+            .iter_mut()
+            .for_each(|line| line.since = line.since.min(moment));
     }
 
     /// Says that a run begins to change the replica.
@@ -178,8 +234,8 @@ impl Mark {
         self.add(own);
     }
 
-    /// Says whose movers may change the replica from now on: those of `run`, or nobody's. Tells whether those of an earlier run may be at
-    /// work still, and must be given time.
+    /// Says whose movers may change the replica from now on: those of `run`, or nobody's. Tells
+    /// whether those of an earlier run may be at work still, and must be given time.
     pub fn hand_to(&mut self, run: Option<u128>) -> bool {
         let is_left = self.movers.is_some() && self.movers != run;
         self.movers = run.or(is_left.then_some(SOMEBODY));
@@ -194,9 +250,16 @@ impl Mark {
 
     /// Adds a line. When there are more than the mark holds, two are told as one.
     fn add(&mut self, new: Unsettled) {
-        let same = |line: &Unsettled| Unsettled { since: new.since, run: new.run, ..line.clone() } == new;
+        let same = |line: &Unsettled| {
+            Unsettled {
+                since: new.since,
+                run: new.run,
+                ..line.clone()
+            } == new
+        };
         if let Some(line) = self.unsettled.iter_mut().find(|line| same(line)) {
-            // A line of two runs is neither's own: what the earlier one did is not safe because the later one goes on.
+            // A line of two runs is neither's own: what the earlier one did is not safe because the
+            // later one goes on.
             let run = if line.run == new.run { new.run } else { 0 };
             (line.since, line.run) = (line.since.min(new.since), run);
             return;
@@ -207,40 +270,76 @@ impl Mark {
         }
     }
 
-    /// Tells two lines as one: of the same source if there are such, which a run that looks at all of it covers. The kernel may have
-    /// forgotten what one of them speaks of, so it has forgotten both.
+    /// Tells two lines as one: of the same source if there are such, which a run that looks at all
+    /// of it covers. The kernel may have forgotten what one of them speaks of, so it has forgotten
+    /// both.
     fn condense(&mut self) {
-        let alike =
-            |a: &Unsettled, b: &Unsettled| u8::from(a.source == b.source) + u8::from(a.source == b.source && a.entries == b.entries);
-        let pairs = (0..self.unsettled.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
-        let Some((first, second)) = pairs.max_by_key(|(a, b)| alike(&self.unsettled[*a], &self.unsettled[*b])) else { return };
+        let alike = |a: &Unsettled, b: &Unsettled| {
+            u8::from(a.source == b.source)
+                + u8::from(a.source == b.source && a.entries == b.entries)
+        };
+        let pairs = (0..self.unsettled.len())
+            .flat_map(|second| (0..second).map(move |first| (first, second)));
+        let Some((first, second)) =
+            pairs.max_by_key(|(a, b)| alike(&self.unsettled[*a], &self.unsettled[*b]))
+        else {
+            return;
+        };
         let gone = self.unsettled.remove(second);
         let line = &mut self.unsettled[first];
         let alike = alike(line, &gone);
         let source = if alike > 0 { line.source } else { 0 };
         let entries = if alike > 1 { line.entries } else { 0 };
-        *line = Unsettled { since: line.since.min(gone.since), run: 0, source, entries, boot: 0, is_left: false };
+        *line = Unsettled {
+            since: line.since.min(gone.since),
+            run: 0,
+            source,
+            entries,
+            boot: 0,
+            is_left: false,
+        };
     }
 
-    /// What is left to say when a run is over, of what it `found` when it began and of its `own` changes, if it made any.
+    /// What is left to say when a run is over, of what it `found` when it began and of its `own`
+    /// changes, if it made any.
     #[must_use]
-    pub fn settled(&self, own: Option<&Unsettled>, (run, boot): (u128, u64), ending: &Ending) -> Mark {
-        let Ending { is_flushed, is_left, .. } = ending;
-        let mut mark = Mark { unsettled: Vec::new(), ..self.clone() };
+    pub fn settled(
+        &self,
+        own: Option<&Unsettled>,
+        (run, boot): (u128, u64),
+        ending: &Ending,
+    ) -> Mark {
+        let Ending {
+            is_flushed,
+            is_left,
+            ..
+        } = ending;
+        let mut mark = Mark {
+            unsettled: Vec::new(),
+            ..self.clone()
+        };
         for line in &self.unsettled {
             let is_own = line.is_of(run, boot);
-            // What this run has not compared, because the kernel had it, is durable with a flush alone.
+            // What this run has not compared, because the kernel had it, is durable with a flush
+            // alone.
             let is_compared = !(line.is_left && line.boot == boot);
-            let is_over = is_own && *is_flushed || ending.covers(line) && (*is_flushed || *is_left && is_compared && !is_own);
+            let is_over = is_own && *is_flushed
+                || ending.covers(line) && (*is_flushed || *is_left && is_compared && !is_own);
             if !is_over {
-                mark.add(Unsettled { is_left: line.is_left || is_own && *is_left, ..line.clone() });
+                mark.add(Unsettled {
+                    is_left: line.is_left || is_own && *is_left,
+                    ..line.clone()
+                });
             }
         }
         if let Some(own) = own {
             // It has waited for the movers of others, and for its own.
             (mark.run, mark.movers) = (own.run, None);
             if !is_flushed {
-                mark.add(Unsettled { is_left: *is_left, ..own.clone() });
+                mark.add(Unsettled {
+                    is_left: *is_left,
+                    ..own.clone()
+                });
             }
         }
         mark
@@ -248,10 +347,15 @@ impl Mark {
 }
 
 fn unsettled(is_left: bool, words: &[&str]) -> Option<Unsettled> {
-    let [sec, nsec, run, source, entries, boot] = words else { return None };
+    let [sec, nsec, run, source, entries, boot] = words else {
+        return None;
+    };
     let number = |word: &str| u64::from_str_radix(word, 16).ok();
     Some(Unsettled {
-        since: Stamp { sec: sec.parse().ok()?, nsec: nsec.parse().ok()? },
+        since: Stamp {
+            sec: sec.parse().ok()?,
+            nsec: nsec.parse().ok()?,
+        },
         run: u128::from_str_radix(run, 16).ok()?,
         source: number(source)?,
         entries: number(entries)?,
@@ -264,11 +368,29 @@ fn unsettled(is_left: bool, words: &[&str]) -> Option<Unsettled> {
 mod tests {
     use super::*;
 
-    const SCOPE: Scope = Scope { source: 7, entries: 9, whole: false };
-    const DONE: Ending = Ending { scope: SCOPE, is_flushed: true, is_left: false, is_complete: true, is_all: false, is_clear: true };
+    const SCOPE: Scope = Scope {
+        source: 7,
+        entries: 9,
+        whole: false,
+    };
+    const DONE: Ending = Ending {
+        scope: SCOPE,
+        is_flushed: true,
+        is_left: false,
+        is_complete: true,
+        is_all: false,
+        is_clear: true,
+    };
 
     fn line(sec: i64, run: u128) -> Unsettled {
-        Unsettled { since: Stamp { sec, nsec: 5 }, run, source: 7, entries: 9, boot: 3, is_left: false }
+        Unsettled {
+            since: Stamp { sec, nsec: 5 },
+            run,
+            source: 7,
+            entries: 9,
+            boot: 3,
+            is_left: false,
+        }
     }
 
     /// What the next pass of a run finds that has begun over these lines.
@@ -279,14 +401,32 @@ mod tests {
     }
 
     fn found(lines: &[Unsettled]) -> Mark {
-        Mark { unsettled: lines.to_vec(), ..Mark::new(1) }
+        Mark {
+            unsettled: lines.to_vec(),
+            ..Mark::new(1)
+        }
     }
 
     #[test]
     fn a_moment_that_is_to_come_is_no_moment() {
-        let lines = |mark: &Mark| mark.unsettled.iter().map(|line| line.since.sec).collect::<Vec<i64>>();
-        let line = |sec| Unsettled { since: Stamp { sec, nsec: 0 }, run: 1, source: 2, entries: 3, boot: 4, is_left: false };
-        let mut mark = Mark { unsettled: vec![line(5), line(90)], ..Mark::new(1) };
+        let lines = |mark: &Mark| {
+            mark.unsettled
+                .iter()
+                .map(|line| line.since.sec)
+                .collect::<Vec<i64>>()
+        };
+        let line = |sec| Unsettled {
+            since: Stamp { sec, nsec: 0 },
+            run: 1,
+            source: 2,
+            entries: 3,
+            boot: 4,
+            is_left: false,
+        };
+        let mut mark = Mark {
+            unsettled: vec![line(5), line(90)],
+            ..Mark::new(1)
+        };
         mark.doubt_what_is_after(Stamp { sec: 50, nsec: 0 });
         assert_eq!(lines(&mark), [5, i64::MIN]);
         assert_eq!(Mark::decode(&mark.encode()), Some(mark.clone()));
@@ -296,20 +436,48 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written_and_keeps_what_it_does_not_understand() {
-        let mut mark = found(&[line(-1, u128::MAX), Unsettled { is_left: true, source: u64::MAX, ..line(2, 0) }]);
+        let mut mark = found(&[
+            line(-1, u128::MAX),
+            Unsettled {
+                is_left: true,
+                source: u64::MAX,
+                ..line(2, 0)
+            },
+        ]);
         mark.movers = Some(12);
         mark.other.push("lease 17 of a later version".into());
         assert_eq!(Mark::decode(&mark.encode()), Some(mark));
-        for bad in ["", "driftless mark 2\n", "driftless mark 1\nidentity x\n", "driftless mark 1\nidentity 1\nrun 2\nsince 1 2 3\n"] {
+        for bad in [
+            "",
+            "driftless mark 2\n",
+            "driftless mark 1\nidentity x\n",
+            "driftless mark 1\nidentity 1\nrun 2\nsince 1 2 3\n",
+        ] {
             assert_eq!(Mark::decode(bad.as_bytes()), None, "{bad}");
         }
     }
 
     #[test]
     fn a_mark_fits_into_an_attribute_of_any_file_system() {
-        let mut mark = Mark::decode(&[found(&[]).encode(), vec![b'x'; 300], vec![b'\n'], vec![b'y'; 400]].concat()).expect("a mark");
+        let mut mark = Mark::decode(
+            &[
+                found(&[]).encode(),
+                vec![b'x'; 300],
+                vec![b'\n'],
+                vec![b'y'; 400],
+            ]
+            .concat(),
+        )
+        .expect("a mark");
         for run in 0..100 {
-            mark.begin(Unsettled { since: Stamp { sec: i64::MIN, nsec: 999_999_999 }, source: run as u64, ..line(0, run) });
+            mark.begin(Unsettled {
+                since: Stamp {
+                    sec: i64::MIN,
+                    nsec: 999_999_999,
+                },
+                source: run as u64,
+                ..line(0, run)
+            });
         }
         assert_eq!(mark.unsettled.len(), UNSETTLED_MAX);
         assert!(mark.encode().len() <= 2048);
@@ -326,53 +494,135 @@ mod tests {
             (Some(SOMEBODY), None, (true, Some(SOMEBODY))),
         ];
         for (before, run, after) in cases {
-            let mut mark = Mark { movers: before, ..Mark::new(1) };
-            assert_eq!((mark.hand_to(run), mark.movers), after, "{before:?} {run:?}");
+            let mut mark = Mark {
+                movers: before,
+                ..Mark::new(1)
+            };
+            assert_eq!(
+                (mark.hand_to(run), mark.movers),
+                after,
+                "{before:?} {run:?}"
+            );
         }
-        let mark = Mark { movers: Some(4), ..Mark::new(1) };
-        assert_eq!(mark.settled(None, (10, 3), &DONE).movers, Some(4), "who changed nothing did not wait");
-        assert_eq!(mark.settled(Some(&line(50, 10)), (10, 3), &DONE).movers, None);
+        let mark = Mark {
+            movers: Some(4),
+            ..Mark::new(1)
+        };
+        assert_eq!(
+            mark.settled(None, (10, 3), &DONE).movers,
+            Some(4),
+            "who changed nothing did not wait"
+        );
+        assert_eq!(
+            mark.settled(Some(&line(50, 10)), (10, 3), &DONE).movers,
+            None
+        );
     }
 
     #[test]
     fn what_is_not_durable_is_suspected_unless_the_kernel_still_has_it() {
-        let left = Unsettled { is_left: true, ..line(1, 20) };
+        let left = Unsettled {
+            is_left: true,
+            ..line(1, 20)
+        };
         let cases = [
             (vec![], None),
             (vec![line(5, 20), line(4, 21)], Some(4)),
             (vec![left.clone(), line(5, 20)], Some(5)),
             (vec![Unsettled { boot: 2, ..left }], Some(1)),
             (vec![line(5, 10)], None),
-            (vec![Unsettled { boot: 2, ..line(5, 10) }], Some(5)),
+            (
+                vec![Unsettled {
+                    boot: 2,
+                    ..line(5, 10)
+                }],
+                Some(5),
+            ),
             (begun(&[line(5, 20)], line(50, 10)), Some(5)),
             (begun(&[line(5, 10)], line(50, 10)), None),
         ];
         for (lines, expected) in cases {
-            assert_eq!(found(&lines).suspect_since(10, 3).map(|since| since.sec), expected, "{lines:?}");
+            assert_eq!(
+                found(&lines).suspect_since(10, 3).map(|since| since.sec),
+                expected,
+                "{lines:?}"
+            );
         }
     }
 
     /// How a run ends that looks at everything of the source 1.
     fn whole(is_all: bool) -> Ending {
-        Ending { scope: Scope { source: 1, entries: 2, whole: true }, is_all, ..DONE }
+        Ending {
+            scope: Scope {
+                source: 1,
+                entries: 2,
+                whole: true,
+            },
+            is_all,
+            ..DONE
+        }
     }
 
     #[test]
     fn lines_of_other_sources_are_covered_by_whoever_has_compared_all_there_is() {
-        let several = Unsettled { source: 0, entries: 0, run: 0, boot: 0, ..line(5, 0) };
-        let choices = Unsettled { source: 1, entries: 0, ..several.clone() };
-        let part = Ending { scope: Scope { whole: false, ..whole(true).scope }, ..whole(true) };
+        let several = Unsettled {
+            source: 0,
+            entries: 0,
+            run: 0,
+            boot: 0,
+            ..line(5, 0)
+        };
+        let choices = Unsettled {
+            source: 1,
+            entries: 0,
+            ..several.clone()
+        };
+        let part = Ending {
+            scope: Scope {
+                whole: false,
+                ..whole(true).scope
+            },
+            ..whole(true)
+        };
         let cases = [
             (line(5, 20), whole(true), true),
             (line(5, 20), whole(false), false),
             (line(5, 20), part, false),
             (several.clone(), whole(true), true),
             (several.clone(), whole(false), false),
-            (several.clone(), Ending { is_complete: false, ..whole(true) }, false),
-            (several, Ending { is_flushed: false, ..whole(true) }, false),
+            (
+                several.clone(),
+                Ending {
+                    is_complete: false,
+                    ..whole(true)
+                },
+                false,
+            ),
+            (
+                several,
+                Ending {
+                    is_flushed: false,
+                    ..whole(true)
+                },
+                false,
+            ),
             (choices.clone(), whole(false), true),
-            (choices.clone(), Ending { is_clear: false, ..whole(false) }, false),
-            (choices.clone(), Ending { is_clear: false, ..whole(true) }, true),
+            (
+                choices.clone(),
+                Ending {
+                    is_clear: false,
+                    ..whole(false)
+                },
+                false,
+            ),
+            (
+                choices.clone(),
+                Ending {
+                    is_clear: false,
+                    ..whole(true)
+                },
+                true,
+            ),
             (choices, part, false),
         ];
         for (line, ending, over) in cases {
@@ -384,42 +634,124 @@ mod tests {
     #[test]
     fn more_lines_than_a_mark_holds_are_told_as_one_that_some_run_covers() {
         // Choices of one source are told together, and sources only where there is nothing else.
-        let of = |source, entries| Unsettled { source, entries, ..line(5, 20) };
-        let choices: Vec<Unsettled> = (0..20).map(|entries| of(1, entries + 1)).chain([of(2, 1)]).collect();
+        let of = |source, entries| Unsettled {
+            source,
+            entries,
+            ..line(5, 20)
+        };
+        let choices: Vec<Unsettled> = (0..20)
+            .map(|entries| of(1, entries + 1))
+            .chain([of(2, 1)])
+            .collect();
         let sources: Vec<Unsettled> = (0..20).map(|source| of(source + 1, 1)).collect();
         for (lines, ending) in [(&choices, whole(false)), (&sources, whole(true))] {
             let mut mark = found(&[]);
             lines.iter().for_each(|line| mark.add(line.clone()));
             assert_eq!(mark.unsettled.len(), UNSETTLED_MAX);
             let left = mark.settled(None, (10, 3), &ending).unsettled;
-            assert_eq!(left.iter().filter(|line| line.source != 2).count(), 0, "{left:?}");
+            assert_eq!(
+                left.iter().filter(|line| line.source != 2).count(),
+                0,
+                "{left:?}"
+            );
         }
     }
 
     #[test]
     fn an_end_settles_what_the_run_has_seen_and_no_more() {
         let (own, old) = (line(50, 10), line(5, 20));
-        let other = Unsettled { entries: 1, ..line(4, 21) };
-        let left = Ending { is_flushed: false, is_left: true, ..DONE };
-        let kept = |lines: &[Unsettled], own: Option<&Unsettled>, ending: Ending| -> Vec<(i64, bool)> {
-            let mark = found(lines).settled(own, (10, 3), &ending);
-            mark.unsettled.iter().map(|line| (line.since.sec, line.is_left)).collect()
+        let other = Unsettled {
+            entries: 1,
+            ..line(4, 21)
         };
+        let left = Ending {
+            is_flushed: false,
+            is_left: true,
+            ..DONE
+        };
+        let kept =
+            |lines: &[Unsettled], own: Option<&Unsettled>, ending: Ending| -> Vec<(i64, bool)> {
+                let mark = found(lines).settled(own, (10, 3), &ending);
+                mark.unsettled
+                    .iter()
+                    .map(|line| (line.since.sec, line.is_left))
+                    .collect()
+            };
         let lines = [old.clone(), other];
         assert_eq!(kept(&lines, Some(&own), DONE), [(4, false)]);
-        let all_of_it = Scope { whole: true, ..SCOPE };
-        assert_eq!(kept(&lines, None, Ending { scope: all_of_it, ..DONE }), []);
+        let all_of_it = Scope {
+            whole: true,
+            ..SCOPE
+        };
+        assert_eq!(
+            kept(
+                &lines,
+                None,
+                Ending {
+                    scope: all_of_it,
+                    ..DONE
+                }
+            ),
+            []
+        );
         assert_eq!(kept(&lines, None, whole(false)), [(5, false), (4, false)]);
-        assert_eq!(kept(&lines, Some(&own), Ending { is_complete: false, ..DONE }), [(5, false), (4, false)]);
-        assert_eq!(kept(&[], Some(&own), Ending { is_flushed: false, ..DONE }), [(50, false)]);
-        assert_eq!(kept(&lines[..1], Some(&own), Ending { is_flushed: false, ..DONE }), [(5, false)]);
+        assert_eq!(
+            kept(
+                &lines,
+                Some(&own),
+                Ending {
+                    is_complete: false,
+                    ..DONE
+                }
+            ),
+            [(5, false), (4, false)]
+        );
+        assert_eq!(
+            kept(
+                &[],
+                Some(&own),
+                Ending {
+                    is_flushed: false,
+                    ..DONE
+                }
+            ),
+            [(50, false)]
+        );
+        assert_eq!(
+            kept(
+                &lines[..1],
+                Some(&own),
+                Ending {
+                    is_flushed: false,
+                    ..DONE
+                }
+            ),
+            [(5, false)]
+        );
         assert_eq!(kept(&lines[..1], Some(&own), left), [(50, true)]);
         // In the boot in which it was left to the kernel, nobody has compared it.
-        let earlier = Unsettled { is_left: true, ..old };
-        assert_eq!(kept(std::slice::from_ref(&earlier), Some(&own), left), [(5, true)]);
+        let earlier = Unsettled {
+            is_left: true,
+            ..old
+        };
+        assert_eq!(
+            kept(std::slice::from_ref(&earlier), Some(&own), left),
+            [(5, true)]
+        );
         assert_eq!(kept(std::slice::from_ref(&earlier), None, DONE), []);
-        // What the same run did before it lost its connection is durable with its flush, however it ended, and left as the rest of it.
+        // What the same run did before it lost its connection is durable with its flush, however it
+        // ended, and left as the rest of it.
         assert_eq!(kept(&[line(6, 10)], Some(&own), left), [(6, true)]);
-        assert_eq!(kept(&[line(6, 10)], None, Ending { is_complete: false, ..DONE }), []);
+        assert_eq!(
+            kept(
+                &[line(6, 10)],
+                None,
+                Ending {
+                    is_complete: false,
+                    ..DONE
+                }
+            ),
+            []
+        );
     }
 }

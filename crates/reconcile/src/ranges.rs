@@ -1,4 +1,5 @@
-//! How far an unfinished large file has come: a set of byte ranges, and the note that is kept with it.
+//! How far an unfinished large file has come: a set of byte ranges, and the note that is kept with
+//! it.
 //!
 //! The note is text, one line each: a version, the fingerprint of the source, then the ranges:
 //! `driftless 1` / `INO SIZE MTIME_SEC MTIME_NSEC CTIME_SEC CTIME_NSEC` / `START-END` ...
@@ -7,7 +8,8 @@ use driftless_model::Meta;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Ranges that a note holds at most; each takes up to 42 bytes of the 2 KiB that fit into an attribute on every file system.
+/// Ranges that a note holds at most; each takes up to 42 bytes of the 2 KiB that fit into an
+/// attribute on every file system.
 const RANGES_MAX: usize = 40;
 const VERSION: &str = "driftless 1";
 
@@ -88,11 +90,17 @@ impl Ranges {
         self.0.iter()
     }
 
-    /// Cuts a range where the set begins and ends: pieces in order, each with whether it is in the set.
+    /// Cuts a range where the set begins and ends: pieces in order, each with whether it is in the
+    /// set.
     pub fn cut(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut pieces = Vec::new();
         let mut at = range.start;
-        for inside in self.0.iter().skip_while(|inside| inside.end <= range.start).take_while(|inside| inside.start < range.end) {
+        for inside in self
+            .0
+            .iter()
+            .skip_while(|inside| inside.end <= range.start)
+            .take_while(|inside| inside.start < range.end)
+        {
             if inside.start > at {
                 pieces.push((at..inside.start, false));
             }
@@ -123,7 +131,14 @@ impl Fingerprint {
     /// The fingerprint of a file.
     pub fn of(meta: &Meta) -> Self {
         let (m, c) = (meta.mtime, meta.ctime);
-        Fingerprint([meta.ino.into(), meta.size.into(), m.sec.into(), m.nsec.into(), c.sec.into(), c.nsec.into()])
+        Fingerprint([
+            meta.ino.into(),
+            meta.size.into(),
+            m.sec.into(),
+            m.nsec.into(),
+            c.sec.into(),
+            c.nsec.into(),
+        ])
     }
 
     /// The size of the file in bytes.
@@ -138,7 +153,8 @@ impl Fingerprint {
 
     /// What such a line says.
     pub fn of_line(line: &str) -> Option<Self> {
-        let numbers: Option<Vec<i128>> = line.split(' ').map(|number| number.parse().ok()).collect();
+        let numbers: Option<Vec<i128>> =
+            line.split(' ').map(|number| number.parse().ok()).collect();
         numbers?.try_into().ok().map(Fingerprint)
     }
 }
@@ -201,7 +217,15 @@ mod tests {
 
     #[test]
     fn a_set_is_the_same_however_its_parts_come() {
-        let parts = [20..30, 0..10, 10..12, 25..40, 7..7, Range { start: 9, end: 3 }, 100..u64::MAX];
+        let parts = [
+            20..30,
+            0..10,
+            10..12,
+            25..40,
+            7..7,
+            Range { start: 9, end: 3 },
+            100..u64::MAX,
+        ];
         assert_eq!(Ranges::from(parts.to_vec()), ranges(&parts));
         assert_eq!(Ranges::from(Vec::new()), Ranges::default());
     }
@@ -217,27 +241,52 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
-        let note = Resume { source: Fingerprint([1, 2, -3, 4, 5, 6]), done: ranges(&[0..10, 20..u64::MAX]) };
+        let note = Resume {
+            source: Fingerprint([1, 2, -3, 4, 5, 6]),
+            done: ranges(&[0..10, 20..u64::MAX]),
+        };
         assert_eq!(Resume::decode(&note.encode()), Some(note.clone()));
-        for bad in [&b""[..], b"driftless 2\n1 2 3 4 5 6\n", b"driftless 1\n1 2 3\n", b"driftless 1\n1 2 3 4 5 6\n7\n", b"\xff"] {
+        for bad in [
+            &b""[..],
+            b"driftless 2\n1 2 3 4 5 6\n",
+            b"driftless 1\n1 2 3\n",
+            b"driftless 1\n1 2 3 4 5 6\n7\n",
+            b"\xff",
+        ] {
             assert_eq!(Resume::decode(bad), None);
         }
     }
 
     #[test]
     fn a_note_fits_into_an_attribute_of_any_file_system() {
-        let many: Vec<Range<u64>> = (0..1000).map(|i| u64::MAX - 3000 + i * 3..u64::MAX - 3000 + i * 3 + 1).collect();
-        let note = Resume { source: Fingerprint([i128::from(i64::MIN); 6]), done: ranges(&many) };
+        let many: Vec<Range<u64>> = (0..1000)
+            .map(|i| u64::MAX - 3000 + i * 3..u64::MAX - 3000 + i * 3 + 1)
+            .collect();
+        let note = Resume {
+            source: Fingerprint([i128::from(i64::MIN); 6]),
+            done: ranges(&many),
+        };
         assert!(note.encode().len() <= 2048);
     }
 
     #[test]
     fn a_range_is_cut_where_the_set_begins_and_ends() {
         let mut set = Ranges::default();
-        [10..20, 30..40].into_iter().for_each(|range| set.add(range));
+        [10..20, 30..40]
+            .into_iter()
+            .for_each(|range| set.add(range));
         type Piece = (Range<u64>, bool);
         let cases: [(Range<u64>, &[Piece]); 6] = [
-            (0..50, &[(0..10, false), (10..20, true), (20..30, false), (30..40, true), (40..50, false)]),
+            (
+                0..50,
+                &[
+                    (0..10, false),
+                    (10..20, true),
+                    (20..30, false),
+                    (30..40, true),
+                    (40..50, false),
+                ],
+            ),
             (12..35, &[(12..20, true), (20..30, false), (30..35, true)]),
             (20..30, &[(20..30, false)]),
             (11..12, &[(11..12, true)]),

@@ -5,8 +5,8 @@ use driftless_model::{Difference, Entry, Meta, Stamp, What, Xattrs, escape};
 /// How the names of attributes that are ACLs begin.
 const ACLS: &[u8] = b"system.posix_acl_";
 
-/// Both values, in words, of the properties in `what` that the entries themselves hold; content, link targets and link groups
-/// are not among these.
+/// Both values, in words, of the properties in `what` that the entries themselves hold; content,
+/// link targets and link groups are not among these.
 pub fn values(source: &Entry, replica: &Entry, what: What) -> Vec<Difference> {
     let (s, r) = (&source.meta, &replica.meta);
     let pair = |show: &dyn Fn(&Meta) -> String| (show(s), show(r));
@@ -25,7 +25,11 @@ pub fn values(source: &Entry, replica: &Entry, what: What) -> Vec<Difference> {
             "xattrs" if s.kind == r.kind => differing_xattrs(&source.xattrs, &replica.xattrs),
             _ => continue,
         };
-        found.push(Difference { property, source, replica });
+        found.push(Difference {
+            property,
+            source,
+            replica,
+        });
     }
     found
 }
@@ -46,11 +50,26 @@ fn rdev_minor(rdev: u64) -> u64 {
 
 /// The attributes that only one side has or that have different values: what each side has of them.
 fn differing_xattrs(source: &Xattrs, replica: &Xattrs) -> (String, String) {
-    let mut differing: Vec<&[u8]> = source.iter().filter(|one| !replica.contains(one)).map(|(name, _)| &**name).collect();
-    differing.extend(replica.iter().filter(|one| !source.contains(one)).map(|(name, _)| &**name));
+    let mut differing: Vec<&[u8]> = source
+        .iter()
+        .filter(|one| !replica.contains(one))
+        .map(|(name, _)| &**name)
+        .collect();
+    differing.extend(
+        replica
+            .iter()
+            .filter(|one| !source.contains(one))
+            .map(|(name, _)| &**name),
+    );
     differing.sort_unstable();
     differing.dedup();
-    let shown = |side: &Xattrs| differing.iter().map(|name| shown_attribute(name, side)).collect::<Vec<_>>().join(" ");
+    let shown = |side: &Xattrs| {
+        differing
+            .iter()
+            .map(|name| shown_attribute(name, side))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     (shown(source), shown(replica))
 }
 
@@ -58,7 +77,10 @@ fn shown_attribute(name: &[u8], side: &Xattrs) -> String {
     let shown = escape(name);
     match side.iter().find(|(its, _)| **its == *name) {
         None => format!("no {shown}"),
-        Some((_, value)) if name.starts_with(ACLS) => format!("{shown}={}", shown_acl(value).unwrap_or_else(|| shown_value(value))),
+        Some((_, value)) if name.starts_with(ACLS) => format!(
+            "{shown}={}",
+            shown_acl(value).unwrap_or_else(|| shown_value(value))
+        ),
         Some((_, value)) => format!("{shown}={}", shown_value(value)),
     }
 }
@@ -66,11 +88,19 @@ fn shown_attribute(name: &[u8], side: &Xattrs) -> String {
 /// The beginning of a value; an attribute may hold 64 KiB (xattr(7)).
 fn shown_value(value: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 64;
-    let more = if value.len() > SHOWN_BYTES_MAX { format!("... ({} bytes)", value.len()) } else { String::new() };
-    format!("\"{}\"{more}", escape(&value[..value.len().min(SHOWN_BYTES_MAX)]))
+    let more = if value.len() > SHOWN_BYTES_MAX {
+        format!("... ({} bytes)", value.len())
+    } else {
+        String::new()
+    };
+    format!(
+        "\"{}\"{more}",
+        escape(&value[..value.len().min(SHOWN_BYTES_MAX)])
+    )
 }
 
-/// An ACL as getfacl(1) writes it, in one line, from the form in which the kernel hands it out (linux/posix_acl_xattr.h).
+/// An ACL as getfacl(1) writes it, in one line, from the form in which the kernel hands it out
+/// (linux/posix_acl_xattr.h).
 fn shown_acl(value: &[u8]) -> Option<String> {
     const VERSION: [u8; 4] = 2_u32.to_le_bytes();
     const ENTRY_BYTES: usize = 8;
@@ -78,7 +108,11 @@ fn shown_acl(value: &[u8]) -> Option<String> {
     if !entries.len().is_multiple_of(ENTRY_BYTES) {
         return None;
     }
-    entries.chunks(ENTRY_BYTES).map(shown_acl_entry).collect::<Option<Vec<_>>>().map(|entries| entries.join(","))
+    entries
+        .chunks(ENTRY_BYTES)
+        .map(shown_acl_entry)
+        .collect::<Option<Vec<_>>>()
+        .map(|entries| entries.join(","))
 }
 
 fn shown_acl_entry(entry: &[u8]) -> Option<String> {
@@ -93,8 +127,10 @@ fn shown_acl_entry(entry: &[u8]) -> Option<String> {
         0x20 => "other:".into(),
         _ => return None,
     };
-    let rights: String =
-        [(4, 'r'), (2, 'w'), (1, 'x')].map(|(bit, letter)| if number(2) & bit == 0 { '-' } else { letter }).iter().collect();
+    let rights: String = [(4, 'r'), (2, 'w'), (1, 'x')]
+        .map(|(bit, letter)| if number(2) & bit == 0 { '-' } else { letter })
+        .iter()
+        .collect();
     Some(format!("{who}:{rights}"))
 }
 
@@ -103,7 +139,9 @@ mod tests {
     use super::*;
 
     fn attributes(all: &[(&str, &[u8])]) -> Xattrs {
-        all.iter().map(|(name, value)| (name.as_bytes().into(), (*value).into())).collect()
+        all.iter()
+            .map(|(name, value)| (name.as_bytes().into(), (*value).into()))
+            .collect()
     }
 
     #[test]
@@ -117,10 +155,32 @@ mod tests {
 
     #[test]
     fn acls_are_shown_as_getfacl_writes_them() {
-        let entry = |tag: u16, rights: u16, id: u32| [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat();
-        let acl = [&2_u32.to_le_bytes()[..], &entry(1, 6, u32::MAX), &entry(2, 4, 7), &entry(16, 5, u32::MAX), &entry(32, 0, 0)].concat();
-        assert_eq!(shown_acl(&acl).as_deref(), Some("user::rw-,user:7:r--,mask::r-x,other::---"));
-        for broken in [&acl[..5], &acl[1..], b"", &[&acl[..4], &entry(3, 0, 0)].concat()] {
+        let entry = |tag: u16, rights: u16, id: u32| {
+            [
+                &tag.to_le_bytes()[..],
+                &rights.to_le_bytes(),
+                &id.to_le_bytes(),
+            ]
+            .concat()
+        };
+        let acl = [
+            &2_u32.to_le_bytes()[..],
+            &entry(1, 6, u32::MAX),
+            &entry(2, 4, 7),
+            &entry(16, 5, u32::MAX),
+            &entry(32, 0, 0),
+        ]
+        .concat();
+        assert_eq!(
+            shown_acl(&acl).as_deref(),
+            Some("user::rw-,user:7:r--,mask::r-x,other::---")
+        );
+        for broken in [
+            &acl[..5],
+            &acl[1..],
+            b"",
+            &[&acl[..4], &entry(3, 0, 0)].concat(),
+        ] {
             assert_eq!(shown_acl(broken), None, "{broken:?}");
         }
     }

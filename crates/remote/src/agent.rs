@@ -1,8 +1,10 @@
-//! The agent: what runs on the other host and serves its file systems to a client, over its standard input and output.
+//! The agent: what runs on the other host and serves its file systems to a client, over its
+//! standard input and output.
 //!
-//! One thread reads requests, some carry them out, one writes replies. Requests that need nothing of each other are carried out
-//! at the same time. When the stream ends, or its client falls silent, so does the agent: what waits is dropped, what takes long is broken
-//! off, and when nothing is under way any more, locks and open files go.
+//! One thread reads requests, some carry them out, one writes replies. Requests that need nothing
+//! of each other are carried out at the same time. When the stream ends, or its client falls
+//! silent, so does the agent: what waits is dropped, what takes long is broken off, and when
+//! nothing is under way any more, locks and open files go.
 
 mod calls;
 mod confine;
@@ -25,7 +27,9 @@ use crate::wire::Limits;
 use crate::wire::alive::{CLIENT_SILENCE_SECONDS, Ear};
 use crate::wire::handshake::greet;
 use crate::wire::send::{FrameCompressor, write_all};
-use crate::wire::{Announced, Frame, Hello, Opening, Reply, ReplyMax, Request, Root, WireFault, bad};
+use crate::wire::{
+    Announced, Frame, Hello, Opening, Reply, ReplyMax, Request, Root, WireFault, bad,
+};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Cache};
@@ -41,10 +45,12 @@ use std::time::{Duration, Instant};
 
 /// Requests that were read and not answered, at most; then the stream waits.
 const OPEN_MAX: usize = 32 * 1024;
-/// Bytes of requests that were read and not carried out, at most; then all streams wait. More than a client sends ahead that keeps to its own
-/// bounds (80 MiB of small files, 24 MiB of large ones): a stream that waits for room must not hold up what would make room.
+/// Bytes of requests that were read and not carried out, at most; then all streams wait. More than
+/// a client sends ahead that keeps to its own bounds (80 MiB of small files, 24 MiB of large ones):
+/// a stream that waits for room must not hold up what would make room.
 const REQUEST_BYTES_MAX: u64 = 112 << 20;
-/// Bytes of replies that are being made, of content that is open for it, and of replies that wait to be written, at most.
+/// Bytes of replies that are being made, of content that is open for it, and of replies that wait
+/// to be written, at most.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
 /// Streams of one client at most; no client asks for more (`--streams`).
 const STREAMS_MAX: usize = 64;
@@ -58,7 +64,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const THREADS_MAX: usize = 128;
 /// Threads a processor to begin with.
 const THREADS_PER_CORE: usize = 2;
-/// How long the last replies may take to be written when the stream has ended: nobody may be there to read them.
+/// How long the last replies may take to be written when the stream has ended: nobody may be there
+/// to read them.
 const PARTING: Duration = Duration::from_secs(2);
 /// Between two looks at whether more threads would help.
 const TICK: Duration = Duration::from_millis(10);
@@ -115,10 +122,16 @@ pub struct Service {
     pub without_kernel: bool,
 }
 
-/// Serves one client until the stream ends. An error says that it broke, that the client does not keep to the protocol, or that the limits
-/// cannot be held. This thread, which must be the only one, and all that it starts then are confined to the client's roots.
+/// Serves one client until the stream ends. An error says that it broke, that the client does not
+/// keep to the protocol, or that the limits cannot be held. This thread, which must be the only
+/// one, and all that it starts then are confined to the client's roots.
 pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
-    let Service { directories_max, compress, limits, without_kernel } = service;
+    let Service {
+        directories_max,
+        compress,
+        limits,
+        without_kernel,
+    } = service;
     let (mut input, mut output) = (heard(input), BufWriter::with_capacity(BUFFER_BYTES, output));
     let pool = HandlePool::new(directories_max);
     let needs_kernel = limits.need_kernel() && !without_kernel;
@@ -126,7 +139,11 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
         return Err(io::Error::other(NO_LANDLOCK));
     }
     let fence = Fence::open(limits, &pool)?;
-    let hello = Hello { limits: fence.limits().clone(), compresses: compress.is_some(), ..Hello::own() };
+    let hello = Hello {
+        limits: fence.limits().clone(),
+        compresses: compress.is_some(),
+        ..Hello::own()
+    };
     greet(&mut output, &hello)?;
     let silence = (CLIENT_SILENCE_SECONDS, CLIENT_SILENCE_SECONDS);
     input.get_mut().watch(Box::new(|| Ok(())), silence);
@@ -137,7 +154,9 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
     if fence.directories().next().is_some() {
         confine_within(&fence, needs_kernel)?;
     }
-    let Some(Opening { roots }) = Opening::read(&mut input)? else { return Ok(()) };
+    let Some(Opening { roots }) = Opening::read(&mut input)? else {
+        return Ok(());
+    };
     confine(&roots, &fence, &pool)?;
     let (writing, written) = bounded(0);
     let agent = Agent {
@@ -202,13 +221,20 @@ impl Agent {
         self.read_all(scope, &mut input, &Arc::new(replies))
     }
 
-    /// Starts the thread that writes what this stream's client is told. None waits for it for ever: its client may not read any more.
+    /// Starts the thread that writes what this stream's client is told. None waits for it for ever:
+    /// its client may not read any more.
     fn start_writer(&self, mut output: BufWriter<File>) -> Sender<Frame> {
         let (replies, written) = unbounded();
-        let (compressor, budget, writing) = (FrameCompressor::new(self.compress), self.replies.clone(), self.writing.clone());
+        let (compressor, budget, writing) = (
+            FrameCompressor::new(self.compress),
+            self.replies.clone(),
+            self.writing.clone(),
+        );
         std::thread::spawn(move || {
             let beat = || Frame::new(0, &Reply::Alive, Vec::new());
-            write_all(&mut output, (&written, compressor), beat, |bytes| budget.give(bytes));
+            write_all(&mut output, (&written, compressor), beat, |bytes| {
+                budget.give(bytes)
+            });
             drop(writing);
         });
         replies
@@ -216,7 +242,11 @@ impl Agent {
 
     /// An error ends the reading of a stream when the first one has ended.
     fn wanted(&self) -> io::Result<()> {
-        if self.over.load(Relaxed) { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+        if self.over.load(Relaxed) {
+            Err(ErrorKind::BrokenPipe.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends all threads but those that write.
@@ -244,7 +274,9 @@ impl Agent {
                 announced.check_agreed(self.compress.is_some())?;
                 self.room(input.get_ref(), announced, &mut ready)
             };
-            let Some(read) = Frame::read_admitted(input, admit)? else { return Ok(()) };
+            let Some(read) = Frame::read_admitted(input, admit)? else {
+                return Ok(());
+            };
             let call = Call::of(read, stream)?;
             match call.request {
                 Request::Alive => continue,
@@ -254,7 +286,11 @@ impl Agent {
                 }
                 Request::Gather { secret } => {
                     self.open.fetch_add(1, Relaxed);
-                    let frame = self.frame(call.number, (self.gather(scope, secret), Vec::new()), call.request.reply_max());
+                    let frame = self.frame(
+                        call.number,
+                        (self.gather(scope, secret), Vec::new()),
+                        call.request.reply_max(),
+                    );
                     self.reply(&Arc::downgrade(stream), frame);
                     continue;
                 }
@@ -278,13 +314,20 @@ impl Agent {
         }
     }
 
-    /// Takes room for a request, once there is any; what was read before it is carried out meanwhile.
-    fn room(&self, input: &Ear<'_, File>, announced: &Announced, ready: &mut Vec<Call>) -> io::Result<Taken> {
+    /// Takes room for a request, once there is any; what was read before it is carried out
+    /// meanwhile.
+    fn room(
+        &self,
+        input: &Ear<'_, File>,
+        announced: &Announced,
+        ready: &mut Vec<Call>,
+    ) -> io::Result<Taken> {
         let bytes = CALL_BYTES + announced.bytes();
         if self.requests.is_short_of(bytes) {
             self.calls.push(ready.drain(..));
         }
-        self.requests.taken_while(bytes, || self.wanted().and_then(|()| input.check_open()))
+        self.requests
+            .taken_while(bytes, || self.wanted().and_then(|()| input.check_open()))
     }
 
     /// Begins to take further streams of this client, which knows them by this number.
@@ -298,7 +341,10 @@ impl Agent {
             Err(errno) => return Reply::Fault(WireFault::new(Act::AddLines, errno.raw_os_error())),
         };
         let place = gathering.place();
-        let hello = Hello { joined: secret, ..self.hello.clone() };
+        let hello = Hello {
+            joined: secret,
+            ..self.hello.clone()
+        };
         scope.spawn(move || self.take_streams(scope, &hello));
         *self.gathering.lock() = Some(gathering);
         told(place)
@@ -306,7 +352,8 @@ impl Agent {
 
     fn take_streams<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, hello: &Hello) {
         while !self.over.load(Relaxed) {
-            // What a process does that has connected must hold nobody up, so only the look for one takes the lock.
+            // What a process does that has connected must hold nobody up, so only the look for one
+            // takes the lock.
             let Some(bringer) = self.gathering.lock().as_ref().and_then(Gathering::accept) else {
                 std::thread::sleep(TICK);
                 continue;
@@ -318,10 +365,17 @@ impl Agent {
             let hello = hello.clone();
             scope.spawn(move || {
                 let _brought = Brought(&self.brought);
-                let Some((input, output)) = bringer.stream(|| self.over.load(Relaxed)) else { return };
-                let (input, mut output) = (heard(File::from(input)), BufWriter::with_capacity(BUFFER_BYTES, File::from(output)));
-                // One stream that breaks ends only itself: what was asked on it fails on the client's side.
-                let _its_end_is_told_by_the_peer = greet(&mut output, &hello).and_then(|()| self.serve_stream(scope, input, output));
+                let Some((input, output)) = bringer.stream(|| self.over.load(Relaxed)) else {
+                    return;
+                };
+                let (input, mut output) = (
+                    heard(File::from(input)),
+                    BufWriter::with_capacity(BUFFER_BYTES, File::from(output)),
+                );
+                // One stream that breaks ends only itself: what was asked on it fails on the
+                // client's side.
+                let _its_end_is_told_by_the_peer = greet(&mut output, &hello)
+                    .and_then(|()| self.serve_stream(scope, input, output));
                 drop(bringer);
             });
         }
@@ -334,7 +388,10 @@ impl Agent {
     /// The request, if it can be carried out now.
     fn admit(&self, call: Call) -> Option<Call> {
         match self.table.admit(call)? {
-            Call { request: Request::Forget { at }, .. } => {
+            Call {
+                request: Request::Forget { at },
+                ..
+            } => {
                 self.table.forget(at);
                 None
             }
@@ -342,7 +399,8 @@ impl Agent {
         }
     }
 
-    /// Starts threads, and more of them while requests wait for them and the processors do not, until the stream has ended.
+    /// Starts threads, and more of them while requests wait for them and the processors do not,
+    /// until the stream has ended.
     fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut threads = 0;
         let mut wanted = THREADS_PER_CORE * self.cores;
@@ -355,7 +413,9 @@ impl Agent {
             }
             std::thread::sleep(TICK);
             let now = (Instant::now(), cpu_seconds());
-            let busy = (now.1 - last.1) / now.0.duration_since(last.0).as_secs_f64().max(1e-6) / self.cores as f64;
+            let busy = (now.1 - last.1)
+                / now.0.duration_since(last.0).as_secs_f64().max(1e-6)
+                / self.cores as f64;
             if self.calls.is_short_of_threads() && busy < BUSY_SHARE {
                 wanted = (threads * 2).min(THREADS_MAX);
             }
@@ -373,9 +433,17 @@ impl Agent {
         };
         let is_over = || self.over.load(Relaxed);
         let is_unwanted = || is_over() || self.ceased.load(Relaxed);
-        let (is_over, is_unwanted): (&dyn Fn() -> bool, &dyn Fn() -> bool) = (&is_over, &is_unwanted);
-        let mut server =
-            Server { roots: &self.roots, fence: &self.fence, table: &self.table, pool: &self.pool, mover, is_over, is_unwanted };
+        let (is_over, is_unwanted): (&dyn Fn() -> bool, &dyn Fn() -> bool) =
+            (&is_over, &is_unwanted);
+        let mut server = Server {
+            roots: &self.roots,
+            fence: &self.fence,
+            table: &self.table,
+            pool: &self.pool,
+            mover,
+            is_over,
+            is_unwanted,
+        };
         let (mut burst, mut said) = (Burst::default(), Said::default());
         while self.calls.take(&mut burst) {
             while let Some(call) = burst.next(&self.calls).filter(|_| !is_over()) {
@@ -387,7 +455,10 @@ impl Agent {
 
     fn carry_out(&self, server: &mut Server<'_>, call: Call, said: &mut Said) {
         let (number, stream) = (call.number, call.stream.clone());
-        let (expected, max) = (call.request.reply_memory() + call.opened_bytes(), call.request.reply_max());
+        let (expected, max) = (
+            call.request.reply_memory() + call.opened_bytes(),
+            call.request.reply_max(),
+        );
         // A client that does not listen gets no more of this host's memory than that.
         if !self.replies.try_take(expected) {
             // Whoever waits for room must not hold back what makes room.
@@ -398,9 +469,13 @@ impl Agent {
         let frame = self.frame(number, outcome.replied, max);
         self.replies.give(expected);
         // What waited for this goes on before the client hears of it, and may let go of it.
-        let waiting = outcome.made.map(|(at, object)| self.table.settle(at, object)).unwrap_or_default();
+        let waiting = outcome
+            .made
+            .map(|(at, object)| self.table.settle(at, object))
+            .unwrap_or_default();
         if !waiting.is_empty() {
-            self.calls.push(waiting.into_iter().filter_map(|call| self.admit(call)));
+            self.calls
+                .push(waiting.into_iter().filter_map(|call| self.admit(call)));
         }
         said.add(self, stream, frame);
     }
@@ -417,7 +492,10 @@ impl Agent {
 
     fn reply(&self, stream: &Weak<Sender<Frame>>, frame: Frame) {
         let bytes = frame.bytes();
-        if stream.upgrade().is_none_or(|stream| stream.send(frame).is_err()) {
+        if stream
+            .upgrade()
+            .is_none_or(|stream| stream.send(frame).is_err())
+        {
             self.replies.give(bytes);
         }
     }
@@ -441,7 +519,9 @@ impl Said {
 
     fn send(&mut self, agent: &Agent) {
         self.bytes = 0;
-        self.frames.drain(..).for_each(|(stream, frame)| agent.reply(&stream, frame));
+        self.frames
+            .drain(..)
+            .for_each(|(stream, frame)| agent.reply(&stream, frame));
     }
 }
 

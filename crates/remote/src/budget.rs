@@ -27,14 +27,19 @@ struct Used {
 impl Budget {
     /// Nothing of `bytes_max` is taken.
     pub fn new(bytes_max: u64) -> Self {
-        Budget { used: Mutex::default(), room: Condvar::new(), bytes_max }
+        Budget {
+            used: Mutex::default(),
+            room: Condvar::new(),
+            bytes_max,
+        }
     }
 
     fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock()
     }
 
-    /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits until nothing is taken.
+    /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits
+    /// until nothing is taken.
     pub fn take(&self, bytes: u64) {
         let mut used = self.used();
         let mut waited = false;
@@ -59,7 +64,8 @@ impl Budget {
         used.bytes > 0 && used.bytes + bytes > self.bytes_max && !used.is_open
     }
 
-    /// Takes what there is room for. Who was woken wakes the next while there is plenty; what is left is for those who are awake.
+    /// Takes what there is room for. Who was woken wakes the next while there is plenty; what is
+    /// left is for those who are awake.
     fn enter(&self, used: &mut Used, bytes: u64, waited: bool) {
         used.bytes += bytes;
         if waited {
@@ -70,11 +76,18 @@ impl Budget {
     /// Takes bytes, waiting until there is room; they are given back when the result is dropped.
     pub fn taken(self: &Arc<Self>, bytes: u64) -> Taken {
         self.take(bytes);
-        Taken { budget: self.clone(), bytes }
+        Taken {
+            budget: self.clone(),
+            bytes,
+        }
     }
 
     /// The same, waiting no longer than `wanted` says, which is asked now and then.
-    pub fn taken_while<E>(self: &Arc<Self>, bytes: u64, mut wanted: impl FnMut() -> Result<(), E>) -> Result<Taken, E> {
+    pub fn taken_while<E>(
+        self: &Arc<Self>,
+        bytes: u64,
+        mut wanted: impl FnMut() -> Result<(), E>,
+    ) -> Result<Taken, E> {
         let mut used = self.used();
         let mut waited = false;
         while self.is_short(&used, bytes) {
@@ -86,7 +99,10 @@ impl Budget {
         }
         self.enter(&mut used, bytes, waited);
         drop(used);
-        Ok(Taken { budget: self.clone(), bytes })
+        Ok(Taken {
+            budget: self.clone(),
+            bytes,
+        })
     }
 
     /// Whether somebody who takes so many bytes has to wait.
@@ -115,8 +131,8 @@ impl Budget {
         self.tell(&used);
     }
 
-    /// Wakes one of those who wait, if there is plenty of room: to wake him for each byte costs more than it gains. To wake nobody costs a
-    /// system call, too.
+    /// Wakes one of those who wait, if there is plenty of room: to wake him for each byte costs
+    /// more than it gains. To wake nobody costs a system call, too.
     fn tell(&self, used: &Used) {
         if used.waiting > 0 && used.bytes < self.bytes_max / 2 {
             self.room.notify_one();

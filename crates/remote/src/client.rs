@@ -1,4 +1,5 @@
-//! The side that asks: the connection to an agent, and the directories and files of its host as this side sees them.
+//! The side that asks: the connection to an agent, and the directories and files of its host as
+//! this side sees them.
 
 pub mod connection;
 pub mod dir;

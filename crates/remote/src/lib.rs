@@ -1,9 +1,11 @@
-//! Trees on other hosts: the agent that serves them, the connection to it, and the tree that this side sees.
+//! Trees on other hosts: the agent that serves them, the connection to it, and the tree that this
+//! side sees.
 //!
-//! The agent is started by the system's `ssh` and speaks over its standard input and output ([`wire`]). To the rest of Driftless a
-//! directory there is a [`Dir`](driftless_tree::Dir) like any other. What makes a run fast over a long connection is that hardly
-//! anything waits: directories are asked for before they are entered, entries are told with their directory, small files go
-//! whole, and their fate is heard of later.
+//! The agent is started by the system's `ssh` and speaks over its standard input and output
+//! ([`wire`]). To the rest of Driftless a directory there is a [`Dir`](driftless_tree::Dir) like
+//! any other. What makes a run fast over a long connection is that hardly anything waits:
+//! directories are asked for before they are entered, entries are told with their directory, small
+//! files go whole, and their fate is heard of later.
 #![deny(missing_docs)]
 
 mod agent;

@@ -1,4 +1,5 @@
-//! Reaching another host: the system's own `ssh` starts the agent there, so that the user's configuration, keys and jump hosts just work.
+//! Reaching another host: the system's own `ssh` starts the agent there, so that the user's
+//! configuration, keys and jump hosts just work.
 
 mod child;
 mod complaint;

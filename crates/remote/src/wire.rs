@@ -6,9 +6,10 @@
 //! data    = content of a file, as it is; compressed (see `compress.rs`) where the highest bit of the number is set
 //! ```
 //!
-//! Lengths are bounded before anything is allocated, names are checked to be names, and whatever does not decode ends the
-//! connection: a peer is not trusted. Objects (directories, files, locks) are called by numbers that the client chooses, so that a
-//! request about a directory can follow at once the request that makes it.
+//! Lengths are bounded before anything is allocated, names are checked to be names, and whatever
+//! does not decode ends the connection: a peer is not trusted. Objects (directories, files, locks)
+//! are called by numbers that the client chooses, so that a request about a directory can follow at
+//! once the request that makes it.
 
 pub mod alive;
 mod bounds;
@@ -27,8 +28,8 @@ pub mod send;
 mod sparing;
 
 pub use bounds::{
-    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, FETCHED_HEAD_BYTES_MAX, HEAD_BYTES_MAX, PIECE_BYTES_MAX, ROOTS_MAX,
-    SHORT_XATTRS_BYTES_MAX, SMALL_BYTES, bad,
+    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, FETCHED_HEAD_BYTES_MAX,
+    HEAD_BYTES_MAX, PIECE_BYTES_MAX, ROOTS_MAX, SHORT_XATTRS_BYTES_MAX, SMALL_BYTES, bad,
 };
 pub use fault::WireFault;
 pub use frame::{Announced, Frame};

@@ -1,4 +1,5 @@
-//! What the passes of a run did before the last one, each of which was cut off when a connection was lost.
+//! What the passes of a run did before the last one, each of which was cut off when a connection
+//! was lost.
 
 use driftless_engine::Counts;
 
@@ -23,10 +24,18 @@ impl Earlier {
     /// Adds a pass; `acts` unless it only looked. Tells whether it got anywhere.
     pub fn add(&mut self, counts: &Counts, acts: bool) -> bool {
         self.lost += 1;
-        let reached = [counts.seen, counts.walked, counts.bytes_resumed, counts.known_equal];
+        let reached = [
+            counts.seen,
+            counts.walked,
+            counts.bytes_resumed,
+            counts.known_equal,
+        ];
         let is_further = reached.iter().zip(&self.best).any(|(now, best)| now > best);
         let has_acted = acts && counts.changed + counts.deleted > 0;
-        self.best.iter_mut().zip(reached).for_each(|(best, now)| *best = now.max(*best));
+        self.best
+            .iter_mut()
+            .zip(reached)
+            .for_each(|(best, now)| *best = now.max(*best));
         if counts.walked >= self.furthest.walked {
             self.furthest = *counts;
         }
@@ -45,7 +54,8 @@ impl Earlier {
         self.deleted
     }
 
-    /// Leaves out the entries of the pass that was added last, since it is the last of all and tells of them itself.
+    /// Leaves out the entries of the pass that was added last, since it is the last of all and
+    /// tells of them itself.
     pub(crate) fn leave_out(&mut self, last: &Counts) {
         self.changed = self.changed.saturating_sub(last.changed);
     }
@@ -61,10 +71,14 @@ impl Earlier {
         }
     }
 
-    /// The counters of a pass that may not have come as far as one before it, with what was done before: entries are those of the pass that
-    /// came furthest.
+    /// The counters of a pass that may not have come as far as one before it, with what was done
+    /// before: entries are those of the pass that came furthest.
     pub fn so_far(&self, now: &Counts) -> Counts {
-        let entries = if now.walked >= self.furthest.walked { now } else { &self.furthest };
+        let entries = if now.walked >= self.furthest.walked {
+            now
+        } else {
+            &self.furthest
+        };
         let acts = Counts {
             deleted: now.deleted,
             mismatched: now.mismatched,
@@ -82,13 +96,42 @@ mod tests {
 
     #[test]
     fn what_passes_did_adds_up_and_entries_are_those_of_the_last() {
-        let cut = Counts { seen: 10, same: 2, changed: 7, failed: 1, deleted: 3, bytes_copied: 70, walked: 50, ..Counts::default() };
-        let last = Counts { seen: 12, same: 9, changed: 3, deleted: 1, bytes_copied: 30, walked: 100, ..Counts::default() };
+        let cut = Counts {
+            seen: 10,
+            same: 2,
+            changed: 7,
+            failed: 1,
+            deleted: 3,
+            bytes_copied: 70,
+            walked: 50,
+            ..Counts::default()
+        };
+        let last = Counts {
+            seen: 12,
+            same: 9,
+            changed: 3,
+            deleted: 1,
+            bytes_copied: 30,
+            walked: 100,
+            ..Counts::default()
+        };
         let mut earlier = Earlier::default();
-        assert!(earlier.add(&cut, true), "the first pass always gets somewhere");
+        assert!(
+            earlier.add(&cut, true),
+            "the first pass always gets somewhere"
+        );
         let all = earlier.with(&last);
         assert!(all.adds_up());
-        assert_eq!((all.seen, all.changed, all.deleted, all.bytes_copied, earlier.changed), (12, 3, 4, 100, 7));
+        assert_eq!(
+            (
+                all.seen,
+                all.changed,
+                all.deleted,
+                all.bytes_copied,
+                earlier.changed
+            ),
+            (12, 3, 4, 100, 7)
+        );
         // A dry run deletes nothing, so nothing is counted twice.
         let mut looked = Earlier::default();
         looked.add(&cut, false);
@@ -97,23 +140,58 @@ mod tests {
 
     #[test]
     fn a_new_pass_does_not_fall_behind_the_one_that_was_cut_off() {
-        let cut = Counts { seen: 10, same: 10, bytes_copied: 5, walked: 50, ..Counts::default() };
+        let cut = Counts {
+            seen: 10,
+            same: 10,
+            bytes_copied: 5,
+            walked: 50,
+            ..Counts::default()
+        };
         let mut earlier = Earlier::default();
         earlier.add(&cut, true);
-        let behind = earlier.so_far(&Counts { seen: 2, bytes_copied: 1, walked: 10, ..Counts::default() });
-        assert_eq!((behind.seen, behind.walked, behind.bytes_copied), (10, 50, 6));
-        let before = earlier.so_far(&Counts { seen: 11, walked: 60, ..Counts::default() });
-        assert_eq!((before.seen, before.walked, before.bytes_copied), (11, 60, 5));
+        let behind = earlier.so_far(&Counts {
+            seen: 2,
+            bytes_copied: 1,
+            walked: 10,
+            ..Counts::default()
+        });
+        assert_eq!(
+            (behind.seen, behind.walked, behind.bytes_copied),
+            (10, 50, 6)
+        );
+        let before = earlier.so_far(&Counts {
+            seen: 11,
+            walked: 60,
+            ..Counts::default()
+        });
+        assert_eq!(
+            (before.seen, before.walked, before.bytes_copied),
+            (11, 60, 5)
+        );
     }
 
     #[test]
     fn a_pass_that_neither_acts_nor_comes_further_is_no_progress() {
-        let pass = |seen, changed| Counts { seen, changed, ..Counts::default() };
+        let pass = |seen, changed| Counts {
+            seen,
+            changed,
+            ..Counts::default()
+        };
         let mut earlier = Earlier::default();
-        let cases =
-            [(10, 0, true, true), (10, 0, true, false), (9, 0, true, false), (11, 0, true, true), (5, 1, true, true), (5, 1, false, false)];
+        let cases = [
+            (10, 0, true, true),
+            (10, 0, true, false),
+            (9, 0, true, false),
+            (11, 0, true, true),
+            (5, 1, true, true),
+            (5, 1, false, false),
+        ];
         for (seen, changed, acts, expected) in cases {
-            assert_eq!(earlier.add(&pass(seen, changed), acts), expected, "{seen} {changed} {acts}");
+            assert_eq!(
+                earlier.add(&pass(seen, changed), acts),
+                expected,
+                "{seen} {changed} {acts}"
+            );
         }
     }
 }

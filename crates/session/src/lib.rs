@@ -1,4 +1,5 @@
-//! A run whose trees are on other hosts: it connects to them, and connects again and goes on when a connection is lost.
+//! A run whose trees are on other hosts: it connects to them, and connects again and goes on when a
+//! connection is lost.
 //!
 //! Nothing here prints and nothing reads arguments; who watches a run is a [`Witness`].
 #![deny(missing_docs)]

@@ -4,8 +4,9 @@ use driftless_engine::Clock;
 use driftless_remote::ReachError;
 use std::time::{Duration, Instant};
 
-/// The pause before the first attempt; each is twice as long as the one before, up to the longest. Half of each is left to chance, so
-/// that many runs that lost the same host do not come back at once.
+/// The pause before the first attempt; each is twice as long as the one before, up to the longest.
+/// Half of each is left to chance, so that many runs that lost the same host do not come back at
+/// once.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -16,7 +17,8 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(60);
 /// Between two looks at whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long it has been going badly: since a connection was lost after which no pass got any further.
+/// How long it has been going badly: since a connection was lost after which no pass got any
+/// further.
 pub struct Trouble<'a> {
     clock: &'a dyn Clock,
     /// When the run began.
@@ -31,7 +33,14 @@ pub struct Trouble<'a> {
 impl<'a> Trouble<'a> {
     /// None yet, of a run that begins now and has this much patience.
     pub fn new(clock: &'a dyn Clock, patience: Duration) -> Trouble<'a> {
-        Trouble { clock, began: clock.now(), patience, since: None, lost: 0, pause: PAUSE_FIRST }
+        Trouble {
+            clock,
+            began: clock.now(),
+            patience,
+            since: None,
+            lost: 0,
+            pause: PAUSE_FIRST,
+        }
     }
 
     /// When the run began.
@@ -59,13 +68,15 @@ impl<'a> Trouble<'a> {
         self.deadline().min(self.clock.now() + ATTEMPT_MAX)
     }
 
-    /// Lets some time pass, each time more; false if the patience is at its end, or the run is to stop.
+    /// Lets some time pass, each time more; false if the patience is at its end, or the run is to
+    /// stop.
     pub fn wait(&mut self, is_stopped: &dyn Fn() -> bool) -> bool {
         let deadline = self.deadline();
         if self.clock.now() >= deadline {
             return false;
         }
-        let until = deadline.min(self.clock.now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+        let until =
+            deadline.min(self.clock.now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0));
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         while self.clock.now() < until && !is_stopped() {
             self.clock.sleep(TICK);
@@ -77,8 +88,13 @@ impl<'a> Trouble<'a> {
     pub fn words(&self, why: &str, last: Option<ReachError>) -> String {
         let seconds = self.patience.as_secs();
         match last {
-            Some(error) if self.lost == 1 => format!("{why}; connecting again did not succeed within {seconds} s: {error}"),
-            _ => format!("{why}; it was lost {} times within {seconds} s, and nothing was done in between", self.lost),
+            Some(error) if self.lost == 1 => {
+                format!("{why}; connecting again did not succeed within {seconds} s: {error}")
+            }
+            _ => format!(
+                "{why}; it was lost {} times within {seconds} s, and nothing was done in between",
+                self.lost
+            ),
         }
     }
 
@@ -100,7 +116,10 @@ mod tests {
 
     impl Moved {
         fn new() -> Moved {
-            Moved { began: Instant::now(), passed: Cell::default() }
+            Moved {
+                began: Instant::now(),
+                passed: Cell::default(),
+            }
         }
     }
 
@@ -130,10 +149,16 @@ mod tests {
             }
             pauses.push(clock.passed.get() - before);
         }
-        assert!(clock.passed.get() >= patience && clock.passed.get() < patience + TICK, "{pauses:?}");
+        assert!(
+            clock.passed.get() >= patience && clock.passed.get() < patience + TICK,
+            "{pauses:?}"
+        );
         for (number, pause) in pauses.iter().enumerate().take(pauses.len() - 1) {
             let whole = (PAUSE_FIRST * 2u32.pow(number.min(10) as u32)).min(PAUSE_MAX);
-            assert!(*pause >= whole / 2 && *pause < whole + TICK, "pause {number} of {pauses:?}");
+            assert!(
+                *pause >= whole / 2 && *pause < whole + TICK,
+                "pause {number} of {pauses:?}"
+            );
         }
     }
 
@@ -153,7 +178,10 @@ mod tests {
         let clock = Moved::new();
         assert!(!Trouble::new(&clock, Duration::from_secs(10)).wait(&|| true));
         assert_eq!(clock.passed.get(), Duration::ZERO);
-        assert!(!Trouble::new(&clock, Duration::ZERO).wait(&|| false), "without patience there is no attempt");
+        assert!(
+            !Trouble::new(&clock, Duration::ZERO).wait(&|| false),
+            "without patience there is no attempt"
+        );
     }
 
     #[test]
@@ -161,7 +189,10 @@ mod tests {
         for (patience, expected) in [(10, 10), (300, 60)] {
             let clock = Moved::new();
             let mut trouble = Trouble::new(&clock, Duration::from_secs(patience));
-            assert_eq!(trouble.attempt_ends() - clock.now(), Duration::from_secs(expected));
+            assert_eq!(
+                trouble.attempt_ends() - clock.now(),
+                Duration::from_secs(expected)
+            );
         }
     }
 }

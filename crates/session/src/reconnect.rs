@@ -1,8 +1,9 @@
 //! What follows when a connection is lost: it is made again, and the trees are looked at once more.
 //!
-//! Nothing is replayed. A pass that was cut off is over, with its plan of deletes; the next one finds equal what was done, and goes on with
-//! large files from their notes. What the user sees is one run: entries are accounted for by the last pass, which meets all of them,
-//! and what the passes before it changed, deleted and copied is added up beside that.
+//! Nothing is replayed. A pass that was cut off is over, with its plan of deletes; the next one
+//! finds equal what was done, and goes on with large files from their notes. What the user sees is
+//! one run: entries are accounted for by the last pass, which meets all of them, and what the
+//! passes before it changed, deleted and copied is added up beside that.
 
 use crate::connect::Connections;
 use crate::earlier::Earlier;
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 pub trait Witness {
     /// Whether the run is to stop.
     fn is_stopped(&self) -> bool;
-    /// A connection was lost, `elapsed` after the beginning of the run, which tries for `patience` to make it again.
+    /// A connection was lost, `elapsed` after the beginning of the run, which tries for `patience`
+    /// to make it again.
     fn connection_lost(&self, why: &str, elapsed: Duration, patience: Duration);
     /// The connection to a host stands again, so long after it was lost.
     fn connection_made(&self, host: &str, after: Duration);
@@ -29,12 +31,18 @@ pub trait Witness {
 
 /// The words for a connection that was lost and is to be made again.
 pub fn lost_words(why: &str, patience: Duration) -> String {
-    format!("the connection was lost: {why}; trying for {} s to connect again", patience.as_secs())
+    format!(
+        "the connection was lost: {why}; trying for {} s to connect again",
+        patience.as_secs()
+    )
 }
 
 /// The words for one that was made again.
 pub fn made_words(host: &str, after: Duration) -> String {
-    format!("{host}: connected again after {:.1} s; going on", after.as_secs_f64())
+    format!(
+        "{host}: connected again after {:.1} s; going on",
+        after.as_secs_f64()
+    )
 }
 
 /// What one pass came to.
@@ -57,8 +65,9 @@ pub struct Before<'a> {
     pub connections: &'a Connections,
 }
 
-/// Has `pass` carried out until its connections hold, or for as long as the run tries to make them again. `acts` if passes change
-/// something, so that what those before the last one did is added up in `earlier`.
+/// Has `pass` carried out until its connections hold, or for as long as the run tries to make them
+/// again. `acts` if passes change something, so that what those before the last one did is added up
+/// in `earlier`.
 ///
 /// # Errors
 /// A pass did not begin.
@@ -70,10 +79,18 @@ pub fn repeat<T>(
 ) -> Result<Passed<T>, RunError> {
     let mut trouble = Trouble::new(&MachineClock, connections.patience);
     loop {
-        let before = Before { earlier, began: trouble.began(), connections };
+        let before = Before {
+            earlier,
+            began: trouble.began(),
+            connections,
+        };
         let passed = match pass(options, &before) {
             // The other host may take a moment to let go of the lock that the lost connection held.
-            Err(RunError::Locked { .. }) if earlier.lost > 0 && trouble.wait(&|| witness.is_stopped()) => continue,
+            Err(RunError::Locked { .. })
+                if earlier.lost > 0 && trouble.wait(&|| witness.is_stopped()) =>
+            {
+                continue;
+            }
             done => done?,
         };
         connections.tell(|note| witness.note(note));
@@ -92,7 +109,8 @@ pub fn repeat<T>(
     }
 }
 
-/// Makes the replica equal, in as many passes as it takes; returns the summary of all, and what those before the last one did.
+/// Makes the replica equal, in as many passes as it takes; returns the summary of all, and what
+/// those before the last one did.
 ///
 /// # Errors
 /// The run did not begin.
@@ -102,7 +120,8 @@ pub fn sync(
     witness: &dyn Witness,
     stop: &AtomicBool,
 ) -> Result<(Summary, Earlier), RunError> {
-    let (mut earlier, acts, deleted_before) = (Earlier::default(), !options.dry_run, options.deleted_before);
+    let (mut earlier, acts, deleted_before) =
+        (Earlier::default(), !options.dry_run, options.deleted_before);
     let pass = |options: &mut Options, before: &Before<'_>| {
         options.deleted_before = deleted_before + before.earlier.deleted();
         let pass = Pass { monitor, before };
@@ -113,9 +132,21 @@ pub fn sync(
             done => done?,
         };
         let was_cut = matches!(summary.end, End::CutOff(_));
-        let counts = if was_cut { before.earlier.so_far(&summary.counts) } else { before.earlier.with(&summary.counts) };
-        let all = Summary { counts, elapsed: before.began.elapsed(), ..summary.clone() };
-        Ok(Passed { result: all, counts: summary.counts, end: summary.end })
+        let counts = if was_cut {
+            before.earlier.so_far(&summary.counts)
+        } else {
+            before.earlier.with(&summary.counts)
+        };
+        let all = Summary {
+            counts,
+            elapsed: before.began.elapsed(),
+            ..summary.clone()
+        };
+        Ok(Passed {
+            result: all,
+            counts: summary.counts,
+            end: summary.end,
+        })
     };
     let passed = match repeat((options, connections), witness, (&mut earlier, acts), pass) {
         // It was asked to stop while it waited for whoever holds the replica.
@@ -125,7 +156,13 @@ pub fn sync(
     if matches!(passed.result.end, End::CutOff(_)) {
         earlier.leave_out(&passed.result.counts);
     }
-    Ok((Summary { end: passed.end, ..passed.result }, earlier))
+    Ok((
+        Summary {
+            end: passed.end,
+            ..passed.result
+        },
+        earlier,
+    ))
 }
 
 /// Of a run that was asked to stop before it did anything.
@@ -134,13 +171,22 @@ fn of_nothing() -> Summary {
 }
 
 /// Makes all lost connections again. An error is how the run ends instead.
-fn mend((options, connections): (&mut Options, &mut Connections), trouble: &mut Trouble<'_>, witness: &dyn Witness) -> Result<(), End> {
+fn mend(
+    (options, connections): (&mut Options, &mut Connections),
+    trouble: &mut Trouble<'_>,
+    witness: &dyn Witness,
+) -> Result<(), End> {
     let stopped = || witness.is_stopped();
     if stopped() {
-        options.lost().iter().for_each(|loss| witness.note(&format!("the connection was given up: {}", loss.why)));
+        options
+            .lost()
+            .iter()
+            .for_each(|loss| witness.note(&format!("the connection was given up: {}", loss.why)));
         return Err(End::Stopped);
     }
-    let Some(loss) = options.lost() else { return Ok(()) };
+    let Some(loss) = options.lost() else {
+        return Ok(());
+    };
     if !loss.is_mendable || connections.patience.is_zero() {
         return Err(End::CutOff(loss.why));
     }
@@ -150,12 +196,18 @@ fn mend((options, connections): (&mut Options, &mut Connections), trouble: &mut 
     let mut last = None;
     while let Some(name) = connections.lost().map(str::to_owned) {
         if !trouble.wait(&stopped) {
-            return Err(if stopped() { End::Stopped } else { End::CutOff(trouble.words(&loss.why, last)) });
+            return Err(if stopped() {
+                End::Stopped
+            } else {
+                End::CutOff(trouble.words(&loss.why, last))
+            });
         }
         let until = trouble.attempt_ends();
         match connections.mend(options, &|| stopped() || trouble.now() >= until) {
             Ok(()) => witness.connection_made(&name, trouble.now() - lost_at),
-            Err(error) if !error.may_pass() => return Err(End::CutOff(format!("{}; {error}", loss.why))),
+            Err(error) if !error.may_pass() => {
+                return Err(End::CutOff(format!("{}; {error}", loss.why)));
+            }
             // An attempt that the end of the time cut short says less than the one before.
             Err(ReachError::NoAnswer(_)) if last.is_some() => {}
             Err(error) => last = Some(error),
@@ -201,6 +253,10 @@ impl Monitor for Pass<'_> {
     fn progress(&self, progress: &Progress) {
         self.before.connections.tell(|note| self.monitor.note(note));
         let counts = self.before.earlier.so_far(&progress.counts);
-        self.monitor.progress(&Progress { counts, elapsed: self.before.began.elapsed(), ..*progress });
+        self.monitor.progress(&Progress {
+            counts,
+            elapsed: self.before.began.elapsed(),
+            ..*progress
+        });
     }
 }

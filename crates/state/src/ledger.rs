@@ -1,8 +1,10 @@
-//! What a run that takes long has done already: a set of keys in a file, so that the next run need not do it again.
+//! What a run that takes long has done already: a set of keys in a file, so that the next run need
+//! not do it again.
 //!
-//! A key is a hash of everything that must still hold for the note to be worth something, and is noted with the time. A medium
-//! loses what it holds without any sign, so a note is worth nothing when it is old. A ledger is a help, not a record: when its file cannot
-//! be written or read, all that is lost is work, so it stops noting. Whoever named the file removes it.
+//! A key is a hash of everything that must still hold for the note to be worth something, and is
+//! noted with the time. A medium loses what it holds without any sign, so a note is worth nothing
+//! when it is old. A ledger is a help, not a record: when its file cannot be written or read, all
+//! that is lost is work, so it stops noting. Whoever named the file removes it.
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::path::{Path, PathBuf};
@@ -42,8 +44,8 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS done_at (key BLOB PRIMARY KEY, seconds INTEGER NOT NULL) WITHOUT ROWID;";
 
 impl Ledger {
-    /// Opens the ledger at `path`, if an earlier run left one; a new one is made when there is something to note. Notes older than
-    /// `age_seconds_max` are not used.
+    /// Opens the ledger at `path`, if an earlier run left one; a new one is made when there is
+    /// something to note. Notes older than `age_seconds_max` are not used.
     pub fn open(path: &Path, clock: Clock, age_seconds_max: u64) -> Ledger {
         let there = OpenFlags::default().difference(OpenFlags::SQLITE_OPEN_CREATE);
         let file = connect(path, there).ok();
@@ -67,14 +69,17 @@ impl Ledger {
         key
     }
 
-    /// Whether an earlier run noted the key, not too long ago. A note from the future tells of a clock that was set: it proves nothing.
+    /// Whether an earlier run noted the key, not too long ago. A note from the future tells of a
+    /// clock that was set: it proves nothing.
     pub fn knows(&mut self, key: &LedgerKey) -> bool {
         if !self.holds_earlier {
             return false;
         }
         let found = self.file.as_ref().map(|file| find(file, key));
         let noted = found.and_then(|found| self.noted(found).flatten());
-        let age = noted.and_then(|seconds| (self.clock)().checked_sub(seconds)).filter(|age| *age <= self.age_seconds_max);
+        let age = noted
+            .and_then(|seconds| (self.clock)().checked_sub(seconds))
+            .filter(|age| *age <= self.age_seconds_max);
         self.oldest_seconds = self.oldest_seconds.max(age.unwrap_or(0));
         age.is_some()
     }
@@ -113,8 +118,10 @@ impl Ledger {
         let transaction = file.transaction()?;
         let now = (self.clock)().cast_signed();
         {
-            let mut insert = transaction.prepare_cached("INSERT OR REPLACE INTO done_at VALUES (?, ?)")?;
-            keys.iter().try_for_each(|key| insert.execute(params![key, now]).map(|_| ()))?;
+            let mut insert =
+                transaction.prepare_cached("INSERT OR REPLACE INTO done_at VALUES (?, ?)")?;
+            keys.iter()
+                .try_for_each(|key| insert.execute(params![key, now]).map(|_| ()))?;
         }
         transaction.commit()
     }
@@ -134,7 +141,9 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
 /// When the key was noted, in seconds since 1970.
 fn find(file: &Connection, key: &LedgerKey) -> rusqlite::Result<Option<u64>> {
     let mut select = file.prepare_cached("SELECT seconds FROM done_at WHERE key = ?")?;
-    let found = select.query_row(params![key], |row| row.get::<_, i64>(0)).optional()?;
+    let found = select
+        .query_row(params![key], |row| row.get::<_, i64>(0))
+        .optional()?;
     Ok(found.and_then(|seconds| u64::try_from(seconds).ok()))
 }
 
@@ -146,7 +155,9 @@ mod tests {
     fn what_a_run_noted_the_next_one_knows() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("ledger");
-        let keys: Vec<LedgerKey> = (0..20_000u32).map(|n| Ledger::key(&n.to_le_bytes())).collect();
+        let keys: Vec<LedgerKey> = (0..20_000u32)
+            .map(|n| Ledger::key(&n.to_le_bytes()))
+            .collect();
         let mut ledger = Ledger::open(&path, || 1000, 60);
         keys.iter().take(15_000).for_each(|key| ledger.add(*key));
         ledger.flush();
@@ -164,9 +175,19 @@ mod tests {
         let mut ledger = Ledger::open(&path, || 1000, 60);
         ledger.add(key);
         ledger.flush();
-        let clocks: [(Clock, bool); 4] = [(|| 1000, true), (|| 1060, true), (|| 1061, false), (|| 999, false)];
+        let clocks: [(Clock, bool); 4] = [
+            (|| 1000, true),
+            (|| 1060, true),
+            (|| 1061, false),
+            (|| 999, false),
+        ];
         for (clock, known) in clocks {
-            assert_eq!(Ledger::open(&path, clock, 60).knows(&key), known, "at {}", clock());
+            assert_eq!(
+                Ledger::open(&path, clock, 60).knows(&key),
+                known,
+                "at {}",
+                clock()
+            );
         }
     }
 }

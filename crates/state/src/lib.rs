@@ -1,6 +1,7 @@
-//! What must be remembered, in SQLite: the record of a run that movers share, which outlives the process that keeps it and has a layout
-//! with a version ([`Record`]); what an interrupted verification has done ([`Ledger`]); and, for as long as a run lasts and beyond a bound
-//! on memory, which inodes of the source have which names ([`LinkTable`]).
+//! What must be remembered, in SQLite: the record of a run that movers share, which outlives the
+//! process that keeps it and has a layout with a version ([`Record`]); what an interrupted
+//! verification has done ([`Ledger`]); and, for as long as a run lasts and beyond a bound on
+//! memory, which inodes of the source have which names ([`LinkTable`]).
 
 mod error;
 mod ledger;

@@ -1,8 +1,8 @@
 //! Which inodes of the source have which names on the replica: a table that spills to disk.
 //!
-//! Up to a stated number of inodes are held in memory; more go to an unnamed SQLite database, a temporary file that is
-//! gone when the run ends, however it ends (sqlite.org/inmemorydb.html, "temporary databases"). It needs no durability: the next run
-//! builds it again.
+//! Up to a stated number of inodes are held in memory; more go to an unnamed SQLite database, a
+//! temporary file that is gone when the run ends, however it ends (sqlite.org/inmemorydb.html,
+//! "temporary databases"). It needs no durability: the next run builds it again.
 
 use driftless_model::RelPath;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -52,7 +52,12 @@ fn bits(number: u64) -> i64 {
 impl LinkTable {
     /// An empty table that holds at most `memory_max` inodes in memory.
     pub fn new(memory_max: usize) -> Self {
-        LinkTable { memory_max, leaders: HashMap::new(), claims: HashMap::new(), disk: None }
+        LinkTable {
+            memory_max,
+            leaders: HashMap::new(),
+            claims: HashMap::new(),
+            disk: None,
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -68,7 +73,8 @@ impl LinkTable {
         Ok(self.disk.as_ref().expect("it was opened above"))
     }
 
-    /// The leader of the group of a source inode, if its group has one. The name that asks counts as met.
+    /// The leader of the group of a source inode, if its group has one. The name that asks counts
+    /// as met.
     pub fn meet(&mut self, source: InodeId) -> rusqlite::Result<Option<Leader>> {
         if let Some(leader) = self.leaders.get_mut(&source) {
             leader.left = leader.left.saturating_sub(1);
@@ -78,28 +84,40 @@ impl LinkTable {
             }
             return Ok(Some(found));
         }
-        let Some(disk) = &self.disk else { return Ok(None) };
+        let Some(disk) = &self.disk else {
+            return Ok(None);
+        };
         let found = stored_leader(disk, source)?;
         if found.is_some() {
-            disk.prepare_cached("UPDATE leaders SET left = MAX(left - 1, 0) WHERE dev = ? AND ino = ?")?
-                .execute(params![bits(source.0), bits(source.1)])?;
+            disk.prepare_cached(
+                "UPDATE leaders SET left = MAX(left - 1, 0) WHERE dev = ? AND ino = ?",
+            )?
+            .execute(params![bits(source.0), bits(source.1)])?;
         }
         Ok(found)
     }
 
-    /// A name that was met has to be met again, or was met before: `leader`, as it was given to it, has one more to come.
+    /// A name that was met has to be met again, or was met before: `leader`, as it was given to it,
+    /// has one more to come.
     pub fn give_back(&mut self, source: InodeId, leader: Leader) -> rusqlite::Result<()> {
         if let Some(known) = self.leaders.get_mut(&source) {
             known.left += 1;
             return Ok(());
         }
         if let Some(disk) = &self.disk {
-            let mut update = disk.prepare_cached("UPDATE leaders SET left = left + 1 WHERE dev = ? AND ino = ?")?;
+            let mut update = disk
+                .prepare_cached("UPDATE leaders SET left = left + 1 WHERE dev = ? AND ino = ?")?;
             if update.execute(params![bits(source.0), bits(source.1)])? > 0 {
                 return Ok(());
             }
         }
-        self.settle(source, Leader { left: leader.left + 1, ..leader })
+        self.settle(
+            source,
+            Leader {
+                left: leader.left + 1,
+                ..leader
+            },
+        )
     }
 
     /// How many names of a group were not met yet; `None` if none is missing, or it has no leader.
@@ -107,9 +125,15 @@ impl LinkTable {
         if let Some(leader) = self.leaders.get(&source) {
             return Ok(Some(leader.left));
         }
-        let Some(disk) = &self.disk else { return Ok(None) };
-        let mut find = disk.prepare_cached("SELECT left FROM leaders WHERE dev = ? AND ino = ? AND left > 0")?;
-        find.query_row(params![bits(source.0), bits(source.1)], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned())).optional()
+        let Some(disk) = &self.disk else {
+            return Ok(None);
+        };
+        let mut find =
+            disk.prepare_cached("SELECT left FROM leaders WHERE dev = ? AND ino = ? AND left > 0")?;
+        find.query_row(params![bits(source.0), bits(source.1)], |row| {
+            Ok(row.get::<_, i64>(0)?.cast_unsigned())
+        })
+        .optional()
     }
 
     /// Notes the leader of a group.
@@ -121,9 +145,24 @@ impl LinkTable {
             self.leaders.insert(source, leader);
             return Ok(());
         }
-        let mut insert = self.disk()?.prepare_cached("INSERT OR REPLACE INTO leaders VALUES (?, ?, ?, ?, ?, ?, ?)")?;
-        let Leader { path, id, left, proven } = leader;
-        insert.execute(params![bits(source.0), bits(source.1), path, bits(id.0), bits(id.1), bits(left), proven])?;
+        let mut insert = self
+            .disk()?
+            .prepare_cached("INSERT OR REPLACE INTO leaders VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+        let Leader {
+            path,
+            id,
+            left,
+            proven,
+        } = leader;
+        insert.execute(params![
+            bits(source.0),
+            bits(source.1),
+            path,
+            bits(id.0),
+            bits(id.1),
+            bits(left),
+            proven
+        ])?;
         Ok(())
     }
 
@@ -140,23 +179,35 @@ impl LinkTable {
 
     /// Keeps the path of a name, for which there is no room in memory.
     pub fn put_off(&mut self, path: &[u8]) -> rusqlite::Result<()> {
-        self.disk()?.prepare_cached("INSERT INTO put_off (path) VALUES (?)")?.execute(params![path])?;
+        self.disk()?
+            .prepare_cached("INSERT INTO put_off (path) VALUES (?)")?
+            .execute(params![path])?;
         Ok(())
     }
 
     /// Takes out up to `max` of these paths, in the order in which they came.
     pub fn take_put_off(&mut self, max: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
-        let Some(disk) = &self.disk else { return Ok(Vec::new()) };
-        let mut find = disk.prepare_cached("SELECT number, path FROM put_off ORDER BY number LIMIT ?")?;
-        let found = find.query_map(params![bits(max as u64)], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
-        let (numbers, paths): (Vec<i64>, Vec<Vec<u8>>) = found.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().unzip();
+        let Some(disk) = &self.disk else {
+            return Ok(Vec::new());
+        };
+        let mut find =
+            disk.prepare_cached("SELECT number, path FROM put_off ORDER BY number LIMIT ?")?;
+        let found = find.query_map(params![bits(max as u64)], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get(1)?))
+        })?;
+        let (numbers, paths): (Vec<i64>, Vec<Vec<u8>>) = found
+            .collect::<rusqlite::Result<Vec<_>>>()?
+            .into_iter()
+            .unzip();
         if let Some(last) = numbers.last() {
-            disk.prepare_cached("DELETE FROM put_off WHERE number <= ?")?.execute(params![last])?;
+            disk.prepare_cached("DELETE FROM put_off WHERE number <= ?")?
+                .execute(params![last])?;
         }
         Ok(paths)
     }
 
-    /// Claims an inode of the replica, one with several names, for a source inode; false when another source inode has it.
+    /// Claims an inode of the replica, one with several names, for a source inode; false when
+    /// another source inode has it.
     pub fn claim(&mut self, replica: InodeId, source: InodeId) -> rusqlite::Result<bool> {
         if let Some(holder) = self.claims.get(&replica) {
             return Ok(*holder == source);
@@ -170,8 +221,15 @@ impl LinkTable {
             self.claims.insert(replica, source);
             return Ok(true);
         }
-        let mut insert = self.disk()?.prepare_cached("INSERT INTO claims VALUES (?, ?, ?, ?)")?;
-        insert.execute(params![bits(replica.0), bits(replica.1), bits(source.0), bits(source.1)])?;
+        let mut insert = self
+            .disk()?
+            .prepare_cached("INSERT INTO claims VALUES (?, ?, ?, ?)")?;
+        insert.execute(params![
+            bits(replica.0),
+            bits(replica.1),
+            bits(source.0),
+            bits(source.1)
+        ])?;
         Ok(true)
     }
 }
@@ -179,17 +237,29 @@ impl LinkTable {
 fn stored_leader(disk: &Connection, source: InodeId) -> rusqlite::Result<Option<Leader>> {
     let mut find = disk.prepare_cached("SELECT path, replica_dev, replica_ino, left, proven FROM leaders WHERE dev = ? AND ino = ?")?;
     find.query_row(params![bits(source.0), bits(source.1)], |row| {
-        let id = (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, i64>(2)?.cast_unsigned());
+        let id = (
+            row.get::<_, i64>(1)?.cast_unsigned(),
+            row.get::<_, i64>(2)?.cast_unsigned(),
+        );
         let left = row.get::<_, i64>(3)?.cast_unsigned().saturating_sub(1);
-        Ok(Leader { path: row.get(0)?, id, left, proven: row.get(4)? })
+        Ok(Leader {
+            path: row.get(0)?,
+            id,
+            left,
+            proven: row.get(4)?,
+        })
     })
     .optional()
 }
 
 fn stored_claim(disk: &Connection, replica: InodeId) -> rusqlite::Result<Option<InodeId>> {
-    let mut find = disk.prepare_cached("SELECT source_dev, source_ino FROM claims WHERE dev = ? AND ino = ?")?;
+    let mut find =
+        disk.prepare_cached("SELECT source_dev, source_ino FROM claims WHERE dev = ? AND ino = ?")?;
     find.query_row(params![bits(replica.0), bits(replica.1)], |row| {
-        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+        Ok((
+            row.get::<_, i64>(0)?.cast_unsigned(),
+            row.get::<_, i64>(1)?.cast_unsigned(),
+        ))
     })
     .optional()
 }
@@ -208,7 +278,12 @@ mod tests {
     use super::*;
 
     fn leader(ino: u64, left: u64) -> Leader {
-        Leader { path: format!("d/{ino}").into_bytes(), id: (9, ino), left, proven: false }
+        Leader {
+            path: format!("d/{ino}").into_bytes(),
+            id: (9, ino),
+            left,
+            proven: false,
+        }
     }
 
     #[test]
@@ -224,7 +299,11 @@ mod tests {
             }
             for ino in 0..50 {
                 let first = table.meet((1, ino)).unwrap().unwrap();
-                assert_eq!((first.id, first.left, first.proven), ((9, ino), 1, ino % 2 == 0), "memory_max {memory_max}");
+                assert_eq!(
+                    (first.id, first.left, first.proven),
+                    ((9, ino), 1, ino % 2 == 0),
+                    "memory_max {memory_max}"
+                );
                 assert_eq!(table.meet((1, ino)).unwrap().unwrap().left, 0);
             }
         }
@@ -248,9 +327,17 @@ mod tests {
             table.settle((1, 7), leader(7, 1)).unwrap();
             assert_eq!(table.left((1, 7)).unwrap(), Some(1));
             let met = table.meet((1, 7)).unwrap().unwrap();
-            assert_eq!((met.left, table.left((1, 7)).unwrap()), (0, None), "memory_max {memory_max}");
+            assert_eq!(
+                (met.left, table.left((1, 7)).unwrap()),
+                (0, None),
+                "memory_max {memory_max}"
+            );
             table.give_back((1, 7), met.clone()).unwrap();
-            assert_eq!(table.left((1, 7)).unwrap(), Some(1), "memory_max {memory_max}");
+            assert_eq!(
+                table.left((1, 7)).unwrap(),
+                Some(1),
+                "memory_max {memory_max}"
+            );
             assert_eq!(table.meet((1, 7)).unwrap(), Some(met));
         }
     }

@@ -1,8 +1,9 @@
 //! The layout of the record of a run, and how older layouts become this one.
 //!
-//! A file says what it is in its header (sqlite.org/fileformat2.html, "application ID" and "user version"): that driftless made it, and
-//! which layout it has. `docs/internals/state.md` draws the newest one, and a test compares the two. Whoever changes the layout adds the
-//! way from the one before it to [`UPGRADES`]; nobody changes a way that is there.
+//! A file says what it is in its header (sqlite.org/fileformat2.html, "application ID" and "user
+//! version"): that driftless made it, and which layout it has. `docs/internals/state.md` draws the
+//! newest one, and a test compares the two. Whoever changes the layout adds the way from the one
+//! before it to [`UPGRADES`]; nobody changes a way that is there.
 
 use crate::{StateError, StoreError};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -16,7 +17,8 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Statements that are kept prepared: more than there are.
 const STATEMENTS: usize = 64;
 
-/// What is set whenever the file is opened. What is committed is durable (sqlite.org/pragma.html, "synchronous").
+/// What is set whenever the file is opened. What is committed is durable (sqlite.org/pragma.html,
+/// "synchronous").
 const SETTINGS: &str = "
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
@@ -176,20 +178,25 @@ pub(crate) type Upgrade = fn(&Transaction<'_>) -> Result<Kept, StoreError>;
 /// The way from each layout to the next, from layout 0 on.
 pub(crate) const UPGRADES: [Upgrade; 1] = [from_0];
 
-/// Layout 0, of before files said what they are: a list of batches and one of facts, both opaque. What is in it only its own version can
-/// read, so such a run begins anew, which copies nothing that is equal.
+/// Layout 0, of before files said what they are: a list of batches and one of facts, both opaque.
+/// What is in it only its own version can read, so such a run begins anew, which copies nothing
+/// that is equal.
 const TABLES_OF_0: [&str; 3] = ["facts", "items", "job"];
 
 fn from_0(transaction: &Transaction<'_>) -> Result<Kept, StoreError> {
     // A process that was killed while it made the file has left a part of them.
-    let was_run = tables(transaction)?.iter().any(|table| table == "facts") && transaction.prepare("SELECT 1 FROM facts")?.exists([])?;
-    transaction.execute_batch("DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS items; DROP TABLE IF EXISTS facts;")?;
+    let was_run = tables(transaction)?.iter().any(|table| table == "facts")
+        && transaction.prepare("SELECT 1 FROM facts")?.exists([])?;
+    transaction.execute_batch(
+        "DROP TABLE IF EXISTS job; DROP TABLE IF EXISTS items; DROP TABLE IF EXISTS facts;",
+    )?;
     transaction.execute_batch(SCHEMA)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     Ok(Kept::Nothing { was_run })
 }
 
-/// Opens the file at `path` with the newest layout; one that is not there, or empty, is made. Says what was kept of an older layout.
+/// Opens the file at `path` with the newest layout; one that is not there, or empty, is made. Says
+/// what was kept of an older layout.
 pub(crate) fn open(path: &Path, upgrades: &[Upgrade]) -> Result<(Connection, Kept), StateError> {
     let failed = |cause| StateError::of(path, cause);
     let mut file = Connection::open(path).map_err(failed)?;
@@ -199,12 +206,20 @@ pub(crate) fn open(path: &Path, upgrades: &[Upgrade]) -> Result<(Connection, Kep
     // Nothing is written before it is known whose file it is.
     let header = Header::of(&file).map_err(failed)?;
     let is_new = header.tables.is_empty() && (header.application, header.layout) == (0, 0);
-    let layout = if is_new { known } else { header.layout(path, known)? };
+    let layout = if is_new {
+        known
+    } else {
+        header.layout(path, known)?
+    };
     if !is_new {
         check(path, &file)?;
     }
     file.execute_batch(SETTINGS).map_err(failed)?;
-    let kept = if is_new { make(&mut file, known) } else { upgrade(&mut file, layout, upgrades) };
+    let kept = if is_new {
+        make(&mut file, known)
+    } else {
+        upgrade(&mut file, layout, upgrades)
+    };
     Ok((file, kept.map_err(failed)?))
 }
 
@@ -218,32 +233,48 @@ struct Header {
 impl Header {
     fn of(file: &Connection) -> Result<Header, StoreError> {
         let pragma = |name: &str| file.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-        Ok(Header { application: pragma("application_id")?, layout: pragma("user_version")?, tables: tables(file)? })
+        Ok(Header {
+            application: pragma("application_id")?,
+            layout: pragma("user_version")?,
+            tables: tables(file)?,
+        })
     }
 
     /// The layout, if it is one of ours.
     fn layout(&self, path: &Path, known: i32) -> Result<i32, StateError> {
         let path = path.to_owned();
-        let is_old = (self.application, self.layout) == (0, 0) && self.tables.iter().all(|table| TABLES_OF_0.contains(&&**table));
+        let is_old = (self.application, self.layout) == (0, 0)
+            && self
+                .tables
+                .iter()
+                .all(|table| TABLES_OF_0.contains(&&**table));
         match self.layout {
-            _ if self.application != APPLICATION_ID && !is_old => {
-                Err(StateError::Foreign { path, what: format!("its application id is {:#010x}", self.application) })
-            }
+            _ if self.application != APPLICATION_ID && !is_old => Err(StateError::Foreign {
+                path,
+                what: format!("its application id is {:#010x}", self.application),
+            }),
             found if found > known => Err(StateError::Newer { path, found, known }),
-            found if found < 0 || found == 0 && !is_old => Err(StateError::Damaged { path, what: format!("there is no layout {found}") }),
+            found if found < 0 || found == 0 && !is_old => Err(StateError::Damaged {
+                path,
+                what: format!("there is no layout {found}"),
+            }),
             found => Ok(found),
         }
     }
 }
 
-/// Reads all pages once (sqlite.org/pragma.html, "quick_check"). It is done at each opening, whatever the size: a run opens its record
-/// once, a record has some hundred bytes for each directory or link that is open, and each entry that it speaks of costs the run many times
-/// the time in which its row is read.
+/// Reads all pages once (sqlite.org/pragma.html, "quick_check"). It is done at each opening,
+/// whatever the size: a run opens its record once, a record has some hundred bytes for each
+/// directory or link that is open, and each entry that it speaks of costs the run many times the
+/// time in which its row is read.
 fn check(path: &Path, file: &Connection) -> Result<(), StateError> {
     let said = file.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
     match said.map_err(|cause| StateError::of(path, cause))? {
         ok if ok == "ok" => Ok(()),
-        what => Err(StateError::Damaged { path: path.to_owned(), what: what.replace('\n', " ") }),
+        what => Err(StateError::Damaged {
+            path: path.to_owned(),
+            what: what.replace('\n', " "),
+        }),
     }
 }
 
@@ -285,7 +316,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job");
         let (file, _) = open(&path, &UPGRADES).unwrap();
-        file.execute_batch("INSERT INTO run (id, number, about) VALUES (0, 7, 'one')").unwrap();
+        file.execute_batch("INSERT INTO run (id, number, about) VALUES (0, 7, 'one')")
+            .unwrap();
         drop(file);
         let mut all = UPGRADES.to_vec();
         all.push(next);
@@ -295,7 +327,8 @@ mod tests {
     }
 
     fn layout_of(file: &Connection) -> i32 {
-        file.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+        file.pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap()
     }
 
     #[test]
@@ -304,8 +337,15 @@ mod tests {
             transaction.execute_batch("ALTER TABLE run ADD COLUMN remark TEXT")?;
             Ok(Kept::All)
         });
-        assert_eq!((kept.unwrap(), layout_of(&file)), (Kept::All, UPGRADES.len() as i32 + 1));
-        assert_eq!(file.query_row("SELECT number FROM run WHERE remark IS NULL", [], |row| row.get::<_, i64>(0)), Ok(7));
+        assert_eq!(
+            (kept.unwrap(), layout_of(&file)),
+            (Kept::All, UPGRADES.len() as i32 + 1)
+        );
+        assert_eq!(
+            file.query_row("SELECT number FROM run WHERE remark IS NULL", [], |row| row
+                .get::<_, i64>(0)),
+            Ok(7)
+        );
     }
 
     #[test]
@@ -316,6 +356,9 @@ mod tests {
         });
         assert!(matches!(kept, Err(StateError::Failed { .. })), "{kept:?}");
         assert_eq!(layout_of(&file), UPGRADES.len() as i32);
-        assert_eq!(file.query_row("SELECT number FROM run", [], |row| row.get::<_, i64>(0)), Ok(7));
+        assert_eq!(
+            file.query_row("SELECT number FROM run", [], |row| row.get::<_, i64>(0)),
+            Ok(7)
+        );
     }
 }

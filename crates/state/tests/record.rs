@@ -1,10 +1,11 @@
-//! What the record of a run promises: that it keeps what it is given, that its file says what it is, and that the page draws it as it is.
+//! What the record of a run promises: that it keeps what it is given, that its file says what it
+//! is, and that the page draws it as it is.
 #![allow(clippy::disallowed_methods)]
 
 use driftless_model::{Act, Class, EntryName, Kind, Meta, Problem, RelPath, Side, Stamp, Unkept};
 use driftless_state::{
-    Alike, Batch, Found, Ground, LargeFile, Life, LinkName, Listing, Misspelling, OpenDir, Record, Root, Rows, Stage, StateError,
-    StoreError, Transaction,
+    Alike, Batch, Found, Ground, LargeFile, Life, LinkName, Listing, Misspelling, OpenDir, Record,
+    Root, Rows, Stage, StateError, StoreError, Transaction,
 };
 use rusqlite::Connection;
 use std::fs;
@@ -39,13 +40,34 @@ fn batch(body: &[u8]) -> Batch {
 }
 
 fn life() -> Life {
-    let root = |ino| Root { boot: u64::MAX, dev: 2, ino, made: (ino > 3).then_some(Stamp { sec: -5, nsec: 6 }) };
-    let ground = Ground { source: root(3), replica: root(4), mark: Some((u128::MAX, 8)) };
-    Life { process: 1 << 127, ground, seconds: 1000, is_second_hand: true, is_doubtful: false }
+    let root = |ino| Root {
+        boot: u64::MAX,
+        dev: 2,
+        ino,
+        made: (ino > 3).then_some(Stamp { sec: -5, nsec: 6 }),
+    };
+    let ground = Ground {
+        source: root(3),
+        replica: root(4),
+        mark: Some((u128::MAX, 8)),
+    };
+    Life {
+        process: 1 << 127,
+        ground,
+        seconds: 1000,
+        is_second_hand: true,
+        is_doubtful: false,
+    }
 }
 
 fn problem(path: RelPath) -> Problem {
-    Problem { path, side: Side::Replica, act: Act::MakeEqual, cause: "no space left on device".into(), class: Class::Skip }
+    Problem {
+        path,
+        side: Side::Replica,
+        act: Act::MakeEqual,
+        cause: "no space left on device".into(),
+        class: Class::Skip,
+    }
 }
 
 fn all<T: Clone>(mut rows: Rows<'_, T>) -> Vec<T> {
@@ -53,7 +75,10 @@ fn all<T: Clone>(mut rows: Rows<'_, T>) -> Vec<T> {
 }
 
 /// What a question brings, in the first column of each row.
-fn asked<T: rusqlite::types::FromSql>(path: &Path, question: &str) -> Result<Vec<T>, rusqlite::Error> {
+fn asked<T: rusqlite::types::FromSql>(
+    path: &Path,
+    question: &str,
+) -> Result<Vec<T>, rusqlite::Error> {
     let file = Connection::open(path)?;
     let mut find = file.prepare(question)?;
     find.query_map([], |row| row.get(0))?.collect()
@@ -62,7 +87,13 @@ fn asked<T: rusqlite::types::FromSql>(path: &Path, question: &str) -> Result<Vec
 /// A record in which each table has rows.
 fn filled(path_of: &Path) -> Record {
     let mut record = Record::open(path_of, "one").unwrap();
-    let file = LargeFile { path: path(b"large"), source: "1 2 3 4 5 6".into(), size: Some(2), class: 1, is_alone: true };
+    let file = LargeFile {
+        path: path(b"large"),
+        source: "1 2 3 4 5 6".into(),
+        size: Some(2),
+        class: 1,
+        is_alone: true,
+    };
     let done = record.transaction(|transaction| {
         transaction.begin_walk("/src", "host:/dst", 1000)?;
         transaction.set_life(&life())?;
@@ -72,13 +103,32 @@ fn filled(path_of: &Path) -> Record {
         transaction.add_problem(&problem(path(b"a\xff")))?;
         transaction.open_piece(&file)?;
         transaction.add_copied((&file.path, &file.source), &(0..1))?;
-        transaction.add_link(&LinkName { id: (u64::MAX, 2), path: path(b"a/l"), size: 3, there: true })?;
-        transaction.put_directory(&OpenDir { path: path(b""), listing: Listing::InPart, made: true, replaced: false, unlisted: true })?;
+        transaction.add_link(&LinkName {
+            id: (u64::MAX, 2),
+            path: path(b"a/l"),
+            size: 3,
+            there: true,
+        })?;
+        transaction.put_directory(&OpenDir {
+            path: path(b""),
+            listing: Listing::InPart,
+            made: true,
+            replaced: false,
+            unlisted: true,
+        })?;
         transaction.add_extra(&path(b"a"), &name(b"x"))?;
         transaction.add_no_room(&path(b"a"))?;
         transaction.add_mount(&path(b"m"))?;
-        transaction.add_alike(&Alike { dir: path(b"a"), name: name(b"X"), earlier: vec![name(b"x"), name(b"\xff")] })?;
-        transaction.add_misspelt(&Misspelling { dir: path(b"a"), found: name(b"Y"), wanted: name(b"y") })
+        transaction.add_alike(&Alike {
+            dir: path(b"a"),
+            name: name(b"X"),
+            earlier: vec![name(b"x"), name(b"\xff")],
+        })?;
+        transaction.add_misspelt(&Misspelling {
+            dir: path(b"a"),
+            found: name(b"Y"),
+            wanted: name(b"y"),
+        })
     });
     done.unwrap();
     record
@@ -88,22 +138,42 @@ fn filled(path_of: &Path) -> Record {
 fn a_record_survives_and_belongs_to_one_matter() {
     let (_folder, path) = folder();
     let mut record = Record::open(&path, "one").unwrap();
-    assert_eq!((record.found(), record.stage().unwrap()), (Found::Nothing, None));
+    assert_eq!(
+        (record.found(), record.stage().unwrap()),
+        (Found::Nothing, None)
+    );
     drop(record);
     record = filled(&path);
     assert_eq!(record.found(), Found::Same);
     let run = record.run();
     drop(record);
     record = Record::open(&path, "one").unwrap();
-    assert_eq!((record.found(), record.run(), record.stage().unwrap()), (Found::Same, run, Some(Stage::Walk)));
-    assert_eq!((record.life().unwrap(), record.counts().unwrap().len()), (Some(life()), 2));
+    assert_eq!(
+        (record.found(), record.run(), record.stage().unwrap()),
+        (Found::Same, run, Some(Stage::Walk))
+    );
+    assert_eq!(
+        (record.life().unwrap(), record.counts().unwrap().len()),
+        (Some(life()), 2)
+    );
     assert_eq!(record.batches(0, 9).unwrap(), [(1, b"first".to_vec())]);
     drop(record);
     record = Record::open(&path, "two").unwrap();
     assert!(record.found() == Found::Other && record.run() != run);
-    assert_eq!((record.open_batches().unwrap(), record.life().unwrap(), record.stage().unwrap()), (0, None, None));
+    assert_eq!(
+        (
+            record.open_batches().unwrap(),
+            record.life().unwrap(),
+            record.stage().unwrap()
+        ),
+        (0, None, None)
+    );
     drop(record);
-    assert_eq!(Record::open(&path, "three").unwrap().found(), Found::Nothing, "it was about nothing yet");
+    assert_eq!(
+        Record::open(&path, "three").unwrap().found(),
+        Found::Nothing,
+        "it was about nothing yet"
+    );
 }
 
 #[test]
@@ -113,21 +183,48 @@ fn a_run_that_begins_anew_leaves_nothing_of_the_one_before() {
     let run = record.run();
     record.begin_anew().unwrap();
     assert!(record.run() != run && record.stage().unwrap().is_none());
-    let names = asked::<String>(&path, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'").unwrap();
-    let count = |table: &str| asked::<i64>(&path, &format!("SELECT count(*) FROM {table}")).unwrap()[0];
-    assert!(names.len() > 10 && names.iter().all(|name| count(name) == i64::from(name == "run")), "{names:?}");
-    assert!(record.transaction(|transaction| transaction.add_batch(&batch(b""))).unwrap() > 1, "numbers are not used twice");
+    let names = asked::<String>(
+        &path,
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+    )
+    .unwrap();
+    let count =
+        |table: &str| asked::<i64>(&path, &format!("SELECT count(*) FROM {table}")).unwrap()[0];
+    assert!(
+        names.len() > 10
+            && names
+                .iter()
+                .all(|name| count(name) == i64::from(name == "run")),
+        "{names:?}"
+    );
+    assert!(
+        record
+            .transaction(|transaction| transaction.add_batch(&batch(b"")))
+            .unwrap()
+            > 1,
+        "numbers are not used twice"
+    );
 }
 
 #[test]
 fn changes_that_fail_together_change_nothing() {
     let (_folder, path) = folder();
     let mut record = Record::open(&path, "").unwrap();
-    let failed = record.transaction(|transaction| transaction.add_batch(&batch(b"lost")).and(Err::<(), _>(StoreError::InvalidQuery)));
+    let failed = record.transaction(|transaction| {
+        transaction
+            .add_batch(&batch(b"lost"))
+            .and(Err::<(), _>(StoreError::InvalidQuery))
+    });
     assert!(matches!(failed, Err(StateError::Failed { .. })));
     assert_eq!(record.open_batches().unwrap(), 0);
-    let told = record.transaction(|transaction| Err::<(), _>(transaction.damaged("batch 5 cannot be read"))).unwrap_err().to_string();
-    assert!(told.ends_with("job\": the record of the run is damaged: batch 5 cannot be read"), "{told}");
+    let told = record
+        .transaction(|transaction| Err::<(), _>(transaction.damaged("batch 5 cannot be read")))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.ends_with("job\": the record of the run is damaged: batch 5 cannot be read"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -140,11 +237,23 @@ fn a_batch_is_settled_once_and_the_parts_of_all_attempts_go_with_it() {
             transaction.add_part((id, attempt, number), "host", outcome)?;
         }
         assert!(transaction.is_open(id)?);
-        Ok((transaction.parts(id, 7)?, transaction.settle(id)?, transaction.settle(id)?, transaction.is_open(id)?))
+        Ok((
+            transaction.parts(id, 7)?,
+            transaction.settle(id)?,
+            transaction.settle(id)?,
+            transaction.is_open(id)?,
+        ))
     });
     let parts = vec![(0, b"a".to_vec()), (1, b"B".to_vec())];
-    assert_eq!(settled.unwrap(), (parts, Some(b"first".to_vec()), None, false));
-    assert!(asked::<i64>(&path, "SELECT 1 FROM parts").unwrap().is_empty());
+    assert_eq!(
+        settled.unwrap(),
+        (parts, Some(b"first".to_vec()), None, false)
+    );
+    assert!(
+        asked::<i64>(&path, "SELECT 1 FROM parts")
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -152,25 +261,53 @@ fn the_pieces_of_a_large_file_are_counted_and_what_was_copied_is_kept() {
     let (_folder, path_of) = folder();
     let mut record = Record::open(&path_of, "").unwrap();
     let (at, source) = (path(b"large"), "1 2 3 4 5 6");
-    let file = LargeFile { path: at.clone(), source: source.into(), size: Some(2), class: 3, is_alone: true };
+    let file = LargeFile {
+        path: at.clone(),
+        source: source.into(),
+        size: Some(2),
+        class: 3,
+        is_alone: true,
+    };
     let closed = record.transaction(|transaction| {
         transaction.add_copied((&at, source), &(0..10))?;
         transaction.open_piece(&file)?;
-        transaction.open_piece(&LargeFile { class: 9, ..file.clone() })?;
-        [5..9, 5..7, 20..21].iter().try_for_each(|range| transaction.add_copied((&at, source), range))?;
-        transaction.open_piece(&LargeFile { source: "other".into(), ..file.clone() })?;
+        transaction.open_piece(&LargeFile {
+            class: 9,
+            ..file.clone()
+        })?;
+        [5..9, 5..7, 20..21]
+            .iter()
+            .try_for_each(|range| transaction.add_copied((&at, source), range))?;
+        transaction.open_piece(&LargeFile {
+            source: "other".into(),
+            ..file.clone()
+        })?;
         let early = transaction.close_piece(&at, source)?;
-        Ok((early, transaction.close_piece(&at, source)?, transaction.close_piece(&at, source)?))
+        Ok((
+            early,
+            transaction.close_piece(&at, source)?,
+            transaction.close_piece(&at, source)?,
+        ))
     });
-    assert_eq!(closed.unwrap(), (None, Some((file, vec![5..9, 20..21])), None));
-    assert!(asked::<i64>(&path_of, "SELECT 1 FROM copied").unwrap().is_empty());
+    assert_eq!(
+        closed.unwrap(),
+        (None, Some((file, vec![5..9, 20..21])), None)
+    );
+    assert!(
+        asked::<i64>(&path_of, "SELECT 1 FROM copied")
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
 fn directories_keep_all_that_is_known_of_them() {
     let (_folder, path_of) = folder();
     let mut record = Record::open(&path_of, "").unwrap();
-    let time = |sec| Stamp { sec, nsec: 999_999_999 };
+    let time = |sec| Stamp {
+        sec,
+        nsec: 999_999_999,
+    };
     let meta = Meta {
         kind: Kind::Dir,
         mode: 0o7755,
@@ -187,16 +324,34 @@ fn directories_keep_all_that_is_known_of_them() {
         rdev: 5,
         unkept: Unkept::IMMUTABLE,
     };
-    let dir = |name: &[u8], listing| OpenDir { path: path(name), listing, made: true, replaced: false, unlisted: true };
-    let dirs = [dir(b"", Listing::Changed), dir(b"a", Listing::Whole(meta)), dir(b"b", Listing::InPart)];
-    let put = |transaction: &Transaction<'_>| dirs.iter().rev().try_for_each(|dir| transaction.put_directory(dir));
+    let dir = |name: &[u8], listing| OpenDir {
+        path: path(name),
+        listing,
+        made: true,
+        replaced: false,
+        unlisted: true,
+    };
+    let dirs = [
+        dir(b"", Listing::Changed),
+        dir(b"a", Listing::Whole(meta)),
+        dir(b"b", Listing::InPart),
+    ];
+    let put = |transaction: &Transaction<'_>| {
+        dirs.iter()
+            .rev()
+            .try_for_each(|dir| transaction.put_directory(dir))
+    };
     record.transaction(put).unwrap();
     assert_eq!(all(record.directories()), dirs);
     let other = dir(b"a", Listing::Changed);
     let found = record.transaction(|transaction| {
         let found = transaction.directory(&other.path)?;
         transaction.put_directory(&other)?;
-        Ok((found, transaction.directory(&path(b"c"))?, transaction.directory(&other.path)?))
+        Ok((
+            found,
+            transaction.directory(&path(b"c"))?,
+            transaction.directory(&other.path)?,
+        ))
     });
     assert_eq!(found.unwrap(), (Some(dirs[1].clone()), None, Some(other)));
 }
@@ -206,17 +361,35 @@ fn rows_come_in_order_and_each_once_however_many_there_are() {
     let (_folder, path_of) = folder();
     let mut record = Record::open(&path_of, "").unwrap();
     let links: Vec<LinkName> = (0..2500u64)
-        .map(|number| LinkName { id: (number % 2, number / 3), path: path(number.to_string().as_bytes()), size: number, there: false })
+        .map(|number| LinkName {
+            id: (number % 2, number / 3),
+            path: path(number.to_string().as_bytes()),
+            size: number,
+            there: false,
+        })
         .collect();
     let put = |transaction: &Transaction<'_>| {
-        links.iter().try_for_each(|link| transaction.add_link(link))?;
+        links
+            .iter()
+            .try_for_each(|link| transaction.add_link(link))?;
         for link in &links {
-            let (dir, name) = (path(if link.id.0 == 0 { b"" } else { b"d" }), name(link.path.as_bytes()));
+            let (dir, name) = (
+                path(if link.id.0 == 0 { b"" } else { b"d" }),
+                name(link.path.as_bytes()),
+            );
             transaction.add_extra(&dir, &name)?;
             transaction.add_extra(&dir, &name)?;
             transaction.add_no_room(&link.path)?;
-            transaction.add_misspelt(&Misspelling { dir: dir.clone(), found: name.clone(), wanted: name.clone() })?;
-            transaction.add_alike(&Alike { dir, name: name.clone(), earlier: vec![name] })?;
+            transaction.add_misspelt(&Misspelling {
+                dir: dir.clone(),
+                found: name.clone(),
+                wanted: name.clone(),
+            })?;
+            transaction.add_alike(&Alike {
+                dir,
+                name: name.clone(),
+                earlier: vec![name],
+            })?;
         }
         transaction.add_no_room(&RelPath::root())
     };
@@ -225,12 +398,21 @@ fn rows_come_in_order_and_each_once_however_many_there_are() {
     let mut ids: Vec<_> = found.iter().map(|link| link.id).collect();
     ids.dedup();
     let distinct: std::collections::BTreeSet<_> = links.iter().map(|link| link.id).collect();
-    assert_eq!((found.len(), ids.len()), (2500, distinct.len()), "names of one file follow each other");
+    assert_eq!(
+        (found.len(), ids.len()),
+        (2500, distinct.len()),
+        "names of one file follow each other"
+    );
     let (extras, no_room) = (all(record.extras()), all(record.no_room()));
     assert_eq!((extras.len(), no_room.len()), (2500, 2501));
     assert!(extras.is_sorted() && no_room.is_sorted() && no_room[0].is_root());
-    assert_eq!((all(record.misspelt()).len(), all(record.all_alike()).len()), (2500, 2500));
-    assert!(record.has_alike().unwrap() && record.alike(&path(b"d"), b"no such").unwrap().is_none());
+    assert_eq!(
+        (all(record.misspelt()).len(), all(record.all_alike()).len()),
+        (2500, 2500)
+    );
+    assert!(
+        record.has_alike().unwrap() && record.alike(&path(b"d"), b"no such").unwrap().is_none()
+    );
 }
 
 #[test]
@@ -246,9 +428,14 @@ fn what_is_not_known_to_be_alike_is_like_nothing_and_names_keep_their_bytes() {
 fn problems_are_kept_up_to_a_bound() {
     let (_folder, path_of) = folder();
     let mut record = Record::open(&path_of, "").unwrap();
-    let many = |transaction: &Transaction<'_>| (0..10_100).try_for_each(|_| transaction.add_problem(&problem(path(b"a"))));
+    let many = |transaction: &Transaction<'_>| {
+        (0..10_100).try_for_each(|_| transaction.add_problem(&problem(path(b"a"))))
+    };
     record.transaction(many).unwrap();
-    assert_eq!(asked::<i64>(&path_of, "SELECT count(*) FROM problems").unwrap(), [10_000]);
+    assert_eq!(
+        asked::<i64>(&path_of, "SELECT count(*) FROM problems").unwrap(),
+        [10_000]
+    );
 }
 
 /// As it was when files said nothing of what they are.
@@ -267,7 +454,10 @@ fn layout_0(path: &Path, has_run: bool) {
 
 fn header(path: &Path) -> (i32, i32) {
     let file = Connection::open(path).unwrap();
-    let pragma = |name: &str| file.pragma_query_value(None, name, |row| row.get(0)).unwrap();
+    let pragma = |name: &str| {
+        file.pragma_query_value(None, name, |row| row.get(0))
+            .unwrap()
+    };
     (pragma("application_id"), pragma("user_version"))
 }
 
@@ -277,12 +467,23 @@ fn each_older_layout_becomes_the_newest() {
         let (_folder, path) = folder();
         layout_0(&path, has_run);
         let record = Record::open(&path, "one").unwrap();
-        assert_eq!((record.found(), record.stage().unwrap(), record.open_batches().unwrap()), (found, None, 0));
+        assert_eq!(
+            (
+                record.found(),
+                record.stage().unwrap(),
+                record.open_batches().unwrap()
+            ),
+            (found, None, 0)
+        );
         drop(record);
         let (_folder, fresh) = folder();
         drop(Record::open(&fresh, "one").unwrap());
         assert_eq!(header(&path), header(&fresh));
-        assert_eq!(layout_of(&path), layout_of(&fresh), "the way there leads to what is made anew");
+        assert_eq!(
+            layout_of(&path),
+            layout_of(&fresh),
+            "the way there leads to what is made anew"
+        );
         drop(filled(&path));
         assert_eq!(Record::open(&path, "one").unwrap().found(), Found::Same);
     }
@@ -290,14 +491,22 @@ fn each_older_layout_becomes_the_newest() {
 
 /// What a database is made of.
 fn layout_of(path: &Path) -> Vec<String> {
-    let parts = asked::<String>(path, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY name");
+    let parts = asked::<String>(
+        path,
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY name",
+    );
     parts.unwrap().iter().map(|sql| words(sql)).collect()
 }
 
 /// Without comments, and without what tells lines apart.
 fn words(sql: &str) -> String {
-    let lines = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
-    lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    let lines = sql
+        .lines()
+        .map(|line| line.split_once("--").map_or(line, |(code, _)| code));
+    lines
+        .flat_map(str::split_whitespace)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
@@ -307,8 +516,17 @@ fn a_newer_layout_is_refused_with_both_numbers() {
     let (_, known) = header(&path);
     sql(&path, "PRAGMA user_version = 1000");
     let told = Record::open(&path, "one").unwrap_err();
-    assert!(matches!(told, StateError::Newer { found: 1000, known: here, .. } if here == known) && told.may_be_dropped(), "{told}");
-    assert!(told.to_string().contains("job\": the record of the run is of a newer version of driftless: its layout is 1000"), "{told}");
+    assert!(
+        matches!(told, StateError::Newer { found: 1000, known: here, .. } if here == known)
+            && told.may_be_dropped(),
+        "{told}"
+    );
+    assert!(
+        told.to_string().contains(
+            "job\": the record of the run is of a newer version of driftless: its layout is 1000"
+        ),
+        "{told}"
+    );
 }
 
 #[test]
@@ -317,15 +535,52 @@ fn a_file_that_is_damaged_or_another_programs_is_refused_and_left_alone() {
     let cases: [(&str, Spoil, bool); 7] = [
         (
             "no database",
-            |path| fs::write(path, "a text that is long enough to be a header of a page, and is none".repeat(99)).unwrap(),
+            |path| {
+                fs::write(
+                    path,
+                    "a text that is long enough to be a header of a page, and is none".repeat(99),
+                )
+                .unwrap()
+            },
             true,
         ),
-        ("another beginning", |path| change(path, |bytes| bytes[..16].fill(0xff)), true),
-        ("half of it", |path| change(path, |bytes| bytes.truncate(bytes.len() / 2)), true),
-        ("pages of noise", |path| change(path, |bytes| bytes.chunks_mut(4096).skip(1).for_each(|page| page[..64].fill(0x5a))), true),
-        ("another layout", |path| sql(path, "PRAGMA user_version = -1"), true),
-        ("another program's", |path| sql(path, "PRAGMA application_id = 252006674"), false),
-        ("other tables", |path| sql(path, "PRAGMA application_id = 0; PRAGMA user_version = 0;"), false),
+        (
+            "another beginning",
+            |path| change(path, |bytes| bytes[..16].fill(0xff)),
+            true,
+        ),
+        (
+            "half of it",
+            |path| change(path, |bytes| bytes.truncate(bytes.len() / 2)),
+            true,
+        ),
+        (
+            "pages of noise",
+            |path| {
+                change(path, |bytes| {
+                    bytes
+                        .chunks_mut(4096)
+                        .skip(1)
+                        .for_each(|page| page[..64].fill(0x5a))
+                })
+            },
+            true,
+        ),
+        (
+            "another layout",
+            |path| sql(path, "PRAGMA user_version = -1"),
+            true,
+        ),
+        (
+            "another program's",
+            |path| sql(path, "PRAGMA application_id = 252006674"),
+            false,
+        ),
+        (
+            "other tables",
+            |path| sql(path, "PRAGMA application_id = 0; PRAGMA user_version = 0;"),
+            false,
+        ),
     ];
     for (case, spoil, may_be_dropped) in cases {
         let (_folder, path) = folder();
@@ -333,10 +588,20 @@ fn a_file_that_is_damaged_or_another_programs_is_refused_and_left_alone() {
         spoil(&path);
         let before = fs::read(&path).unwrap();
         let told = Record::open(&path, "one").expect_err(case);
-        assert!(told.is_of_the_file() && told.may_be_dropped() == may_be_dropped, "{case}: {told}");
-        let words = if may_be_dropped { "job\": the record of the run is damaged" } else { "job\": it is no record of a run" };
+        assert!(
+            told.is_of_the_file() && told.may_be_dropped() == may_be_dropped,
+            "{case}: {told}"
+        );
+        let words = if may_be_dropped {
+            "job\": the record of the run is damaged"
+        } else {
+            "job\": it is no record of a run"
+        };
         assert!(told.to_string().contains(words), "{case}: {told}");
-        assert!(fs::read(&path).unwrap() == before, "{case}: it was written to");
+        assert!(
+            fs::read(&path).unwrap() == before,
+            "{case}: it was written to"
+        );
     }
 }
 
@@ -347,26 +612,43 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn sql(path: &Path, script: &str) {
-    Connection::open(path).unwrap().execute_batch(script).unwrap();
+    Connection::open(path)
+        .unwrap()
+        .execute_batch(script)
+        .unwrap();
 }
 
 #[test]
 fn a_value_that_cannot_be_is_damage() {
     let (_folder, path_of) = folder();
     let record = filled(&path_of);
-    sql(&path_of, "UPDATE no_room SET path = x'2e2e2f61'; UPDATE life SET process = 'x'; UPDATE extras SET name = 'text'");
-    assert!(matches!(record.no_room().next_row(), Err(StateError::Damaged { .. })));
+    sql(
+        &path_of,
+        "UPDATE no_room SET path = x'2e2e2f61'; UPDATE life SET process = 'x'; UPDATE extras SET name = 'text'",
+    );
+    assert!(matches!(
+        record.no_room().next_row(),
+        Err(StateError::Damaged { .. })
+    ));
     assert!(matches!(record.life(), Err(StateError::Damaged { .. })));
-    assert!(matches!(record.extras().next_row(), Err(StateError::Damaged { .. })));
+    assert!(matches!(
+        record.extras().next_row(),
+        Err(StateError::Damaged { .. })
+    ));
 }
 
 fn page() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md")).unwrap()
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md"))
+        .unwrap()
 }
 
 /// The blocks of SQL in the page: the last one draws the tables, the others are questions.
 fn chapter() -> Vec<String> {
-    page().split("```sql\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
+    page()
+        .split("```sql\n")
+        .skip(1)
+        .map(|block| block.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -383,8 +665,9 @@ fn the_page_names_the_number_of_the_layout() {
     let (_folder, path) = folder();
     drop(filled(&path));
     let (application, layout) = header(&path);
-    let words =
-        format!("`PRAGMA application_id` is {application:#x} (\"drft\"), `PRAGMA user_version` is the number of the layout: {layout}.");
+    let words = format!(
+        "`PRAGMA application_id` is {application:#x} (\"drft\"), `PRAGMA user_version` is the number of the layout: {layout}."
+    );
     assert!(page().contains(&words), "{words}");
 }
 
@@ -393,11 +676,16 @@ fn the_questions_of_the_page_are_answered() {
     let (_folder, path) = folder();
     let _record = filled(&path);
     let blocks = chapter();
-    let questions = blocks[..blocks.len() - 1].iter().flat_map(|block| block.split(";\n"));
-    let questions: Vec<&str> = questions.filter(|question| !question.trim().is_empty()).collect();
+    let questions = blocks[..blocks.len() - 1]
+        .iter()
+        .flat_map(|block| block.split(";\n"));
+    let questions: Vec<&str> = questions
+        .filter(|question| !question.trim().is_empty())
+        .collect();
     assert!(questions.len() >= 5);
     for question in questions {
-        let rows = asked::<rusqlite::types::Value>(&path, question).unwrap_or_else(|error| panic!("{question}: {error}"));
+        let rows = asked::<rusqlite::types::Value>(&path, question)
+            .unwrap_or_else(|error| panic!("{question}: {error}"));
         assert!(!rows.is_empty(), "{question}");
     }
 }

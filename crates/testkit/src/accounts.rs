@@ -1,7 +1,9 @@
-//! What a machine needs so that one can log in to it: accounts that are not locked, and the folder that sshd wants.
+//! What a machine needs so that one can log in to it: accounts that are not locked, and the folder
+//! that sshd wants.
 //!
-//! Containers lack some of it. What is made here stays, for it is the machine's and not a test's: an account that shares the
-//! number of `nobody`, and a folder below `/run`. Nothing of it opens a way in: no account gets a password.
+//! Containers lack some of it. What is made here stays, for it is the machine's and not a test's:
+//! an account that shares the number of `nobody`, and a folder below `/run`. Nothing of it opens a
+//! way in: no account gets a password.
 
 use crate::scratch::must_run;
 use rustix::fs::{FlockOperation, flock};
@@ -21,7 +23,8 @@ const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 pub(crate) fn prepare_logins() {
     let _turn = machine_lock();
     if !Path::new(PRIVILEGE_SEPARATION).is_dir() {
-        fs::create_dir(PRIVILEGE_SEPARATION).unwrap_or_else(|e| panic!("cannot make {PRIVILEGE_SEPARATION}: {e}"));
+        fs::create_dir(PRIVILEGE_SEPARATION)
+            .unwrap_or_else(|e| panic!("cannot make {PRIVILEGE_SEPARATION}: {e}"));
     }
     if field("/etc/shadow", "root", 1).is_some_and(|password| password.starts_with('!')) {
         must_run(Command::new("usermod").args(["--password", "*", "root"]));
@@ -36,20 +39,34 @@ pub(crate) fn prepare_logins() {
 /// `*` is no password and, unlike what useradd sets by itself, not a lock either.
 fn add_ordinary(id: &str) {
     let mut useradd = Command::new("useradd");
-    useradd.args(["--system", "--non-unique", "--uid", id, "--gid", id, "--no-create-home", "--home-dir", "/"]);
+    useradd.args([
+        "--system",
+        "--non-unique",
+        "--uid",
+        id,
+        "--gid",
+        id,
+        "--no-create-home",
+        "--home-dir",
+        "/",
+    ]);
     must_run(useradd.args(["--shell", "/bin/sh", "--password", "*", ORDINARY_NAME]));
 }
 
 /// A field of a user's line, counted from the name.
 fn field(file: &str, user: &str, index: usize) -> Option<String> {
     let text = fs::read_to_string(file).unwrap_or_else(|e| panic!("cannot read {file}: {e}"));
-    let line = text.lines().find(|line| line.split(':').next() == Some(user))?;
+    let line = text
+        .lines()
+        .find(|line| line.split(':').next() == Some(user))?;
     line.split(':').nth(index).map(str::to_owned)
 }
 
-/// Held by one test at a time, whichever process it is in, while it changes what belongs to the machine.
+/// Held by one test at a time, whichever process it is in, while it changes what belongs to the
+/// machine.
 pub(crate) fn machine_lock() -> File {
-    let file = File::create("/run/driftless-test.lock").unwrap_or_else(|e| panic!("cannot lock; tests of hosts need root: {e}"));
+    let file = File::create("/run/driftless-test.lock")
+        .unwrap_or_else(|e| panic!("cannot lock; tests of hosts need root: {e}"));
     flock(&file, FlockOperation::LockExclusive).expect("lock");
     file
 }

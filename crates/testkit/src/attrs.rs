@@ -1,8 +1,9 @@
-//! Metadata that the standard library cannot set: xattrs, ACLs and capabilities as raw kernel blobs, owners, times.
+//! Metadata that the standard library cannot set: xattrs, ACLs and capabilities as raw kernel
+//! blobs, owners, times.
 //!
-//! The blobs are written out byte by byte here, from the kernel headers `posix_acl_xattr.h` and `capability.h`, so that
-//! no ACL library's idea of them comes between the test and the kernel.
-//! All functions act on the name itself and never follow a symbolic link at its end.
+//! The blobs are written out byte by byte here, from the kernel headers `posix_acl_xattr.h` and
+//! `capability.h`, so that no ACL library's idea of them comes between the test and the kernel. All
+//! functions act on the name itself and never follow a symbolic link at its end.
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use std::io;
@@ -37,7 +38,8 @@ pub fn acl_blob(user: (u32, u16), group: (u32, u16), others: u16) -> Vec<u8> {
     blob
 }
 
-/// A version 2 `security.capability` blob with `permitted` as its low word and the effective bit set.
+/// A version 2 `security.capability` blob with `permitted` as its low word and the effective bit
+/// set.
 pub fn capability_blob(permitted: u32) -> Vec<u8> {
     let mut blob = (0x0200_0000u32 | 1).to_le_bytes().to_vec();
     for word in [permitted, 0, 0, 0] {
@@ -48,7 +50,12 @@ pub fn capability_blob(permitted: u32) -> Vec<u8> {
 
 /// Sets an extended attribute.
 pub fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> io::Result<()> {
-    Ok(rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?)
+    Ok(rustix::fs::lsetxattr(
+        path,
+        name,
+        value,
+        XattrFlags::empty(),
+    )?)
 }
 
 /// Removes an extended attribute.
@@ -72,39 +79,89 @@ pub fn get_xattr(path: &Path, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 /// Sets owner and group; the kernel clears setuid bits and capabilities of files on the way.
 pub fn set_owner(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    Ok(rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(rustix::fs::chownat(
+        CWD,
+        path,
+        Some(uid),
+        Some(gid),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
 }
 
 /// Sets the permission bits (07777) of anything but a symbolic link.
 pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    Ok(rustix::fs::chmodat(CWD, path, Mode::from_raw_mode(mode), AtFlags::empty())?)
+    Ok(rustix::fs::chmodat(
+        CWD,
+        path,
+        Mode::from_raw_mode(mode),
+        AtFlags::empty(),
+    )?)
 }
 
 /// Sets the mtime and leaves the atime alone.
 pub fn set_mtime(path: &Path, seconds: i64, nanoseconds: u32) -> io::Result<()> {
     let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: seconds,
+            tv_nsec: nanoseconds.into(),
+        },
     };
-    Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(rustix::fs::utimensat(
+        CWD,
+        path,
+        &times,
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
 }
 
 /// Sets the atime and leaves the mtime alone.
 pub fn set_atime(path: &Path, seconds: i64, nanoseconds: u32) -> io::Result<()> {
     let times = Timestamps {
-        last_access: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
-        last_modification: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_access: Timespec {
+            tv_sec: seconds,
+            tv_nsec: nanoseconds.into(),
+        },
+        last_modification: Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        },
     };
-    Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(rustix::fs::utimensat(
+        CWD,
+        path,
+        &times,
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?)
 }
 
 /// Makes a fifo, socket or device node with mode 0600.
-pub fn make_node(path: &Path, kind: rustix::fs::FileType, major: u32, minor: u32) -> io::Result<()> {
+pub fn make_node(
+    path: &Path,
+    kind: rustix::fs::FileType,
+    major: u32,
+    minor: u32,
+) -> io::Result<()> {
     let device = rustix::fs::makedev(major, minor);
-    Ok(rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device)?)
+    Ok(rustix::fs::mknodat(
+        CWD,
+        path,
+        kind,
+        Mode::from_raw_mode(0o600),
+        device,
+    )?)
 }
 
 /// Swaps two names in one step.
 pub fn exchange(a: &Path, b: &Path) -> io::Result<()> {
-    Ok(rustix::fs::renameat_with(CWD, a, CWD, b, rustix::fs::RenameFlags::EXCHANGE)?)
+    Ok(rustix::fs::renameat_with(
+        CWD,
+        a,
+        CWD,
+        b,
+        rustix::fs::RenameFlags::EXCHANGE,
+    )?)
 }

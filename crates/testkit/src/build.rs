@@ -1,8 +1,8 @@
 //! Builds hostile trees: a catalogue with one of everything, then random entries on top.
 //!
-//! The same seed and profile always give the same tree on the same file system. Attributes of files are set when they are
-//! made, those of directories last and from the bottom up, so that neither mtimes nor default ACLs nor missing permissions
-//! get in the way of what is made inside.
+//! The same seed and profile always give the same tree on the same file system. Attributes of files
+//! are set when they are made, those of directories last and from the bottom up, so that neither
+//! mtimes nor default ACLs nor missing permissions get in the way of what is made inside.
 
 use crate::attrs::{self, ACL_ACCESS, ACL_DEFAULT, CAPABILITY};
 use crate::names::random_name;
@@ -20,7 +20,9 @@ const MIB: u64 = 1 << 20;
 /// XFS keeps 9 bits of a major device number and 18 of a minor one.
 const MAJOR_MAX: u32 = 1 << 9;
 const MINOR_MAX: u32 = 1 << 18;
-const MODES_ROOT: [u32; 12] = [0o644, 0o600, 0o755, 0o4755, 0o2755, 0o1777, 0o6711, 0o0000, 0o7777, 0o444, 0o222, 0o640];
+const MODES_ROOT: [u32; 12] = [
+    0o644, 0o600, 0o755, 0o4755, 0o2755, 0o1777, 0o6711, 0o0000, 0o7777, 0o444, 0o222, 0o640,
+];
 const MODES_USER: [u32; 6] = [0o644, 0o600, 0o755, 0o4755, 0o444, 0o640];
 
 /// What a tree may hold.
@@ -64,12 +66,24 @@ impl Profile {
 
     /// What an ordinary user can make, read and copy.
     pub fn user(uid: u32, gid: u32) -> Profile {
-        Profile { devices: false, unreadable: false, owners: false, privileged_xattrs: false, owner: Some((uid, gid)), ..Profile::root() }
+        Profile {
+            devices: false,
+            unreadable: false,
+            owners: false,
+            privileged_xattrs: false,
+            owner: Some((uid, gid)),
+            ..Profile::root()
+        }
     }
 
     /// Random entries of every kind, none of them big, without the catalogue.
     pub fn small() -> Profile {
-        Profile { entries: 150, catalogue: false, large: false, ..Profile::root() }
+        Profile {
+            entries: 150,
+            catalogue: false,
+            large: false,
+            ..Profile::root()
+        }
     }
 }
 
@@ -77,7 +91,12 @@ impl Profile {
 pub fn build_tree(root: &Path, seed: u64, profile: &Profile) {
     let mut builder = TreeBuilder::new(root, seed, profile.clone());
     let made = builder.fill();
-    made.unwrap_or_else(|e| panic!("cannot build a tree in {} from seed {seed}: {e}", root.display()));
+    made.unwrap_or_else(|e| {
+        panic!(
+            "cannot build a tree in {} from seed {seed}: {e}",
+            root.display()
+        )
+    });
 }
 
 /// A tree under construction.
@@ -101,7 +120,8 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// Sets them in the only order that keeps them all: a change of owner clears modes and capabilities.
+    /// Sets them in the only order that keeps them all: a change of owner clears modes and
+    /// capabilities.
     pub(crate) fn apply(&self, path: &Path) -> io::Result<()> {
         if let Some((uid, gid)) = self.owner {
             attrs::set_owner(path, uid, gid)?;
@@ -119,7 +139,13 @@ impl Attributes {
 impl TreeBuilder {
     fn new(root: &Path, seed: u64, profile: Profile) -> TreeBuilder {
         let mut rng = Rng::with_seed(seed);
-        let mut builder = TreeBuilder { root: root.to_owned(), rng: rng.fork(), profile, directories: Vec::new(), linkable: Vec::new() };
+        let mut builder = TreeBuilder {
+            root: root.to_owned(),
+            rng: rng.fork(),
+            profile,
+            directories: Vec::new(),
+            linkable: Vec::new(),
+        };
         let mut attributes = builder.random_attributes(FileType::Directory);
         attributes.mode = Some(0o755);
         builder.directories.push((root.to_owned(), 0, attributes));
@@ -178,12 +204,21 @@ impl TreeBuilder {
     }
 
     fn random_node(&mut self, path: &Path) -> io::Result<()> {
-        let kinds = [FileType::Fifo, FileType::Socket, FileType::CharacterDevice, FileType::BlockDevice];
+        let kinds = [
+            FileType::Fifo,
+            FileType::Socket,
+            FileType::CharacterDevice,
+            FileType::BlockDevice,
+        ];
         let known = if self.profile.devices { 4 } else { 2 };
         let kind = kinds[self.rng.usize(..known)];
         let attributes = self.random_attributes(kind);
         let is_device = kind == FileType::CharacterDevice || kind == FileType::BlockDevice;
-        let device = if is_device { (self.rng.u32(0..MAJOR_MAX), self.rng.u32(0..MINOR_MAX)) } else { (0, 0) };
+        let device = if is_device {
+            (self.rng.u32(0..MAJOR_MAX), self.rng.u32(0..MINOR_MAX))
+        } else {
+            (0, 0)
+        };
         self.node(path, kind, device, attributes)
     }
 
@@ -197,7 +232,9 @@ impl TreeBuilder {
     fn random_sparse(&mut self, path: &Path) -> io::Result<()> {
         let size = self.rng.u64(1..8 * MIB);
         let count = self.rng.usize(0..6);
-        let islands: Vec<(u64, u64)> = (0..count).map(|_| (self.rng.u64(0..size), self.rng.u64(1..20_000))).collect();
+        let islands: Vec<(u64, u64)> = (0..count)
+            .map(|_| (self.rng.u64(0..size), self.rng.u64(1..20_000)))
+            .collect();
         let attributes = self.random_attributes(FileType::RegularFile);
         self.sparse(path, size, &islands, attributes)
     }
@@ -223,35 +260,69 @@ impl TreeBuilder {
             FileType::Directory => Some(0o755),
             _ => Some(0o644),
         };
-        let mtime = (self.rng.i64(0..2_000_000_000), self.rng.u32(0..1_000_000_000));
-        Attributes { owner: self.profile.owner, mode, xattrs: Vec::new(), mtime }
+        let mtime = (
+            self.rng.i64(0..2_000_000_000),
+            self.rng.u32(0..1_000_000_000),
+        );
+        Attributes {
+            owner: self.profile.owner,
+            mode,
+            xattrs: Vec::new(),
+            mtime,
+        }
     }
 
     fn random_mode(&mut self, kind: FileType) -> u32 {
-        let modes: &[u32] = if self.profile.unreadable { &MODES_ROOT } else { &MODES_USER };
+        let modes: &[u32] = if self.profile.unreadable {
+            &MODES_ROOT
+        } else {
+            &MODES_USER
+        };
         let mode = modes[self.rng.usize(..modes.len())];
-        let needed = if self.profile.unreadable || kind != FileType::Directory { 0 } else { 0o700 };
+        let needed = if self.profile.unreadable || kind != FileType::Directory {
+            0
+        } else {
+            0o700
+        };
         mode | needed
     }
 
     fn random_xattrs(&mut self, kind: FileType, attributes: &mut Attributes) {
         let holds_user = kind == FileType::RegularFile || kind == FileType::Directory;
         if holds_user && self.rng.u8(0..4) == 0 {
-            let value: Vec<u8> = (0..self.rng.usize(0..600)).map(|_| self.rng.u8(..)).collect();
+            let value: Vec<u8> = (0..self.rng.usize(0..600))
+                .map(|_| self.rng.u8(..))
+                .collect();
             attributes.xattrs.push((b"user.random".to_vec(), value));
         }
         if self.profile.privileged_xattrs && self.rng.u8(0..8) == 0 {
-            attributes.xattrs.push((b"trusted.random".to_vec(), vec![self.rng.u8(..); 9]));
+            attributes
+                .xattrs
+                .push((b"trusted.random".to_vec(), vec![self.rng.u8(..); 9]));
         }
-        if self.profile.privileged_xattrs && kind == FileType::RegularFile && self.rng.u8(0..10) == 0 {
-            attributes.xattrs.push((CAPABILITY.into(), attrs::capability_blob(1 << self.rng.u32(0..32))));
+        if self.profile.privileged_xattrs
+            && kind == FileType::RegularFile
+            && self.rng.u8(0..10) == 0
+        {
+            attributes.xattrs.push((
+                CAPABILITY.into(),
+                attrs::capability_blob(1 << self.rng.u32(0..32)),
+            ));
         }
         if kind != FileType::Symlink && self.rng.u8(0..8) == 0 {
-            let blob = attrs::acl_blob((self.rng.u32(1000..2000), 5), (self.rng.u32(100..200), 7), self.rng.u16(0..8));
+            let blob = attrs::acl_blob(
+                (self.rng.u32(1000..2000), 5),
+                (self.rng.u32(100..200), 7),
+                self.rng.u16(0..8),
+            );
             attributes.xattrs.push((ACL_ACCESS.into(), blob));
         }
         if kind == FileType::Directory && self.rng.u8(0..6) == 0 {
-            let blob = attrs::acl_blob((self.rng.u32(1000..2000), 7), (self.rng.u32(100..200), 4), self.rng.u16(0..8));
+            let blob = attrs::acl_blob(
+                (self.rng.u32(1000..2000), 7),
+                (self.rng.u32(100..200), 4),
+                self.rng.u16(0..8),
+            );
             attributes.xattrs.push((ACL_DEFAULT.into(), blob));
         }
     }
@@ -260,27 +331,48 @@ impl TreeBuilder {
         self.directory_at_depth(path, attributes, DEPTH_MAX)
     }
 
-    fn directory_at_depth(&mut self, path: &Path, attributes: Attributes, depth: usize) -> io::Result<()> {
+    fn directory_at_depth(
+        &mut self,
+        path: &Path,
+        attributes: Attributes,
+        depth: usize,
+    ) -> io::Result<()> {
         std::fs::create_dir(path)?;
         self.directories.push((path.to_owned(), depth, attributes));
         Ok(())
     }
 
-    pub(crate) fn symlink(&mut self, path: &Path, target: &[u8], attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn symlink(
+        &mut self,
+        path: &Path,
+        target: &[u8],
+        attributes: Attributes,
+    ) -> io::Result<()> {
         std::os::unix::fs::symlink(OsStr::from_bytes(target), path)?;
         attributes.apply(path)?;
         self.linkable.push(path.to_owned());
         Ok(())
     }
 
-    pub(crate) fn node(&mut self, path: &Path, kind: FileType, (major, minor): (u32, u32), attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn node(
+        &mut self,
+        path: &Path,
+        kind: FileType,
+        (major, minor): (u32, u32),
+        attributes: Attributes,
+    ) -> io::Result<()> {
         attrs::make_node(path, kind, major, minor)?;
         attributes.apply(path)?;
         self.linkable.push(path.to_owned());
         Ok(())
     }
 
-    pub(crate) fn file(&mut self, path: &Path, size: u64, attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn file(
+        &mut self,
+        path: &Path,
+        size: u64,
+        attributes: Attributes,
+    ) -> io::Result<()> {
         let mut file = File::create_new(path)?;
         let mut left = size;
         while left > 0 {
@@ -294,7 +386,13 @@ impl TreeBuilder {
     }
 
     /// A file of `size` that is a hole but for `islands` of data, each an offset and a length.
-    pub(crate) fn sparse(&mut self, path: &Path, size: u64, islands: &[(u64, u64)], attributes: Attributes) -> io::Result<()> {
+    pub(crate) fn sparse(
+        &mut self,
+        path: &Path,
+        size: u64,
+        islands: &[(u64, u64)],
+        attributes: Attributes,
+    ) -> io::Result<()> {
         let file = File::create_new(path)?;
         file.set_len(size)?;
         for &(start, length) in islands {
@@ -345,9 +443,16 @@ mod tests {
         std::fs::create_dir(&root).expect("root");
         build_tree(&root, 5, &Profile::root());
         let all = crate::mutate::list_all(&root).expect("list");
-        let led: Vec<_> = all.iter().filter(|path| path.is_symlink()).filter_map(|path| path.canonicalize().ok()).collect();
+        let led: Vec<_> = all
+            .iter()
+            .filter(|path| path.is_symlink())
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
         let root = root.canonicalize().expect("it is there");
-        assert!(!led.is_empty() && led.iter().all(|path| path.starts_with(&root)), "{led:?}");
+        assert!(
+            !led.is_empty() && led.iter().all(|path| path.starts_with(&root)),
+            "{led:?}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Names as text for messages.
 //!
-//! Names are bytes; a test that fails must say which bytes without upsetting the terminal it prints to.
+//! Names are bytes; a test that fails must say which bytes without upsetting the terminal it prints
+//! to.
 
 /// Shows bytes as text: printable ASCII as it is, everything else as `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
@@ -15,7 +16,8 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Cuts a long text in the middle of nothing: the first `max` characters and how many were left out.
+/// Cuts a long text in the middle of nothing: the first `max` characters and how many were left
+/// out.
 pub fn shorten(text: &str, max: usize) -> String {
     let count = text.chars().count();
     if count <= max {

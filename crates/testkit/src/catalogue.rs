@@ -1,6 +1,7 @@
 //! One of everything: the fixed part of a hostile tree, a directory for each theme.
 //!
-//! Random trees meet most of this sooner or later; the catalogue makes every test meet all of it at once.
+//! Random trees meet most of this sooner or later; the catalogue makes every test meet all of it at
+//! once.
 
 use crate::attrs::{self, ACL_ACCESS, ACL_DEFAULT, CAPABILITY};
 use crate::build::TreeBuilder;
@@ -53,7 +54,11 @@ impl TreeBuilder {
                 let attributes = self.plain_attributes(DIRECTORY);
                 self.directory(&path, attributes)?;
                 let attributes = self.plain_attributes(FILE);
-                self.file(&path.join(OsStr::from_bytes(&name)), index as u64, attributes)?;
+                self.file(
+                    &path.join(OsStr::from_bytes(&name)),
+                    index as u64,
+                    attributes,
+                )?;
             } else {
                 let attributes = self.plain_attributes(FILE);
                 self.file(&path, index as u64, attributes)?;
@@ -64,7 +69,19 @@ impl TreeBuilder {
 
     fn catalogue_sizes(&mut self) -> io::Result<()> {
         let theme = self.theme("sizes")?;
-        let mut sizes = vec![0, 1, 511, 4095, 4096, 4097, 65_535, 65_536, 65_537, 262_144, MIB - 1];
+        let mut sizes = vec![
+            0,
+            1,
+            511,
+            4095,
+            4096,
+            4097,
+            65_535,
+            65_536,
+            65_537,
+            262_144,
+            MIB - 1,
+        ];
         if self.profile.large {
             sizes.extend([MIB, 3 * MIB + 17, 8 * MIB]);
         }
@@ -84,8 +101,16 @@ impl TreeBuilder {
             ("all", 4 * MIB, &[]),
             ("all-odd", 12_345, &[]),
             ("one-byte-at-the-end", 2 * MIB + 1, &[(2 * MIB, 1)]),
-            ("islands", 8 * MIB, &[(5000, 3), (MIB, 1), (3 * MIB + 100, 7000), (6 * MIB, 4096)]),
-            ("comb", 512 * KIB, &[(0, 1), (32_768, 1), (65_536, 1), (131_072, 1), (262_144, 1)]),
+            (
+                "islands",
+                8 * MIB,
+                &[(5000, 3), (MIB, 1), (3 * MIB + 100, 7000), (6 * MIB, 4096)],
+            ),
+            (
+                "comb",
+                512 * KIB,
+                &[(0, 1), (32_768, 1), (65_536, 1), (131_072, 1), (262_144, 1)],
+            ),
         ];
         for (name, size, islands) in layouts {
             let attributes = self.plain_attributes(FILE);
@@ -93,7 +118,12 @@ impl TreeBuilder {
         }
         if self.profile.large {
             let attributes = self.plain_attributes(FILE);
-            self.sparse(&theme.join("gigabyte"), GIB, &[(100 * MIB, 5), (GIB - 4096, 4096)], attributes)?;
+            self.sparse(
+                &theme.join("gigabyte"),
+                GIB,
+                &[(100 * MIB, 5), (GIB - 4096, 4096)],
+                attributes,
+            )?;
         }
         Ok(())
     }
@@ -120,7 +150,8 @@ impl TreeBuilder {
 
     fn catalogue_symlinks(&mut self) -> io::Result<()> {
         let theme = self.theme("symlinks")?;
-        // None leads to anything of the machine: a careless program under test, or a test, may follow them.
+        // None leads to anything of the machine: a careless program under test, or a test, may
+        // follow them.
         let targets: [(&str, &[u8]); 8] = [
             ("dangling", b"no/such/target"),
             ("absolute", b"/nonexistent/file"),
@@ -139,7 +170,9 @@ impl TreeBuilder {
         if self.profile.privileged_xattrs {
             let mut attributes = self.plain_attributes(FileType::Symlink);
             attributes.owner = Some((1000, 123_456));
-            attributes.xattrs.push((b"trusted.on-a-link".to_vec(), b"value\0x".to_vec()));
+            attributes
+                .xattrs
+                .push((b"trusted.on-a-link".to_vec(), b"value\0x".to_vec()));
             self.symlink(&theme.join("with-xattr"), b"target", attributes)?;
         }
         Ok(())
@@ -149,7 +182,9 @@ impl TreeBuilder {
     fn longest_symlink(&mut self, path: &Path) -> io::Result<()> {
         let attributes = self.plain_attributes(FileType::Symlink);
         match self.symlink(path, &vec![b't'; 4000], attributes.clone()) {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()) => {
+            Err(error)
+                if error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error()) =>
+            {
                 self.symlink(path, &vec![b't'; 1000], attributes)
             }
             other => other,
@@ -207,11 +242,21 @@ impl TreeBuilder {
         if !self.profile.owners {
             return Ok(());
         }
-        for (uid, gid) in [(1000, 1000), (65534, 65534), (123_456, 0), (0, 123_456), (4_294_967_294, 4_294_967_294)] {
+        for (uid, gid) in [
+            (1000, 1000),
+            (65534, 65534),
+            (123_456, 0),
+            (0, 123_456),
+            (4_294_967_294, 4_294_967_294),
+        ] {
             let mut attributes = self.plain_attributes(FILE);
             attributes.owner = Some((uid, gid));
             attributes.mode = Some(0o6755);
-            self.file(&theme.join(format!("file-{uid}-{gid}")), 20, attributes.clone())?;
+            self.file(
+                &theme.join(format!("file-{uid}-{gid}")),
+                20,
+                attributes.clone(),
+            )?;
             let path = theme.join(format!("dir-{uid}-{gid}"));
             self.directory(&path, attributes.clone())?;
             attributes.mode = None;
@@ -249,9 +294,16 @@ impl TreeBuilder {
         let mut attributes = self.plain_attributes(FILE);
         attributes.xattrs.push((ACL_ACCESS.into(), blob.clone()));
         self.file(&theme.join("file"), 10, attributes)?;
-        for (name, keys) in [("access", &[ACL_ACCESS][..]), ("default", &[ACL_DEFAULT]), ("both", &[ACL_ACCESS, ACL_DEFAULT])] {
+        for (name, keys) in [
+            ("access", &[ACL_ACCESS][..]),
+            ("default", &[ACL_DEFAULT]),
+            ("both", &[ACL_ACCESS, ACL_DEFAULT]),
+        ] {
             let mut attributes = self.plain_attributes(DIRECTORY);
-            attributes.xattrs = keys.iter().map(|key| (key.as_bytes().to_vec(), blob.clone())).collect();
+            attributes.xattrs = keys
+                .iter()
+                .map(|key| (key.as_bytes().to_vec(), blob.clone()))
+                .collect();
             self.directory(&theme.join(name), attributes)?;
             let attributes = self.plain_attributes(FILE);
             self.file(&theme.join(name).join("plain"), 10, attributes)?;
@@ -263,7 +315,14 @@ impl TreeBuilder {
 
     fn catalogue_times(&mut self) -> io::Result<()> {
         let theme = self.theme("times")?;
-        let times = [(0, 0), (-1, 999_999_999), (-2_000_000_000, 1), (1_700_000_000, 123_456_789), (9_000_000_000, 5), (1, 1)];
+        let times = [
+            (0, 0),
+            (-1, 999_999_999),
+            (-2_000_000_000, 1),
+            (1_700_000_000, 123_456_789),
+            (9_000_000_000, 5),
+            (1, 1),
+        ];
         for (index, mtime) in times.into_iter().enumerate() {
             let mut attributes = self.plain_attributes(FILE);
             attributes.mtime = mtime;
@@ -287,7 +346,11 @@ impl TreeBuilder {
         self.directory(&wide, attributes)?;
         for index in 0..WIDE_ENTRIES {
             let attributes = self.plain_attributes(FILE);
-            self.file(&wide.join(format!("entry-{index}")), index as u64 % 7, attributes)?;
+            self.file(
+                &wide.join(format!("entry-{index}")),
+                index as u64 % 7,
+                attributes,
+            )?;
         }
         let mut path = theme;
         for level in 0..LEVELS {

@@ -1,7 +1,8 @@
 //! The oracle: are two trees the same, in everything a replica promises to keep?
 //!
-//! It scans both sides on its own and compares values. Contents are compared apart from holes, holes apart from
-//! contents, and hard links as a partition: the same names must share an inode on both sides.
+//! It scans both sides on its own and compares values. Contents are compared apart from holes,
+//! holes apart from contents, and hard links as a partition: the same names must share an inode on
+//! both sides.
 
 use crate::bytes::{escape, shorten};
 use crate::hash::Hash;
@@ -67,7 +68,8 @@ impl Default for Options {
 pub struct Difference {
     /// The path relative to the roots.
     pub path: Vec<u8>,
-    /// Which property: `missing`, `extra`, `type`, `size`, `content`, `mode`, `uid`, `gid`, `mtime`, ...
+    /// Which property: `missing`, `extra`, `type`, `size`, `content`, `mode`, `uid`, `gid`,
+    /// `mtime`, ...
     pub kind: &'static str,
     /// Its value on the first side.
     pub a: String,
@@ -84,14 +86,25 @@ impl fmt::Display for Difference {
 
 /// Compares two trees (or two single files) and returns every difference.
 pub fn compare(a: &Path, b: &Path, options: &Options) -> Vec<Difference> {
-    let depth = Depth { content: options.content, holes: options.holes };
-    let scan = |root: &Path| Scan::of(root, depth).unwrap_or_else(|e| panic!("cannot scan {}: {e}", root.display()));
+    let depth = Depth {
+        content: options.content,
+        holes: options.holes,
+    };
+    let scan = |root: &Path| {
+        Scan::of(root, depth).unwrap_or_else(|e| panic!("cannot scan {}: {e}", root.display()))
+    };
     if options.holes {
         flush(a);
         flush(b);
     }
     let (a, b) = (scan(a), scan(b));
-    let mut work = Comparison { a: &a, b: &b, options, links: Links::default(), found: Vec::new() };
+    let mut work = Comparison {
+        a: &a,
+        b: &b,
+        options,
+        links: Links::default(),
+        found: Vec::new(),
+    };
     work.walk();
     work.found
 }
@@ -102,11 +115,20 @@ pub fn assert_equal(a: &Path, b: &Path, options: &Options, context: &str) {
     if found.is_empty() {
         return;
     }
-    let lines: Vec<String> = found.iter().take(PRINTED_MAX).map(|difference| format!("  {difference}")).collect();
-    panic!("{context}: {} differences\n{}", found.len(), lines.join("\n"));
+    let lines: Vec<String> = found
+        .iter()
+        .take(PRINTED_MAX)
+        .map(|difference| format!("  {difference}"))
+        .collect();
+    panic!(
+        "{context}: {} differences\n{}",
+        found.len(),
+        lines.join("\n")
+    );
 }
 
-/// A digest over everything [`compare`] looks at, for proofs that a tree was never touched; `ctime` adds inode change times.
+/// A digest over everything [`compare`] looks at, for proofs that a tree was never touched; `ctime`
+/// adds inode change times.
 pub fn snapshot_hash(root: &Path, ctime: bool) -> u128 {
     let mut hash = Hash::new();
     for (path, properties) in snapshot(root, ctime) {
@@ -124,13 +146,23 @@ pub type Snapshot = BTreeMap<Vec<u8>, Vec<(&'static str, String)>>;
 
 /// Everything [`compare`] looks at, with the inode of each entry; `ctime` adds inode change times.
 pub fn snapshot(root: &Path, ctime: bool) -> Snapshot {
-    let depth = Depth { content: true, holes: true };
-    let scan = Scan::of(root, depth).unwrap_or_else(|e| panic!("cannot scan {}: {e}", root.display()));
+    let depth = Depth {
+        content: true,
+        holes: true,
+    };
+    let scan =
+        Scan::of(root, depth).unwrap_or_else(|e| panic!("cannot scan {}: {e}", root.display()));
     let entry = |(index, node): (usize, &Node)| {
-        let mut all: Vec<_> = properties(node).into_iter().filter(|(kind, _)| *kind != "atime").collect();
+        let mut all: Vec<_> = properties(node)
+            .into_iter()
+            .filter(|(kind, _)| *kind != "atime")
+            .collect();
         all.push(("inode", node.stat.st_ino.to_string()));
         if ctime {
-            all.push(("ctime", format!("{}.{:09}", node.stat.st_ctime, node.stat.st_ctime_nsec)));
+            all.push((
+                "ctime",
+                format!("{}.{:09}", node.stat.st_ctime, node.stat.st_ctime_nsec),
+            ));
         }
         (scan.path(index), all)
     };
@@ -139,18 +171,35 @@ pub fn snapshot(root: &Path, ctime: bool) -> Snapshot {
 
 /// What became of a tree between two snapshots: a line for each entry, none if it was not touched.
 pub fn touched(before: &Snapshot, after: &Snapshot) -> Vec<String> {
-    let gone = before.keys().filter(|path| !after.contains_key(*path)).map(|path| format!("\"{}\" is gone", escape(path)));
+    let gone = before
+        .keys()
+        .filter(|path| !after.contains_key(*path))
+        .map(|path| format!("\"{}\" is gone", escape(path)));
     let now = after.iter().filter_map(|(path, now)| {
-        let Some(was) = before.get(path) else { return Some(format!("\"{}\" is new: {now:?}", escape(path))) };
-        (was != now).then(|| format!("\"{}\": {:?} is now {:?}", escape(path), differing(was, now), differing(now, was)))
+        let Some(was) = before.get(path) else {
+            return Some(format!("\"{}\" is new: {now:?}", escape(path)));
+        };
+        (was != now).then(|| {
+            format!(
+                "\"{}\": {:?} is now {:?}",
+                escape(path),
+                differing(was, now),
+                differing(now, was)
+            )
+        })
     });
     gone.chain(now).collect()
 }
 
-/// Delayed allocation shows as data where there will be none, so hole maps are only asked for after a flush.
+/// Delayed allocation shows as data where there will be none, so hole maps are only asked for after
+/// a flush.
 fn flush(root: &Path) {
-    let fd =
-        rustix::fs::openat(rustix::fs::CWD, root, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK, rustix::fs::Mode::empty());
+    let fd = rustix::fs::openat(
+        rustix::fs::CWD,
+        root,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
+        rustix::fs::Mode::empty(),
+    );
     if let Ok(fd) = fd {
         rustix::fs::syncfs(fd).expect("flush before hole maps are read");
     }
@@ -165,7 +214,10 @@ struct Links {
 impl Links {
     /// Whether pairing these two inodes agrees with every pair seen before.
     fn agree(&mut self, a: &Node, b: &Node) -> bool {
-        let (a, b) = ((a.stat.st_dev, a.stat.st_ino), (b.stat.st_dev, b.stat.st_ino));
+        let (a, b) = (
+            (a.stat.st_dev, a.stat.st_ino),
+            (b.stat.st_dev, b.stat.st_ino),
+        );
         *self.a_to_b.entry(a).or_insert(b) == b && *self.b_to_a.entry(b).or_insert(a) == a
     }
 }
@@ -183,7 +235,8 @@ impl Comparison<'_> {
         let mut stack = vec![(0, 0)];
         while let Some((a, b)) = stack.pop() {
             self.pair(a, b);
-            let both = self.a.nodes[a].kind() == FileType::Directory && self.b.nodes[b].kind() == FileType::Directory;
+            let both = self.a.nodes[a].kind() == FileType::Directory
+                && self.b.nodes[b].kind() == FileType::Directory;
             if both {
                 self.children(a, b, &mut stack);
             }
@@ -218,7 +271,11 @@ impl Comparison<'_> {
         let path = scan.path(index);
         if !self.options.ignore.contains(&path) {
             let text = format!("{:?}", scan.nodes[index].kind());
-            let (a, b) = if kind == "missing" { (text, String::new()) } else { (String::new(), text) };
+            let (a, b) = if kind == "missing" {
+                (text, String::new())
+            } else {
+                (String::new(), text)
+            };
             self.found.push(Difference { path, kind, a, b });
         }
     }
@@ -232,15 +289,34 @@ impl Comparison<'_> {
         for (kind, value) in differing(&x, &y) {
             let is_cut = kind == "mtime" && self.options.cut(left) == self.options.cut(right);
             if self.options.wants(kind) && !is_cut {
-                let other = y.iter().find(|(k, _)| *k == kind).map(|(_, v)| v.clone()).unwrap_or_default();
-                self.found.push(Difference { path: self.a.path(a), kind, a: value, b: other });
+                let other = y
+                    .iter()
+                    .find(|(k, _)| *k == kind)
+                    .map(|(_, v)| v.clone())
+                    .unwrap_or_default();
+                self.found.push(Difference {
+                    path: self.a.path(a),
+                    kind,
+                    a: value,
+                    b: other,
+                });
             }
         }
         let linkable = left.kind() != FileType::Directory && right.kind() != FileType::Directory;
         if linkable && self.options.hard_links && !self.links.agree(left, right) {
-            let text = |node: &Node| format!("inode {} with {} links", node.stat.st_ino, node.stat.st_nlink);
+            let text = |node: &Node| {
+                format!(
+                    "inode {} with {} links",
+                    node.stat.st_ino, node.stat.st_nlink
+                )
+            };
             let (x, y) = (text(left), text(right));
-            self.found.push(Difference { path: self.a.path(a), kind: "hard_link", a: x, b: y });
+            self.found.push(Difference {
+                path: self.a.path(a),
+                kind: "hard_link",
+                a: x,
+                b: y,
+            });
         }
     }
 
@@ -252,18 +328,25 @@ impl Comparison<'_> {
 }
 
 /// The properties of `x` that `y` lacks or has otherwise; one side's type decides which exist.
-fn differing(x: &[(&'static str, String)], y: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+fn differing(
+    x: &[(&'static str, String)],
+    y: &[(&'static str, String)],
+) -> Vec<(&'static str, String)> {
     if x[0] != y[0] {
         return vec![x[0].clone()];
     }
-    x.iter().filter(|property| !y.contains(property)).cloned().collect()
+    x.iter()
+        .filter(|property| !y.contains(property))
+        .cloned()
+        .collect()
 }
 
 impl Options {
     /// The mtime in whole grains.
     fn cut(&self, node: &Node) -> i128 {
         let (seconds, nanoseconds) = node.mtime();
-        (i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)).div_euclid(i128::from(self.mtime_grain_ns))
+        (i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds))
+            .div_euclid(i128::from(self.mtime_grain_ns))
     }
 
     fn wants(&self, kind: &str) -> bool {
@@ -286,7 +369,10 @@ impl Options {
 fn properties(node: &Node) -> Vec<(&'static str, String)> {
     let kind = node.kind();
     let seconds = node.mtime();
-    let (acls, xattrs): (Vec<_>, Vec<_>) = node.xattrs.iter().partition(|(name, _)| name.starts_with(b"system.posix_acl_"));
+    let (acls, xattrs): (Vec<_>, Vec<_>) = node
+        .xattrs
+        .iter()
+        .partition(|(name, _)| name.starts_with(b"system.posix_acl_"));
     let mut all = vec![
         ("type", format!("{kind:?}")),
         ("uid", node.stat.st_uid.to_string()),
@@ -296,12 +382,19 @@ fn properties(node: &Node) -> Vec<(&'static str, String)> {
         ("acls", format_xattrs(&acls)),
     ];
     match kind {
-        FileType::Symlink => all.push(("target", escape(node.target.as_deref().unwrap_or_default()))),
-        FileType::CharacterDevice | FileType::BlockDevice => all.push(("rdev", format!("{:#x}", node.stat.st_rdev))),
+        FileType::Symlink => {
+            all.push(("target", escape(node.target.as_deref().unwrap_or_default())))
+        }
+        FileType::CharacterDevice | FileType::BlockDevice => {
+            all.push(("rdev", format!("{:#x}", node.stat.st_rdev)))
+        }
         FileType::RegularFile => {
             all.push(("size", node.stat.st_size.to_string()));
             all.push(("content", format!("{:032x}", node.content)));
-            all.push(("atime", format!("{}.{:09}", node.stat.st_atime, node.stat.st_atime_nsec)));
+            all.push((
+                "atime",
+                format!("{}.{:09}", node.stat.st_atime, node.stat.st_atime_nsec),
+            ));
             all.push(("holes", format!("{:?}", node.extents)));
         }
         _ => (),
@@ -313,6 +406,8 @@ fn properties(node: &Node) -> Vec<(&'static str, String)> {
 }
 
 fn format_xattrs(xattrs: &[&(Vec<u8>, Vec<u8>)]) -> String {
-    let show = |(name, value): &&(Vec<u8>, Vec<u8>)| format!("{}={}", escape(name), shorten(&escape(value), 2000));
+    let show = |(name, value): &&(Vec<u8>, Vec<u8>)| {
+        format!("{}={}", escape(name), shorten(&escape(value), 2000))
+    };
     xattrs.iter().map(show).collect::<Vec<_>>().join(", ")
 }

@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Makes a chain of `levels` directories below `root`, each with a name of `name_bytes`, and a file in each tenth of them
-/// and in the last.
+/// Makes a chain of `levels` directories below `root`, each with a name of `name_bytes`, and a file
+/// in each tenth of them and in the last.
 pub fn deep_path(root: &Path, levels: usize, name_bytes: usize) -> io::Result<()> {
     let mut here = open_dir(CWD, root.as_os_str().as_bytes())?;
     for level in 1..=levels {

@@ -1,7 +1,7 @@
 //! A plain 128-bit hash for content and snapshots.
 //!
-//! It has to notice accidents, not to withstand an attacker, so two multiply-rotate lanes with different constants are
-//! enough, and it shares no code with the hash that driftless itself uses.
+//! It has to notice accidents, not to withstand an attacker, so two multiply-rotate lanes with
+//! different constants are enough, and it shares no code with the hash that driftless itself uses.
 
 const LANES: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 
@@ -23,12 +23,15 @@ impl Hash {
         }
     }
 
-    /// Adds bytes together with their length, so that neighbouring fields cannot run into each other.
+    /// Adds bytes together with their length, so that neighbouring fields cannot run into each
+    /// other.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         let mut chunks = bytes.chunks_exact(8);
         for chunk in &mut chunks {
-            self.word(u64::from_le_bytes(chunk.try_into().expect("chunks of eight")));
+            self.word(u64::from_le_bytes(
+                chunk.try_into().expect("chunks of eight"),
+            ));
         }
         let mut last = [0u8; 8];
         last[..chunks.remainder().len()].copy_from_slice(chunks.remainder());

@@ -1,8 +1,10 @@
-//! Hosts for one test: network namespaces with addresses of their own, joined by a switch, gone when the value is dropped.
+//! Hosts for one test: network namespaces with addresses of their own, joined by a switch, gone
+//! when the value is dropped.
 //!
-//! The switch is a bridge in one more namespace, so that the machine's own network is never touched, no firewall of it is in the
-//! way, and labs of tests that run at the same time can have the same addresses. A host has the machine's processes, users and
-//! files; only its network is its own. Everything in it reaches it as `localhost` too.
+//! The switch is a bridge in one more namespace, so that the machine's own network is never
+//! touched, no firewall of it is in the way, and labs of tests that run at the same time can have
+//! the same addresses. A host has the machine's processes, users and files; only its network is its
+//! own. Everything in it reaches it as `localhost` too.
 
 use crate::accounts::machine_lock;
 use crate::processes;
@@ -25,8 +27,8 @@ const NAMESPACES: &str = "/run/netns";
 const INTERFACE: &str = "net0";
 /// The last part of an address is one byte, and some are taken.
 const HOSTS_MAX: usize = 250;
-/// What a limited link lets through at once: no less than some of the largest packets that the kernel hands over, and no less
-/// than what passes between two ticks of its clock (tc-tbf(8)).
+/// What a limited link lets through at once: no less than some of the largest packets that the
+/// kernel hands over, and no less than what passes between two ticks of its clock (tc-tbf(8)).
 const BURST_BYTES_MIN: u64 = 32 << 10;
 const TICKS_PER_SECOND_MIN: u64 = 100;
 
@@ -44,10 +46,11 @@ impl Lab {
         Lab::build(hosts, None)
     }
 
-    /// Makes hosts whose links carry at most so many bytes a second, each way, by the token bucket of `tc`.
+    /// Makes hosts whose links carry at most so many bytes a second, each way, by the token bucket
+    /// of `tc`.
     ///
-    /// The first 32 KiB, or a hundredth of a second's worth, pass at once. The kernel has nothing here to delay packets with; a
-    /// [`Relay`](crate::Relay) does that.
+    /// The first 32 KiB, or a hundredth of a second's worth, pass at once. The kernel has nothing
+    /// here to delay packets with; a [`Relay`](crate::Relay) does that.
     pub fn limited(hosts: usize, bytes_per_second_max: u64) -> Lab {
         Lab::build(hosts, Some(bytes_per_second_max))
     }
@@ -57,12 +60,21 @@ impl Lab {
         assert!(count <= HOSTS_MAX, "a lab has at most {HOSTS_MAX} hosts");
         let _turn = machine_lock();
         remove_abandoned();
-        let name = format!("{PREFIX}{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "{PREFIX}{}-{}",
+            std::process::id(),
+            LABS.fetch_add(1, Ordering::Relaxed)
+        );
         let switch = Namespace::new(format!("{name}-switch"));
         switch.ip(&["link", "add", "switch", "type", "bridge"]);
         switch.ip(&["link", "set", "switch", "up"]);
-        let hosts = (1..=count).map(|number| Host::new(&name, number, &switch)).collect();
-        let lab = Lab { hosts, _switch: switch };
+        let hosts = (1..=count)
+            .map(|number| Host::new(&name, number, &switch))
+            .collect();
+        let lab = Lab {
+            hosts,
+            _switch: switch,
+        };
         if let Some(rate) = bytes_per_second_max {
             lab.hosts.iter().for_each(|host| host.limit(rate));
         }
@@ -95,11 +107,27 @@ impl Host {
         let namespace = Namespace::new(format!("{lab}-host{number}"));
         let address = Ipv4Addr::new(10, 77, 0, number as u8);
         let port = format!("port{number}");
-        switch.ip(&["link", "add", &port, "type", "veth", "peer", "name", INTERFACE, "netns", &namespace.name]);
+        switch.ip(&[
+            "link",
+            "add",
+            &port,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            INTERFACE,
+            "netns",
+            &namespace.name,
+        ]);
         switch.ip(&["link", "set", &port, "master", "switch", "up"]);
         namespace.ip(&["address", "add", &format!("{address}/24"), "dev", INTERFACE]);
         namespace.ip(&["link", "set", INTERFACE, "up"]);
-        Host { namespace, address, port, switch: switch.name.clone() }
+        Host {
+            namespace,
+            address,
+            port,
+            switch: switch.name.clone(),
+        }
     }
 
     /// Its address in the lab.
@@ -107,8 +135,8 @@ impl Host {
         self.address.into()
     }
 
-    /// A command that runs on it. As another user: put [`words_as`](Host::words_as) before the program instead, for the network
-    /// of a host is root's to enter.
+    /// A command that runs on it. As another user: put [`words_as`](Host::words_as) before the
+    /// program instead, for the network of a host is root's to enter.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let words = self.words();
         let mut command = Command::new(&words[0]);
@@ -116,10 +144,15 @@ impl Host {
         command
     }
 
-    /// What to put before a program and its arguments so that they run on it, as for [`Driftless::through`](crate::Driftless).
-    /// The process that is started becomes that of the program.
+    /// What to put before a program and its arguments so that they run on it, as for
+    /// [`Driftless::through`](crate::Driftless). The process that is started becomes that of the
+    /// program.
     pub fn words(&self) -> Vec<String> {
-        vec!["nsenter".to_owned(), format!("--net={}", self.namespace.path().display()), "--".to_owned()]
+        vec![
+            "nsenter".to_owned(),
+            format!("--net={}", self.namespace.path().display()),
+            "--".to_owned(),
+        ]
     }
 
     /// The same as another user, without supplementary groups.
@@ -129,14 +162,18 @@ impl Host {
         words
     }
 
-    /// Runs `act` in a thread on this host: sockets that it opens, and threads that it starts, stay there.
+    /// Runs `act` in a thread on this host: sockets that it opens, and threads that it starts, stay
+    /// there.
     pub fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let on_host = || {
                 self.namespace.enter();
                 act()
             };
-            scope.spawn(on_host).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            scope
+                .spawn(on_host)
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -152,17 +189,25 @@ impl Host {
 
     /// What it sends waits at its own end of the link, what it receives at the other.
     fn limit(&self, bytes_per_second_max: u64) {
-        let burst = BURST_BYTES_MIN.max(bytes_per_second_max / TICKS_PER_SECOND_MIN).to_string();
+        let burst = BURST_BYTES_MIN
+            .max(bytes_per_second_max / TICKS_PER_SECOND_MIN)
+            .to_string();
         let rate = format!("{}bit", bytes_per_second_max * 8);
-        for (namespace, interface) in [(&self.namespace.name, INTERFACE), (&self.switch, self.port.as_str())] {
+        for (namespace, interface) in [
+            (&self.namespace.name, INTERFACE),
+            (&self.switch, self.port.as_str()),
+        ] {
             let mut tc = Command::new("tc");
-            tc.args(["-netns", namespace, "qdisc", "add", "dev", interface, "root", "tbf"]);
+            tc.args([
+                "-netns", namespace, "qdisc", "add", "dev", interface, "root", "tbf",
+            ]);
             must_run(tc.args(["rate", &rate, "burst", &burst, "latency", "100ms"]));
         }
     }
 }
 
-/// A named network namespace; dropping it ends what runs there and takes its name away, and with it goes all the rest.
+/// A named network namespace; dropping it ends what runs there and takes its name away, and with it
+/// goes all the rest.
 #[derive(Debug)]
 struct Namespace {
     name: String,
@@ -187,7 +232,8 @@ impl Namespace {
     /// Takes the calling thread there, for good.
     fn enter(&self) {
         let file = fs::File::open(self.path()).expect("the namespace");
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("enter the namespace");
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("enter the namespace");
     }
 }
 
@@ -201,7 +247,11 @@ impl Drop for Namespace {
 }
 
 fn ip(namespace: &str, arguments: &[&str]) {
-    must_run(Command::new("ip").args(["-netns", namespace]).args(arguments));
+    must_run(
+        Command::new("ip")
+            .args(["-netns", namespace])
+            .args(arguments),
+    );
 }
 
 fn remove(name: &str) {
@@ -210,8 +260,12 @@ fn remove(name: &str) {
 
 /// Names that killed tests have left.
 fn remove_abandoned() {
-    let Ok(entries) = fs::read_dir(NAMESPACES) else { return };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let Ok(entries) = fs::read_dir(NAMESPACES) else {
+        return;
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
     for name in names.filter(|name| name.starts_with(PREFIX)) {
         let owner = name[PREFIX.len()..].split('-').next().unwrap_or_default();
         if !Path::new("/proc").join(owner).exists() {
@@ -234,7 +288,14 @@ mod tests {
         let listener = to.inside(|| TcpListener::bind((to.address(), 0)).expect("listen"));
         let address = listener.local_addr().expect("address");
         let started = Instant::now();
-        let receiver = std::thread::spawn(move || listener.accept().expect("accept").0.read_to_end(&mut Vec::new()).expect("read"));
+        let receiver = std::thread::spawn(move || {
+            listener
+                .accept()
+                .expect("accept")
+                .0
+                .read_to_end(&mut Vec::new())
+                .expect("read")
+        });
         let mut stream = from.inside(|| TcpStream::connect(address).expect("connect"));
         stream.write_all(&vec![7; bytes]).expect("write");
         drop(stream);
@@ -245,24 +306,37 @@ mod tests {
     #[test]
     fn hosts_have_networks_of_their_own() {
         let lab = Lab::new(2);
-        let shown = lab.host(0).command("ip").args(["-brief", "address"]).output().expect("ip");
+        let shown = lab
+            .host(0)
+            .command("ip")
+            .args(["-brief", "address"])
+            .output()
+            .expect("ip");
         let shown = String::from_utf8(shown.stdout).expect("text");
         assert_eq!(shown.lines().count(), 2, "{shown}");
         assert!(shown.contains("10.77.0.1/24"), "{shown}");
         let (here, there) = (lab.host(0), lab.host(1));
         let listener = here.inside(|| TcpListener::bind((here.address(), 0)).expect("listen"));
         let address = listener.local_addr().expect("address");
-        there.inside(|| TcpStream::connect(address).map(drop)).expect("a host reaches the other");
+        there
+            .inside(|| TcpStream::connect(address).map(drop))
+            .expect("a host reaches the other");
         let machine = TcpListener::bind(("127.0.0.1", 0)).expect("listen");
         let address = machine.local_addr().expect("address");
-        there.inside(|| TcpStream::connect(address).map(drop)).expect_err("it does not reach the machine");
+        there
+            .inside(|| TcpStream::connect(address).map(drop))
+            .expect_err("it does not reach the machine");
     }
 
     #[test]
     fn an_ordinary_user_runs_on_a_host() {
         let lab = Lab::new(1);
         let words = lab.host(0).words_as(65534, 65534);
-        let outcome = crate::Driftless::new("/usr/bin/id").through(&words).arg("-u").run().expect(0);
+        let outcome = crate::Driftless::new("/usr/bin/id")
+            .through(&words)
+            .arg("-u")
+            .run()
+            .expect(0);
         assert_eq!(outcome.stdout_text(), "65534\n");
     }
 
@@ -271,19 +345,37 @@ mod tests {
         let lab = Lab::limited(2, 4 << 20);
         let (one, other) = (lab.host(0), lab.host(1));
         let limited = transfer(one, other, 2 * MIB);
-        assert!(limited > Duration::from_millis(350), "{limited:?} for half a second's worth");
+        assert!(
+            limited > Duration::from_millis(350),
+            "{limited:?} for half a second's worth"
+        );
         let back = transfer(other, one, 2 * MIB);
-        assert!(back > Duration::from_millis(350), "{back:?} for half a second's worth");
+        assert!(
+            back > Duration::from_millis(350),
+            "{back:?} for half a second's worth"
+        );
     }
 
     #[test]
     fn nothing_is_left_of_a_lab() {
         let lab = Lab::new(2);
-        let names: Vec<PathBuf> = lab.hosts().iter().map(|host| host.namespace.path()).collect();
-        let mut running = lab.host(1).command("sleep").arg("600").spawn().expect("sleep");
+        let names: Vec<PathBuf> = lab
+            .hosts()
+            .iter()
+            .map(|host| host.namespace.path())
+            .collect();
+        let mut running = lab
+            .host(1)
+            .command("sleep")
+            .arg("600")
+            .spawn()
+            .expect("sleep");
         assert!(names.iter().all(|name| name.exists()));
         drop(lab);
-        assert!(!names.iter().any(|name| name.exists()), "names of namespaces are left");
+        assert!(
+            !names.iter().any(|name| name.exists()),
+            "names of namespaces are left"
+        );
         let status = running.wait().expect("wait");
         assert!(!status.success(), "what ran on the host was ended");
     }

@@ -1,9 +1,10 @@
-//! What driftless' own tests need: hostile trees, random mutations, an independent comparison, scratch file systems, a
-//! runner for the real binary, and hosts, an ssh server, a bad network and a message broker for what is remote.
+//! What driftless' own tests need: hostile trees, random mutations, an independent comparison,
+//! scratch file systems, a runner for the real binary, and hosts, an ssh server, a bad network and
+//! a message broker for what is remote.
 //!
-//! This crate is an oracle, so it must not import any other crate of the workspace: a mistake that the engine and its
-//! judge share would never be seen. It is a dev-dependency only and works on paths and names freely, because nobody
-//! attacks the trees while it looks at them.
+//! This crate is an oracle, so it must not import any other crate of the workspace: a mistake that
+//! the engine and its judge share would never be seen. It is a dev-dependency only and works on
+//! paths and names freely, because nobody attacks the trees while it looks at them.
 #![allow(clippy::disallowed_methods)]
 
 pub mod accounts;
@@ -31,7 +32,9 @@ pub mod sshd;
 
 pub use build::{Profile, build_tree};
 pub use bytes::escape;
-pub use compare::{Difference, Options, Snapshot, assert_equal, compare, snapshot, snapshot_hash, touched};
+pub use compare::{
+    Difference, Options, Snapshot, assert_equal, compare, snapshot, snapshot_hash, touched,
+};
 pub use deep::{deep_path, remove_deep};
 pub use disk::{Disk, Recording};
 pub use fuse::{Fuse, Mood, Rule};

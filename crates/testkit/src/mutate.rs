@@ -1,8 +1,8 @@
 //! Random changes to a tree, each small, all of them things that users and programs do.
 //!
-//! The seed decides everything, the order of directory listings included (they are sorted). A change of content always
-//! moves the size or the mtime, because a comparison by size and mtime cannot see one that does not; that case has a test
-//! of its own.
+//! The seed decides everything, the order of directory listings included (they are sorted). A
+//! change of content always moves the size or the mtime, because a comparison by size and mtime
+//! cannot see one that does not; that case has a test of its own.
 
 use crate::attrs::{self, ACL_ACCESS, ACL_DEFAULT};
 use crate::build::random_content;
@@ -18,7 +18,15 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 const PATH_BYTES_MAX: usize = 3000;
-const KINDS: [Kind; 7] = [Kind::File, Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+const KINDS: [Kind; 7] = [
+    Kind::File,
+    Kind::Directory,
+    Kind::Symlink,
+    Kind::Fifo,
+    Kind::Socket,
+    Kind::Char,
+    Kind::Block,
+];
 
 /// A type of entry, for making one and for replacing one by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,23 +52,41 @@ impl Kind {
     pub const ALL: [Kind; 7] = KINDS;
 }
 
-/// Applies `count` random changes below `root`; the root itself only gets new mtimes and modes by accident of its entries.
+/// Applies `count` random changes below `root`; the root itself only gets new mtimes and modes by
+/// accident of its entries.
 pub fn mutate(root: &Path, seed: u64, count: usize) {
-    let mut mutator = Mutator { root: root.to_owned(), rng: Rng::with_seed(seed) };
+    let mut mutator = Mutator {
+        root: root.to_owned(),
+        rng: Rng::with_seed(seed),
+    };
     let mut done = 0;
     for _ in 0..count * 50 {
         if done == count {
             return;
         }
-        let outcome = mutator.step().or_else(|error| if is_not_supported(&error) { Ok(false) } else { Err(error) });
-        done += usize::from(outcome.unwrap_or_else(|e| panic!("mutation {done} of seed {seed}: {e}")));
+        let outcome = mutator.step().or_else(|error| {
+            if is_not_supported(&error) {
+                Ok(false)
+            } else {
+                Err(error)
+            }
+        });
+        done +=
+            usize::from(outcome.unwrap_or_else(|e| panic!("mutation {done} of seed {seed}: {e}")));
     }
-    assert!(done > 0, "no mutation of seed {seed} applied to {}", root.display());
+    assert!(
+        done > 0,
+        "no mutation of seed {seed} applied to {}",
+        root.display()
+    );
 }
 
-/// Attributes where there are none, and directories of an overlay's lower layers, which cannot be renamed.
+/// Attributes where there are none, and directories of an overlay's lower layers, which cannot be
+/// renamed.
 fn is_not_supported(error: &io::Error) -> bool {
-    [Errno::NOTSUP, Errno::XDEV].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    [Errno::NOTSUP, Errno::XDEV]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Removes whatever has this name.
@@ -100,8 +126,14 @@ impl Mutator {
     /// One change; false if the chosen one does not fit the chosen entry.
     fn step(&mut self) -> io::Result<bool> {
         let all = list_all(&self.root)?;
-        let Some(path) = self.rng.choice(&all).cloned() else { return self.create(&self.root.clone()) };
-        let other = self.rng.choice(&all).cloned().unwrap_or_else(|| path.clone());
+        let Some(path) = self.rng.choice(&all).cloned() else {
+            return self.create(&self.root.clone());
+        };
+        let other = self
+            .rng
+            .choice(&all)
+            .cloned()
+            .unwrap_or_else(|| path.clone());
         match self.rng.u8(0..20) {
             0..3 => self.create(&path),
             3 | 4 => self.write(&path),
@@ -124,22 +156,40 @@ impl Mutator {
 
     /// A new name in the directory that `near` is or is in.
     fn new_name(&mut self, near: &Path) -> io::Result<Option<PathBuf>> {
-        let folder = if is_dir(near)? { near } else { near.parent().expect("below the root") };
+        let folder = if is_dir(near)? {
+            near
+        } else {
+            near.parent().expect("below the root")
+        };
         let path = folder.join(OsStr::from_bytes(&random_name(&mut self.rng)));
         let fits = path.as_os_str().len() < PATH_BYTES_MAX && path.symlink_metadata().is_err();
         Ok(fits.then_some(path))
     }
 
     fn create(&mut self, near: &Path) -> io::Result<bool> {
-        let Some(path) = self.new_name(near)? else { return Ok(false) };
-        let weighted = [Kind::File, Kind::File, Kind::File, Kind::Directory, Kind::Directory];
-        let kind = if self.rng.bool() { weighted[self.rng.usize(..5)] } else { KINDS[self.rng.usize(..7)] };
+        let Some(path) = self.new_name(near)? else {
+            return Ok(false);
+        };
+        let weighted = [
+            Kind::File,
+            Kind::File,
+            Kind::File,
+            Kind::Directory,
+            Kind::Directory,
+        ];
+        let kind = if self.rng.bool() {
+            weighted[self.rng.usize(..5)]
+        } else {
+            KINDS[self.rng.usize(..7)]
+        };
         make_any(&path, kind, &mut self.rng)?;
         Ok(true)
     }
 
     fn write(&mut self, path: &Path) -> io::Result<bool> {
-        let Some(file) = open_regular(path)? else { return Ok(false) };
+        let Some(file) = open_regular(path)? else {
+            return Ok(false);
+        };
         let at = self.rng.u64(0..file.metadata()?.len() + 1);
         let length = self.rng.usize(1..10_000);
         file.write_all_at(&random_content(&mut self.rng, length), at)?;
@@ -147,21 +197,30 @@ impl Mutator {
     }
 
     fn resize(&mut self, path: &Path) -> io::Result<bool> {
-        let Some(file) = open_regular(path)? else { return Ok(false) };
+        let Some(file) = open_regular(path)? else {
+            return Ok(false);
+        };
         let size = file.metadata()?.len();
         file.set_len(self.rng.u64(0..size * 2 + 100))?;
         self.maybe_new_mtime(path)
     }
 
     fn append(&mut self, path: &Path) -> io::Result<bool> {
-        let Some(file) = open_regular(path)? else { return Ok(false) };
+        let Some(file) = open_regular(path)? else {
+            return Ok(false);
+        };
         let length = self.rng.usize(1..5000);
-        file.write_all_at(&random_content(&mut self.rng, length), file.metadata()?.len())?;
+        file.write_all_at(
+            &random_content(&mut self.rng, length),
+            file.metadata()?.len(),
+        )?;
         Ok(true)
     }
 
     fn rename(&mut self, path: &Path, near: &Path) -> io::Result<bool> {
-        let Some(to) = self.new_name(near)? else { return Ok(false) };
+        let Some(to) = self.new_name(near)? else {
+            return Ok(false);
+        };
         if to.starts_with(path) || longest_below(path)? + to.as_os_str().len() > PATH_BYTES_MAX {
             return Ok(false);
         }
@@ -170,7 +229,9 @@ impl Mutator {
     }
 
     fn link(&mut self, path: &Path, near: &Path) -> io::Result<bool> {
-        let Some(to) = self.new_name(near)? else { return Ok(false) };
+        let Some(to) = self.new_name(near)? else {
+            return Ok(false);
+        };
         if is_dir(path)? {
             return Ok(false);
         }
@@ -201,7 +262,11 @@ impl Mutator {
 
     fn xattr(&mut self, path: &Path) -> io::Result<bool> {
         let meta = path.symlink_metadata()?;
-        let key: &[u8] = if meta.is_file() || meta.is_dir() { b"user.changed" } else { b"trusted.changed" };
+        let key: &[u8] = if meta.is_file() || meta.is_dir() {
+            b"user.changed"
+        } else {
+            b"trusted.changed"
+        };
         if attrs::get_xattr(path, key)?.is_some() && self.rng.bool() {
             attrs::remove_xattr(path, key)?;
         } else {
@@ -216,7 +281,12 @@ impl Mutator {
         if meta.is_symlink() {
             return Ok(false);
         }
-        let key = if meta.is_dir() && self.rng.bool() { ACL_DEFAULT } else { ACL_ACCESS }.as_bytes();
+        let key = if meta.is_dir() && self.rng.bool() {
+            ACL_DEFAULT
+        } else {
+            ACL_ACCESS
+        }
+        .as_bytes();
         if attrs::get_xattr(path, key)?.is_some() && self.rng.bool() {
             attrs::remove_xattr(path, key)?;
         } else {
@@ -237,24 +307,39 @@ impl Mutator {
     }
 
     fn punch(&mut self, path: &Path) -> io::Result<bool> {
-        let Some(file) = open_regular(path)? else { return Ok(false) };
+        let Some(file) = open_regular(path)? else {
+            return Ok(false);
+        };
         let size = file.metadata()?.len();
         if size < 2 {
             return Ok(false);
         }
         let start = self.rng.u64(0..size - 1);
         let length = self.rng.u64(1..size - start + 1);
-        rustix::fs::fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, length)?;
+        rustix::fs::fallocate(
+            &file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            start,
+            length,
+        )?;
         self.maybe_new_mtime(path)
     }
 
     /// Some programs set the mtime after writing, often into the past.
     fn maybe_new_mtime(&mut self, path: &Path) -> io::Result<bool> {
-        if self.rng.bool() { self.set_times(path) } else { Ok(true) }
+        if self.rng.bool() {
+            self.set_times(path)
+        } else {
+            Ok(true)
+        }
     }
 
     fn set_times(&mut self, path: &Path) -> io::Result<bool> {
-        attrs::set_mtime(path, self.rng.i64(1..1_500_000_000), self.rng.u32(0..1_000_000_000))?;
+        attrs::set_mtime(
+            path,
+            self.rng.i64(1..1_500_000_000),
+            self.rng.u32(0..1_000_000_000),
+        )?;
         Ok(true)
     }
 
@@ -272,7 +357,9 @@ fn exchange(path: &Path, other: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let (here, there) = (longest_below(path)?, longest_below(other)?);
-    if here + other.as_os_str().len() > PATH_BYTES_MAX || there + path.as_os_str().len() > PATH_BYTES_MAX {
+    if here + other.as_os_str().len() > PATH_BYTES_MAX
+        || there + path.as_os_str().len() > PATH_BYTES_MAX
+    {
         return Ok(false);
     }
     attrs::exchange(path, other)?;
@@ -282,7 +369,10 @@ fn exchange(path: &Path, other: &Path) -> io::Result<bool> {
 /// How many bytes the longest path below an entry adds to it.
 fn longest_below(path: &Path) -> io::Result<usize> {
     let own = path.as_os_str().len();
-    let longest = list_all(path)?.iter().map(|below| below.as_os_str().len()).max();
+    let longest = list_all(path)?
+        .iter()
+        .map(|below| below.as_os_str().len())
+        .max();
     Ok(longest.map_or(0, |longest| longest - own))
 }
 
@@ -298,7 +388,8 @@ fn open_regular(path: &Path) -> io::Result<Option<File>> {
     crate::content::open_to_write(path).map(Some)
 }
 
-/// Every path below a directory, in an order that does not depend on the file system; nothing for other entries.
+/// Every path below a directory, in an order that does not depend on the file system; nothing for
+/// other entries.
 pub fn list_all(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -333,7 +424,10 @@ mod tests {
             build_tree(path, 9, &Profile::small());
             mutate(path, seed, 100);
         }
-        let options = Options { mtime: false, ..Options::default() };
+        let options = Options {
+            mtime: false,
+            ..Options::default()
+        };
         assert_eq!(compare(&a, &b, &options), Vec::new());
         assert!(compare(&a, &c, &options).len() > 20);
     }

@@ -57,7 +57,11 @@ pub fn random_name(rng: &mut Rng) -> Vec<u8> {
         let name = match rng.u8(0..6) {
             0 | 1 => format!("n{}", rng.u32(..)).into_bytes(),
             2 => random_bytes(rng, 12),
-            3 => [rng.choice(nasty_names()).unwrap_or_default(), rng.u16(..).to_string().into_bytes()].concat(),
+            3 => [
+                rng.choice(nasty_names()).unwrap_or_default(),
+                rng.u16(..).to_string().into_bytes(),
+            ]
+            .concat(),
             4 => vec![rng.u8(b'a'..=b'z'); rng.usize(1..NAME_BYTES_MAX + 1)],
             _ => random_bytes(rng, NAME_BYTES_MAX),
         };
@@ -69,13 +73,20 @@ pub fn random_name(rng: &mut Rng) -> Vec<u8> {
 
 fn random_bytes(rng: &mut Rng, max: usize) -> Vec<u8> {
     let length = rng.usize(1..max + 1);
-    (0..length).map(|_| rng.u8(1..)).map(|byte| if byte == b'/' { b'_' } else { byte }).collect()
+    (0..length)
+        .map(|_| rng.u8(1..))
+        .map(|byte| if byte == b'/' { b'_' } else { byte })
+        .collect()
 }
 
 /// Whether the kernel would take this as one component that is not `.` or `..`.
 fn is_legal(name: &[u8]) -> bool {
     let special = name == b"." || name == b"..";
-    !special && !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(&b'/') && !name.contains(&0)
+    !special
+        && !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.contains(&b'/')
+        && !name.contains(&0)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! A TCP relay in the test's own process, for what a network does to connections: delay, narrowness, silence, sudden ends.
+//! A TCP relay in the test's own process, for what a network does to connections: delay,
+//! narrowness, silence, sudden ends.
 //!
-//! It stands in for the kernel's netem, which is missing on many machines. It works on streams and not on packets: nothing is
-//! reordered or lost within a connection, and a connection that is made reaches the relay at once; only what is sent through it
-//! is late. Started within [`Host::inside`](crate::Host::inside), it listens on that host and connects from there.
+//! It stands in for the kernel's netem, which is missing on many machines. It works on streams and
+//! not on packets: nothing is reordered or lost within a connection, and a connection that is made
+//! reaches the relay at once; only what is sent through it is late. Started within
+//! [`Host::inside`](crate::Host::inside), it listens on that host and connects from there.
 
 mod pipe;
 
@@ -22,7 +24,8 @@ const CONNECT_SECONDS_MAX: u64 = 10;
 /// What a relay does to what passes, each way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
-    /// Bytes are delivered so long after they came in; how many are on their way is not limited by it.
+    /// Bytes are delivered so long after they came in; how many are on their way is not limited by
+    /// it.
     pub delay: Duration,
     /// All connections share this.
     pub bytes_per_second_max: Option<u64>,
@@ -80,14 +83,21 @@ struct Connection {
 }
 
 impl Relay {
-    /// Listens on a free port of the loopback interface and passes everything on to `destination`, at once.
+    /// Listens on a free port of the loopback interface and passes everything on to `destination`,
+    /// at once.
     pub fn start(destination: SocketAddr) -> Relay {
         Relay::with(destination, Weather::default())
     }
 
     /// The same with a delay each way.
     pub fn delayed(destination: SocketAddr, delay: Duration) -> Relay {
-        Relay::with(destination, Weather { delay, ..Weather::default() })
+        Relay::with(
+            destination,
+            Weather {
+                delay,
+                ..Weather::default()
+            },
+        )
     }
 
     /// The same with any weather.
@@ -95,7 +105,10 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen on loopback");
         listener.set_nonblocking(true).expect("not blocking");
         let address = listener.local_addr().expect("an address");
-        let way = || Way { delivered: AtomicU64::new(0), free_at: Mutex::new(Instant::now()) };
+        let way = || Way {
+            delivered: AtomicU64::new(0),
+            free_at: Mutex::new(Instant::now()),
+        };
         let shared = Arc::new(Shared {
             destination,
             weather,
@@ -110,7 +123,11 @@ impl Relay {
             let shared = shared.clone();
             move || shared.accept_all(&listener)
         });
-        Relay { address, shared, acceptor: Some(acceptor) }
+        Relay {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        }
     }
 
     /// Where it listens.
@@ -118,16 +135,20 @@ impl Relay {
         self.address
     }
 
-    /// Resets all connections that there are, at both ends; what was on its way is lost. New ones are accepted.
+    /// Resets all connections that there are, at both ends; what was on its way is lost. New ones
+    /// are accepted.
     pub fn cut(&self) {
         let connections = std::mem::take(&mut *self.shared.connections());
-        connections.iter().for_each(|connection| connection.cut.store(true, Ordering::SeqCst));
+        connections
+            .iter()
+            .for_each(|connection| connection.cut.store(true, Ordering::SeqCst));
         for connection in connections {
             let _ = connection.thread.join();
         }
     }
 
-    /// From now on nothing passes, neither bytes nor the end of a connection; connections stay open, new ones wait.
+    /// From now on nothing passes, neither bytes nor the end of a connection; connections stay
+    /// open, new ones wait.
     pub fn stall(&self) {
         self.shared.stalled.store(true, Ordering::SeqCst);
     }
@@ -140,7 +161,10 @@ impl Relay {
     /// How many bytes have been delivered so far.
     pub fn passed(&self) -> Passed {
         let delivered = |way: &Way| way.delivered.load(Ordering::SeqCst);
-        Passed { there: delivered(&self.shared.there), back: delivered(&self.shared.back) }
+        Passed {
+            there: delivered(&self.shared.there),
+            back: delivered(&self.shared.back),
+        }
     }
 
     /// How many connections have been accepted so far.
@@ -161,7 +185,9 @@ impl Drop for Relay {
 
 impl Shared {
     fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_stalled(&self) -> bool {
@@ -169,7 +195,10 @@ impl Shared {
     }
 
     fn accept_all(self: &Arc<Shared>, listener: &TcpListener) {
-        let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+        let tick = Timespec {
+            tv_sec: 0,
+            tv_nsec: TICK.subsec_nanos().into(),
+        };
         while !self.ending.load(Ordering::SeqCst) {
             if self.is_stalled() {
                 std::thread::sleep(TICK);
@@ -177,7 +206,9 @@ impl Shared {
             }
             let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick));
             // Nobody there, or gone again already: the next one, then.
-            let Ok((stream, _)) = listener.accept() else { continue };
+            let Ok((stream, _)) = listener.accept() else {
+                continue;
+            };
             self.accepted.fetch_add(1, Ordering::SeqCst);
             self.begin(stream);
         }
@@ -194,14 +225,20 @@ impl Shared {
         connections.push(Connection { cut, thread });
     }
 
-    /// Carries one connection to its end. Both sockets are closed when this returns and its caller drops `near`.
+    /// Carries one connection to its end. Both sockets are closed when this returns and its caller
+    /// drops `near`.
     fn serve(&self, near: &TcpStream, cut: &AtomicBool) {
         let limit = Duration::from_secs(CONNECT_SECONDS_MAX);
-        let Ok(far) = TcpStream::connect_timeout(&self.destination, limit) else { return reset(near) };
+        let Ok(far) = TcpStream::connect_timeout(&self.destination, limit) else {
+            return reset(near);
+        };
         for stream in [near, &far] {
             stream.set_nodelay(true).expect("no delay of small packets");
             // Only so does a thread that waits for a socket see that the connection is cut.
-            stream.set_read_timeout(Some(TICK)).and_then(|()| stream.set_write_timeout(Some(TICK))).expect("time limits");
+            stream
+                .set_read_timeout(Some(TICK))
+                .and_then(|()| stream.set_write_timeout(Some(TICK)))
+                .expect("time limits");
         }
         let there = Pipe::new(self, &self.there, (near, &far), cut);
         let back = Pipe::new(self, &self.back, (&far, near), cut);
@@ -228,7 +265,8 @@ mod tests {
     use super::*;
     use std::io::{ErrorKind, Read, Write};
 
-    /// Serves so many connections: sends back what it gets to the end of each, and returns how much that was, or what ended it.
+    /// Serves so many connections: sends back what it gets to the end of each, and returns how much
+    /// that was, or what ended it.
     fn echo(connections: usize) -> (SocketAddr, JoinHandle<Vec<std::io::Result<u64>>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let address = listener.local_addr().expect("address");
@@ -236,7 +274,10 @@ mod tests {
             let (mut stream, _) = listener.accept()?;
             std::io::copy(&mut stream.try_clone()?, &mut stream)
         };
-        (address, std::thread::spawn(move || (0..connections).map(|_| serve()).collect()))
+        (
+            address,
+            std::thread::spawn(move || (0..connections).map(|_| serve()).collect()),
+        )
     }
 
     fn connect(relay: &Relay) -> TcpStream {
@@ -267,7 +308,11 @@ mod tests {
         let mut back = Vec::new();
         stream.read_to_end(&mut back).expect("read");
         sender.join().expect("sender");
-        assert!(back.len() == bytes && back.iter().all(|byte| *byte == 7), "{} bytes came back", back.len());
+        assert!(
+            back.len() == bytes && back.iter().all(|byte| *byte == 7),
+            "{} bytes came back",
+            back.len()
+        );
         started.elapsed()
     }
 
@@ -281,7 +326,12 @@ mod tests {
             assert!(elapsed >= Duration::from_millis(60), "{elapsed:?}");
         }
         drop(stream);
-        assert_eq!(server.join().expect("server")[0].as_ref().expect("a proper end"), &15);
+        assert_eq!(
+            server.join().expect("server")[0]
+                .as_ref()
+                .expect("a proper end"),
+            &15
+        );
     }
 
     #[test]
@@ -309,17 +359,32 @@ mod tests {
         stream.shutdown(std::net::Shutdown::Write).expect("end");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("read");
-        assert_eq!((server.join().expect("server"), answer.as_str()), (1000, "thanks"));
-        assert_eq!(relay.passed(), Passed { there: 1000, back: 6 });
+        assert_eq!(
+            (server.join().expect("server"), answer.as_str()),
+            (1000, "thanks")
+        );
+        assert_eq!(
+            relay.passed(),
+            Passed {
+                there: 1000,
+                back: 6
+            }
+        );
         assert_eq!(relay.accepted(), 1);
     }
 
     #[test]
     fn a_limited_relay_takes_its_time() {
         let (address, _server) = echo(1);
-        let weather = Weather { bytes_per_second_max: Some(1 << 20), ..Weather::default() };
+        let weather = Weather {
+            bytes_per_second_max: Some(1 << 20),
+            ..Weather::default()
+        };
         let elapsed = bulk(&Relay::with(address, weather), 256 << 10);
-        assert!(elapsed >= Duration::from_millis(240), "{elapsed:?} for a quarter of a second's worth");
+        assert!(
+            elapsed >= Duration::from_millis(240),
+            "{elapsed:?} for a quarter of a second's worth"
+        );
     }
 
     #[test]
@@ -329,10 +394,16 @@ mod tests {
         let mut stream = connect(&relay);
         round_trip(&mut stream);
         relay.cut();
-        assert_eq!(stream.read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        assert_eq!(
+            stream.read(&mut [0]).expect_err("a reset").kind(),
+            ErrorKind::ConnectionReset
+        );
         round_trip(&mut connect(&relay));
         let ends = server.join().expect("server");
-        assert_eq!(ends[0].as_ref().expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        assert_eq!(
+            ends[0].as_ref().expect_err("a reset").kind(),
+            ErrorKind::ConnectionReset
+        );
         assert_eq!(ends[1].as_ref().expect("a proper end"), &5);
     }
 
@@ -344,8 +415,13 @@ mod tests {
         round_trip(&mut stream);
         relay.stall();
         stream.write_all(b"wait").expect("the near end is open");
-        stream.set_read_timeout(Some(Duration::from_millis(100))).expect("time limit");
-        assert_eq!(stream.read(&mut [0]).expect_err("silence").kind(), ErrorKind::WouldBlock);
+        stream
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .expect("time limit");
+        assert_eq!(
+            stream.read(&mut [0]).expect_err("silence").kind(),
+            ErrorKind::WouldBlock
+        );
         relay.resume();
         stream.set_read_timeout(None).expect("time limit");
         let mut answer = [0; 4];
@@ -359,6 +435,9 @@ mod tests {
         let address = listener.local_addr().expect("address");
         drop(listener);
         let relay = Relay::start(address);
-        assert_eq!(connect(&relay).read(&mut [0]).expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+        assert_eq!(
+            connect(&relay).read(&mut [0]).expect_err("a reset").kind(),
+            ErrorKind::ConnectionReset
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the real binary and reads what it says.
 //!
-//! Every run has a time limit and a process group of its own, so a test that hangs or panics leaves nothing behind.
+//! Every run has a time limit and a process group of its own, so a test that hangs or panics leaves
+//! nothing behind.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
@@ -30,7 +31,8 @@ pub struct Driftless {
 }
 
 impl Driftless {
-    /// A run of the binary at `bin` without arguments, as the current user, for at most two minutes.
+    /// A run of the binary at `bin` without arguments, as the current user, for at most two
+    /// minutes.
     pub fn new(bin: impl AsRef<Path>) -> Driftless {
         Driftless {
             bin: bin.as_ref().to_owned(),
@@ -52,21 +54,31 @@ impl Driftless {
     /// Adds arguments.
     #[must_use]
     pub fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Driftless {
-        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self.arguments.extend(
+            arguments
+                .into_iter()
+                .map(|argument| argument.as_ref().to_owned()),
+        );
         self
     }
 
     /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Driftless {
-        self.variables.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self.variables
+            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Runs the binary through another program, such as `strace` or `prlimit`, whose arguments come first.
+    /// Runs the binary through another program, such as `strace` or `prlimit`, whose arguments come
+    /// first.
     #[must_use]
     pub fn through<A: AsRef<OsStr>>(mut self, wrapper: impl IntoIterator<Item = A>) -> Driftless {
-        self.wrapper.extend(wrapper.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self.wrapper.extend(
+            wrapper
+                .into_iter()
+                .map(|argument| argument.as_ref().to_owned()),
+        );
         self
     }
 
@@ -92,8 +104,14 @@ impl Driftless {
     /// Starts it.
     pub fn spawn(self) -> Running {
         let mut command = self.command();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
         Running {
             shown: format!("{command:?}"),
             stdout: Some(collect(child.stdout.take().expect("piped"))),
@@ -105,7 +123,11 @@ impl Driftless {
     }
 
     fn command(&self) -> Command {
-        let mut words = self.wrapper.iter().map(OsString::as_os_str).chain([self.bin.as_os_str()]);
+        let mut words = self
+            .wrapper
+            .iter()
+            .map(OsString::as_os_str)
+            .chain([self.bin.as_os_str()]);
         let mut command = Command::new(words.next().expect("at least the binary"));
         command.args(words).args(&self.arguments);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -152,11 +174,16 @@ impl Running {
 
     /// Waits for its end up to `time`; true if it has ended.
     pub fn ends_within(&self, time: Duration) -> bool {
-        let Ok(pidfd) = pidfd_open(self.group(), PidfdFlags::empty()) else { return true };
+        let Ok(pidfd) = pidfd_open(self.group(), PidfdFlags::empty()) else {
+            return true;
+        };
         let deadline = Instant::now() + time;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let timeout = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            };
             match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
                 Err(rustix::io::Errno::INTR) => (),
                 ready => return ready.expect("poll a pidfd") > 0,
@@ -172,7 +199,8 @@ impl Running {
             self.signal(Signal::KILL);
         }
         let status = self.child.wait().expect("wait for the run");
-        let text = |thread: Option<JoinHandle<Vec<u8>>>| thread.expect("once").join().expect("reader");
+        let text =
+            |thread: Option<JoinHandle<Vec<u8>>>| thread.expect("once").join().expect("reader");
         let outcome = Outcome {
             shown: std::mem::take(&mut self.shown),
             status,
@@ -180,7 +208,12 @@ impl Running {
             stderr: text(self.stderr.take()),
             elapsed: self.started.elapsed(),
         };
-        assert!(in_time, "took longer than {:?}\n{}", self.limit, outcome.describe());
+        assert!(
+            in_time,
+            "took longer than {:?}\n{}",
+            self.limit,
+            outcome.describe()
+        );
         outcome
     }
 }
@@ -210,7 +243,9 @@ pub struct Outcome {
 impl Outcome {
     /// The exit code, or 128 plus the number of the signal that ended it.
     pub fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+        self.status
+            .code()
+            .unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
     }
 
     /// Panics with all output unless the exit code is this one.
@@ -238,23 +273,48 @@ impl Outcome {
         };
         let (out, err, text) = (show(&self.stdout), show(&self.stderr), self.stdout_text());
         let is_problem = |line: &&str| line.contains("\"event\":\"problem\"");
-        let problems: Vec<&str> = text.lines().filter(is_problem).take(SHOWN_PROBLEMS_MAX).collect();
+        let problems: Vec<&str> = text
+            .lines()
+            .filter(is_problem)
+            .take(SHOWN_PROBLEMS_MAX)
+            .collect();
         let problems = problems.join("\n");
-        format!("{}\n-> {}\n--- problems\n{problems}\n--- stdout\n{out}\n--- stderr\n{err}", self.shown, self.status)
+        format!(
+            "{}\n-> {}\n--- problems\n{problems}\n--- stdout\n{out}\n--- stderr\n{err}",
+            self.shown, self.status
+        )
     }
 
     /// Every line of `--json` output; panics on a line that is not an object.
     pub fn events(&self) -> Vec<Value> {
-        let lines = self.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let parse = |line: &[u8]| serde_json::from_slice::<Value>(line).ok().filter(Value::is_object);
+        let lines = self
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        let parse = |line: &[u8]| {
+            serde_json::from_slice::<Value>(line)
+                .ok()
+                .filter(Value::is_object)
+        };
         lines
-            .map(|line| parse(line).unwrap_or_else(|| panic!("not JSON: {}\n{}", String::from_utf8_lossy(line), self.describe())))
+            .map(|line| {
+                parse(line).unwrap_or_else(|| {
+                    panic!(
+                        "not JSON: {}\n{}",
+                        String::from_utf8_lossy(line),
+                        self.describe()
+                    )
+                })
+            })
             .collect()
     }
 
     /// The events of one name.
     pub fn events_named(&self, name: &str) -> Vec<Value> {
-        self.events().into_iter().filter(|event| event["event"] == name).collect()
+        self.events()
+            .into_iter()
+            .filter(|event| event["event"] == name)
+            .collect()
     }
 
     /// The one summary event; panics if there is not exactly one.
@@ -267,7 +327,9 @@ impl Outcome {
     /// A number of the summary; panics if it is not there.
     pub fn count(&self, field: &str) -> u64 {
         let summary = self.summary();
-        summary[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {summary}"))
+        summary[field]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no number {field} in {summary}"))
     }
 }
 
@@ -277,21 +339,34 @@ mod tests {
 
     #[test]
     fn output_and_code_come_back() {
-        let outcome = Driftless::new("/bin/sh").args(["-c", "echo '{\"event\":\"summary\",\"seen\":3}'; exit 5"]).run();
+        let outcome = Driftless::new("/bin/sh")
+            .args(["-c", "echo '{\"event\":\"summary\",\"seen\":3}'; exit 5"])
+            .run();
         assert_eq!(outcome.clone().expect(5).count("seen"), 3);
     }
 
     #[test]
     fn another_user_is_really_another_user() {
         let outcome = Driftless::new("/usr/bin/id").as_user(65534, 65534).run();
-        assert!(outcome.stdout_text().starts_with("uid=65534"), "{}", outcome.describe());
-        assert!(!outcome.stdout_text().contains("(root)"), "{}", outcome.describe());
+        assert!(
+            outcome.stdout_text().starts_with("uid=65534"),
+            "{}",
+            outcome.describe()
+        );
+        assert!(
+            !outcome.stdout_text().contains("(root)"),
+            "{}",
+            outcome.describe()
+        );
     }
 
     #[test]
     #[should_panic(expected = "took longer")]
     fn a_run_over_its_limit_is_killed() {
-        let _ = Driftless::new("/bin/sh").args(["-c", "sleep 600 | cat"]).limit(Duration::from_millis(50)).run();
+        let _ = Driftless::new("/bin/sh")
+            .args(["-c", "sleep 600 | cat"])
+            .limit(Duration::from_millis(50))
+            .run();
     }
 
     #[test]

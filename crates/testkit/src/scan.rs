@@ -1,8 +1,9 @@
 //! A tree as a value: every entry with everything that a replica must reproduce.
 //!
-//! The walk holds one directory handle, goes down by name and up by `..`, and keeps its own stack. So neither the length
-//! of a path, nor the depth of a tree, nor the limit of open files matters, and it shares no idea with driftless' walk,
-//! which holds a stack of handles. It is for trees at rest.
+//! The walk holds one directory handle, goes down by name and up by `..`, and keeps its own stack.
+//! So neither the length of a path, nor the depth of a tree, nor the limit of open files matters,
+//! and it shares no idea with driftless' walk, which holds a stack of handles. It is for trees at
+//! rest.
 
 use crate::hash::Hash;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +18,8 @@ pub const BLOCK_BYTES: u64 = 4096;
 const READ_BYTES: usize = 1 << 20;
 const XATTR_BYTES_MAX: usize = 65536;
 
-/// What a root says of itself as a replica is no part of the tree: an attribute, or a file where there are none.
+/// What a root says of itself as a replica is no part of the tree: an attribute, or a file where
+/// there are none.
 const MARKS: [&[u8]; 2] = [b"trusted.driftless.mark", b"user.driftless.mark"];
 /// See above.
 pub(crate) const MARK_FILE: &[u8] = b".driftless-tmp-00000000000000000000000000000001";
@@ -89,7 +91,9 @@ impl Scan {
         let name = std::os::unix::ffi::OsStrExt::as_bytes(root.as_os_str());
         scan.nodes.push(read_node(CWD, name, stat, depth)?);
         scan.nodes[0].name.clear();
-        scan.nodes[0].xattrs.retain(|(name, _)| !MARKS.contains(&&name[..]));
+        scan.nodes[0]
+            .xattrs
+            .retain(|(name, _)| !MARKS.contains(&&name[..]));
         if scan.nodes[0].kind() == FileType::Directory {
             let fd = open_dir(CWD, name)?;
             scan.walk(fd, depth)?;
@@ -99,12 +103,18 @@ impl Scan {
 
     fn walk(&mut self, root: OwnedFd, depth: Depth) -> io::Result<()> {
         let mut here = root;
-        let mut stack = vec![Frame { node: 0, directories: self.list(0, &here, depth)? }];
+        let mut stack = vec![Frame {
+            node: 0,
+            directories: self.list(0, &here, depth)?,
+        }];
         while let Some(frame) = stack.last_mut() {
             if let Some(next) = frame.directories.pop() {
                 here = open_dir(here.as_fd(), &self.nodes[next].name)?;
                 let directories = self.list(next, &here, depth)?;
-                stack.push(Frame { node: next, directories });
+                stack.push(Frame {
+                    node: next,
+                    directories,
+                });
             } else {
                 let left = stack.pop().map(|frame| frame.node);
                 if left != Some(0) {
@@ -118,7 +128,10 @@ impl Scan {
     /// Adds the entries of one directory and returns those that are directories.
     fn list(&mut self, parent: usize, fd: &OwnedFd, depth: Depth) -> io::Result<Vec<usize>> {
         let mut directories = Vec::new();
-        for name in list_names(fd)?.into_iter().filter(|name| parent != 0 || name != MARK_FILE) {
+        for name in list_names(fd)?
+            .into_iter()
+            .filter(|name| parent != 0 || name != MARK_FILE)
+        {
             let stat = rustix::fs::statat(fd, &name[..], AtFlags::SYMLINK_NOFOLLOW)?;
             let mut node = read_node(fd.as_fd(), &name, stat, depth)?;
             node.parent = parent;
@@ -141,7 +154,11 @@ impl Scan {
             at = self.nodes[at].parent;
         }
         parts.reverse();
-        if parts.is_empty() { b".".to_vec() } else { parts.join(&b'/') }
+        if parts.is_empty() {
+            b".".to_vec()
+        } else {
+            parts.join(&b'/')
+        }
     }
 }
 
@@ -180,7 +197,9 @@ fn read_node(at: BorrowedFd<'_>, name: &[u8], stat: Stat, depth: Depth) -> io::R
         children: Vec::new(),
     };
     match kind {
-        FileType::Symlink => node.target = Some(rustix::fs::readlinkat(at, name, Vec::new())?.into_bytes()),
+        FileType::Symlink => {
+            node.target = Some(rustix::fs::readlinkat(at, name, Vec::new())?.into_bytes())
+        }
         FileType::RegularFile if depth.content || depth.holes => read_file(at, &mut node, depth)?,
         _ => (),
     }
@@ -197,7 +216,10 @@ fn read_xattrs(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<
         other => other?,
     };
     let mut xattrs = Vec::new();
-    for key in names[..length].split(|byte| *byte == 0).filter(|key| is_replicated(key)) {
+    for key in names[..length]
+        .split(|byte| *byte == 0)
+        .filter(|key| is_replicated(key))
+    {
         let mut value = vec![0u8; XATTR_BYTES_MAX];
         let length = rustix::fs::getxattr(&path[..], key, &mut value[..])?;
         value.truncate(length);
@@ -210,12 +232,15 @@ fn read_xattrs(at: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<
 fn is_replicated(key: &[u8]) -> bool {
     // XFS shows root the ACLs once more, as they stand on its disk.
     let is_acl_of_xfs = key.starts_with(b"trusted.SGI_ACL_");
-    let kept = key.starts_with(b"user.") || key.starts_with(b"trusted.") || key.starts_with(b"system.posix_acl_");
+    let kept = key.starts_with(b"user.")
+        || key.starts_with(b"trusted.")
+        || key.starts_with(b"system.posix_acl_");
     kept && !is_acl_of_xfs || key == b"security.capability"
 }
 
 fn read_file(at: BorrowedFd<'_>, node: &mut Node, depth: Depth) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(at, &node.name[..], flags, Mode::empty())?;
     if depth.holes {
         // Cached pages over unwritten extents, left by whoever read them, would show as data.

@@ -1,7 +1,8 @@
-//! Real file systems for one test: a sparse image in memory, formatted, loop-mounted, and gone when the value is dropped.
+//! Real file systems for one test: a sparse image in memory, formatted, loop-mounted, and gone when
+//! the value is dropped.
 //!
-//! Holes, reflinks, xattr limits, directory order and time stamps differ between file systems, so a test that only ever
-//! meets the one below the temp folder proves little.
+//! Holes, reflinks, xattr limits, directory order and time stamps differ between file systems, so a
+//! test that only ever meets the one below the temp folder proves little.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,13 +61,56 @@ impl Scratch {
         let size_mib = size_mib.max(kind.size_mib_min());
         match kind {
             FsKind::Tmpfs => Scratch::mounted(|scratch| scratch.mount_tmpfs(size_mib)),
-            FsKind::Ext4 => Scratch::formatted(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", "-i", "4096", "-m", "0"], size_mib),
+            FsKind::Ext4 => Scratch::formatted(
+                &[
+                    "mkfs.ext4",
+                    "-q",
+                    "-F",
+                    "-b",
+                    "4096",
+                    "-I",
+                    "256",
+                    "-i",
+                    "4096",
+                    "-m",
+                    "0",
+                ],
+                size_mib,
+            ),
             FsKind::Xfs => Scratch::formatted(&["mkfs.xfs", "-q", "-m", "reflink=1"], size_mib),
             FsKind::Btrfs => Scratch::formatted(&["mkfs.btrfs", "-q"], size_mib),
-            FsKind::Ext4Old => Scratch::formatted(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "128", "-i", "4096", "-m", "0"], size_mib),
-            FsKind::Ext2Untyped => {
-                Scratch::formatted(&["mkfs.ext2", "-q", "-F", "-O", "^filetype", "-b", "4096", "-i", "4096", "-m", "0"], size_mib)
-            }
+            FsKind::Ext4Old => Scratch::formatted(
+                &[
+                    "mkfs.ext4",
+                    "-q",
+                    "-F",
+                    "-b",
+                    "4096",
+                    "-I",
+                    "128",
+                    "-i",
+                    "4096",
+                    "-m",
+                    "0",
+                ],
+                size_mib,
+            ),
+            FsKind::Ext2Untyped => Scratch::formatted(
+                &[
+                    "mkfs.ext2",
+                    "-q",
+                    "-F",
+                    "-O",
+                    "^filetype",
+                    "-b",
+                    "4096",
+                    "-i",
+                    "4096",
+                    "-m",
+                    "0",
+                ],
+                size_mib,
+            ),
             FsKind::Overlay => Scratch::mounted(Scratch::mount_layers),
         }
     }
@@ -87,22 +131,38 @@ impl Scratch {
     /// Unmounts an image and mounts it again, so that what shows comes from the image alone.
     pub fn mount_again(&self) {
         assert!(unmount(&self.mount), "{} is busy", self.mount.display());
-        let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _turn = MOUNTING
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         self.mount_as_it_is("loop");
     }
 
     fn mount_as_it_is(&self, options: &str) {
-        must_run(Command::new("mount").args(["-o", options]).arg(self.image()).arg(&self.mount));
+        must_run(
+            Command::new("mount")
+                .args(["-o", options])
+                .arg(self.image())
+                .arg(&self.mount),
+        );
     }
 
     fn mounted(mount: impl FnOnce(&Scratch)) -> Scratch {
         let folder = scratch_folder();
         let place = folder.path().join("mnt");
         fs::create_dir(&place).expect("mount point");
-        let scratch = Scratch { folder: Some(folder), mount: place };
-        let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let scratch = Scratch {
+            folder: Some(folder),
+            mount: place,
+        };
+        let _turn = MOUNTING
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         mount(&scratch);
-        fs::set_permissions(&scratch.mount, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("open to all");
+        fs::set_permissions(
+            &scratch.mount,
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .expect("open to all");
         scratch
     }
 
@@ -125,10 +185,15 @@ impl Scratch {
 
     fn mount_tmpfs(&self, size_mib: u64) {
         let options = format!("size={size_mib}m,nr_inodes=2000000,mode=0755");
-        must_run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "driftless-scratch"]).arg(&self.mount));
+        must_run(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &options, "driftless-scratch"])
+                .arg(&self.mount),
+        );
     }
 
-    /// Everything that an overlay holds becomes a layer that it cannot write to, with an empty one on top.
+    /// Everything that an overlay holds becomes a layer that it cannot write to, with an empty one
+    /// on top.
     pub fn sink(&self) {
         must_run(Command::new("umount").arg(&self.mount));
         self.mount_layers();
@@ -144,12 +209,27 @@ impl Scratch {
         }
         let count = (0..).take_while(|number| layer(*number).exists()).count();
         let (upper, work) = (layer(count), folder.join(format!("work-{count}")));
-        [&upper, &work].into_iter().for_each(|path| fs::create_dir(path).expect("layer"));
-        let lower: Vec<String> = (0..count).rev().map(|number| layer(number).display().to_string()).collect();
-        // Without an index, files with several names come apart when they are copied up, by a change of mode, say: a run then finds another
-        // inode at the name than the one it has changed, makes no link to it (exit code 3), and only the next makes the group whole.
-        let options = format!("index=on,lowerdir={},upperdir={},workdir={}", lower.join(":"), upper.display(), work.display());
-        must_run(Command::new("mount").args(["-t", "overlay", "-o", &options, "driftless-test"]).arg(&self.mount));
+        [&upper, &work]
+            .into_iter()
+            .for_each(|path| fs::create_dir(path).expect("layer"));
+        let lower: Vec<String> = (0..count)
+            .rev()
+            .map(|number| layer(number).display().to_string())
+            .collect();
+        // Without an index, files with several names come apart when they are copied up, by a
+        // change of mode, say: a run then finds another inode at the name than the one it has
+        // changed, makes no link to it (exit code 3), and only the next makes the group whole.
+        let options = format!(
+            "index=on,lowerdir={},upperdir={},workdir={}",
+            lower.join(":"),
+            upper.display(),
+            work.display()
+        );
+        must_run(
+            Command::new("mount")
+                .args(["-t", "overlay", "-o", &options, "driftless-test"])
+                .arg(&self.mount),
+        );
     }
 
     fn mount_image(&self, format: &[&str], size_mib: u64) {
@@ -162,18 +242,28 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let plain = Command::new("umount").arg("-q").arg(&self.mount).status();
         if !plain.is_ok_and(|status| status.success()) {
-            let _ = Command::new("umount").args(["-q", "-l"]).arg(&self.mount).status();
+            let _ = Command::new("umount")
+                .args(["-q", "-l"])
+                .arg(&self.mount)
+                .status();
         }
         drop(self.folder.take());
     }
 }
 
-/// A folder in memory where there is one, else in the usual place for temporary files; open to every user.
+/// A folder in memory where there is one, else in the usual place for temporary files; open to
+/// every user.
 pub fn scratch_folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();
-    builder.prefix("driftless-test-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
-    let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
+    builder
+        .prefix("driftless-test-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let made = if memory.is_dir() {
+        builder.tempdir_in(memory)
+    } else {
+        builder.tempdir()
+    };
     made.expect("temp folder")
 }
 
@@ -184,11 +274,16 @@ pub(crate) fn format_image(image: &Path, format: &[&str], size_mib: u64) {
     must_run(Command::new(format[0]).args(&format[1..]).arg(image));
 }
 
-/// Unmounts; a process that a test has just started may hold open files of it until it runs its program. False if it stays busy.
+/// Unmounts; a process that a test has just started may hold open files of it until it runs its
+/// program. False if it stays busy.
 pub(crate) fn unmount(path: &Path) -> bool {
     let deadline = Instant::now() + BUSY_MAX;
     loop {
-        let status = Command::new("umount").arg("-q").arg(path).stderr(Stdio::null()).status();
+        let status = Command::new("umount")
+            .arg("-q")
+            .arg(path)
+            .stderr(Stdio::null())
+            .status();
         if status.is_ok_and(|status| status.success()) {
             return true;
         }
@@ -201,14 +296,27 @@ pub(crate) fn unmount(path: &Path) -> bool {
 
 /// Mounts an image by a loop device.
 pub(crate) fn mount_loop(image: &Path, at: &Path, options: &str) {
-    let _turn = MOUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    must_run(Command::new("mount").args(["-o", options]).arg(image).arg(at));
+    let _turn = MOUNTING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    must_run(
+        Command::new("mount")
+            .args(["-o", options])
+            .arg(image)
+            .arg(at),
+    );
 }
 
 pub(crate) fn must_run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("cannot run {command:?}: {e}"));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {errors}", output.status);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}: {errors}",
+        output.status
+    );
 }
 
 #[cfg(test)]
@@ -239,7 +347,10 @@ mod tests {
         fs::write(scratch.path().join("a/b"), b"changed").expect("write above");
         let below = scratch.image().with_file_name("layer-1").join("a/b");
         assert_eq!(
-            (fs::read(below).expect("read"), fs::read(scratch.path().join("a/b")).expect("read")),
+            (
+                fs::read(below).expect("read"),
+                fs::read(scratch.path().join("a/b")).expect("read")
+            ),
             (b"data".to_vec(), b"changed".to_vec())
         );
     }

@@ -1,7 +1,9 @@
-//! A real OpenSSH server for one test, with keys, accounts and settings of its own, and the settings of clients that reach it.
+//! A real OpenSSH server for one test, with keys, accounts and settings of its own, and the
+//! settings of clients that reach it.
 //!
-//! The machine's own server, keys and `~/.ssh` are neither used nor changed. One can log in as root and as the ordinary user.
-//! Clients check the server's key: a test that reaches another server than its own fails.
+//! The machine's own server, keys and `~/.ssh` are neither used nor changed. One can log in as root
+//! and as the ordinary user. Clients check the server's key: a test that reaches another server
+//! than its own fails.
 
 use crate::accounts::{ORDINARY_ID, ORDINARY_NAME, prepare_logins};
 use crate::attrs;
@@ -45,8 +47,13 @@ impl Sshd {
     /// Starts one on a free port of the loopback interface; needs root.
     pub fn start() -> Sshd {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let free_port = || TcpListener::bind((loopback, 0)).and_then(|probe| probe.local_addr()).expect("a free port");
-        let started = (0..PORTS_TRIED_MAX).find_map(|_| Sshd::try_start(free_port(), Command::new(PROGRAM)));
+        let free_port = || {
+            TcpListener::bind((loopback, 0))
+                .and_then(|probe| probe.local_addr())
+                .expect("a free port")
+        };
+        let started =
+            (0..PORTS_TRIED_MAX).find_map(|_| Sshd::try_start(free_port(), Command::new(PROGRAM)));
         started.expect("a port that stays free")
     }
 
@@ -61,16 +68,34 @@ impl Sshd {
         static SERVERS: AtomicU32 = AtomicU32::new(0);
         prepare_logins();
         let folder = scratch_folder();
-        let mark = format!("{}-{}", std::process::id(), SERVERS.fetch_add(1, Ordering::Relaxed));
+        let mark = format!(
+            "{}-{}",
+            std::process::id(),
+            SERVERS.fetch_add(1, Ordering::Relaxed)
+        );
         make_keys(folder.path());
         // What a user's own shell does when it starts is none of a test's business.
         fs::create_dir(folder.path().join("home")).expect("a home");
         attrs::set_mode(&folder.path().join("home"), 0o755).expect("open to all");
-        write(&folder.path().join("sshd_config"), &server_settings(folder.path(), address, &mark));
-        command.arg("-D").arg("-f").arg(folder.path().join("sshd_config")).arg("-E").arg(folder.path().join("log"));
+        write(
+            &folder.path().join("sshd_config"),
+            &server_settings(folder.path(), address, &mark),
+        );
+        command
+            .arg("-D")
+            .arg("-f")
+            .arg(folder.path().join("sshd_config"))
+            .arg("-E")
+            .arg(folder.path().join("log"));
         let listener = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let listener = listener.unwrap_or_else(|e| panic!("cannot start {PROGRAM}: {e}"));
-        let mut server = Sshd { folder, address, listener, mark, clients: AtomicU32::new(0) };
+        let mut server = Sshd {
+            folder,
+            address,
+            listener,
+            mark,
+            clients: AtomicU32::new(0),
+        };
         server.listens().then_some(server)
     }
 
@@ -86,7 +111,10 @@ impl Sshd {
             if log.contains("Address already in use") {
                 return false;
             }
-            assert!(!ended && Instant::now() < deadline, "sshd does not start: {log}");
+            assert!(
+                !ended && Instant::now() < deadline,
+                "sshd does not start: {log}"
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -103,7 +131,8 @@ impl Sshd {
 
     /// Everything that it has logged.
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.folder.path().join("log")).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&fs::read(self.folder.path().join("log")).unwrap_or_default())
+            .into_owned()
     }
 
     /// A client that root runs.
@@ -111,7 +140,8 @@ impl Sshd {
         self.client_via(self.address)
     }
 
-    /// A client that root runs and that connects to another address, such as that of a [`Relay`](crate::Relay).
+    /// A client that root runs and that connects to another address, such as that of a
+    /// [`Relay`](crate::Relay).
     pub fn client_via(&self, address: SocketAddr) -> SshClient {
         self.make_client(address, 0)
     }
@@ -132,15 +162,19 @@ impl Sshd {
         SshClient { config }
     }
 
-    /// From now on whoever logs in gets this command, whatever he asks for, and nothing else of ssh (sshd(8), "AUTHORIZED_KEYS FILE
-    /// FORMAT").
+    /// From now on whoever logs in gets this command, whatever he asks for, and nothing else of ssh
+    /// (sshd(8), "AUTHORIZED_KEYS FILE FORMAT").
     pub fn force_command(&self, command: &str) {
         let key = fs::read_to_string(self.folder.path().join("login.pub")).expect("a public key");
         let command = command.replace('"', "\\\"");
-        write(&self.folder.path().join("authorized_keys"), &format!("restrict,command=\"{command}\" {key}"));
+        write(
+            &self.folder.path().join("authorized_keys"),
+            &format!("restrict,command=\"{command}\" {key}"),
+        );
     }
 
-    /// The processes of all sessions, those of the server included: what was started by them and has not ended.
+    /// The processes of all sessions, those of the server included: what was started by them and
+    /// has not ended.
     pub fn sessions(&self) -> Vec<u32> {
         let mut found = processes::descendants(self.pid());
         found.extend(processes::with_variable(&format!("{MARK}={}", self.mark)));
@@ -149,9 +183,14 @@ impl Sshd {
         found
     }
 
-    /// Kills all sessions and what they have started, as if the far machine had lost its power; the server goes on.
+    /// Kills all sessions and what they have started, as if the far machine had lost its power; the
+    /// server goes on.
     pub fn kill_sessions(&self) {
-        assert!(processes::end_all(|| self.sessions()), "a session does not end: {:?}", self.sessions());
+        assert!(
+            processes::end_all(|| self.sessions()),
+            "a session does not end: {:?}",
+            self.sessions()
+        );
     }
 }
 
@@ -165,7 +204,8 @@ impl Drop for Sshd {
     }
 }
 
-/// The settings of a client that knows a server as [`FAR`] and [`FAR_USER`]; they go with the server.
+/// The settings of a client that knows a server as [`FAR`] and [`FAR_USER`]; they go with the
+/// server.
 #[derive(Clone, Debug)]
 pub struct SshClient {
     config: PathBuf,
@@ -177,7 +217,8 @@ impl SshClient {
         &self.config
     }
 
-    /// `ssh -F FILE` in one string, as for an option that takes a command; there is nothing in it to be quoted.
+    /// `ssh -F FILE` in one string, as for an option that takes a command; there is nothing in it
+    /// to be quoted.
     pub fn words(&self) -> String {
         format!("ssh -F {}", self.config.display())
     }
@@ -202,15 +243,34 @@ impl SshClient {
 fn make_keys(folder: &Path) {
     for name in ["host", "login"] {
         let mut keygen = Command::new("ssh-keygen");
-        must_run(keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "driftless-test", "-f"]).arg(folder.join(name)));
+        must_run(
+            keygen
+                .args([
+                    "-q",
+                    "-t",
+                    "ed25519",
+                    "-N",
+                    "",
+                    "-C",
+                    "driftless-test",
+                    "-f",
+                ])
+                .arg(folder.join(name)),
+        );
     }
-    let public = |name: &str| fs::read_to_string(folder.join(name).with_extension("pub")).expect("a public key");
+    let public = |name: &str| {
+        fs::read_to_string(folder.join(name).with_extension("pub")).expect("a public key")
+    };
     write(&folder.join("authorized_keys"), &public("login"));
-    write(&folder.join("known_hosts"), &format!("{FAR} {}", public("host")));
+    write(
+        &folder.join("known_hosts"),
+        &format!("{FAR} {}", public("host")),
+    );
 }
 
-/// See sshd_config(5). Many may begin at once, which the defaults take for an attack. The default key exchange, made against
-/// computers that nobody has yet, takes a fifth of a second of each login.
+/// See sshd_config(5). Many may begin at once, which the defaults take for an attack. The default
+/// key exchange, made against computers that nobody has yet, takes a fifth of a second of each
+/// login.
 fn server_settings(folder: &Path, address: SocketAddr, mark: &str) -> String {
     let folder = folder.display();
     format!(
@@ -224,7 +284,12 @@ fn server_settings(folder: &Path, address: SocketAddr, mark: &str) -> String {
 
 /// See ssh_config(5).
 fn client_settings(folder: &Path, address: SocketAddr, key: &Path) -> String {
-    let (folder, key, host, port) = (folder.display(), key.display(), address.ip(), address.port());
+    let (folder, key, host, port) = (
+        folder.display(),
+        key.display(),
+        address.ip(),
+        address.port(),
+    );
     format!(
         "Host {FAR} {FAR_USER}\n HostName {host}\n Port {port}\n HostKeyAlias {FAR}\n UserKnownHostsFile {folder}/known_hosts\n \
          GlobalKnownHostsFile /dev/null\n StrictHostKeyChecking yes\n UpdateHostKeys no\n IdentityFile {key}\n \

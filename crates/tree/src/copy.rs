@@ -1,8 +1,8 @@
-//! The copy ladder: reflink, copy within the kernel or on the server, read and write; hole by hole, with the page cache kept, dropped or
-//! passed by.
+//! The copy ladder: reflink, copy within the kernel or on the server, read and write; hole by hole,
+//! with the page cache kept, dropped or passed by.
 //!
-//! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is learned by trying once
-//! and shared by all threads ([`Ladder`]).
+//! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is
+//! learned by trying once and shared by all threads ([`Ladder`]).
 
 mod block;
 pub mod compare;
@@ -30,7 +30,8 @@ const BLOCK_BYTES: usize = 256 * 1024;
 const OFFLOAD_BYTES: u64 = 1024 * 1024;
 /// Bytes a read or write past the page cache, where each is a request to the device.
 const DIRECT_BYTES: usize = 1024 * 1024;
-/// Alignment of addresses, offsets and lengths of direct I/O: a page, which is enough for every device in use.
+/// Alignment of addresses, offsets and lengths of direct I/O: a page, which is enough for every
+/// device in use.
 const ALIGN: usize = 4096;
 
 /// What was learned about a pair of file systems; shared by all copiers of a run.
@@ -69,7 +70,8 @@ impl From<Fault> for Halt {
     }
 }
 
-/// Told the bytes before each block is moved or compared; may wait, and may say that the run is to stop.
+/// Told the bytes before each block is moved or compared; may wait, and may say that the run is to
+/// stop.
 pub type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<(), Halt>;
 
 /// The number of bytes, or why they are not as many as they should be.
@@ -82,8 +84,17 @@ fn pair_hash(devices: (u64, u64)) -> u64 {
 impl Copier {
     /// A copier with a buffer of its own; memory is taken as it is used.
     pub fn new(cache: Cache, ladder: Arc<Ladder>) -> Self {
-        let size = if cache == Cache::Direct { DIRECT_BYTES } else { BLOCK_BYTES };
-        Copier { buffer: vec![0; size + ALIGN], cache, ladder, digest: None }
+        let size = if cache == Cache::Direct {
+            DIRECT_BYTES
+        } else {
+            BLOCK_BYTES
+        };
+        Copier {
+            buffer: vec![0; size + ALIGN],
+            cache,
+            ladder,
+            digest: None,
+        }
     }
 
     /// Forgets what it began to hash, for whoever uses it next.
@@ -91,26 +102,48 @@ impl Copier {
         self.digest = None;
     }
 
-    /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does. `devices` are those of the two files.
-    pub fn clone_whole(&self, from: &dyn ReadFile, to: &dyn WriteFile, devices: (u64, u64)) -> bool {
-        let (Some(from), Some(to)) = (from.as_local(), to.as_local()) else { return false };
+    /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does.
+    /// `devices` are those of the two files.
+    pub fn clone_whole(
+        &self,
+        from: &dyn ReadFile,
+        to: &dyn WriteFile,
+        devices: (u64, u64),
+    ) -> bool {
+        let (Some(from), Some(to)) = (from.as_local(), to.as_local()) else {
+            return false;
+        };
         if self.ladder.no_clone.load(Relaxed) == pair_hash(devices) || to.pass_gate().is_err() {
             return false;
         }
         let done = fs::ioctl_ficlone(&to.fd, &from.fd);
-        if matches!(done, Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::INVAL | Errno::NOSYS)) {
+        if matches!(
+            done,
+            Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::INVAL | Errno::NOSYS)
+        ) {
             self.ladder.no_clone.store(pair_hash(devices), Relaxed);
         }
         done.is_ok()
     }
 
-    /// Copies a range, only its data if `sparse`; returns the bytes copied. Stops early where the source has become shorter; whoever looks
-    /// again at the source will see that. A source that ends before its own size does is a fault: there is no telling what it holds.
-    pub fn copy(&mut self, (from, to): (&dyn ReadFile, &dyn WriteFile), range: Range<u64>, sparse: bool, pace: Pace<'_>) -> Counted {
+    /// Copies a range, only its data if `sparse`; returns the bytes copied. Stops early where the
+    /// source has become shorter; whoever looks again at the source will see that. A source that
+    /// ends before its own size does is a fault: there is no telling what it holds.
+    pub fn copy(
+        &mut self,
+        (from, to): (&dyn ReadFile, &dyn WriteFile),
+        range: Range<u64>,
+        sparse: bool,
+        pace: Pace<'_>,
+    ) -> Counted {
         let mut copied = 0;
         let mut at = range.start;
         while at < range.end {
-            let extent = if sparse { from.next_data(at..range.end)? } else { Some(at..range.end) };
+            let extent = if sparse {
+                from.next_data(at..range.end)?
+            } else {
+                Some(at..range.end)
+            };
             let Some(extent) = extent else { break };
             let done = self.copy_extent(from, to, extent.clone(), pace)?;
             copied += done;
@@ -123,9 +156,15 @@ impl Copier {
         Ok(copied)
     }
 
-    /// Copies a whole small file. Holes read as zeros, so only a file that shows a block of them is searched for holes:
-    /// that saves two calls for almost every file.
-    pub fn copy_small(&mut self, (from, to): (&dyn ReadFile, &dyn WriteFile), size: u64, sparse: bool, pace: Pace<'_>) -> Counted {
+    /// Copies a whole small file. Holes read as zeros, so only a file that shows a block of them is
+    /// searched for holes: that saves two calls for almost every file.
+    pub fn copy_small(
+        &mut self,
+        (from, to): (&dyn ReadFile, &dyn WriteFile),
+        size: u64,
+        sparse: bool,
+        pace: Pace<'_>,
+    ) -> Counted {
         if let (Some(bytes), true) = (from.bytes(), self.cache == Cache::Keep) {
             pace(size)?;
             return Ok(write_data((from, bytes), to, sparse)?);
@@ -147,7 +186,13 @@ impl Copier {
         Ok(got as u64)
     }
 
-    fn copy_extent(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, extent: Range<u64>, pace: Pace<'_>) -> Counted {
+    fn copy_extent(
+        &mut self,
+        from: &dyn ReadFile,
+        to: &dyn WriteFile,
+        extent: Range<u64>,
+        pace: Pace<'_>,
+    ) -> Counted {
         if self.digest.is_none()
             && let Some(done) = to.copy_from(from, extent.clone())
         {
@@ -173,7 +218,8 @@ impl Copier {
         Ok(at - extent.start)
     }
 
-    /// Blocks end at multiples of the block size, so that direct I/O stays aligned after an odd start.
+    /// Blocks end at multiples of the block size, so that direct I/O stays aligned after an odd
+    /// start.
     fn block_len(&self, at: u64, end: u64) -> usize {
         let block = (self.buffer.len() - ALIGN) as u64;
         let stop = (at / block + 1) * block;
@@ -185,7 +231,13 @@ impl Copier {
         &mut self.buffer[skip..skip + len]
     }
 
-    fn move_any(&mut self, from: &dyn ReadFile, to: &dyn WriteFile, at: u64, len: usize) -> Done<usize> {
+    fn move_any(
+        &mut self,
+        from: &dyn ReadFile,
+        to: &dyn WriteFile,
+        at: u64,
+        len: usize,
+    ) -> Done<usize> {
         let block = self.block(len);
         let got = from.read_at(block, at)?;
         to.write_at(&block[..got], at)?;
@@ -205,24 +257,44 @@ impl Copier {
         to.pass_gate()?;
         match self.cache {
             Cache::Keep => self.move_any(from, to, at, len),
-            Cache::Direct if at.is_multiple_of(ALIGN as u64) && len >= ALIGN => self.move_direct(from, to, at, len / ALIGN * ALIGN, len),
+            Cache::Direct if at.is_multiple_of(ALIGN as u64) && len >= ALIGN => {
+                self.move_direct(from, to, at, len / ALIGN * ALIGN, len)
+            }
             Cache::Drop | Cache::Direct => self.move_dropping(from, to, at, len),
         }
     }
 
-    /// Has the kernel copy as much of an extent as it does by itself (copy_file_range(2)), and returns how much that is.
-    fn offload(&self, from: &LocalFile, to: &LocalFile, extent: &Range<u64>, pace: Pace<'_>) -> Counted {
-        let Some(pair) = self.offloads(from, to) else { return Ok(0) };
+    /// Has the kernel copy as much of an extent as it does by itself (copy_file_range(2)), and
+    /// returns how much that is.
+    fn offload(
+        &self,
+        from: &LocalFile,
+        to: &LocalFile,
+        extent: &Range<u64>,
+        pace: Pace<'_>,
+    ) -> Counted {
+        let Some(pair) = self.offloads(from, to) else {
+            return Ok(0);
+        };
         let mut at = extent.start;
         while at < extent.end {
             let len = (extent.end - at).min(OFFLOAD_BYTES - at % OFFLOAD_BYTES);
             pace(len)?;
             to.pass_gate()?;
             let (mut offset_in, mut offset_out) = (at, at);
-            match fs::copy_file_range(&from.fd, Some(&mut offset_in), &to.fd, Some(&mut offset_out), len as usize) {
+            match fs::copy_file_range(
+                &from.fd,
+                Some(&mut offset_in),
+                &to.fd,
+                Some(&mut offset_out),
+                len as usize,
+            ) {
                 Ok(done) if done > 0 => at += done as u64,
                 refused => {
-                    if matches!(refused, Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::XDEV)) {
+                    if matches!(
+                        refused,
+                        Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::XDEV)
+                    ) {
                         self.ladder.no_offload.store(pair, Relaxed);
                     }
                     break;
@@ -232,13 +304,17 @@ impl Copier {
         Ok(at - extent.start)
     }
 
-    /// Whether the kernel is asked to: within one file system it may share blocks, and no byte passes through this program; a network
-    /// file system's server may copy by itself. What is to be hashed has to be read. Returns the pair of devices.
+    /// Whether the kernel is asked to: within one file system it may share blocks, and no byte
+    /// passes through this program; a network file system's server may copy by itself. What is to
+    /// be hashed has to be read. Returns the pair of devices.
     fn offloads(&self, from: &LocalFile, to: &LocalFile) -> Option<u64> {
         if self.digest.is_some() {
             return None;
         }
-        let devices = (fs::fstat(&from.fd).ok()?.st_dev, fs::fstat(&to.fd).ok()?.st_dev);
+        let devices = (
+            fs::fstat(&from.fd).ok()?.st_dev,
+            fs::fstat(&to.fd).ok()?.st_dev,
+        );
         let pair = pair_hash(devices);
         if self.ladder.no_offload.load(Relaxed) == pair {
             return None;
@@ -252,27 +328,44 @@ impl Copier {
     }
 }
 
-/// A source that gave less than was asked for has become shorter, or cannot be read to its end: it says that it has more than `at` bytes
-/// (files of sysfs, say, or of a server that lost some), and what is missing must not become zeros.
+/// A source that gave less than was asked for has become shorter, or cannot be read to its end: it
+/// says that it has more than `at` bytes (files of sysfs, say, or of a server that lost some), and
+/// what is missing must not become zeros.
 fn check_end(from: &dyn ReadFile, at: u64) -> Done {
     let side = from.as_local().map_or(Side::Source, |file| file.side);
-    if from.meta()?.size > at { Err(fault(side, Act::ReadAll, Errno::NODATA)) } else { Ok(()) }
+    if from.meta()?.size > at {
+        Err(fault(side, Act::ReadAll, Errno::NODATA))
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes what is in memory: all of it, or only where it has data.
-fn write_data((from, bytes): (&dyn ReadFile, &[u8]), to: &dyn WriteFile, sparse: bool) -> Done<u64> {
+fn write_data(
+    (from, bytes): (&dyn ReadFile, &[u8]),
+    to: &dyn WriteFile,
+    sparse: bool,
+) -> Done<u64> {
     let (mut written, mut at, end) = (0, 0, bytes.len() as u64);
     while at < end {
-        let extent = if sparse { from.next_data(at..end)? } else { Some(at..end) };
+        let extent = if sparse {
+            from.next_data(at..end)?
+        } else {
+            Some(at..end)
+        };
         let Some(extent) = extent else { break };
-        to.write_at(&bytes[extent.start as usize..extent.end as usize], extent.start)?;
+        to.write_at(
+            &bytes[extent.start as usize..extent.end as usize],
+            extent.start,
+        )?;
         written += extent.end - extent.start;
         at = extent.end;
     }
     Ok(written)
 }
 
-/// Whether a file lies on a network file system whose server copies by itself: NFS, SMB, Ceph (linux/magic.h).
+/// Whether a file lies on a network file system whose server copies by itself: NFS, SMB, Ceph
+/// (linux/magic.h).
 fn on_server(fd: &OwnedFd) -> bool {
     const SERVERS: [u64; 4] = [0x6969, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400];
     fs::fstatfs(fd).is_ok_and(|st| SERVERS.contains(&(st.f_type as u64)))

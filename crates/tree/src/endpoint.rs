@@ -15,13 +15,16 @@ use std::time::Duration;
 pub trait Host: Send + Sync {
     /// What the user calls it.
     fn name(&self) -> &str;
-    /// Which running machine it is: equal for two hosts only if their devices and inodes have the same numbers.
+    /// Which running machine it is: equal for two hosts only if their devices and inodes have the
+    /// same numbers.
     fn machine(&self) -> &[u8];
-    /// Looks at what stands at `path` there. Symbolic links in the path and at its end are followed.
+    /// Looks at what stands at `path` there. Symbolic links in the path and at its end are
+    /// followed.
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
     /// The same of a replica that may be changed.
     fn locate_mut(&self, path: &Path) -> Result<Place<DirMutRef>, RootError>;
-    /// The next completions of what was submitted, with their tokens; none if none comes within `wait`.
+    /// The next completions of what was submitted, with their tokens; none if none comes within
+    /// `wait`.
     fn completions(&self, wait: Duration) -> Vec<(u64, Completion)>;
     /// How long it takes at least until a question is answered, as far as is known.
     fn round_trip(&self) -> Duration;
@@ -34,7 +37,8 @@ pub trait Host: Send + Sync {
 pub struct Loss {
     /// Why, for a person.
     pub why: String,
-    /// Connecting again may help: the line broke, rather than that the other side does not keep to the protocol.
+    /// Connecting again may help: the line broke, rather than that the other side does not keep to
+    /// the protocol.
     pub is_mendable: bool,
 }
 
@@ -73,46 +77,68 @@ impl Endpoint {
         }
     }
 
-    /// The path as it is written down to be known again: absolute where it is on this machine, and without what says nothing, such as a
-    /// slash at its end.
+    /// The path as it is written down to be known again: absolute where it is on this machine, and
+    /// without what says nothing, such as a slash at its end.
     pub fn plain_path(&self) -> PathBuf {
-        if self.host.is_none() { plain_path(&self.path) } else { self.path.components().collect() }
+        if self.host.is_none() {
+            plain_path(&self.path)
+        } else {
+            self.path.components().collect()
+        }
     }
 
     /// Another path on the same machine.
     pub fn at(&self, path: PathBuf) -> Self {
-        Endpoint { host: self.host.clone(), path }
+        Endpoint {
+            host: self.host.clone(),
+            path,
+        }
     }
 
     /// Why the connection to its host is lost, if it is, with the host's name in front.
     pub fn lost(&self) -> Option<Loss> {
         let host = self.host.as_ref()?;
         let loss = host.lost()?;
-        Some(Loss { why: format!("{}: {}", host.name(), loss.why), ..loss })
+        Some(Loss {
+            why: format!("{}: {}", host.name(), loss.why),
+            ..loss
+        })
     }
 
     /// Which running machine it is on.
     pub fn machine(&self) -> Vec<u8> {
-        self.host.as_ref().map_or_else(this_machine, |host| host.machine().to_vec())
+        self.host
+            .as_ref()
+            .map_or_else(this_machine, |host| host.machine().to_vec())
     }
 
     /// What the user typed, as bytes: `HOST:PATH` or a path.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let host = self.host.as_ref().map(|host| [host.name().as_bytes(), b":"].concat()).unwrap_or_default();
+        let host = self
+            .host
+            .as_ref()
+            .map(|host| [host.name().as_bytes(), b":"].concat())
+            .unwrap_or_default();
         [&host, self.path.as_os_str().as_bytes()].concat()
     }
 }
 
 /// A path of this machine that says the same in every folder, and nothing twice.
 pub fn plain_path(path: &Path) -> PathBuf {
-    absolute(path).as_deref().unwrap_or(path).components().collect()
+    absolute(path)
+        .as_deref()
+        .unwrap_or(path)
+        .components()
+        .collect()
 }
 
-/// The kernel's number of this boot (random(4), `/proc/sys/kernel/random/boot_id`): within one boot, a device number means one device.
+/// The kernel's number of this boot (random(4), `/proc/sys/kernel/random/boot_id`): within one
+/// boot, a device number means one device.
 pub fn this_machine() -> Vec<u8> {
     let mut id = [0; 64];
     let path = c"/proc/sys/kernel/random/boot_id";
-    let read = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(|file| rustix::io::read(&file, &mut id));
+    let read = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut id));
     id[..read.unwrap_or(0)].trim_ascii().to_vec()
 }
 

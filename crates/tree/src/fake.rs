@@ -1,8 +1,9 @@
 //! A tree in memory, for tests of whatever works on trees.
 //!
-//! It counts what it is asked, fails on order, does something at a given moment (a neighbour who changes the source while it is copied,
-//! say), and its time passes when the test says so. No system call is made, so what it shows is the logic of the code above, and nothing
-//! of any kernel's.
+//! It counts what it is asked, fails on order, does something at a given moment (a neighbour who
+//! changes the source while it is copied, say), and its time passes when the test says so. No
+//! system call is made, so what it shows is the logic of the code above, and nothing of any
+//! kernel's.
 
 mod dir;
 mod file;
@@ -144,19 +145,33 @@ impl FakeTree {
         let state = State {
             nodes: HashMap::new(),
             next: ROOT,
-            now: Stamp { sec: BEGINNING, nsec: 0 },
+            now: Stamp {
+                sec: BEGINNING,
+                nsec: 0,
+            },
             calls: BTreeMap::new(),
             failures: Vec::new(),
             surprises: Vec::new(),
         };
-        let tree = FakeTree(Arc::new(Shared { name: name.into(), device, gate: Gate::default(), state: Mutex::new(state) }));
-        tree.0.state.lock().make(device, Kind::Dir, 0o755, Content::Dir(BTreeMap::new()));
+        let tree = FakeTree(Arc::new(Shared {
+            name: name.into(),
+            device,
+            gate: Gate::default(),
+            state: Mutex::new(state),
+        }));
+        tree.0
+            .state
+            .lock()
+            .make(device, Kind::Dir, 0o755, Content::Dir(BTreeMap::new()));
         tree
     }
 
     /// The root as a user names it.
     pub fn endpoint(&self) -> Endpoint {
-        Endpoint { host: Some(Arc::new(FakeHost(self.clone()))), path: "/".into() }
+        Endpoint {
+            host: Some(Arc::new(FakeHost(self.clone()))),
+            path: "/".into(),
+        }
     }
 
     /// Makes a file, or gives one other content, and makes the directories above it.
@@ -164,7 +179,9 @@ impl FakeTree {
         let (dir, name) = self.made_above(path);
         let mut state = self.0.state.lock();
         let now = state.tick();
-        let found = state.child(dir, &name).filter(|ino| matches!(state.nodes[ino].content, Content::File(_)));
+        let found = state
+            .child(dir, &name)
+            .filter(|ino| matches!(state.nodes[ino].content, Content::File(_)));
         let ino = found.unwrap_or_else(|| {
             let made = state.make(self.0.device, Kind::File, 0o644, Content::File(Vec::new()));
             state.attach(dir, &name, made);
@@ -185,7 +202,12 @@ impl FakeTree {
         let (dir, name) = self.made_above(path);
         let mut state = self.0.state.lock();
         let target = CString::new(target).expect("no NUL");
-        let made = state.make(self.0.device, Kind::Symlink, 0o777, Content::Symlink(target));
+        let made = state.make(
+            self.0.device,
+            Kind::Symlink,
+            0o777,
+            Content::Symlink(target),
+        );
         state.attach(dir, &name, made);
     }
 
@@ -259,14 +281,24 @@ impl FakeTree {
         self.0.state.lock().calls.get(&call).copied().unwrap_or(0)
     }
 
-    /// Has the next `times` such calls about a path, or about any with [`ANY`], fail with an error number. The root's path is empty.
+    /// Has the next `times` such calls about a path, or about any with [`ANY`], fail with an error
+    /// number. The root's path is empty.
     pub fn fail(&self, call: Call, path: &str, errno: i32, times: u64) {
-        self.0.state.lock().failures.push(Failure { call, path: path.into(), errno, left: times });
+        self.0.state.lock().failures.push(Failure {
+            call,
+            path: path.into(),
+            errno,
+            left: times,
+        });
     }
 
     /// Does something right before the next such call about a path.
     pub fn surprise(&self, call: Call, path: &str, act: impl FnOnce(&FakeTree) + Send + 'static) {
-        self.0.state.lock().surprises.push((call, path.into(), Box::new(act)));
+        self.0
+            .state
+            .lock()
+            .surprises
+            .push((call, path.into(), Box::new(act)));
     }
 
     /// Whatever a call about an entry has to pass before it is carried out.
@@ -275,17 +307,26 @@ impl FakeTree {
             let mut state = self.0.state.lock();
             *state.calls.entry(call).or_default() += 1;
             let due = |(of, at, _): &mut (Call, String, Surprise)| *of == call && at == path;
-            state.surprises.extract_if(.., due).map(|(_, _, act)| act).collect()
+            state
+                .surprises
+                .extract_if(.., due)
+                .map(|(_, _, act)| act)
+                .collect()
         };
         surprises.into_iter().for_each(|act| act(self));
         let mut state = self.0.state.lock();
-        let planned = state
-            .failures
-            .iter_mut()
-            .find(|failure| failure.left > 0 && failure.call == call && (failure.path == path || failure.path == ANY));
+        let planned = state.failures.iter_mut().find(|failure| {
+            failure.left > 0
+                && failure.call == call
+                && (failure.path == path || failure.path == ANY)
+        });
         planned.map_or(Ok(()), |failure| {
             failure.left -= 1;
-            Err(Fault { side, act: call.act(), errno: failure.errno })
+            Err(Fault {
+                side,
+                act: call.act(),
+                errno: failure.errno,
+            })
         })
     }
 
@@ -300,7 +341,12 @@ impl FakeTree {
         for name in path.split('/').filter(|name| !name.is_empty()) {
             let name = CString::new(name).expect("no NUL");
             at = state.child(at, &name).unwrap_or_else(|| {
-                let made = state.make(self.0.device, Kind::Dir, 0o755, Content::Dir(BTreeMap::new()));
+                let made = state.make(
+                    self.0.device,
+                    Kind::Dir,
+                    0o755,
+                    Content::Dir(BTreeMap::new()),
+                );
                 state.attach(at, &name, made);
                 made
             });
@@ -319,21 +365,59 @@ impl State {
     fn make(&mut self, device: u64, kind: Kind, mode: u32, content: Content) -> u64 {
         let (now, ino) = (self.tick(), self.next);
         self.next += 1;
-        let size = if let Content::Symlink(target) = &content { target.count_bytes() as u64 } else { 0 };
+        let size = if let Content::Symlink(target) = &content {
+            target.count_bytes() as u64
+        } else {
+            0
+        };
         let nlink = if kind == Kind::Dir { 2 } else { 0 };
         let (uid, gid, blocks, rdev, unkept) = (0, 0, 0, 0, Unkept::NONE);
-        let meta = Meta { kind, mode, uid, gid, size, blocks, mtime: now, atime: now, ctime: now, nlink, dev: device, ino, rdev, unkept };
-        let (xattrs, above, mark, is_unfinished, progress) = (Xattrs::default(), None, None, false, None);
-        self.nodes.insert(ino, Node { meta, xattrs, content, above, mark, is_unfinished, progress });
+        let meta = Meta {
+            kind,
+            mode,
+            uid,
+            gid,
+            size,
+            blocks,
+            mtime: now,
+            atime: now,
+            ctime: now,
+            nlink,
+            dev: device,
+            ino,
+            rdev,
+            unkept,
+        };
+        let (xattrs, above, mark, is_unfinished, progress) =
+            (Xattrs::default(), None, None, false, None);
+        self.nodes.insert(
+            ino,
+            Node {
+                meta,
+                xattrs,
+                content,
+                above,
+                mark,
+                is_unfinished,
+                progress,
+            },
+        );
         if kind != Kind::Dir {
-            self.nodes.get_mut(&ino).expect("it was made above").meta.nlink = 1;
+            self.nodes
+                .get_mut(&ino)
+                .expect("it was made above")
+                .meta
+                .nlink = 1;
         }
         ino
     }
 
     fn names(&self, dir: u64) -> Vec<(CString, u64)> {
         match self.nodes.get(&dir).map(|node| &node.content) {
-            Some(Content::Dir(names)) => names.iter().map(|(name, ino)| (name.clone(), *ino)).collect(),
+            Some(Content::Dir(names)) => names
+                .iter()
+                .map(|(name, ino)| (name.clone(), *ino))
+                .collect(),
             _ => Vec::new(),
         }
     }
@@ -349,7 +433,9 @@ impl State {
         let now = self.tick();
         let node = self.nodes.get_mut(&dir).expect("a directory");
         (node.meta.mtime, node.meta.ctime) = (now, now);
-        let Content::Dir(names) = &mut node.content else { unreachable!("names stand in directories") };
+        let Content::Dir(names) = &mut node.content else {
+            unreachable!("names stand in directories")
+        };
         names.insert(name.into(), ino);
         let child = self.nodes.get_mut(&ino).expect("it was made");
         if matches!(child.content, Content::Dir(_)) {
@@ -360,15 +446,25 @@ impl State {
     /// Takes a name from a directory; an inode without names is gone, with all below it.
     fn detach(&mut self, dir: u64, name: &CStr) {
         let now = self.tick();
-        let Some(node) = self.nodes.get_mut(&dir) else { return };
+        let Some(node) = self.nodes.get_mut(&dir) else {
+            return;
+        };
         (node.meta.mtime, node.meta.ctime) = (now, now);
-        let Content::Dir(names) = &mut node.content else { return };
-        let Some(ino) = names.remove(name) else { return };
+        let Content::Dir(names) = &mut node.content else {
+            return;
+        };
+        let Some(ino) = names.remove(name) else {
+            return;
+        };
         for (below, _) in self.names(ino) {
             self.detach(ino, &below);
         }
         let child = self.nodes.get_mut(&ino).expect("it had a name");
-        child.meta.nlink = if child.meta.kind == Kind::Dir { 0 } else { child.meta.nlink - 1 };
+        child.meta.nlink = if child.meta.kind == Kind::Dir {
+            0
+        } else {
+            child.meta.nlink - 1
+        };
         child.meta.ctime = now;
         if child.meta.nlink == 0 && child.meta.kind == Kind::Dir {
             self.nodes.remove(&ino);
@@ -398,15 +494,23 @@ impl State {
 
     fn set(&mut self, ino: u64, attributes: &Attributes) {
         let now = self.tick();
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let Some(node) = self.nodes.get_mut(&ino) else {
+            return;
+        };
         let meta = &mut node.meta;
         meta.ctime = now;
         meta.uid = attributes.uid.unwrap_or(meta.uid);
         meta.gid = attributes.gid.unwrap_or(meta.gid);
-        meta.mode = attributes.mode.filter(|_| meta.kind != Kind::Symlink).unwrap_or(meta.mode);
+        meta.mode = attributes
+            .mode
+            .filter(|_| meta.kind != Kind::Symlink)
+            .unwrap_or(meta.mode);
         meta.mtime = attributes.mtime.unwrap_or(meta.mtime);
         meta.atime = attributes.atime.unwrap_or(meta.atime);
-        node.xattrs = attributes.xattrs.as_ref().map_or_else(|| std::mem::take(&mut node.xattrs), |(xattrs, _)| xattrs.clone());
+        node.xattrs = attributes.xattrs.as_ref().map_or_else(
+            || std::mem::take(&mut node.xattrs),
+            |(xattrs, _)| xattrs.clone(),
+        );
     }
 }
 
@@ -416,7 +520,16 @@ struct FakeHost(FakeTree);
 impl FakeHost {
     fn find(&self, path: &Path, side: Side) -> Result<Place<FakeDir>, RootError> {
         let mut at = FakeDir::root(&self.0, side);
-        let mut names = path.components().filter_map(|part| if let Component::Normal(name) = part { Some(name) } else { None }).peekable();
+        let mut names = path
+            .components()
+            .filter_map(|part| {
+                if let Component::Normal(name) = part {
+                    Some(name)
+                } else {
+                    None
+                }
+            })
+            .peekable();
         while let Some(name) = names.next() {
             let name = CString::new(name.as_bytes()).expect("paths hold no NUL");
             match at.open(&name) {
@@ -443,7 +556,9 @@ impl Host for FakeHost {
     }
 
     fn locate_mut(&self, path: &Path) -> Result<Place<DirMutRef>, RootError> {
-        Ok(self.find(path, Side::Replica)?.map(|dir| Arc::new(dir) as DirMutRef))
+        Ok(self
+            .find(path, Side::Replica)?
+            .map(|dir| Arc::new(dir) as DirMutRef))
     }
 
     fn completions(&self, wait: Duration) -> Vec<(u64, Completion)> {
@@ -461,5 +576,9 @@ impl Host for FakeHost {
 }
 
 fn missing(side: Side, act: Act) -> Fault {
-    Fault { side, act, errno: errno::ENOENT }
+    Fault {
+        side,
+        act,
+        errno: errno::ENOENT,
+    }
 }

@@ -1,11 +1,14 @@
-//! What has to be done before a tree is changed for the first time, and who is asked before each change.
+//! What has to be done before a tree is changed for the first time, and who is asked before each
+//! change.
 //!
-//! A run marks its replica before it changes anything there, and a run that changes nothing writes nothing at all. Which act will be the
-//! first nobody knows beforehand, so every act that changes a tree passes its gate. Whoever comes first does what is to be done, and the
-//! others wait for it; from then on the gate costs a look at a flag.
+//! A run marks its replica before it changes anything there, and a run that changes nothing writes
+//! nothing at all. Which act will be the first nobody knows beforehand, so every act that changes a
+//! tree passes its gate. Whoever comes first does what is to be done, and the others wait for it;
+//! from then on the gate costs a look at a flag.
 //!
-//! Who works for somebody else, a mover, may change the tree only as long as that one wants it. So a sentry can stand at the gate, who lets
-//! each change through or not; without one, that costs a look at a flag, too.
+//! Who works for somebody else, a mover, may change the tree only as long as that one wants it. So
+//! a sentry can stand at the gate, who lets each change through or not; without one, that costs a
+//! look at a flag, too.
 
 use crate::Done;
 use driftless_lock::{Mutex, RwLock};
@@ -53,12 +56,17 @@ impl Gate {
         if self.is_guarded.load(Ordering::Acquire) {
             self.ask(|sentry| sentry.pass())?;
         }
-        if self.is_shut.load(Ordering::Acquire) { self.open() } else { Ok(()) }
+        if self.is_shut.load(Ordering::Acquire) {
+            self.open()
+        } else {
+            Ok(())
+        }
     }
 
     /// Lets a change through that much depends on.
     pub fn confirm(&self) -> Done {
-        self.ask(|sentry| sentry.confirm()).and_then(|()| self.pass())
+        self.ask(|sentry| sentry.confirm())
+            .and_then(|()| self.pass())
     }
 
     fn ask(&self, question: impl Fn(&dyn Sentry) -> Done) -> Done {
@@ -80,7 +88,10 @@ impl Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Gate").field("is_shut", &self.is_shut).field("is_guarded", &self.is_guarded).finish_non_exhaustive()
+        out.debug_struct("Gate")
+            .field("is_shut", &self.is_shut)
+            .field("is_guarded", &self.is_guarded)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,8 +106,16 @@ mod tests {
 
     impl Sentry for Few {
         fn pass(&self) -> Done {
-            let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-            left.map(drop).map_err(|_| Fault { side: Side::Replica, act: Act::Change, errno: 11 })
+            let left = self
+                .0
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                });
+            left.map(drop).map_err(|_| Fault {
+                side: Side::Replica,
+                act: Act::Change,
+                errno: 11,
+            })
         }
 
         fn confirm(&self) -> Done {
@@ -119,8 +138,18 @@ mod tests {
         let (gate, calls) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
         assert_eq!(gate.pass(), Ok(()));
         let counted = calls.clone();
-        let refused = Fault { side: Side::Replica, act: Act::Mark, errno: 5 };
-        gate.set(Some(Arc::new(move || if counted.fetch_add(1, Ordering::Relaxed) == 0 { Err(refused) } else { Ok(()) })));
+        let refused = Fault {
+            side: Side::Replica,
+            act: Act::Mark,
+            errno: 5,
+        };
+        gate.set(Some(Arc::new(move || {
+            if counted.fetch_add(1, Ordering::Relaxed) == 0 {
+                Err(refused)
+            } else {
+                Ok(())
+            }
+        })));
         assert_eq!(gate.pass(), Err(refused));
         assert_eq!((gate.pass(), gate.pass()), (Ok(()), Ok(())));
         assert_eq!(calls.load(Ordering::Relaxed), 2);

@@ -1,9 +1,11 @@
-//! Entries that an interrupted run left under a name of the reserved form: what of them is known to be ours, and goes.
+//! Entries that an interrupted run left under a name of the reserved form: what of them is known to
+//! be ours, and goes.
 //!
-//! Whoever may rename in a directory can give such a name to anything in it. To what is no directory that does no harm: he could have
-//! removed it. A directory goes with all that is in it, which he may not be able to remove himself; so it must be known that this
-//! program made it. Either nobody else can rename where it lies, or it has our mark, and nobody but its owner, who is this very user, can
-//! have given it that.
+//! Whoever may rename in a directory can give such a name to anything in it. To what is no
+//! directory that does no harm: he could have removed it. A directory goes with all that is in it,
+//! which he may not be able to remove himself; so it must be known that this program made it.
+//! Either nobody else can rename where it lies, or it has our mark, and nobody but its owner, who
+//! is this very user, can have given it that.
 
 use crate::DirMut;
 use crate::Done;
@@ -17,13 +19,19 @@ use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// The mark, in the name spaces where it is tried: the first is root's alone and is there in file systems that lack the other.
-const MARKS: [&CStr; 2] = [c"trusted.driftless.unfinished", c"user.driftless.unfinished"];
+/// The mark, in the name spaces where it is tried: the first is root's alone and is there in file
+/// systems that lack the other.
+const MARKS: [&CStr; 2] = [
+    c"trusted.driftless.unfinished",
+    c"user.driftless.unfinished",
+];
 
 /// Marks a directory that was just made, under a name of the reserved form or to be finished later.
 pub fn mark(dir: &LocalDir) -> Done {
     let fd = dir.fd()?;
-    let _or_it_is_not_known_later = MARKS.iter().any(|mark| fsetxattr(fd.as_fd(), *mark, b"1", XattrFlags::empty()).is_ok());
+    let _or_it_is_not_known_later = MARKS
+        .iter()
+        .any(|mark| fsetxattr(fd.as_fd(), *mark, b"1", XattrFlags::empty()).is_ok());
     Ok(())
 }
 
@@ -39,14 +47,19 @@ pub fn unmark(dir: &LocalDir) -> Done {
 /// Removes `name` in `dir`, with all below it if it is known to be ours.
 pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
     let gone = |done: Done| match done {
-        Ok(()) => Ok(Removed { entries: 1, ..Removed::default() }),
+        Ok(()) => Ok(Removed {
+            entries: 1,
+            ..Removed::default()
+        }),
         Err(fault) if fault.is_missing() => Ok(Removed::default()),
         Err(fault) => Err(fault),
     };
     match gone(dir.remove(name)) {
         Ok(removed) => return removed,
         // Of what is no directory, no other call says more.
-        Err(fault) if dir.look(name).is_ok_and(|there| there.kind != Kind::Dir) => return Removed::failed(name, fault),
+        Err(fault) if dir.look(name).is_ok_and(|there| there.kind != Kind::Dir) => {
+            return Removed::failed(name, fault);
+        }
         Err(_) => {}
     }
     if let Ok(removed) = gone(dir.remove_dir(name)) {
@@ -57,7 +70,10 @@ pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
     match emptied {
         Ok(removed) if removed.stays() => below(name, removed),
         Ok(removed) => match dir.remove_dir(name) {
-            Ok(()) => Removed { entries: removed.entries + 1, ..removed },
+            Ok(()) => Removed {
+                entries: removed.entries + 1,
+                ..removed
+            },
             Err(fault) => Removed::failed(name, fault),
         },
         Err(fault) => Removed::failed(name, fault),
@@ -68,28 +84,38 @@ pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
 fn enter_ours(dir: &LocalDir, name: &CStr) -> Done<LocalDir> {
     let below = enter_same(dir, name)?;
     let ours = is_ours_alone(dir, &dir.meta()?, &below) || is_marked(&below);
-    if ours { Ok(below) } else { Err(fault(dir.side(), Act::RemoveForeign, Errno::PERM)) }
+    if ours {
+        Ok(below)
+    } else {
+        Err(fault(dir.side(), Act::RemoveForeign, Errno::PERM))
+    }
 }
 
-/// Whether nobody but this user can have given the directory its name. The group's rights bound those of an ACL (acl(5)).
+/// Whether nobody but this user can have given the directory its name. The group's rights bound
+/// those of an ACL (acl(5)).
 fn is_ours_alone(dir: &LocalDir, meta: &Meta, below: &LocalDir) -> bool {
     const STICKY: u32 = 0o1000;
     const WRITABLE: u32 = 0o022;
-    let others_cannot = meta.mode & WRITABLE == 0 || meta.mode & STICKY != 0 && dir.is_birth_owner(below.first_meta().uid);
+    let others_cannot = meta.mode & WRITABLE == 0
+        || meta.mode & STICKY != 0 && dir.is_birth_owner(below.first_meta().uid);
     others_cannot && dir.is_birth_owner(meta.uid)
 }
 
 fn is_marked(dir: &LocalDir) -> bool {
-    let (meta, Ok(fd)) = (dir.first_meta(), dir.fd()) else { return false };
+    let (meta, Ok(fd)) = (dir.first_meta(), dir.fd()) else {
+        return false;
+    };
     has_mark(fd.as_fd()) && dir.is_birth_of_own(meta.uid, meta.mode)
 }
 
 fn has_mark(fd: BorrowedFd<'_>) -> bool {
-    MARKS.iter().any(|mark| fgetxattr(fd, *mark, &mut [0u8; 8]).is_ok())
+    MARKS
+        .iter()
+        .any(|mark| fgetxattr(fd, *mark, &mut [0u8; 8]).is_ok())
 }
 
-/// Whether a directory of the replica is closed to others, and this very user has marked it. Whose it is may take a file to find out, so
-/// that is asked last.
+/// Whether a directory of the replica is closed to others, and this very user has marked it. Whose
+/// it is may take a file to find out, so that is asked last.
 pub fn is_unfinished(dir: &LocalDir) -> bool {
     let meta = dir.first_meta();
     let is_closed = dir.side() == Side::Replica && meta.mode & 0o077 == 0;
@@ -99,7 +125,9 @@ pub fn is_unfinished(dir: &LocalDir) -> bool {
 /// Paths are those below the directory in which the removal began.
 pub fn below(name: &CStr, mut removed: Removed) -> Removed {
     for (path, _) in &mut removed.stuck {
-        *path = driftless_model::RelPath::from_names(std::iter::once(name.to_bytes()).chain(path.names()));
+        *path = driftless_model::RelPath::from_names(
+            std::iter::once(name.to_bytes()).chain(path.names()),
+        );
     }
     removed
 }

@@ -1,10 +1,12 @@
 //! The hands: the only crate that opens the files of a replicated tree.
 //!
-//! A tree is met through its directories. [`Dir`] is the interface to one that is only read: an open directory in which entries are
-//! listed, looked at and read by their names. [`DirMut`] is that to one in which they are made and removed as well. Names are single components, no symbolic link is ever followed, and every
-//! act goes through an open handle, so nobody who owns a part of a tree can lead an act out of it.
-//! [`LocalDir`] is the implementation on this machine's file systems. A directory on another machine answers later: it may be
-//! told what will be asked of it ([`Dir::expect`]), and takes submissions that complete in their own time ([`Dir::submit`]).
+//! A tree is met through its directories. [`Dir`] is the interface to one that is only read: an
+//! open directory in which entries are listed, looked at and read by their names. [`DirMut`] is
+//! that to one in which they are made and removed as well. Names are single components, no symbolic
+//! link is ever followed, and every act goes through an open handle, so nobody who owns a part of a
+//! tree can lead an act out of it. [`LocalDir`] is the implementation on this machine's file
+//! systems. A directory on another machine answers later: it may be told what will be asked of it
+//! ([`Dir::expect`]), and takes submissions that complete in their own time ([`Dir::submit`]).
 #![deny(missing_docs)]
 
 mod copy;
@@ -46,7 +48,10 @@ pub use mounts::{MountPoint, mounts_below, shown_twice, shows_changes_at_once};
 pub use names::{NameHashes, NameStream, Names};
 pub use root::{Ancestor, Place, RootError, descend, descend_mut, locate, locate_mut};
 pub use submit::{Completion, NewEntry, Op, OpMut};
-pub use temp::{ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name, temp_name};
+pub use temp::{
+    ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name,
+    temp_name,
+};
 pub use whole::{WHOLE_BYTES_MAX, WHOLE_XATTRS_BYTES_MAX, Whole};
 pub use windows::{WINDOW_NAMES, windows};
 
@@ -77,7 +82,11 @@ impl Rights {
         use rustix::thread::CapabilitySet;
         let held = rustix::thread::capabilities(None).map(|held| held.effective);
         let has = |capability| held.map_or(geteuid().is_root(), |held| held.contains(capability));
-        let groups = getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw()).collect();
+        let groups = getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|group| group.as_raw())
+            .collect();
         Rights {
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
@@ -108,7 +117,8 @@ pub type Hold = Box<dyn Held>;
 
 /// What is held.
 pub trait Held: Send + Sync {
-    /// Whether it still keeps others out: whoever may write to a directory can take the file away that its lock is on.
+    /// Whether it still keeps others out: whoever may write to a directory can take the file away
+    /// that its lock is on.
     fn is_kept(&self) -> Done<bool>;
 }
 

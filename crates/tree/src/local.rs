@@ -83,58 +83,93 @@ impl LocalDir {
     pub fn enter_local(&self, name: &CStr) -> Done<LocalDir> {
         let fd = self.fail(Act::OpenDirectory, open_dir(&*self.fd()?, name))?;
         let look = self.fail(Act::LookAt, first_look(&fd))?;
-        Ok(Self::of(Node::child(&self.node, name, fd, look.0.id()), look))
+        Ok(Self::of(
+            Node::child(&self.node, name, fd, look.0.id()),
+            look,
+        ))
     }
 
     pub(crate) fn of(node: Arc<Node>, (first, is_mount_root): (Meta, Option<bool>)) -> Self {
-        LocalDir { node, first: Box::new(first), is_mount_root, state: Arc::default() }
+        LocalDir {
+            node,
+            first: Box::new(first),
+            is_mount_root,
+            state: Arc::default(),
+        }
     }
 
     /// A directory in which entries grow out of sight.
     pub(crate) fn nested(node: Arc<Node>, st: &Stat, keeper: Keeper) -> Self {
         let (private, keeper) = (AtomicBool::new(true), Some(keeper));
-        LocalDir { state: Arc::new(State { private, _keeper: keeper, ..State::default() }), ..Self::of(node, (meta_of(st), Some(false))) }
+        LocalDir {
+            state: Arc::new(State {
+                private,
+                _keeper: keeper,
+                ..State::default()
+            }),
+            ..Self::of(node, (meta_of(st), Some(false)))
+        }
     }
 
-    /// Makes a directory that nobody else can look into and opens it; where others may rename, it may be another one of that kind.
+    /// Makes a directory that nobody else can look into and opens it; where others may rename, it
+    /// may be another one of that kind.
     pub(crate) fn make_and_open(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
         let here = self.changing()?;
         self.fail(Act::MakeDirectory, fs::mkdirat(&*here, name, Mode::RWXU))?;
         let fd = self.fail(Act::OpenDirectory, open_dir(&here, name))?;
         let st = self.fail(Act::LookAt, fs::fstat(&fd))?;
-        let ours = if is_own(st.st_uid) { self.is_birth_of_own(st.st_uid, st.st_mode) } else { self.is_birth_owner(st.st_uid) };
-        if ours { Ok((fd, st)) } else { self.fail(Act::HoldDirectory, Err(Errno::STALE)) }
+        let ours = if is_own(st.st_uid) {
+            self.is_birth_of_own(st.st_uid, st.st_mode)
+        } else {
+            self.is_birth_owner(st.st_uid)
+        };
+        if ours {
+            Ok((fd, st))
+        } else {
+            self.fail(Act::HoldDirectory, Err(Errno::STALE))
+        }
     }
 
     /// The names of a directory that was just opened.
     pub(crate) fn names_of(&self, fd: &OwnedFd) -> Done<impl NameStream> {
-        Ok(LocalNames { fd: Arc::new(self.fail(Act::Open, open_dir(fd, c"."))?), side: self.side(), at_root: false })
+        Ok(LocalNames {
+            fd: Arc::new(self.fail(Act::Open, open_dir(fd, c"."))?),
+            side: self.side(),
+            at_root: false,
+        })
     }
 
-    /// Reads at least `max` names, if there are so many, from a position of the listing, whose start is 0, and moves it on.
+    /// Reads at least `max` names, if there are so many, from a position of the listing, whose
+    /// start is 0, and moves it on.
     pub(crate) fn list_from(&self, at: &mut u64, names: &mut Names, max: usize) -> Done<bool> {
         let fd = self.fd()?;
         self.state.listed.store(true, Relaxed);
         self.fail(Act::List, fs::seek(&*fd, fs::SeekFrom::Start(*at)))?;
-        let more = LocalNames { fd: fd.clone(), side: self.side(), at_root: false }.fill(names, max)?;
+        let more = LocalNames {
+            fd: fd.clone(),
+            side: self.side(),
+            at_root: false,
+        }
+        .fill(names, max)?;
         *at = self.fail(Act::List, fs::tell(&*fd))?;
         Ok(more)
     }
 
-    /// Whether what was just made here would belong to `uid`: to this process's user, or to whom a file system without
-    /// owners of its own (a mapped network mount, say) gives it.
+    /// Whether what was just made here would belong to `uid`: to this process's user, or to whom a
+    /// file system without owners of its own (a mapped network mount, say) gives it.
     pub(crate) fn is_birth_owner(&self, uid: u32) -> bool {
         is_own(uid) || self.birth().is_some_and(|birth| birth.uid == uid)
     }
 
-    /// Whether what was just made here for this process alone would have this owner and mode: no rights for others, unless the file system
-    /// has modes of its own (vfat, exfat, ntfs-3g, SMB).
+    /// Whether what was just made here for this process alone would have this owner and mode: no
+    /// rights for others, unless the file system has modes of its own (vfat, exfat, ntfs-3g, SMB).
     pub(crate) fn is_birth_of_own(&self, uid: u32, mode: u32) -> bool {
         let is_open = mode & OTHERS != 0;
         self.is_birth_owner(uid) && (!is_open || self.birth().is_some_and(|birth| birth.is_open))
     }
 
-    /// A file made for the purpose shows that: nobody can put another in the place of what was opened when it was made.
+    /// A file made for the purpose shows that: nobody can put another in the place of what was
+    /// opened when it was made.
     pub(crate) fn birth(&self) -> Option<Birth> {
         self.node.birth(|| self.probe_birth())
     }
@@ -144,7 +179,13 @@ impl LocalDir {
         let (name, fd) = (crate::temp_name(), self.fd().ok()?);
         let birth = keep_times(&fd, || {
             let probe = self.create(&fd, &name, 0o600).map_err(|_| Errno::IO)?;
-            let birth = probe.meta().map(|meta| Birth { uid: meta.uid, is_open: meta.mode & OTHERS != 0 }).map_err(|_| Errno::IO);
+            let birth = probe
+                .meta()
+                .map(|meta| Birth {
+                    uid: meta.uid,
+                    is_open: meta.mode & OTHERS != 0,
+                })
+                .map_err(|_| Errno::IO);
             let _the_next_run_removes_it = fs::unlinkat(&*fd, &*name, AtFlags::empty());
             birth
         });
@@ -157,18 +198,26 @@ impl LocalDir {
         self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags))
     }
 
-    /// Pins the inode at `name` and checks that it is the expected one, and that it is of this tree: what is mounted at a name of the
-    /// replica (a bind mount of a single file, say) belongs to another place.
+    /// Pins the inode at `name` and checks that it is the expected one, and that it is of this
+    /// tree: what is mounted at a name of the replica (a bind mount of a single file, say) belongs
+    /// to another place.
     pub(crate) fn pin(&self, name: &CStr, expected: &Known) -> Done<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = self.fail(Act::Open, fs::openat(&*self.fd()?, name, flags, Mode::empty()))?;
+        let fd = self.fail(
+            Act::Open,
+            fs::openat(&*self.fd()?, name, flags, Mode::empty()),
+        )?;
         let (meta, is_mount_root) = self.fail(Act::LookAt, first_look(&fd))?;
         if is_mount_root == Some(true) {
             return self.fail(Act::SetMounted, Err(Errno::BUSY));
         }
         let same = expected.id.is_none_or(|id| id == meta.id());
         let ours = || meta.nlink == 1 && self.is_birth_owner(meta.uid);
-        if same && (!expected.made_now || ours()) { Ok(fd) } else { self.fail(Act::SetAttributes, Err(Errno::STALE)) }
+        if same && (!expected.made_now || ours()) {
+            Ok(fd)
+        } else {
+            self.fail(Act::SetAttributes, Err(Errno::STALE))
+        }
     }
 
     pub(crate) fn open_regular(&self, name: &CStr, flags: OFlags) -> Done<OwnedFd> {
@@ -181,9 +230,12 @@ impl LocalDir {
         self.fail(Act::Open, opened)
     }
 
-    /// What a run keeps in its root no listing shows, so nobody has removed it from a directory that goes.
+    /// What a run keeps in its root no listing shows, so nobody has removed it from a directory
+    /// that goes.
     pub(crate) fn forget_root_names(&self, name: &CStr) -> Result<(), Errno> {
-        let fd = self.fd().map_err(|fault| Errno::from_raw_os_error(fault.errno))?;
+        let fd = self
+            .fd()
+            .map_err(|fault| Errno::from_raw_os_error(fault.errno))?;
         let dir = open_dir(&fd, name)?;
         for name in [ROOT_MARK, ROOT_LOCK, ROOT_SIGN] {
             let _it_may_not_be_there = fs::unlinkat(&dir, name, AtFlags::empty());
@@ -198,27 +250,39 @@ impl LocalDir {
     }
 
     pub(crate) fn create(&self, fd: &OwnedFd, name: &CStr, mode: u32) -> Done<LocalFile> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = fs::openat(fd, name, flags, Mode::from_raw_mode(mode));
         Ok(LocalFile::new(self.fail(Act::Create, opened)?, self.side()).behind(self.node.gate()))
     }
 }
 
 /// Opens without touching the access time, where this user may (open(2): O_NOATIME).
-fn quietly(flags: OFlags, open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+fn quietly(
+    flags: OFlags,
+    open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
     match open(flags | OFlags::NOATIME) {
         Err(Errno::PERM) => open(flags),
         other => other,
     }
 }
 
-/// Another process holds a lease on the file (fcntl(2): a file server, another backup) and was asked to give it up; the kernel
-/// takes it away when that lasts too long (/proc/sys/fs/lease-break-time). Only a regular file is waited for, and the very one that was
+/// Another process holds a lease on the file (fcntl(2): a file server, another backup) and was
+/// asked to give it up; the kernel takes it away when that lasts too long
+/// (/proc/sys/fs/lease-break-time). Only a regular file is waited for, and the very one that was
 /// found to be one: a fifo in its place might never open.
 fn wait_for_lease(dir: &OwnedFd, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let found = fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fs::openat(
+        dir,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     if FileType::from_raw_mode(fs::fstat(&found)?.st_mode) != FileType::RegularFile {
         return Err(Errno::AGAIN);
     }
-    quietly(flags - OFlags::NOFOLLOW - OFlags::NONBLOCK, |flags| fs::open(proc_path(found.as_fd(), None), flags, Mode::empty()))
+    quietly(flags - OFlags::NOFOLLOW - OFlags::NONBLOCK, |flags| {
+        fs::open(proc_path(found.as_fd(), None), flags, Mode::empty())
+    })
 }

@@ -49,13 +49,26 @@ impl Holder {
     /// A process of this host.
     pub(crate) fn here(process: u32) -> Holder {
         let host = rustix::system::uname().nodename().to_bytes().to_vec();
-        Holder { process, host, since: crate::lock::started::started(process) }
+        Holder {
+            process,
+            host,
+            since: crate::lock::started::started(process),
+        }
     }
 
-    /// What is written into a lock file: a line with the process and its host, and one with the time, which earlier forms do not have.
+    /// What is written into a lock file: a line with the process and its host, and one with the
+    /// time, which earlier forms do not have.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let since = self.since.map_or_else(String::new, |since| format!("{since}\n"));
-        [format!("{} ", self.process).as_bytes(), &self.host, b"\n", since.as_bytes()].concat()
+        let since = self
+            .since
+            .map_or_else(String::new, |since| format!("{since}\n"));
+        [
+            format!("{} ", self.process).as_bytes(),
+            &self.host,
+            b"\n",
+            since.as_bytes(),
+        ]
+        .concat()
     }
 
     pub(crate) fn decode(text: &[u8]) -> Option<Holder> {
@@ -63,7 +76,11 @@ impl Holder {
         let line = lines.next()?;
         let space = line.iter().position(|byte| *byte == b' ')?;
         let process = number(&line[..space])?;
-        Some(Holder { process, host: line[space + 1..].to_vec(), since: lines.next().and_then(number) })
+        Some(Holder {
+            process,
+            host: line[space + 1..].to_vec(),
+            since: lines.next().and_then(number),
+        })
     }
 }
 

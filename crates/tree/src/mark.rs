@@ -1,8 +1,10 @@
-//! Where the mark of a replica is kept: an attribute of its root, or a file there where there are no attributes or no room for one.
+//! Where the mark of a replica is kept: an attribute of its root, or a file there where there are
+//! no attributes or no room for one.
 //!
-//! What it says is text that others write and read (`reconcile/mark.rs`). Root keeps it where ordinary users can neither read nor change
-//! it. Writing it leaves the times of the root as they are. The room for attributes may be small, and belongs to the user: where the mark
-//! does not fit beside his, it becomes a file and stays one.
+//! What it says is text that others write and read (`reconcile/mark.rs`). Root keeps it where
+//! ordinary users can neither read nor change it. Writing it leaves the times of the root as they
+//! are. The room for attributes may be small, and belongs to the user: where the mark does not fit
+//! beside his, it becomes a file and stays one.
 
 use crate::Done;
 use crate::local::LocalDir;
@@ -42,14 +44,20 @@ pub fn is_mark(attribute: &CStr) -> bool {
     ATTRIBUTES.contains(&attribute)
 }
 
-/// Reads the marks of a directory, wherever they stand: of root and of its owner, and both where one was about to be moved. With `above`,
-/// those of all directories above it, too.
+/// Reads the marks of a directory, wherever they stand: of root and of its owner, and both where
+/// one was about to be moved. With `above`, those of all directories above it, too.
 pub fn read(dir: &LocalDir, above: bool) -> Done<Vec<MarkText>> {
     let fd = dir.fd()?;
     let fail = |errno| fault(dir.side(), Act::ReadMark, errno);
     let is_birth_owner = |uid| dir.side() == Side::Replica && dir.is_birth_owner(uid);
     let texts = texts_at(&fd, &is_birth_owner).map_err(fail)?;
-    let mut found: Vec<MarkText> = texts.into_iter().map(|text| MarkText { above: Vec::new(), text }).collect();
+    let mut found: Vec<MarkText> = texts
+        .into_iter()
+        .map(|text| MarkText {
+            above: Vec::new(),
+            text,
+        })
+        .collect();
     if above {
         let fail = |errno| fault(dir.side(), Act::ReadMarksAbove, errno);
         found.extend(read_above(&fd).map_err(fail)?);
@@ -72,21 +80,27 @@ fn read_attribute(target: Target<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Er
         Ok(size) => Ok(Some(text[..size].to_vec())),
         // Longer than any of ours: damaged.
         Err(Errno::RANGE) => Ok(Some(Vec::new())),
-        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS) => Ok(None),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSYS) => {
+            Ok(None)
+        }
         Err(errno) => Err(errno),
     }
 }
 
-/// All directories above one, up to the root of the name space or to what this user may not pass. They are only looked at: most are
-/// nobody's replica.
+/// All directories above one, up to the root of the name space or to what this user may not pass.
+/// They are only looked at: most are nobody's replica.
 fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut fd = fs::openat(dir, c".", flags | OFlags::PATH, Mode::empty())?;
     let (mut below, mut found) = (fs::fstat(&fd)?, Vec::new());
     loop {
-        // One that may be passed and not read, or that is out of a confined process's reach, is asked by way of /proc.
+        // One that may be passed and not read, or that is out of a confined process's reach, is
+        // asked by way of /proc.
         let (above, is_open) = match fs::openat(&fd, c"..", flags | OFlags::RDONLY, Mode::empty()) {
-            Err(Errno::ACCESS) => (fs::openat(&fd, c"..", flags | OFlags::PATH, Mode::empty()), false),
+            Err(Errno::ACCESS) => (
+                fs::openat(&fd, c"..", flags | OFlags::PATH, Mode::empty()),
+                false,
+            ),
             other => (other, true),
         };
         fd = match above {
@@ -97,15 +111,23 @@ fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
         if id(&st) == id(&below) {
             return Ok(found);
         }
-        let target = if is_open { Target::Open(fd.as_fd()) } else { Target::Pinned(fd.as_fd()) };
+        let target = if is_open {
+            Target::Open(fd.as_fd())
+        } else {
+            Target::Pinned(fd.as_fd())
+        };
         let mut texts = Vec::new();
         for name in ATTRIBUTES {
             texts.extend(read_attribute(target, name)?);
         }
         texts.extend(read_file(&fd, &|_| false)?.or_else(|| out_of_reach(id(&st))));
         if !texts.is_empty() {
-            let above = fs::readlink(proc_path(fd.as_fd(), None), Vec::new()).map_or_else(|_| b"..".to_vec(), |path| path.into_bytes());
-            found.extend(texts.into_iter().map(|text| MarkText { above: above.clone(), text }));
+            let above = fs::readlink(proc_path(fd.as_fd(), None), Vec::new())
+                .map_or_else(|_| b"..".to_vec(), |path| path.into_bytes());
+            found.extend(texts.into_iter().map(|text| MarkText {
+                above: above.clone(),
+                text,
+            }));
         }
         below = st;
     }
@@ -116,39 +138,61 @@ fn id(st: &Stat) -> (u64, u64) {
 }
 
 fn read_file(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Option<Vec<u8>>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match fs::openat(fd, ROOT_MARK, flags, Mode::empty()) {
         Ok(file) => file,
-        // Nothing, or something that we have not made; nobody of us takes a lease on it either (fcntl(2)).
-        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS | Errno::PERM | Errno::WOULDBLOCK) => return Ok(None),
+        // Nothing, or something that we have not made; nobody of us takes a lease on it either
+        // (fcntl(2)).
+        Err(
+            Errno::NOENT
+            | Errno::LOOP
+            | Errno::NXIO
+            | Errno::ACCESS
+            | Errno::PERM
+            | Errno::WOULDBLOCK,
+        ) => return Ok(None),
         Err(errno) => return Err(errno),
     };
     let (st, dir) = (fs::fstat(&file)?, fs::fstat(fd)?);
     // Whoever owns the directory can say of it what he likes: it costs him a comparison.
     let owner = st.st_uid;
-    let is_trusted = owner == rustix::process::geteuid().as_raw() || owner == dir.st_uid || is_birth_owner(owner);
+    let is_trusted = owner == rustix::process::geteuid().as_raw()
+        || owner == dir.st_uid
+        || is_birth_owner(owner);
     if FileType::from_raw_mode(st.st_mode) != FileType::RegularFile || !is_trusted {
         return Ok(None);
     }
     let mut text = vec![0; MARK_BYTES_MAX + 1];
     let got = rustix::io::pread(&file, &mut text[..], 0)?;
-    Ok(Some(if got > MARK_BYTES_MAX { Vec::new() } else { text[..got].to_vec() }))
+    Ok(Some(if got > MARK_BYTES_MAX {
+        Vec::new()
+    } else {
+        text[..got].to_vec()
+    }))
 }
 
-/// Marks that are files above a root, read before this process confined itself: by device and inode of their directories.
+/// Marks that are files above a root, read before this process confined itself: by device and inode
+/// of their directories.
 static READ_BEFORE: Mutex<Option<HashMap<(u64, u64), Vec<u8>>>> = Mutex::new(None);
 
-/// Reads the marks that are files above a directory: a process that confines itself cannot do so later.
+/// Reads the marks that are files above a directory: a process that confines itself cannot do so
+/// later.
 pub fn prepare_marks(dir: &LocalDir) {
     let Ok(fd) = dir.fd() else { return };
-    let Ok(lineage) = crate::root::lineage(&fd) else { return };
+    let Ok(lineage) = crate::root::lineage(&fd) else {
+        return;
+    };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = fs::openat(&*fd, c".", flags, Mode::empty());
     for above in lineage.iter().skip(1) {
         at = at.and_then(|at| fs::openat(&at, c"..", flags, Mode::empty()));
         let Ok(at) = &at else { return };
         if let Ok(Some(text)) = read_file(at, &|_| false) {
-            READ_BEFORE.lock().get_or_insert_default().insert(above.id, text);
+            READ_BEFORE
+                .lock()
+                .get_or_insert_default()
+                .insert(above.id, text);
         }
     }
 }
@@ -157,13 +201,20 @@ fn out_of_reach(id: (u64, u64)) -> Option<Vec<u8>> {
     READ_BEFORE.lock().as_ref()?.get(&id).cloned()
 }
 
-/// Writes the mark, durably if that is asked for, and returns what time it was then by the clock of the file system.
+/// Writes the mark, durably if that is asked for, and returns what time it was then by the clock of
+/// the file system.
 pub fn write(dir: &LocalDir, text: &[u8], durable: bool) -> Done<Stamp> {
     let fd = dir.fd()?;
-    let written = if is_file(&fd) { Err(Errno::NOSPC) } else { write_attribute(&fd, text) };
+    let written = if is_file(&fd) {
+        Err(Errno::NOSPC)
+    } else {
+        write_attribute(&fd, text)
+    };
     let stamp = match written {
         Err(errno) if WITHOUT_ATTRIBUTES.contains(&errno) => in_file(&fd, text, durable),
-        Err(errno) if WITHOUT_ROOM.contains(&errno) => in_file(&fd, text, durable).inspect(|_| remove_attributes(&fd)),
+        Err(errno) if WITHOUT_ROOM.contains(&errno) => {
+            in_file(&fd, text, durable).inspect(|_| remove_attributes(&fd))
+        }
         Ok(()) => fs::fstat(&*fd).map(|st| meta_of(&st).ctime),
         Err(errno) => Err(errno),
     };
@@ -182,14 +233,25 @@ fn sync(dir: &LocalDir, fd: &OwnedFd) -> Done {
     }
 }
 
-/// Makes room for the user's attributes: if it is the mark that takes it, it becomes a file. Says whether it was.
+/// Makes room for the user's attributes: if it is the mark that takes it, it becomes a file. Says
+/// whether it was.
 pub fn makes_room(dir: &LocalDir, faults: &[Fault]) -> bool {
-    let lacks = |fault: &Fault| WITHOUT_ROOM.iter().any(|errno| errno.raw_os_error() == fault.errno);
+    let lacks = |fault: &Fault| {
+        WITHOUT_ROOM
+            .iter()
+            .any(|errno| errno.raw_os_error() == fault.errno)
+    };
     if !faults.iter().any(lacks) {
         return false;
     }
     let Ok(fd) = dir.fd() else { return false };
-    let Some(text) = ATTRIBUTES.iter().find_map(|name| read_attribute(Target::Open(fd.as_fd()), name).ok().flatten()) else { return false };
+    let Some(text) = ATTRIBUTES.iter().find_map(|name| {
+        read_attribute(Target::Open(fd.as_fd()), name)
+            .ok()
+            .flatten()
+    }) else {
+        return false;
+    };
     let moved = in_file(&fd, &text, true).is_ok() && sync(dir, &fd).is_ok();
     if moved {
         remove_attributes(&fd);
@@ -199,7 +261,10 @@ pub fn makes_room(dir: &LocalDir, faults: &[Fault]) -> bool {
 
 fn is_file(dir: &OwnedFd) -> bool {
     let found = fs::statat(dir, ROOT_MARK, AtFlags::SYMLINK_NOFOLLOW);
-    found.is_ok_and(|st| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_uid == rustix::process::geteuid().as_raw())
+    found.is_ok_and(|st| {
+        FileType::from_raw_mode(st.st_mode) == FileType::RegularFile
+            && st.st_uid == rustix::process::geteuid().as_raw()
+    })
 }
 
 /// They would say what is no longer so.
@@ -237,7 +302,13 @@ fn write_file(dir: &OwnedFd, text: &[u8], durable: bool) -> Result<Stamp, Errno>
     let temp = temp_name();
     keep_times(dir, || {
         let file = fs::openat(dir, &*temp, flags, Mode::RUSR | Mode::WUSR)?;
-        let written = rustix::io::pwrite(&file, text, 0).and_then(|bytes| if bytes == text.len() { Ok(()) } else { Err(Errno::NOSPC) });
+        let written = rustix::io::pwrite(&file, text, 0).and_then(|bytes| {
+            if bytes == text.len() {
+                Ok(())
+            } else {
+                Err(Errno::NOSPC)
+            }
+        });
         let synced = written.and_then(|()| if durable { fs::fsync(&file) } else { Ok(()) });
         let named = synced.and_then(|()| fs::renameat(dir, &*temp, dir, ROOT_MARK));
         if named.is_err() {

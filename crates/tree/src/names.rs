@@ -7,7 +7,8 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 
 /// Names read from a directory, each with the kind that the listing gave, if it gave one.
 ///
-/// All names stand in one buffer, NUL-terminated, so that a million of them cost their bytes and twelve more each.
+/// All names stand in one buffer, NUL-terminated, so that a million of them cost their bytes and
+/// twelve more each.
 #[derive(Debug, Default)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -26,8 +27,8 @@ struct Item {
 impl Names {
     /// Adds a name.
     pub fn push(&mut self, name: &CStr, kind: Option<Kind>) {
-        let [at, len] =
-            [self.bytes.len(), name.count_bytes()].map(|count| u32::try_from(count).expect("windows of names are far below 4 GiB"));
+        let [at, len] = [self.bytes.len(), name.count_bytes()]
+            .map(|count| u32::try_from(count).expect("windows of names are far below 4 GiB"));
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
         self.items.push(Item { at, len, kind });
     }
@@ -36,7 +37,9 @@ impl Names {
     #[must_use]
     pub fn behind(&self, index: usize) -> Names {
         let mut rest = Names::default();
-        (index..self.len()).map(|at| self.get(at)).for_each(|(name, kind)| rest.push(name, kind));
+        (index..self.len())
+            .map(|at| self.get(at))
+            .for_each(|(name, kind)| rest.push(name, kind));
         rest
     }
 
@@ -59,7 +62,10 @@ impl Names {
     pub fn get(&self, index: usize) -> (&CStr, Option<Kind>) {
         let Item { at, len, kind } = self.items[index];
         let bytes = &self.bytes[at as usize..=at as usize + len as usize];
-        (CStr::from_bytes_with_nul(bytes).expect("names end with NUL"), kind)
+        (
+            CStr::from_bytes_with_nul(bytes).expect("names end with NUL"),
+            kind,
+        )
     }
 
     /// The bytes of the name at `index`, which nobody has to look through for their end.
@@ -78,25 +84,30 @@ impl Names {
         self.items = items;
     }
 
-    /// Puts those of directories before all others, which otherwise stay in their order. The list is no longer sorted then.
+    /// Puts those of directories before all others, which otherwise stay in their order. The list
+    /// is no longer sorted then.
     pub fn put_directories_first(&mut self) {
         self.items.sort_by_key(|item| item.kind != Some(Kind::Dir));
     }
 
     /// Whether a sorted list has `name`.
     pub fn contains(&self, name: &CStr) -> bool {
-        self.items.binary_search_by(|item| self.bytes_of(*item).cmp(name.to_bytes())).is_ok()
+        self.items
+            .binary_search_by(|item| self.bytes_of(*item).cmp(name.to_bytes()))
+            .is_ok()
     }
 }
 
-/// The names of a directory that is too large to be held, by the hashes of them that are kept; others are not known.
+/// The names of a directory that is too large to be held, by the hashes of them that are kept;
+/// others are not known.
 #[derive(Debug, Default)]
 pub struct NameHashes(HashSet<u64, BuildHasherDefault<AsItIs>>);
 
 impl NameHashes {
     /// Keeps the names of a part of the listing.
     pub fn add(&mut self, names: &Names) {
-        self.0.extend((0..names.len()).map(|index| hash(names.bytes(index))));
+        self.0
+            .extend((0..names.len()).map(|index| hash(names.bytes(index))));
     }
 
     /// Whether `name` was kept. Two names of a directory have the same 64 bits hardly ever.
@@ -141,7 +152,8 @@ impl Hasher for AsItIs {
 
 /// A listing in progress.
 pub trait NameStream: Send {
-    /// Adds names to `names` until it holds about `max` of them; returns whether there may be more. `.` and `..` are left out.
+    /// Adds names to `names` until it holds about `max` of them; returns whether there may be more.
+    /// `.` and `..` are left out.
     fn fill(&mut self, names: &mut Names, max: usize) -> crate::Done<bool>;
 }
 
@@ -152,8 +164,17 @@ mod tests {
     #[test]
     fn directories_come_first_and_all_else_stays_in_its_order() {
         let mut names = Names::default();
-        let kinds = [None, Some(Kind::Dir), Some(Kind::File), Some(Kind::Dir), None];
-        [c"a", c"b", c"c", c"d", c"e"].into_iter().zip(kinds).for_each(|(name, kind)| names.push(name, kind));
+        let kinds = [
+            None,
+            Some(Kind::Dir),
+            Some(Kind::File),
+            Some(Kind::Dir),
+            None,
+        ];
+        [c"a", c"b", c"c", c"d", c"e"]
+            .into_iter()
+            .zip(kinds)
+            .for_each(|(name, kind)| names.push(name, kind));
         names.put_directories_first();
         let order: Vec<&CStr> = (0..5).map(|index| names.get(index).0).collect();
         assert_eq!(order, [c"b", c"d", c"a", c"c", c"e"]);
@@ -162,7 +183,9 @@ mod tests {
     #[test]
     fn sorted_names_are_found() {
         let mut names = Names::default();
-        [c"b", c"a\n", c"\xff", c"a"].iter().for_each(|name| names.push(name, None));
+        [c"b", c"a\n", c"\xff", c"a"]
+            .iter()
+            .for_each(|name| names.push(name, None));
         names.sort();
         assert_eq!(names.get(0).0, c"a");
         assert!(names.contains(c"\xff") && names.contains(c"a\n") && !names.contains(c"c"));

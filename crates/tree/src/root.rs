@@ -1,7 +1,7 @@
 //! Finding the roots that a user names, before anything is touched.
 //!
-//! These are the only paths that are taken from the user as they are: symbolic links in them are followed, since he
-//! chose them. What is found is held by handle from then on.
+//! These are the only paths that are taken from the user as they are: symbolic links in them are
+//! followed, since he chose them. What is found is held by handle from then on.
 
 use crate::Done;
 use crate::dir::DirRef;
@@ -34,7 +34,12 @@ pub struct RootError {
 impl RootError {
     /// An act on a path that failed with an error number.
     pub fn from_errno(path: &Path, act: Act, errno: i32) -> Self {
-        RootError { path: path.to_owned(), act, errno, hint: None }
+        RootError {
+            path: path.to_owned(),
+            act,
+            errno,
+            hint: None,
+        }
     }
 
     /// The path.
@@ -53,12 +58,17 @@ impl RootError {
 
     /// The same error, with what else is known of its cause.
     pub fn with_hint(self, hint: String) -> Self {
-        RootError { hint: Some(hint), ..self }
+        RootError {
+            hint: Some(hint),
+            ..self
+        }
     }
 
     /// Whether there is nothing at the path.
     pub fn is_missing(&self) -> bool {
-        [Errno::NOENT, Errno::NOTDIR].iter().any(|errno| errno.raw_os_error() == self.errno)
+        [Errno::NOENT, Errno::NOTDIR]
+            .iter()
+            .any(|errno| errno.raw_os_error() == self.errno)
     }
 
     /// What was tried and why it failed, without the path.
@@ -68,7 +78,12 @@ impl RootError {
             Act::BeginAtHome => Some("mend that, or give a path that begins with a slash"),
             _ => None,
         };
-        let hint = self.hint.as_deref().or(advice).map(|hint| format!("; {hint}")).unwrap_or_default();
+        let hint = self
+            .hint
+            .as_deref()
+            .or(advice)
+            .map(|hint| format!("; {hint}"))
+            .unwrap_or_default();
         // To a root, symbolic links are followed.
         let cause = match self.errno {
             errno if errno == Errno::LOOP.raw_os_error() => "too many symbolic links".to_owned(),
@@ -113,19 +128,29 @@ impl<D> Place<D> {
     pub fn map<E>(self, dir: impl FnOnce(D) -> E) -> Place<E> {
         match self {
             Place::Dir(found) => Place::Dir(dir(found)),
-            Place::Entry { parent, name, meta } => Place::Entry { parent: dir(parent), name, meta },
-            Place::Missing { parent, name } => Place::Missing { parent: dir(parent), name },
+            Place::Entry { parent, name, meta } => Place::Entry {
+                parent: dir(parent),
+                name,
+                meta,
+            },
+            Place::Missing { parent, name } => Place::Missing {
+                parent: dir(parent),
+                name,
+            },
         }
     }
 
     /// The directory itself, or that which holds the entry, or would.
     pub fn dir(&self) -> &D {
-        let (Place::Dir(dir) | Place::Entry { parent: dir, .. } | Place::Missing { parent: dir, .. }) = self;
+        let (Place::Dir(dir)
+        | Place::Entry { parent: dir, .. }
+        | Place::Missing { parent: dir, .. }) = self;
         dir
     }
 }
 
-/// Looks at what stands at `path`, to read it. Symbolic links in the path and at its end are followed.
+/// Looks at what stands at `path`, to read it. Symbolic links in the path and at its end are
+/// followed.
 ///
 /// # Errors
 /// It cannot be opened, or its directory cannot.
@@ -133,7 +158,8 @@ pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, 
     Ok(locate_local(path, side, pool)?.map(|dir| Arc::new(dir) as DirRef))
 }
 
-/// Looks at what stands at `path`, a replica's that may be changed. Symbolic links in the path and at its end are followed.
+/// Looks at what stands at `path`, a replica's that may be changed. Symbolic links in the path and
+/// at its end are followed.
 ///
 /// # Errors
 /// It cannot be opened, or its directory cannot.
@@ -141,36 +167,67 @@ pub fn locate_mut(path: &Path, pool: &Arc<HandlePool>) -> Result<Place<DirMutRef
     Ok(locate_local(path, Side::Replica, pool)?.map(|dir| Arc::new(dir) as DirMutRef))
 }
 
-fn locate_local(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place<LocalDir>, RootError> {
+fn locate_local(
+    path: &Path,
+    side: Side,
+    pool: &Arc<HandlePool>,
+) -> Result<Place<LocalDir>, RootError> {
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => LocalDir::root(pool, side, fd).map(Place::Dir).map_err(|e| RootError::from_errno(path, Act::Open, e.errno)),
+        Ok(fd) => LocalDir::root(pool, side, fd)
+            .map(Place::Dir)
+            .map_err(|e| RootError::from_errno(path, Act::Open, e.errno)),
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
         Err(errno) => Err(fail(Act::Open, errno)),
     }
 }
 
-fn locate_entry(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place<LocalDir>, RootError> {
+fn locate_entry(
+    path: &Path,
+    side: Side,
+    pool: &Arc<HandlePool>,
+) -> Result<Place<LocalDir>, RootError> {
     let path = &followed(path);
-    let name = path.file_name().ok_or_else(|| RootError::new(path, Act::Use, Errno::NOENT))?;
-    let above = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path
+        .file_name()
+        .ok_or_else(|| RootError::new(path, Act::Use, Errno::NOENT))?;
+    let above = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let act = if side == Side::Replica { Act::OpenAbove } else { Act::Open };
+    let act = if side == Side::Replica {
+        Act::OpenAbove
+    } else {
+        Act::Open
+    };
     let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, act, e))?;
-    let parent = LocalDir::root(pool, side, fd).map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
-    let name = CString::new(name.as_bytes()).map_err(|_| RootError::new(path, Act::Use, Errno::INVAL))?;
-    let fd = parent.fd().map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
+    let parent = LocalDir::root(pool, side, fd)
+        .map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
+    let name =
+        CString::new(name.as_bytes()).map_err(|_| RootError::new(path, Act::Use, Errno::INVAL))?;
+    let fd = parent
+        .fd()
+        .map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
-        // A moment ago there was none; a file system has just been mounted, say. As an entry it would be compared without what is in it.
-        Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => Err(RootError::new(path, Act::Open, Errno::STALE)),
-        Ok(st) => Ok(Place::Entry { parent, name, meta: meta_of(&st) }),
+        // A moment ago there was none; a file system has just been mounted, say. As an entry it
+        // would be compared without what is in it.
+        Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => {
+            Err(RootError::new(path, Act::Open, Errno::STALE))
+        }
+        Ok(st) => Ok(Place::Entry {
+            parent,
+            name,
+            meta: meta_of(&st),
+        }),
         Err(Errno::NOENT) => Ok(Place::Missing { parent, name }),
         Err(errno) => Err(RootError::new(path, Act::LookAt, errno)),
     }
 }
 
-/// Where a chain of symbolic links at the end of a path leads; the path itself when it is none or leads to nothing.
+/// Where a chain of symbolic links at the end of a path leads; the path itself when it is none or
+/// leads to nothing.
 fn followed(path: &Path) -> PathBuf {
     let trimmed = trim_slashes(path);
     match fs::readlink(trimmed, Vec::new()) {
@@ -181,13 +238,20 @@ fn followed(path: &Path) -> PathBuf {
 
 fn resolve(path: &Path) -> Option<PathBuf> {
     let fd = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let real = fs::readlink(crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(&fd), None), Vec::new()).ok()?;
+    let real = fs::readlink(
+        crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(&fd), None),
+        Vec::new(),
+    )
+    .ok()?;
     Some(PathBuf::from(OsStr::from_bytes(real.as_bytes())))
 }
 
 fn trim_slashes(path: &Path) -> &Path {
     let bytes = path.as_os_str().as_bytes();
-    let end = bytes.iter().rposition(|b| *b != b'/').map_or(1.min(bytes.len()), |last| last + 1);
+    let end = bytes
+        .iter()
+        .rposition(|b| *b != b'/')
+        .map_or(1.min(bytes.len()), |last| last + 1);
     Path::new(OsStr::from_bytes(&bytes[..end]))
 }
 
@@ -196,17 +260,28 @@ fn trim_slashes(path: &Path) -> &Path {
 pub struct Ancestor {
     /// Device and inode.
     pub id: (u64, u64),
-    /// Its name in the directory above it; the root of the name space has none, and others may have one that cannot be known.
+    /// Its name in the directory above it; the root of the name space has none, and others may have
+    /// one that cannot be known.
     pub name: Option<EntryName>,
 }
 
-/// A directory and all above it, up to the root of the name space, or to where this user may look no further: nothing that he names, or
-/// that a run of his enters, lies beyond.
+/// A directory and all above it, up to the root of the name space, or to where this user may look
+/// no further: nothing that he names, or that a run of his enters, lies beyond.
 pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<Ancestor>, Errno> {
-    let mut fd = fs::openat(dir, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut fd = fs::openat(
+        dir,
+        c".",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut ids = vec![id(&fd)?];
     loop {
-        fd = match fs::openat(&fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        fd = match fs::openat(
+            &fd,
+            c"..",
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
             Err(Errno::ACCESS) => break,
             other => other?,
         };
@@ -216,17 +291,35 @@ pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<Ancestor>, Errno> {
         }
         ids.push(above);
     }
-    // The kernel says the whole path; where that has another depth, it is not the way that was gone.
-    let names = names_of(dir).filter(|names| names.len() + 1 == ids.len()).unwrap_or_default();
-    let names = names.into_iter().rev().map(Some).chain(std::iter::repeat(None));
-    Ok(ids.into_iter().zip(names).map(|(id, name)| Ancestor { id, name }).collect())
+    // The kernel says the whole path; where that has another depth, it is not the way that was
+    // gone.
+    let names = names_of(dir)
+        .filter(|names| names.len() + 1 == ids.len())
+        .unwrap_or_default();
+    let names = names
+        .into_iter()
+        .rev()
+        .map(Some)
+        .chain(std::iter::repeat(None));
+    Ok(ids
+        .into_iter()
+        .zip(names)
+        .map(|(id, name)| Ancestor { id, name })
+        .collect())
 }
 
 /// The names on the way to an open directory, outermost first.
 fn names_of(dir: &OwnedFd) -> Option<Vec<EntryName>> {
-    let path = fs::readlink(crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(dir), None), Vec::new()).ok()?;
+    let path = fs::readlink(
+        crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(dir), None),
+        Vec::new(),
+    )
+    .ok()?;
     let path = path.as_bytes().strip_prefix(b"/")?;
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(|name| EntryName::try_from(name.to_vec()).ok()).collect()
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+        .map(|name| EntryName::try_from(name.to_vec()).ok())
+        .collect()
 }
 
 fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
@@ -235,7 +328,9 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
 
 /// Opens the directory at `path` below `root`, name by name.
 pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
-    path.names().try_fold(root.clone(), |dir, name| dir.enter(&CString::new(name).expect("names hold no NUL")))
+    path.names().try_fold(root.clone(), |dir, name| {
+        dir.enter(&CString::new(name).expect("names hold no NUL"))
+    })
 }
 
 /// Opens the directory at `path` below `root`, name by name, to change it.
@@ -243,5 +338,7 @@ pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
 /// # Errors
 /// One of the names is not there, is none of a directory, or cannot be entered.
 pub fn descend_mut(root: &DirMutRef, path: &RelPath) -> Done<DirMutRef> {
-    path.names().try_fold(root.clone(), |dir, name| dir.enter_mut(&CString::new(name).expect("names hold no NUL")))
+    path.names().try_fold(root.clone(), |dir, name| {
+        dir.enter_mut(&CString::new(name).expect("names hold no NUL"))
+    })
 }

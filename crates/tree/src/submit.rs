@@ -1,7 +1,9 @@
-//! Operations that are submitted to a directory whose replies take their time, and their completions.
+//! Operations that are submitted to a directory whose replies take their time, and their
+//! completions.
 //!
-//! Over a long line a call that waits for its answer costs a round trip. What makes up the bulk of a run (making small entries,
-//! reading small files, the end of a directory) is submitted instead, thousands at a time.
+//! Over a long line a call that waits for its answer costs a round trip. What makes up the bulk of
+//! a run (making small entries, reading small files, the end of a directory) is submitted instead,
+//! thousands at a time.
 
 use crate::{Attributes, Done, Known, Removed, Whole};
 use driftless_model::{Entry, Fault, Keep, Level, Meta};

@@ -1,6 +1,7 @@
 //! Names of unfinished entries on the replica.
 //!
-//! `.driftless-tmp-` and 32 hexadecimal digits. The form is fixed, so that the next run knows what an interrupted one left.
+//! `.driftless-tmp-` and 32 hexadecimal digits. The form is fixed, so that the next run knows what
+//! an interrupted one left.
 
 use std::ffi::{CStr, CString};
 
@@ -15,8 +16,8 @@ pub const ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";
 /// What shows others that root has the lock of a replica, in its root.
 pub const ROOT_SIGN: &CStr = c".driftless-tmp-00000000000000000000000000000003";
 
-/// Whether `name` is what a run keeps in the root of its replica. No listing shows it: it is neither copied, compared, counted nor a
-/// leftover, on whichever side it is met.
+/// Whether `name` is what a run keeps in the root of its replica. No listing shows it: it is
+/// neither copied, compared, counted nor a leftover, on whichever side it is met.
 pub fn is_root_name(name: &CStr) -> bool {
     name.to_bytes().starts_with(PREFIX) && [ROOT_MARK, ROOT_LOCK, ROOT_SIGN].contains(&name)
 }
@@ -26,16 +27,20 @@ pub fn temp_name() -> CString {
     from_number(fastrand::u128(..))
 }
 
-/// The name under which the unfinished copy of `name` is found again by the next run: the FNV-1a hash of its bytes
-/// (128 bits; draft-eastlake-fnv, offset basis and prime from section 5).
+/// The name under which the unfinished copy of `name` is found again by the next run: the FNV-1a
+/// hash of its bytes (128 bits; draft-eastlake-fnv, offset basis and prime from section 5).
 pub fn stable_temp_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes()))
 }
 
-/// The name that an entry has for a moment on its way from one spelling to that of `name`. It is none of an unfinished entry: what has it is
-/// the user's own, and nothing takes it for a leftover.
+/// The name that an entry has for a moment on its way from one spelling to that of `name`. It is
+/// none of an unfinished entry: what has it is the user's own, and nothing takes it for a leftover.
 pub fn between_name(name: &CStr) -> CString {
-    let text = format!("{}{:032x}", String::from_utf8_lossy(BETWEEN), fnv1a(name.to_bytes()));
+    let text = format!(
+        "{}{:032x}",
+        String::from_utf8_lossy(BETWEEN),
+        fnv1a(name.to_bytes())
+    );
     CString::new(text).expect("hexadecimal digits hold no NUL")
 }
 
@@ -48,17 +53,24 @@ pub fn is_between_name(name: &CStr) -> bool {
 pub fn fnv1a(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+    bytes.iter().fold(BASIS, |hash, byte| {
+        (hash ^ u128::from(*byte)).wrapping_mul(PRIME)
+    })
 }
 
-/// The name of the lock file for a single file called `name`. A NUL keeps it apart from all names of unfinished copies.
+/// The name of the lock file for a single file called `name`. A NUL keeps it apart from all names
+/// of unfinished copies.
 pub fn lock_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes_with_nul()))
 }
 
 /// The name of the file that shows whether a lock is held.
 pub fn sign_name(lock: &CStr) -> CString {
-    if lock == ROOT_LOCK { ROOT_SIGN.to_owned() } else { from_number(fnv1a(lock.to_bytes())) }
+    if lock == ROOT_LOCK {
+        ROOT_SIGN.to_owned()
+    } else {
+        from_number(fnv1a(lock.to_bytes()))
+    }
 }
 
 fn from_number(number: u128) -> CString {
@@ -73,7 +85,9 @@ pub fn is_temp_name(name: &CStr) -> bool {
 
 fn has_form(name: &CStr, prefix: &[u8]) -> bool {
     let digits = name.to_bytes().strip_prefix(prefix);
-    digits.is_some_and(|d| d.len() == DIGITS && d.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
+    digits.is_some_and(|d| {
+        d.len() == DIGITS && d.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 #[cfg(test)]
@@ -86,9 +100,21 @@ mod tests {
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
         let between = between_name(c"a");
-        assert!(is_between_name(&between) && !is_temp_name(&between) && between != between_name(c"b"));
-        assert!(is_temp_name(ROOT_MARK) && is_root_name(ROOT_MARK) && is_root_name(ROOT_LOCK) && !is_root_name(&temp_name()));
-        assert!(is_root_name(&sign_name(ROOT_LOCK)) && sign_name(&lock_name(c"a")) != lock_name(c"a"));
-        assert!(!is_temp_name(c".driftless-tmp-") && !is_temp_name(c".driftless-tmp-0123456789abcdef0123456789abcdeg"));
+        assert!(
+            is_between_name(&between) && !is_temp_name(&between) && between != between_name(c"b")
+        );
+        assert!(
+            is_temp_name(ROOT_MARK)
+                && is_root_name(ROOT_MARK)
+                && is_root_name(ROOT_LOCK)
+                && !is_root_name(&temp_name())
+        );
+        assert!(
+            is_root_name(&sign_name(ROOT_LOCK)) && sign_name(&lock_name(c"a")) != lock_name(c"a")
+        );
+        assert!(
+            !is_temp_name(c".driftless-tmp-")
+                && !is_temp_name(c".driftless-tmp-0123456789abcdef0123456789abcdeg")
+        );
     }
 }

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 /// Files up to this many bytes are moved whole.
 pub const WHOLE_BYTES_MAX: u64 = 256 * 1024;
-/// What the attributes of such a file may take of memory, in bytes: their names and values fit the head of a message then.
+/// What the attributes of such a file may take of memory, in bytes: their names and values fit the
+/// head of a message then.
 pub const WHOLE_XATTRS_BYTES_MAX: u64 = 16 << 10;
 /// Block in which zeros may mean a hole; smaller blocks no file system has.
 const BLOCK_BYTES: usize = 512;
@@ -25,18 +26,30 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Reads an open file that was like `meta` a moment ago. `None` if it is larger than [`WHOLE_BYTES_MAX`], has attributes that take more
-    /// than [`WHOLE_XATTRS_BYTES_MAX`], or changes meanwhile.
+    /// Reads an open file that was like `meta` a moment ago. `None` if it is larger than
+    /// [`WHOLE_BYTES_MAX`], has attributes that take more than [`WHOLE_XATTRS_BYTES_MAX`], or
+    /// changes meanwhile.
     pub fn read(file: &dyn ReadFile, meta: &Meta, keep: &Keep) -> Done<Option<Whole>> {
         if meta.size > WHOLE_BYTES_MAX {
             return Ok(None);
         }
-        let Some(xattrs) = file.xattrs_within(keep, WHOLE_XATTRS_BYTES_MAX)? else { return Ok(None) };
+        let Some(xattrs) = file.xattrs_within(keep, WHOLE_XATTRS_BYTES_MAX)? else {
+            return Ok(None);
+        };
         let mut data = vec![0; meta.size as usize];
-        let got = if data.is_empty() { 0 } else { file.read_at(&mut data, 0)? };
+        let got = if data.is_empty() {
+            0
+        } else {
+            file.read_at(&mut data, 0)?
+        };
         let extents = extents(file, &data, keep)?;
         let unchanged = got == data.len() && meta.unchanged(&file.meta_again()?);
-        Ok(unchanged.then_some(Whole { meta: *meta, xattrs, extents, data }))
+        Ok(unchanged.then_some(Whole {
+            meta: *meta,
+            xattrs,
+            extents,
+            data,
+        }))
     }
 }
 
@@ -44,10 +57,17 @@ impl Whole {
 fn extents(file: &dyn ReadFile, data: &[u8], keep: &Keep) -> Done<Vec<Range<u64>>> {
     let size = data.len() as u64;
     if !keep.holes || !has_zero_block(data) {
-        return Ok(Some(0..size).filter(|all| !all.is_empty()).into_iter().collect());
+        return Ok(Some(0..size)
+            .filter(|all| !all.is_empty())
+            .into_iter()
+            .collect());
     }
     let (mut found, mut at) = (Vec::new(), 0);
-    while let Some(extent) = if at < size { file.next_data(at..size)? } else { None } {
+    while let Some(extent) = if at < size {
+        file.next_data(at..size)?
+    } else {
+        None
+    } {
         at = extent.end;
         found.push(extent);
     }
@@ -56,7 +76,8 @@ fn extents(file: &dyn ReadFile, data: &[u8], keep: &Keep) -> Done<Vec<Range<u64>
 
 /// Whether any block of the smallest size that a file system has is all zeros.
 pub fn has_zero_block(data: &[u8]) -> bool {
-    data.chunks(BLOCK_BYTES).any(|block| block[0] == 0 && block.iter().all(|byte| *byte == 0))
+    data.chunks(BLOCK_BYTES)
+        .any(|block| block[0] == 0 && block.iter().all(|byte| *byte == 0))
 }
 
 impl ReadFile for Whole {
@@ -85,6 +106,10 @@ impl ReadFile for Whole {
 
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
         let cut = |extent: &Range<u64>| extent.start.max(within.start)..extent.end.min(within.end);
-        Ok(self.extents.iter().map(cut).find(|extent| extent.start < extent.end))
+        Ok(self
+            .extents
+            .iter()
+            .map(cut)
+            .find(|extent| extent.start < extent.end))
     }
 }

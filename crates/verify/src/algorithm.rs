@@ -1,7 +1,8 @@
 //! The hash functions, their names, and a hasher that is fed piece by piece.
 //!
-//! BLAKE3 is our own choice: fast, a tree inside, collision resistant. The others are there for exchange with those who have
-//! lists already. XXH3 is the 128-bit variant, which finds accidents and no forgery.
+//! BLAKE3 is our own choice: fast, a tree inside, collision resistant. The others are there for
+//! exchange with those who have lists already. XXH3 is the 128-bit variant, which finds accidents
+//! and no forgery.
 
 use md5::Md5;
 use sha2::{Digest as _, Sha256, Sha512};
@@ -26,7 +27,13 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Algorithm; 5] = [Algorithm::Blake3, Algorithm::Sha256, Algorithm::Sha512, Algorithm::Md5, Algorithm::Xxh3];
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::Blake3,
+        Algorithm::Sha256,
+        Algorithm::Sha512,
+        Algorithm::Md5,
+        Algorithm::Xxh3,
+    ];
 
     /// The word used in options and output.
     pub fn word(self) -> &'static str {
@@ -59,9 +66,12 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm that a hash of this many bytes is taken for when nobody says which; BLAKE3 before SHA-256, MD5 before XXH3.
+    /// The algorithm that a hash of this many bytes is taken for when nobody says which; BLAKE3
+    /// before SHA-256, MD5 before XXH3.
     pub fn guess(digest_bytes: usize) -> Option<Self> {
-        [Algorithm::Blake3, Algorithm::Sha512, Algorithm::Md5].into_iter().find(|one| one.digest_bytes() == digest_bytes)
+        [Algorithm::Blake3, Algorithm::Sha512, Algorithm::Md5]
+            .into_iter()
+            .find(|one| one.digest_bytes() == digest_bytes)
     }
 }
 
@@ -80,7 +90,10 @@ impl Digest {
     pub fn from_bytes(digest: &[u8]) -> Option<Self> {
         let mut bytes = [0; DIGEST_BYTES_MAX];
         bytes.get_mut(..digest.len())?.copy_from_slice(digest);
-        Some(Digest { length: digest.len() as u8, bytes })
+        Some(Digest {
+            length: digest.len() as u8,
+            bytes,
+        })
     }
 
     /// Reads hexadecimal digits in either case; `None` if there is anything else, or too much.
@@ -89,7 +102,10 @@ impl Digest {
             return None;
         }
         let value = |digit: u8| char::from(digit).to_digit(16);
-        let bytes: Option<Vec<u8>> = hex.chunks(2).map(|pair| Some((value(pair[0])? * 16 + value(pair[1])?) as u8)).collect();
+        let bytes: Option<Vec<u8>> = hex
+            .chunks(2)
+            .map(|pair| Some((value(pair[0])? * 16 + value(pair[1])?) as u8))
+            .collect();
         Digest::from_bytes(&bytes?)
     }
 
@@ -104,7 +120,10 @@ impl fmt::Display for Digest {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 2 * DIGEST_BYTES_MAX];
         for (pair, byte) in hex.chunks_mut(2).zip(self.as_bytes()) {
-            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            pair.copy_from_slice(&[
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ]);
         }
         let hex = &hex[..2 * self.as_bytes().len()];
         out.write_str(std::str::from_utf8(hex).expect("digits are ASCII"))
@@ -192,10 +211,17 @@ pub fn digest_of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
 mod tests {
     use super::*;
 
-    /// Hashes of "abc" from the test vectors of the algorithms' own documents, XXH128 from `xxhsum -H2`.
+    /// Hashes of "abc" from the test vectors of the algorithms' own documents, XXH128 from `xxhsum
+    /// -H2`.
     const ABC: [(Algorithm, &str); 5] = [
-        (Algorithm::Blake3, "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"),
-        (Algorithm::Sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        (
+            Algorithm::Blake3,
+            "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
+        ),
+        (
+            Algorithm::Sha256,
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        ),
         (
             Algorithm::Sha512,
             "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
@@ -210,8 +236,18 @@ mod tests {
             let mut hasher = Hasher::new(algorithm);
             hasher.update(b"a");
             hasher.update(b"bc");
-            assert_eq!(hasher.finish().to_string(), expected, "{}", algorithm.word());
-            assert_eq!(digest_of(algorithm, b"abc").to_string(), expected, "{}", algorithm.word());
+            assert_eq!(
+                hasher.finish().to_string(),
+                expected,
+                "{}",
+                algorithm.word()
+            );
+            assert_eq!(
+                digest_of(algorithm, b"abc").to_string(),
+                expected,
+                "{}",
+                algorithm.word()
+            );
             assert_eq!(expected.len(), 2 * algorithm.digest_bytes());
         }
     }
@@ -219,7 +255,10 @@ mod tests {
     #[test]
     fn digits_are_read_back_and_nothing_else_is() {
         for hex in ["", "00", "AbCdEf09"] {
-            assert_eq!(Digest::from_hex(hex.as_bytes()).map(|digest| digest.to_string()), Some(hex.to_lowercase()));
+            assert_eq!(
+                Digest::from_hex(hex.as_bytes()).map(|digest| digest.to_string()),
+                Some(hex.to_lowercase())
+            );
         }
         for bad in ["0", "0g", "0x12", &"00".repeat(65)] {
             assert_eq!(Digest::from_hex(bad.as_bytes()), None, "{bad}");

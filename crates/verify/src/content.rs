@@ -8,7 +8,8 @@ use driftless_model::Fault;
 use driftless_tree::ReadFile;
 use std::ops::Range;
 
-/// Bytes that are read at once: few enough to stay in the cache of a core, enough that the calls do not count.
+/// Bytes that are read at once: few enough to stay in the cache of a core, enough that the calls do
+/// not count.
 pub const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Why content could not be hashed.
@@ -28,7 +29,8 @@ impl From<Fault> for Unread {
     }
 }
 
-/// The hash of a range of bytes; an end of `u64::MAX` means that of the file, wherever it is. Ends early when `stopped` says so.
+/// The hash of a range of bytes; an end of `u64::MAX` means that of the file, wherever it is. Ends
+/// early when `stopped` says so.
 pub fn digest_range(
     file: &dyn ReadFile,
     range: Range<u64>,
@@ -47,22 +49,36 @@ pub fn digest_range(
         is_stopped = stopped();
         !is_stopped
     })?;
-    if is_stopped { Err(Unread::Stopped) } else { Ok(hasher.finish()) }
+    if is_stopped {
+        Err(Unread::Stopped)
+    } else {
+        Ok(hasher.finish())
+    }
 }
 
-/// The hash of a range that is at most one leaf of a hash tree, and that leaf; there is none when the range is empty.
-pub fn hash_single(file: &dyn ReadFile, range: &Range<u64>, buffer: &mut [u8]) -> Result<(Digest, Vec<Leaf>), Unread> {
+/// The hash of a range that is at most one leaf of a hash tree, and that leaf; there is none when
+/// the range is empty.
+pub fn hash_single(
+    file: &dyn ReadFile,
+    range: &Range<u64>,
+    buffer: &mut [u8],
+) -> Result<(Digest, Vec<Leaf>), Unread> {
     let mut hasher = blake3::Hasher::new();
     read_blocks(file, range.clone(), buffer, &mut |bytes| {
         hasher.update(bytes);
         true
     })?;
-    let leaves = if range.is_empty() { Vec::new() } else { vec![hasher.finalize_non_root()] };
+    let leaves = if range.is_empty() {
+        Vec::new()
+    } else {
+        vec![hasher.finalize_non_root()]
+    };
     Ok((hasher.finalize().into(), leaves))
 }
 
-/// The chaining values of pieces `pieces` of the range that begins at `range.start`, each handed over with its number. Returns
-/// whether the content was in the page cache, so that hashing was all there was to do.
+/// The chaining values of pieces `pieces` of the range that begins at `range.start`, each handed
+/// over with its number. Returns whether the content was in the page cache, so that hashing was all
+/// there was to do.
 pub fn hash_pieces(
     file: &dyn ReadFile,
     range: &Range<u64>,
@@ -71,10 +87,15 @@ pub fn hash_pieces(
     done: &mut impl FnMut(u64, Leaf),
 ) -> Result<bool, Unread> {
     let start = pieces.start * piece_bytes;
-    let end = pieces.end.saturating_mul(piece_bytes).min(range.end - range.start);
+    let end = pieces
+        .end
+        .saturating_mul(piece_bytes)
+        .min(range.end - range.start);
     let bytes = range.start + start..range.start + end;
     if let Some(values) = cached_pieces(file, bytes.clone(), (piece_bytes, start)) {
-        values.into_iter().for_each(|(index, value)| done(index, value));
+        values
+            .into_iter()
+            .for_each(|(index, value)| done(index, value));
         return Ok(true);
     }
     let mut hasher = Pieces::new(piece_bytes, start);
@@ -86,32 +107,58 @@ pub fn hash_pieces(
     Ok(false)
 }
 
-/// The same without copying what is in the page cache anyway, which takes a third of the time of hashing it.
-fn cached_pieces(file: &dyn ReadFile, bytes: Range<u64>, (piece_bytes, start): (u64, u64)) -> Option<Vec<(u64, Leaf)>> {
+/// The same without copying what is in the page cache anyway, which takes a third of the time of
+/// hashing it.
+fn cached_pieces(
+    file: &dyn ReadFile,
+    bytes: Range<u64>,
+    (piece_bytes, start): (u64, u64),
+) -> Option<Vec<(u64, Leaf)>> {
     let (mut hasher, mut values) = (Pieces::new(piece_bytes, start), Vec::new());
     let mut keep = |index, value| values.push((index, value));
-    let was_whole = file.as_local()?.with_cached(bytes, |bytes| hasher.update(bytes, &mut keep));
+    let was_whole = file
+        .as_local()?
+        .with_cached(bytes, |bytes| hasher.update(bytes, &mut keep));
     hasher.finish(&mut keep);
     was_whole.then_some(values)
 }
 
-fn read_range<'b>(file: &dyn ReadFile, offset: u64, buffer: &'b mut [u8]) -> Result<&'b [u8], Unread> {
+fn read_range<'b>(
+    file: &dyn ReadFile,
+    offset: u64,
+    buffer: &'b mut [u8],
+) -> Result<&'b [u8], Unread> {
     let got = file.read_at(buffer, offset)?;
-    if got == buffer.len() { Ok(buffer) } else { Err(Unread::Short) }
+    if got == buffer.len() {
+        Ok(buffer)
+    } else {
+        Err(Unread::Short)
+    }
 }
 
 /// Hands over a range block by block, as long as more is wanted.
-fn read_blocks(file: &dyn ReadFile, range: Range<u64>, buffer: &mut [u8], wants_more: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Unread> {
+fn read_blocks(
+    file: &dyn ReadFile,
+    range: Range<u64>,
+    buffer: &mut [u8],
+    wants_more: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<(), Unread> {
     let mut at = range.start;
     while at < range.end {
-        let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let wanted = usize::try_from(range.end - at)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
         let got = file.read_at(&mut buffer[..wanted], at)?;
         at += got as u64;
         if !wants_more(&buffer[..got]) {
             break;
         }
         if got < wanted {
-            return if range.end == u64::MAX { Ok(()) } else { Err(Unread::Short) };
+            return if range.end == u64::MAX {
+                Ok(())
+            } else {
+                Err(Unread::Short)
+            };
         }
     }
     Ok(())
@@ -153,36 +200,86 @@ mod tests {
     #[test]
     fn ranges_are_hashed_whatever_the_buffer() {
         let file = Bytes((0..9000u32).map(|at| (at / 3) as u8).collect());
-        for (range, buffer_bytes) in
-            [0..9000, 0..0, 5..8000, 8999..9000].into_iter().flat_map(|range| [100, 9000].map(|b| (range.clone(), b)))
+        for (range, buffer_bytes) in [0..9000, 0..0, 5..8000, 8999..9000]
+            .into_iter()
+            .flat_map(|range| [100, 9000].map(|b| (range.clone(), b)))
         {
-            let expected = digest_of(Algorithm::Md5, &file.0[range.start as usize..range.end as usize]);
-            assert_eq!(digest_range(&file, range, Algorithm::Md5, &mut vec![0; buffer_bytes], &|| false), Ok(expected));
+            let expected = digest_of(
+                Algorithm::Md5,
+                &file.0[range.start as usize..range.end as usize],
+            );
+            assert_eq!(
+                digest_range(
+                    &file,
+                    range,
+                    Algorithm::Md5,
+                    &mut vec![0; buffer_bytes],
+                    &|| false
+                ),
+                Ok(expected)
+            );
         }
         let whole = digest_of(Algorithm::Blake3, &file.0);
-        assert_eq!(digest_range(&file, 0..u64::MAX, Algorithm::Blake3, &mut [0; 100], &|| false), Ok(whole));
+        assert_eq!(
+            digest_range(
+                &file,
+                0..u64::MAX,
+                Algorithm::Blake3,
+                &mut [0; 100],
+                &|| false
+            ),
+            Ok(whole)
+        );
         for buffer_bytes in [100, 9999] {
-            let short = digest_range(&file, 0..9001, Algorithm::Blake3, &mut vec![0; buffer_bytes], &|| false);
+            let short = digest_range(
+                &file,
+                0..9001,
+                Algorithm::Blake3,
+                &mut vec![0; buffer_bytes],
+                &|| false,
+            );
             assert_eq!(short, Err(Unread::Short));
         }
-        assert_eq!(digest_range(&file, 0..9000, Algorithm::Md5, &mut [0; 100], &|| true), Err(Unread::Stopped));
+        assert_eq!(
+            digest_range(&file, 0..9000, Algorithm::Md5, &mut [0; 100], &|| true),
+            Err(Unread::Stopped)
+        );
     }
 
     #[test]
     fn one_leaf_and_the_hash_come_from_one_reading() {
         let file = Bytes(vec![9; 700]);
         let tree = crate::HashTree::of(&file.0, 1024).unwrap();
-        assert_eq!(hash_single(&file, &(0..700), &mut [0; 100]), Ok((tree.root(), tree.leaves().to_vec())));
-        assert_eq!(hash_single(&file, &(0..0), &mut [0; 100]), Ok((digest_of(Algorithm::Blake3, b""), Vec::new())));
+        assert_eq!(
+            hash_single(&file, &(0..700), &mut [0; 100]),
+            Ok((tree.root(), tree.leaves().to_vec()))
+        );
+        assert_eq!(
+            hash_single(&file, &(0..0), &mut [0; 100]),
+            Ok((digest_of(Algorithm::Blake3, b""), Vec::new()))
+        );
     }
 
     #[test]
     fn pieces_of_a_range_give_the_hash_of_the_range() {
-        let (file, range) = (Bytes((0..9000u32).map(|at| (at / 5) as u8).collect()), 100..8500);
+        let (file, range) = (
+            Bytes((0..9000u32).map(|at| (at / 5) as u8).collect()),
+            100..8500,
+        );
         let mut merge = Merge::new(9);
         for pieces in [4..9, 0..4] {
-            hash_pieces(&file, &range, (pieces, 1024), &mut [0; 600], &mut |index, value| merge.add(index, value)).unwrap();
+            hash_pieces(
+                &file,
+                &range,
+                (pieces, 1024),
+                &mut [0; 600],
+                &mut |index, value| merge.add(index, value),
+            )
+            .unwrap();
         }
-        assert_eq!(merge.root(), Some(digest_of(Algorithm::Blake3, &file.0[100..8500])));
+        assert_eq!(
+            merge.root(),
+            Some(digest_of(Algorithm::Blake3, &file.0[100..8500]))
+        );
     }
 }

@@ -41,8 +41,14 @@ pub struct HashTree {
 }
 
 impl HashTree {
-    /// A tree from its parts; they are checked against each other. `root` is believed where there are not even two leaves.
-    pub fn new(size: u64, leaf_bytes: u64, leaves: Vec<Leaf>, root: Digest) -> Result<Self, BadTree> {
+    /// A tree from its parts; they are checked against each other. `root` is believed where there
+    /// are not even two leaves.
+    pub fn new(
+        size: u64,
+        leaf_bytes: u64,
+        leaves: Vec<Leaf>,
+        root: Digest,
+    ) -> Result<Self, BadTree> {
         if !is_piece_size(leaf_bytes) {
             return Err(BadTree::LeafSize(leaf_bytes));
         }
@@ -53,7 +59,12 @@ impl HashTree {
         if found >= 2 && merged(&leaves) != Some(root) {
             return Err(BadTree::Root);
         }
-        Ok(HashTree { size, leaf_bytes, leaves, root })
+        Ok(HashTree {
+            size,
+            leaf_bytes,
+            leaves,
+            root,
+        })
     }
 
     /// The tree of bytes that are all there.
@@ -64,7 +75,12 @@ impl HashTree {
         let (mut leaves, mut pieces) = (Vec::new(), crate::subtree::Pieces::new(leaf_bytes, 0));
         pieces.update(content, &mut |_, leaf| leaves.push(leaf));
         pieces.finish(&mut |_, leaf| leaves.push(leaf));
-        Ok(HashTree { size: content.len() as u64, leaf_bytes, leaves, root: blake3::hash(content).into() })
+        Ok(HashTree {
+            size: content.len() as u64,
+            leaf_bytes,
+            leaves,
+            root: blake3::hash(content).into(),
+        })
     }
 
     /// Bytes of the file.
@@ -87,8 +103,9 @@ impl HashTree {
         self.root
     }
 
-    /// The byte ranges in which `other`, a tree with the same leaf size, differs: whole leaves, neighbours joined, up to the end
-    /// of the longer file. Trees with different leaf sizes can be told apart by their hashes only.
+    /// The byte ranges in which `other`, a tree with the same leaf size, differs: whole leaves,
+    /// neighbours joined, up to the end of the longer file. Trees with different leaf sizes can be
+    /// told apart by their hashes only.
     pub fn differing(&self, other: &HashTree) -> Vec<Range<u64>> {
         if self.size == other.size && self.root == other.root {
             return Vec::new();
@@ -115,7 +132,10 @@ impl HashTree {
 
 fn merged(leaves: &[Leaf]) -> Option<Digest> {
     let mut merge = Merge::new(leaves.len() as u64);
-    leaves.iter().zip(0..).for_each(|(leaf, index)| merge.add(index, *leaf));
+    leaves
+        .iter()
+        .zip(0..)
+        .for_each(|(leaf, index)| merge.add(index, *leaf));
     merge.root()
 }
 
@@ -137,7 +157,11 @@ mod tests {
                 changed[at] ^= 1;
                 let start = at as u64 / 1024 * 1024;
                 let expected = start..(start + 1024).min(length as u64);
-                assert_eq!(tree(&content).differing(&tree(&changed)), [expected], "byte {at} of {length}");
+                assert_eq!(
+                    tree(&content).differing(&tree(&changed)),
+                    [expected],
+                    "byte {at} of {length}"
+                );
             }
             assert!(tree(&content).differing(&tree(&content)).is_empty());
         }
@@ -147,21 +171,61 @@ mod tests {
     fn neighbours_are_joined_and_lengths_count() {
         let long = vec![1; 5000];
         let mut changed = long.clone();
-        [1024, 2048, 4999].into_iter().for_each(|at: usize| changed[at] = 0);
-        assert_eq!(tree(&long).differing(&tree(&changed)), [1024..3072, 4096..5000]);
-        assert!(tree(&long).differing(&tree(&long[..2048])).into_iter().eq(std::iter::once(2048..5000)));
-        assert!(tree(&long[..2047]).differing(&tree(&long)).into_iter().eq(std::iter::once(1024..5000)));
-        assert!(tree(&[]).differing(&tree(&long)).into_iter().eq(std::iter::once(0..5000)));
-        assert!(HashTree::of(&long, 2048).unwrap().differing(&tree(&changed)).into_iter().eq(std::iter::once(0..5000)));
+        [1024, 2048, 4999]
+            .into_iter()
+            .for_each(|at: usize| changed[at] = 0);
+        assert_eq!(
+            tree(&long).differing(&tree(&changed)),
+            [1024..3072, 4096..5000]
+        );
+        assert!(
+            tree(&long)
+                .differing(&tree(&long[..2048]))
+                .into_iter()
+                .eq(std::iter::once(2048..5000))
+        );
+        assert!(
+            tree(&long[..2047])
+                .differing(&tree(&long))
+                .into_iter()
+                .eq(std::iter::once(1024..5000))
+        );
+        assert!(
+            tree(&[])
+                .differing(&tree(&long))
+                .into_iter()
+                .eq(std::iter::once(0..5000))
+        );
+        assert!(
+            HashTree::of(&long, 2048)
+                .unwrap()
+                .differing(&tree(&changed))
+                .into_iter()
+                .eq(std::iter::once(0..5000))
+        );
     }
 
     #[test]
     fn parts_that_do_not_fit_are_refused() {
         let good = tree(&[3; 5000]);
-        let new = |size, leaf_bytes, leaves, root| HashTree::new(size, leaf_bytes, leaves, root).unwrap_err();
-        assert_eq!(new(5000, 1000, good.leaves.clone(), good.root), BadTree::LeafSize(1000));
-        assert_eq!(new(5000, 512, good.leaves.clone(), good.root), BadTree::LeafSize(512));
-        assert_eq!(new(u64::MAX, 1024, good.leaves.clone(), good.root), BadTree::Count { found: 5, expected: 1 << 54 });
+        let new = |size, leaf_bytes, leaves, root| {
+            HashTree::new(size, leaf_bytes, leaves, root).unwrap_err()
+        };
+        assert_eq!(
+            new(5000, 1000, good.leaves.clone(), good.root),
+            BadTree::LeafSize(1000)
+        );
+        assert_eq!(
+            new(5000, 512, good.leaves.clone(), good.root),
+            BadTree::LeafSize(512)
+        );
+        assert_eq!(
+            new(u64::MAX, 1024, good.leaves.clone(), good.root),
+            BadTree::Count {
+                found: 5,
+                expected: 1 << 54
+            }
+        );
         let mut leaves = good.leaves.clone();
         leaves[4][0] ^= 1;
         assert_eq!(new(5000, 1024, leaves, good.root), BadTree::Root);

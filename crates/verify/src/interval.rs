@@ -1,19 +1,24 @@
 //! What a sample proves: how many entries are enough, and how many of all may differ at most.
 //!
-//! Everything here is the one-sided exact interval of Clopper and Pearson ("The use of confidence or fiducial limits
-//! illustrated in the case of the binomial", Biometrika 26, 1934): the largest fraction at which a sample with so few
-//! mismatches would still be seen with a probability of one minus the confidence. It treats draws as independent, which is on the safe
-//! side for a sample without replacement from a finite tree.
+//! Everything here is the one-sided exact interval of Clopper and Pearson ("The use of confidence
+//! or fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934): the largest
+//! fraction at which a sample with so few mismatches would still be seen with a probability of one
+//! minus the confidence. It treats draws as independent, which is on the safe side for a sample
+//! without replacement from a finite tree.
 
 /// Steps of the bisection: more than the bits of a fraction.
 const BISECTIONS: u32 = 200;
 /// A term this much smaller than the sum so far changes no digit of it.
 const NEGLIGIBLE: f64 = 1e-18;
 
-/// How many entries must be sampled so that no mismatch among them bounds the mismatched fraction by `fraction` with
-/// `confidence`: ln(1 - c) / ln(1 - p), rounded up. Both lie strictly between 0 and 1.
+/// How many entries must be sampled so that no mismatch among them bounds the mismatched fraction
+/// by `fraction` with `confidence`: ln(1 - c) / ln(1 - p), rounded up. Both lie strictly between 0
+/// and 1.
 pub fn samples_needed(confidence: f64, fraction: f64) -> u64 {
-    debug_assert!(is_share(confidence) && is_share(fraction), "checked at the edge");
+    debug_assert!(
+        is_share(confidence) && is_share(fraction),
+        "checked at the edge"
+    );
     ((-confidence).ln_1p() / (-fraction).ln_1p()).ceil() as u64
 }
 
@@ -22,9 +27,13 @@ pub fn is_share(number: f64) -> bool {
     number > 0.0 && number < 1.0
 }
 
-/// The fraction of all entries that differ at most, with `confidence`, if `mismatches` of `samples` do.
+/// The fraction of all entries that differ at most, with `confidence`, if `mismatches` of `samples`
+/// do.
 pub fn upper_bound(mismatches: u64, samples: u64, confidence: f64) -> f64 {
-    debug_assert!(mismatches <= samples && is_share(confidence), "checked at the edge");
+    debug_assert!(
+        mismatches <= samples && is_share(confidence),
+        "checked at the edge"
+    );
     if mismatches >= samples {
         return 1.0;
     }
@@ -45,11 +54,14 @@ pub fn upper_bound(mismatches: u64, samples: u64, confidence: f64) -> f64 {
 /// The logarithm of the number of ways to choose `few` of `all`.
 fn ln_ways(all: u64, few: u64) -> f64 {
     let few = few.min(all - few);
-    (1..=few).map(|i| ((all - few + i) as f64 / i as f64).ln()).sum()
+    (1..=few)
+        .map(|i| ((all - few + i) as f64 / i as f64).ln())
+        .sum()
 }
 
-/// The logarithm of the binomial probability of at most `few` mismatches among `all`, without the factor [`ln_ways`] of its
-/// last term. The terms are added from the last one down; above the mean each is smaller than the one before it.
+/// The logarithm of the binomial probability of at most `few` mismatches among `all`, without the
+/// factor [`ln_ways`] of its last term. The terms are added from the last one down; above the mean
+/// each is smaller than the one before it.
 fn ln_at_most(few: u64, all: u64, fraction: f64) -> f64 {
     let odds = (1.0 - fraction) / fraction;
     let (mut term, mut sum) = (1.0, 1.0);
@@ -83,7 +95,11 @@ mod tests {
             (0.99, 1e-6, 4_605_168),
         ];
         for (confidence, fraction, samples) in cases {
-            assert_eq!(samples_needed(confidence, fraction), samples, "{confidence} {fraction}");
+            assert_eq!(
+                samples_needed(confidence, fraction),
+                samples,
+                "{confidence} {fraction}"
+            );
             assert!(upper_bound(0, samples, confidence) <= fraction);
             assert!(upper_bound(0, samples - 1, confidence) > fraction);
         }
@@ -93,11 +109,25 @@ mod tests {
 
     #[test]
     fn with_mismatches_a_bound_takes_more_samples() {
-        // The smallest n for which the sum of the first binomial terms is at most 1 - c, summed with fifty decimal digits.
-        let cases = [(0.95, 1, 47_437), (0.95, 2, 62_956), (0.95, 3, 77_535), (0.99, 1, 66_381), (0.99, 2, 84_057), (0.99, 3, 100_448)];
+        // The smallest n for which the sum of the first binomial terms is at most 1 - c, summed
+        // with fifty decimal digits.
+        let cases = [
+            (0.95, 1, 47_437),
+            (0.95, 2, 62_956),
+            (0.95, 3, 77_535),
+            (0.99, 1, 66_381),
+            (0.99, 2, 84_057),
+            (0.99, 3, 100_448),
+        ];
         for (confidence, mismatches, samples) in cases {
-            assert!(upper_bound(mismatches, samples, confidence) <= 1e-4, "{mismatches} {samples}");
-            assert!(upper_bound(mismatches, samples - 1, confidence) > 1e-4, "{mismatches} {samples}");
+            assert!(
+                upper_bound(mismatches, samples, confidence) <= 1e-4,
+                "{mismatches} {samples}"
+            );
+            assert!(
+                upper_bound(mismatches, samples - 1, confidence) > 1e-4,
+                "{mismatches} {samples}"
+            );
         }
     }
 

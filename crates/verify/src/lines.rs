@@ -1,7 +1,8 @@
 //! Lines of text files that hold names: escaping, and reading with a bound.
 //!
-//! Names are bytes and may hold newlines. As GNU coreutils and b3sum do it, such a name is written with `\n` for a newline, `\r`
-//! for a carriage return and `\\` for a backslash, and the line begins with a backslash to say so.
+//! Names are bytes and may hold newlines. As GNU coreutils and b3sum do it, such a name is written
+//! with `\n` for a newline, `\r` for a carriage return and `\\` for a backslash, and the line
+//! begins with a backslash to say so.
 
 use std::io::{self, BufRead, Read};
 
@@ -40,7 +41,8 @@ pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
 
 /// Splits a line into whether its name is escaped and the rest.
 pub fn split_mark(line: &[u8]) -> (bool, &[u8]) {
-    line.strip_prefix(b"\\").map_or((false, line), |rest| (true, rest))
+    line.strip_prefix(b"\\")
+        .map_or((false, line), |rest| (true, rest))
 }
 
 /// Reads lines and counts them.
@@ -58,7 +60,11 @@ impl<R: BufRead> Lines<R> {
 
     /// Reads lines that end with this byte; behind the last one it may be missing.
     pub fn ending_with(end: u8, input: R) -> Self {
-        Lines { input, end, number: 0 }
+        Lines {
+            input,
+            end,
+            number: 0,
+        }
     }
 
     /// The number of the line that was read last; the first is 1.
@@ -70,13 +76,22 @@ impl<R: BufRead> Lines<R> {
     pub fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         self.number += 1;
-        if self.input.by_ref().take(LINE_BYTES_MAX).read_until(self.end, &mut line)? == 0 {
+        if self
+            .input
+            .by_ref()
+            .take(LINE_BYTES_MAX)
+            .read_until(self.end, &mut line)?
+            == 0
+        {
             return Ok(None);
         }
         if line.last() == Some(&self.end) {
             line.pop();
         } else if line.len() as u64 == LINE_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the line is too long"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the line is too long",
+            ));
         }
         Ok(Some(line))
     }
@@ -107,7 +122,13 @@ mod tests {
         let mut endless = Lines::new(io::BufReader::new(io::repeat(b'x')));
         assert!(endless.read().is_err());
         let mut records = Lines::ending_with(0, &b"a\n\0b\0"[..]);
-        assert_eq!((records.read().unwrap().unwrap(), records.read().unwrap().unwrap()), (b"a\n".to_vec(), b"b".to_vec()));
+        assert_eq!(
+            (
+                records.read().unwrap().unwrap(),
+                records.read().unwrap().unwrap()
+            ),
+            (b"a\n".to_vec(), b"b".to_vec())
+        );
         assert_eq!(records.read().unwrap(), None);
     }
 }

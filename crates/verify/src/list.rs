@@ -1,7 +1,9 @@
-//! Lists of sums: one line for each file, as `sha256sum`, `md5sum`, `b3sum` and `xxhsum` write and read them.
+//! Lists of sums: one line for each file, as `sha256sum`, `md5sum`, `b3sum` and `xxhsum` write and
+//! read them.
 //!
-//! A line is `HASH  NAME`, or `TAG (NAME) = HASH`. The programs differ in what they escape in a name, and so do we. The sum of a
-//! range has a form that they do not take for the sum of a file: `HASH@START-END  NAME`.
+//! A line is `HASH  NAME`, or `TAG (NAME) = HASH`. The programs differ in what they escape in a
+//! name, and so do we. The sum of a range has a form that they do not take for the sum of a file:
+//! `HASH@START-END  NAME`.
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::lines::{push_escaped, split_mark, unescaped};
@@ -34,8 +36,9 @@ pub enum BadLine {
     Length,
 }
 
-/// What is escaped in a name so that the usual program for `algorithm` reads it: coreutils 9 all three; b3sum 1.2 does not know
-/// `\r`; xxhsum 0.8.1 knows no escapes, so it gets them only where there is no other way.
+/// What is escaped in a name so that the usual program for `algorithm` reads it: coreutils 9 all
+/// three; b3sum 1.2 does not know `\r`; xxhsum 0.8.1 knows no escapes, so it gets them only where
+/// there is no other way.
 fn special(algorithm: Algorithm, name: &[u8]) -> &'static [u8] {
     match algorithm {
         Algorithm::Blake3 => b"\n\\",
@@ -45,7 +48,13 @@ fn special(algorithm: Algorithm, name: &[u8]) -> &'static [u8] {
 }
 
 /// Appends the line for `name`, newline included.
-pub fn push_line(line: &mut Vec<u8>, algorithm: Algorithm, digest: &Digest, range: Option<&Range<u64>>, name: &[u8]) {
+pub fn push_line(
+    line: &mut Vec<u8>,
+    algorithm: Algorithm,
+    digest: &Digest,
+    range: Option<&Range<u64>>,
+    name: &[u8],
+) {
     let special = special(algorithm, name);
     if name.iter().any(|byte| special.contains(byte)) {
         line.push(b'\\');
@@ -70,21 +79,37 @@ pub fn parse_line(line: &[u8]) -> Result<Option<Line>, BadLine> {
         found.name = unescaped(&found.name).ok_or(BadLine::Escape)?;
     }
     let bytes = found.digest.as_bytes().len();
-    let fits = found.algorithm.map_or(Algorithm::guess(bytes).is_some(), |algorithm| algorithm.digest_bytes() == bytes);
-    if fits { Ok(Some(found)) } else { Err(BadLine::Length) }
+    let fits = found
+        .algorithm
+        .map_or(Algorithm::guess(bytes).is_some(), |algorithm| {
+            algorithm.digest_bytes() == bytes
+        });
+    if fits {
+        Ok(Some(found))
+    } else {
+        Err(BadLine::Length)
+    }
 }
 
 /// `HASH  NAME`, `HASH *NAME`, `HASH@START-END  NAME`.
 fn plain(line: &[u8]) -> Option<Line> {
     let blank = line.iter().position(|byte| *byte == b' ')?;
     let (sum, rest) = line.split_at(blank);
-    let name = rest.strip_prefix(b"  ").or_else(|| rest.strip_prefix(b" *")).filter(|name| !name.is_empty())?;
+    let name = rest
+        .strip_prefix(b"  ")
+        .or_else(|| rest.strip_prefix(b" *"))
+        .filter(|name| !name.is_empty())?;
     let (hex, range) = match sum.iter().position(|byte| *byte == b'@') {
         Some(at) => (&sum[..at], Some(parse_range(&sum[at + 1..])?)),
         None => (sum, None),
     };
     let digest = Digest::from_hex(hex).filter(|_| !hex.is_empty())?;
-    Some(Line { digest, algorithm: None, range, name: name.to_vec() })
+    Some(Line {
+        digest,
+        algorithm: None,
+        range,
+        name: name.to_vec(),
+    })
 }
 
 fn parse_range(text: &[u8]) -> Option<Range<u64>> {
@@ -100,7 +125,12 @@ fn tagged(line: &[u8]) -> Option<Line> {
     let rest = line[algorithm.tag().len()..].strip_prefix(b" (")?;
     let end = rest.windows(4).rposition(|part| part == b") = ")?;
     let (name, digest) = (&rest[..end], Digest::from_hex(&rest[end + 4..])?);
-    (!name.is_empty()).then(|| Line { digest, algorithm: Some(algorithm), range: None, name: name.to_vec() })
+    (!name.is_empty()).then(|| Line {
+        digest,
+        algorithm: Some(algorithm),
+        range: None,
+        name: name.to_vec(),
+    })
 }
 
 #[cfg(test)]
@@ -108,19 +138,41 @@ mod tests {
     use super::*;
     use crate::algorithm::digest_of;
 
-    const NAMES: [&[u8]; 8] = [b"a", b" a  b", b"*a", b"a\nb", b"\\", b"a\r", b"\xff\xfe", b"a) = 00"];
+    const NAMES: [&[u8]; 8] = [
+        b"a",
+        b" a  b",
+        b"*a",
+        b"a\nb",
+        b"\\",
+        b"a\r",
+        b"\xff\xfe",
+        b"a) = 00",
+    ];
 
     #[test]
     fn every_name_is_read_back() {
-        for (algorithm, name) in Algorithm::ALL.into_iter().flat_map(|algorithm| NAMES.map(|name| (algorithm, name))) {
+        for (algorithm, name) in Algorithm::ALL
+            .into_iter()
+            .flat_map(|algorithm| NAMES.map(|name| (algorithm, name)))
+        {
             for range in [None, Some(3..9)] {
                 let digest = digest_of(algorithm, name);
                 let mut line = Vec::new();
                 push_line(&mut line, algorithm, &digest, range.as_ref(), name);
                 assert_eq!(line.pop(), Some(b'\n'));
                 assert!(!line.contains(&b'\n'));
-                let expected = Line { digest, algorithm: None, range: range.clone(), name: name.to_vec() };
-                assert_eq!(parse_line(&line), Ok(Some(expected)), "{}", String::from_utf8_lossy(&line));
+                let expected = Line {
+                    digest,
+                    algorithm: None,
+                    range: range.clone(),
+                    name: name.to_vec(),
+                };
+                assert_eq!(
+                    parse_line(&line),
+                    Ok(Some(expected)),
+                    "{}",
+                    String::from_utf8_lossy(&line)
+                );
             }
         }
     }
@@ -130,9 +182,15 @@ mod tests {
         let (hex, digest) = ("00".repeat(32), Digest::from_bytes(&[0; 32]).unwrap());
         let name = |line: String| parse_line(line.as_bytes()).unwrap().unwrap();
         assert_eq!(name(format!("{hex} *a b")).name, b"a b");
-        assert_eq!(name(format!("\\{}  a\\\\\\n", hex.to_uppercase())).name, b"a\\\n");
+        assert_eq!(
+            name(format!("\\{}  a\\\\\\n", hex.to_uppercase())).name,
+            b"a\\\n"
+        );
         let tagged = name(format!("SHA256 (a) = b) = {hex}"));
-        assert_eq!((tagged.algorithm, tagged.name.as_slice(), tagged.digest), (Some(Algorithm::Sha256), &b"a) = b"[..], digest));
+        assert_eq!(
+            (tagged.algorithm, tagged.name.as_slice(), tagged.digest),
+            (Some(Algorithm::Sha256), &b"a) = b"[..], digest)
+        );
         assert_eq!(name(format!("\\BLAKE3 (a\\n) = {hex}")).name, b"a\n");
         assert_eq!((parse_line(b""), parse_line(b"# a")), (Ok(None), Ok(None)));
     }

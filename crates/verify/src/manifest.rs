@@ -1,4 +1,5 @@
-//! The manifest of a tree, version 1: one line for each entry, and a hash over all of it that two people can compare by eye.
+//! The manifest of a tree, version 1: one line for each entry, and a hash over all of it that two
+//! people can compare by eye.
 //!
 //! ```text
 //! driftless-manifest 1
@@ -6,8 +7,9 @@
 //! root HASH                                                 BLAKE3 of all lines above
 //! ```
 //!
-//! What a copy cannot keep (inode numbers, change and access times, allocation) is left out; so equal trees have equal
-//! manifests, however they came to be. The order of the lines is that of a walk that takes names sorted by bytes.
+//! What a copy cannot keep (inode numbers, change and access times, allocation) is left out; so
+//! equal trees have equal manifests, however they came to be. The order of the lines is that of a
+//! walk that takes names sorted by bytes.
 
 use crate::algorithm::Digest;
 use crate::lines::push_escaped;
@@ -29,13 +31,17 @@ pub struct Manifest {
 impl Manifest {
     /// Begins a manifest; returns its first line.
     pub fn begin() -> (Self, Vec<u8>) {
-        let mut manifest = Manifest { hasher: blake3::Hasher::new(), lines: 0, groups: HashMap::new() };
+        let mut manifest = Manifest {
+            hasher: blake3::Hasher::new(),
+            lines: 0,
+            groups: HashMap::new(),
+        };
         let line = manifest.count(format!("{HEADER}\n").into_bytes());
         (manifest, line)
     }
 
-    /// Adds the next entry: its path below the root (`.` is the root itself), and the hash of the content of a regular file or of
-    /// the target of a symbolic link.
+    /// Adds the next entry: its path below the root (`.` is the root itself), and the hash of the
+    /// content of a regular file or of the target of a symbolic link.
     pub fn add(&mut self, path: &[u8], entry: &Entry, content: Option<&Digest>) -> Vec<u8> {
         let special = b"\n\r\\";
         let mut line = Vec::with_capacity(path.len() + 192);
@@ -44,7 +50,11 @@ impl Manifest {
         }
         let Entry { meta, xattrs } = entry;
         let link = self.group(meta).map_or("-".into(), |line| line.to_string());
-        let xattrs = if xattrs.is_empty() { "-".into() } else { xattrs_digest(xattrs).to_string() };
+        let xattrs = if xattrs.is_empty() {
+            "-".into()
+        } else {
+            xattrs_digest(xattrs).to_string()
+        };
         let content = content.map_or("-".into(), ToString::to_string);
         line.extend(format!("{} {link} {xattrs} {content} ", properties(meta)).into_bytes());
         push_escaped(&mut line, path, special);
@@ -71,7 +81,8 @@ impl Manifest {
         }
         match self.groups.get_mut(&meta.id()) {
             None => {
-                self.groups.insert(meta.id(), (self.lines + 1, meta.nlink - 1));
+                self.groups
+                    .insert(meta.id(), (self.lines + 1, meta.nlink - 1));
                 None
             }
             Some((first, left)) => {
@@ -86,19 +97,28 @@ impl Manifest {
     }
 }
 
-/// `KIND MODE UID GID MTIME SIZE`. A symbolic link has no mode of its own, a directory no size that a copy would keep.
+/// `KIND MODE UID GID MTIME SIZE`. A symbolic link has no mode of its own, a directory no size that
+/// a copy would keep.
 fn properties(meta: &Meta) -> String {
-    let mode = if meta.kind == Kind::Symlink { "-".into() } else { format!("{:04o}", meta.mode) };
+    let mode = if meta.kind == Kind::Symlink {
+        "-".into()
+    } else {
+        format!("{:04o}", meta.mode)
+    };
     let size = match meta.kind {
         Kind::File => meta.size.to_string(),
         Kind::Char | Kind::Block => meta.rdev.to_string(),
         _ => "-".into(),
     };
     let (word, mtime) = (meta.kind.word(), meta.mtime);
-    format!("{word} {mode} {} {} {}.{:09} {size}", meta.uid, meta.gid, mtime.sec, mtime.nsec)
+    format!(
+        "{word} {mode} {} {} {}.{:09} {size}",
+        meta.uid, meta.gid, mtime.sec, mtime.nsec
+    )
 }
 
-/// The hash over extended attributes in the order of their names: length (4 bytes, little-endian) and bytes of each name and value.
+/// The hash over extended attributes in the order of their names: length (4 bytes, little-endian)
+/// and bytes of each name and value.
 fn xattrs_digest(xattrs: &driftless_model::Xattrs) -> Digest {
     let mut hasher = blake3::Hasher::new();
     for part in xattrs.iter().flat_map(|(name, value)| [name, value]) {
@@ -131,13 +151,18 @@ mod tests {
             rdev: 259,
             unkept: Unkept::NONE,
         };
-        Entry { meta, xattrs: Xattrs::default() }
+        Entry {
+            meta,
+            xattrs: Xattrs::default(),
+        }
     }
 
     fn root_of(entries: &[(&[u8], Entry)]) -> String {
         let (mut manifest, _) = Manifest::begin();
         let content = blake3::hash(b"x").into();
-        entries.iter().for_each(|(path, entry)| _ = manifest.add(path, entry, Some(&content)));
+        entries
+            .iter()
+            .for_each(|(path, entry)| _ = manifest.add(path, entry, Some(&content)));
         manifest.end().1.to_string()
     }
 
@@ -147,18 +172,35 @@ mod tests {
         assert_eq!(first, b"driftless-manifest 1\n");
         let hash = "00".repeat(32);
         let content = Digest::from_hex(hash.as_bytes()).unwrap();
-        let mut line = |path: &[u8], kind, content: Option<&Digest>| String::from_utf8(manifest.add(path, &entry(kind), content)).unwrap();
-        assert_eq!(line(b".", Kind::Dir, None), "dir 0640 1 2 -1.000000005 - - - - .\n");
-        assert_eq!(line(b"a\nb", Kind::File, Some(&content)), format!("\\file 0640 1 2 -1.000000005 3 - - {hash} a\\nb\n"));
-        assert_eq!(line(b"l", Kind::Symlink, Some(&content)), format!("symlink - 1 2 -1.000000005 - - - {hash} l\n"));
-        assert_eq!(line(b"c", Kind::Char, None), "char 0640 1 2 -1.000000005 259 - - - c\n");
+        let mut line = |path: &[u8], kind, content: Option<&Digest>| {
+            String::from_utf8(manifest.add(path, &entry(kind), content)).unwrap()
+        };
+        assert_eq!(
+            line(b".", Kind::Dir, None),
+            "dir 0640 1 2 -1.000000005 - - - - .\n"
+        );
+        assert_eq!(
+            line(b"a\nb", Kind::File, Some(&content)),
+            format!("\\file 0640 1 2 -1.000000005 3 - - {hash} a\\nb\n")
+        );
+        assert_eq!(
+            line(b"l", Kind::Symlink, Some(&content)),
+            format!("symlink - 1 2 -1.000000005 - - - {hash} l\n")
+        );
+        assert_eq!(
+            line(b"c", Kind::Char, None),
+            "char 0640 1 2 -1.000000005 259 - - - c\n"
+        );
     }
 
     #[test]
     fn the_last_line_is_the_hash_of_those_above() {
         let (mut manifest, mut text) = Manifest::begin();
         text.extend(manifest.add(b".", &entry(Kind::Dir), None));
-        assert_eq!(manifest.end().0, format!("root {}\n", blake3::hash(&text)).into_bytes());
+        assert_eq!(
+            manifest.end().0,
+            format!("root {}\n", blake3::hash(&text)).into_bytes()
+        );
     }
 
     #[test]
@@ -190,7 +232,11 @@ mod tests {
             &|entry| entry.meta.size = 0,
             &|entry| entry.meta.mtime.nsec = 0,
             &|entry| entry.meta.kind = Kind::Fifo,
-            &|entry| entry.xattrs = [(b"user.a"[..].into(), b""[..].into())].into_iter().collect(),
+            &|entry| {
+                entry.xattrs = [(b"user.a"[..].into(), b""[..].into())]
+                    .into_iter()
+                    .collect()
+            },
         ];
         assert!(kept.iter().all(|change| changed(*change) != plain));
         assert_ne!(root_of(&[(b"b", base.clone())]), plain);

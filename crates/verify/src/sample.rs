@@ -1,9 +1,11 @@
 //! A uniform sample of the entries of two trees, drawn while they are walked.
 //!
-//! Each path gets a number that looks random but follows from the path and the seed alone; the paths with the smallest
-//! numbers are the sample (bottom-k sampling: Cohen and Kaplan, "Summarizing data using bottom-k sketches", PODC 2007). So
-//! every set of that size is as likely as any other, nothing is drawn twice, and the order of the walk and the number
-//! of threads change nothing: the same seed draws the same entries again. Memory grows with the sample, not with the trees.
+//! Each path gets a number that looks random but follows from the path and the seed alone; the
+//! paths with the smallest numbers are the sample (bottom-k sampling: Cohen and Kaplan,
+//! "Summarizing data using bottom-k sketches", PODC 2007). So every set of that size is as likely
+//! as any other, nothing is drawn twice, and the order of the walk and the number of threads change
+//! nothing: the same seed draws the same entries again. Memory grows with the sample, not with the
+//! trees.
 
 use driftless_lock::Mutex;
 use driftless_model::{RelPath, Side};
@@ -28,7 +30,12 @@ impl Sampler {
     /// Draws at most `samples_max` paths; which ones, follows from `seed`.
     pub fn new(seed: u64, samples_max: u64) -> Self {
         let limit = AtomicU64::new(if samples_max == 0 { 0 } else { u64::MAX });
-        Sampler { hash_seed: scattered(seed), samples_max, limit, drawn: Mutex::default() }
+        Sampler {
+            hash_seed: scattered(seed),
+            samples_max,
+            limit,
+            drawn: Mutex::default(),
+        }
     }
 
     /// The number of a path.
@@ -36,7 +43,8 @@ impl Sampler {
         xxh3_64_with_seed(path, self.hash_seed)
     }
 
-    /// Offers a path, its [`number`](Sampler::number) and the tree that it was met in. One that was offered before is known.
+    /// Offers a path, its [`number`](Sampler::number) and the tree that it was met in. One that was
+    /// offered before is known.
     pub fn offer(&self, number: u64, path: &[u8], side: Side) {
         if number > self.limit.load(Relaxed) {
             return;
@@ -55,15 +63,25 @@ impl Sampler {
     /// The sample, in the order of its paths. The paths must be made of names that were checked.
     pub fn finish(self) -> Vec<(RelPath, Side)> {
         let drawn = self.drawn.into_inner();
-        let path = |bytes: &[u8]| RelPath::from_names(bytes.split(|byte| *byte == b'/').filter(|name| !name.is_empty()));
-        let mut sample: Vec<(RelPath, Side)> = drawn.into_iter().map(|((_, bytes), side)| (path(&bytes), side)).collect();
+        let path = |bytes: &[u8]| {
+            RelPath::from_names(
+                bytes
+                    .split(|byte| *byte == b'/')
+                    .filter(|name| !name.is_empty()),
+            )
+        };
+        let mut sample: Vec<(RelPath, Side)> = drawn
+            .into_iter()
+            .map(|((_, bytes), side)| (path(&bytes), side))
+            .collect();
         sample.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         sample
     }
 }
 
-/// Neighbouring seeds become unlike ones (SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014). The hash adds its seed to short paths, so 1 and 2 would otherwise draw similar samples.
+/// Neighbouring seeds become unlike ones (SplitMix64: Steele, Lea and Flood, "Fast splittable
+/// pseudorandom number generators", OOPSLA 2014). The hash adds its seed to short paths, so 1 and 2
+/// would otherwise draw similar samples.
 fn scattered(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -107,31 +125,45 @@ mod tests {
         assert_eq!(root.finish(), [(RelPath::root(), Side::Source)]);
     }
 
-    /// With 100 of 1000 in each of 2000 samples, the squared deviations of how often each was drawn add up to about 999 times
-    /// the variance; chi-square with 999 degrees of freedom has a standard deviation of 44.7. Seeds follow each other.
+    /// With 100 of 1000 in each of 2000 samples, the squared deviations of how often each was drawn
+    /// add up to about 999 times the variance; chi-square with 999 degrees of freedom has a
+    /// standard deviation of 44.7. Seeds follow each other.
     #[test]
     fn each_path_is_drawn_equally_often() {
         const SEEDS: u64 = 2000;
         let mut times = vec![0u64; 1000];
-        let all: Vec<RelPath> = (0..1000).map(|index| RelPath::parse(&path(index)).expect("a path")).collect();
+        let all: Vec<RelPath> = (0..1000)
+            .map(|index| RelPath::parse(&path(index)).expect("a path"))
+            .collect();
         for seed in 0..SEEDS {
             let sample = draw(seed, 100, 0..1000);
-            all.iter().zip(&mut times).for_each(|(path, times)| *times += u64::from(sample.binary_search(path).is_ok()));
+            all.iter()
+                .zip(&mut times)
+                .for_each(|(path, times)| *times += u64::from(sample.binary_search(path).is_ok()));
         }
         let (expected, variance) = (SEEDS as f64 * 0.1, SEEDS as f64 * 0.1 * 0.9);
-        let chi_square: f64 = times.iter().map(|times| (*times as f64 - expected).powi(2) / variance).sum();
+        let chi_square: f64 = times
+            .iter()
+            .map(|times| (*times as f64 - expected).powi(2) / variance)
+            .sum();
         assert!((820.0..1180.0).contains(&chi_square), "{chi_square}");
     }
 
-    /// How many paths two samples have in common is hypergeometric: 10 of 100 on average, with a variance of 8.1.
+    /// How many paths two samples have in common is hypergeometric: 10 of 100 on average, with a
+    /// variance of 8.1.
     #[test]
     fn samples_of_neighbouring_seeds_have_nothing_to_do_with_each_other() {
         const PAIRS: u64 = 500;
         let common = |seed| {
             let (one, other) = (draw(seed, 100, 0..1000), draw(seed + 1, 100, 0..1000));
-            one.iter().filter(|path| other.binary_search(path).is_ok()).count() as f64
+            one.iter()
+                .filter(|path| other.binary_search(path).is_ok())
+                .count() as f64
         };
         let mean = (0..PAIRS).map(common).sum::<f64>() / PAIRS as f64;
-        assert!((mean - 10.0).abs() < 5.0 * (8.1 / PAIRS as f64).sqrt(), "{mean}");
+        assert!(
+            (mean - 10.0).abs() < 5.0 * (8.1 / PAIRS as f64).sqrt(),
+            "{mean}"
+        );
     }
 }

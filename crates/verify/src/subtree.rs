@@ -1,12 +1,16 @@
-//! BLAKE3 cut into subtrees, so that many threads hash one file and get the hash that one thread would.
+//! BLAKE3 cut into subtrees, so that many threads hash one file and get the hash that one thread
+//! would.
 //!
-//! The BLAKE3 paper (section 2.1) gives each input a binary tree whose left subtrees are always full. Pieces of an equal size
-//! that is a power of two are such subtrees, only the last may be shorter; they can be hashed in any order ([`Pieces`])
-//! and merged as they come ([`Merge`]). What waits to be merged stays small, because neighbours merge at once.
+//! The BLAKE3 paper (section 2.1) gives each input a binary tree whose left subtrees are always
+//! full. Pieces of an equal size that is a power of two are such subtrees, only the last may be
+//! shorter; they can be hashed in any order ([`Pieces`]) and merged as they come ([`Merge`]). What
+//! waits to be merged stays small, because neighbours merge at once.
 
 use crate::algorithm::Digest;
 use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 use std::collections::HashMap;
 
 /// The smallest piece: a chunk of BLAKE3.
@@ -34,19 +38,27 @@ impl Pieces {
     /// Begins at `offset`, a multiple of `piece_bytes`.
     pub fn new(piece_bytes: u64, offset: u64) -> Self {
         debug_assert!(is_piece_size(piece_bytes) && offset.is_multiple_of(piece_bytes));
-        Pieces { piece_bytes, at: offset, hasher: hasher_at(offset) }
+        Pieces {
+            piece_bytes,
+            at: offset,
+            hasher: hasher_at(offset),
+        }
     }
 
     /// Adds bytes; hands over number and chaining value of each piece that they complete.
     pub fn update(&mut self, mut bytes: &[u8], done: &mut impl FnMut(u64, ChainingValue)) {
         while !bytes.is_empty() {
             let room = self.piece_bytes - self.at % self.piece_bytes;
-            let (now, later) = bytes.split_at(bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            let (now, later) =
+                bytes.split_at(bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
             self.hasher.update(now);
             self.at += now.len() as u64;
             bytes = later;
             if self.at.is_multiple_of(self.piece_bytes) {
-                done(self.at / self.piece_bytes - 1, self.hasher.finalize_non_root());
+                done(
+                    self.at / self.piece_bytes - 1,
+                    self.hasher.finalize_non_root(),
+                );
                 self.hasher = hasher_at(self.at);
             }
         }
@@ -75,10 +87,15 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Of an input of `pieces` pieces, at least two: the hash of a single one is not made from its chaining value.
+    /// Of an input of `pieces` pieces, at least two: the hash of a single one is not made from its
+    /// chaining value.
     pub fn new(pieces: u64) -> Self {
         assert!(pieces >= 2, "one piece is hashed as a whole");
-        Merge { pieces, waiting: HashMap::new(), root: None }
+        Merge {
+            pieces,
+            waiting: HashMap::new(),
+            root: None,
+        }
     }
 
     /// Adds piece number `index`, once.
@@ -92,7 +109,11 @@ impl Merge {
                     self.waiting.insert((level, index), value);
                     return;
                 };
-                let (left, right) = if index % 2 == 0 { (value, sibling) } else { (sibling, value) };
+                let (left, right) = if index % 2 == 0 {
+                    (value, sibling)
+                } else {
+                    (sibling, value)
+                };
                 if width == 2 {
                     self.root = Some(merge_subtrees_root(&left, &right, Mode::Hash).into());
                     return;
@@ -114,20 +135,29 @@ mod tests {
     use super::*;
 
     fn content(length: u64) -> Vec<u8> {
-        (0..length).map(|at| (at.wrapping_mul(at) >> 3) as u8).collect()
+        (0..length)
+            .map(|at| (at.wrapping_mul(at) >> 3) as u8)
+            .collect()
     }
 
     fn values(content: &[u8], piece_bytes: u64) -> Vec<(u64, ChainingValue)> {
         let (mut found, mut pieces) = (Vec::new(), Pieces::new(piece_bytes, 0));
-        content.chunks(777).for_each(|part| pieces.update(part, &mut |index, value| found.push((index, value))));
+        content
+            .chunks(777)
+            .for_each(|part| pieces.update(part, &mut |index, value| found.push((index, value))));
         pieces.finish(&mut |index, value| found.push((index, value)));
         found
     }
 
     #[test]
     fn pieces_in_any_order_give_the_hash_of_the_whole() {
-        let lengths = [1025, 2048, 2049, 3072, 5000, 7168, 8192, 8193, 31_000, 65_536, 99_999];
-        for (length, piece_bytes) in lengths.into_iter().flat_map(|length| [1024, 2048, 8192, 65_536].map(|piece| (length, piece))) {
+        let lengths = [
+            1025, 2048, 2049, 3072, 5000, 7168, 8192, 8193, 31_000, 65_536, 99_999,
+        ];
+        for (length, piece_bytes) in lengths
+            .into_iter()
+            .flat_map(|length| [1024, 2048, 8192, 65_536].map(|piece| (length, piece)))
+        {
             let content = content(length);
             let mut found = values(&content, piece_bytes);
             assert_eq!(found.len() as u64, pieces_of(length, piece_bytes));
@@ -142,8 +172,14 @@ mod tests {
                     found.reverse()
                 }
                 let mut merge = Merge::new(found.len() as u64);
-                found.iter().for_each(|(index, value)| merge.add(*index, *value));
-                assert_eq!(merge.root(), Some(blake3::hash(&content).into()), "{length} bytes in pieces of {piece_bytes}");
+                found
+                    .iter()
+                    .for_each(|(index, value)| merge.add(*index, *value));
+                assert_eq!(
+                    merge.root(),
+                    Some(blake3::hash(&content).into()),
+                    "{length} bytes in pieces of {piece_bytes}"
+                );
                 assert!(merge.waiting.is_empty());
             }
         }
@@ -155,7 +191,9 @@ mod tests {
         let all = values(&content, 2048);
         let mut pieces = Pieces::new(2048, 6144);
         let mut found = Vec::new();
-        pieces.update(&content[6144..12_288], &mut |index, value| found.push((index, value)));
+        pieces.update(&content[6144..12_288], &mut |index, value| {
+            found.push((index, value))
+        });
         pieces.finish(&mut |_, _| panic!("nothing is left"));
         assert_eq!(found, all[3..6]);
     }

@@ -1,9 +1,10 @@
 //! Sums of files and trees: what is asked, what is found, and what all threads of such a run share.
 //!
-//! The tasks are shares of the targets, directories, ranges of names, and large files; they stand in an [`Ordered`], and the
-//! queue of the pool holds a ticket for each. So any thread does the first task that waits, and what is found comes out as if one
-//! thread had gone through everything: targets as they were given, names sorted by bytes, a directory's content at its name.
-//! Pieces of large files are in the queue itself, before all tickets.
+//! The tasks are shares of the targets, directories, ranges of names, and large files; they stand
+//! in an [`Ordered`], and the queue of the pool holds a ticket for each. So any thread does the
+//! first task that waits, and what is found comes out as if one thread had gone through everything:
+//! targets as they were given, names sorted by bytes, a directory's content at its name. Pieces of
+//! large files are in the queue itself, before all tickets.
 
 mod file;
 mod found;
@@ -24,9 +25,19 @@ use driftless_tree::HandlePool;
 use std::sync::atomic::AtomicBool;
 
 /// Hashes the targets.
-pub fn sum(options: &SumOptions, targets: Targets<'_>, monitor: &dyn SumMonitor, stop: &AtomicBool) {
+pub fn sum(
+    options: &SumOptions,
+    targets: Targets<'_>,
+    monitor: &dyn SumMonitor,
+    stop: &AtomicBool,
+) {
     let (directories, threads_max) = descriptors();
-    let sums = Sums::new((options, HandlePool::new(directories)), targets, monitor, stop);
+    let sums = Sums::new(
+        (options, HandlePool::new(directories)),
+        targets,
+        monitor,
+        stop,
+    );
     sums.put(vec![0], Task::Targets(0));
     drive(&sums, threads_max);
 }
@@ -52,7 +63,10 @@ impl Workload for Sums<'_> {
             // A stopped run drops what waits.
             if !self.stopped() {
                 match item {
-                    Item::Ticket => self.take().into_iter().for_each(|(place, task)| hands.carry_out(place, task)),
+                    Item::Ticket => self
+                        .take()
+                        .into_iter()
+                        .for_each(|(place, task)| hands.carry_out(place, task)),
                     Item::Pieces(large, pieces) => hands.pieces(&large, pieces),
                 }
             }

@@ -1,4 +1,5 @@
-//! The file that keeps the hash trees of many files, version 1. Text, so that a broken line can be named.
+//! The file that keeps the hash trees of many files, version 1. Text, so that a broken line can be
+//! named.
 //!
 //! ```text
 //! driftless-tree 1
@@ -48,7 +49,13 @@ impl<W: Write> TreeWriter<W> {
         line.push(b'\n');
         self.out.write_all(&line)?;
         self.files += 1;
-        tree.leaves().iter().try_for_each(|leaf| writeln!(self.out, "{}", Digest::from(blake3::Hash::from_bytes(*leaf))))
+        tree.leaves().iter().try_for_each(|leaf| {
+            writeln!(
+                self.out,
+                "{}",
+                Digest::from(blake3::Hash::from_bytes(*leaf))
+            )
+        })
     }
 
     /// What is written to.
@@ -84,14 +91,26 @@ pub struct TreeReader<R> {
 impl<R: BufRead> TreeReader<R> {
     /// Reads the first lines.
     pub fn new(input: R) -> Result<Self, BadTreeFile> {
-        let mut reader = TreeReader { lines: Lines::new(input), leaf_bytes: 0, files: 0, over: false };
+        let mut reader = TreeReader {
+            lines: Lines::new(input),
+            leaf_bytes: 0,
+            files: 0,
+            over: false,
+        };
         let header = reader.line()?;
         if header != HEADER.as_bytes() {
             let is_other = header.starts_with(HEADER_ANY);
-            return Err(reader.bad(if is_other { "another version of the format than 1" } else { "this is no tree file" }));
+            return Err(reader.bad(if is_other {
+                "another version of the format than 1"
+            } else {
+                "this is no tree file"
+            }));
         }
         let leaf = reader.line()?;
-        reader.leaf_bytes = leaf.strip_prefix(b"leaf ").and_then(number).ok_or_else(|| reader.bad("\"leaf BYTES\" is expected"))?;
+        reader.leaf_bytes = leaf
+            .strip_prefix(b"leaf ")
+            .and_then(number)
+            .ok_or_else(|| reader.bad("\"leaf BYTES\" is expected"))?;
         if !is_piece_size(reader.leaf_bytes) {
             return Err(reader.bad(BadTree::LeafSize(reader.leaf_bytes)));
         }
@@ -111,12 +130,19 @@ impl<R: BufRead> TreeReader<R> {
         let line = self.line()?;
         if let Some(files) = line.strip_prefix(b"end ") {
             self.over = true;
-            return if number(files) == Some(self.files) { self.no_more() } else { Err(self.bad("the number of files is another")) };
+            return if number(files) == Some(self.files) {
+                self.no_more()
+            } else {
+                Err(self.bad("the number of files is another"))
+            };
         }
         let (root, size, name) = self.record(&line)?;
         // Collecting results reserves no room in advance, so a forged size costs nothing.
-        let leaves = (0..pieces_of(size, self.leaf_bytes)).map(|_| self.leaf()).collect::<Result<Vec<_>, _>>()?;
-        let tree = HashTree::new(size, self.leaf_bytes, leaves, root).map_err(|error| self.bad(error))?;
+        let leaves = (0..pieces_of(size, self.leaf_bytes))
+            .map(|_| self.leaf())
+            .collect::<Result<Vec<_>, _>>()?;
+        let tree =
+            HashTree::new(size, self.leaf_bytes, leaves, root).map_err(|error| self.bad(error))?;
         self.files += 1;
         Ok(Some((name, tree)))
     }
@@ -134,8 +160,15 @@ impl<R: BufRead> TreeReader<R> {
         let mut parts = rest.splitn(3, |byte| *byte == b' ');
         let root = parts.next().and_then(digest).ok_or_else(form)?;
         let size = parts.next().and_then(number).ok_or_else(form)?;
-        let name = parts.next().filter(|name| !name.is_empty()).ok_or_else(form)?;
-        let name = if is_escaped { unescaped(name).ok_or_else(|| self.bad("an unknown escape in the name"))? } else { name.to_vec() };
+        let name = parts
+            .next()
+            .filter(|name| !name.is_empty())
+            .ok_or_else(form)?;
+        let name = if is_escaped {
+            unescaped(name).ok_or_else(|| self.bad("an unknown escape in the name"))?
+        } else {
+            name.to_vec()
+        };
         Ok((root, size, name))
     }
 
@@ -154,7 +187,10 @@ impl<R: BufRead> TreeReader<R> {
     }
 
     fn bad(&self, why: impl ToString) -> BadTreeFile {
-        BadTreeFile { line: self.lines.number(), why: why.to_string() }
+        BadTreeFile {
+            line: self.lines.number(),
+            why: why.to_string(),
+        }
     }
 }
 
@@ -164,7 +200,11 @@ fn digest(hex: &[u8]) -> Option<Digest> {
 
 fn number(text: &[u8]) -> Option<u64> {
     let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|_| is_plain)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -174,7 +214,9 @@ mod tests {
     fn written() -> Vec<u8> {
         let mut writer = TreeWriter::new(Vec::new(), 1024).unwrap();
         for (name, size) in [(&b"a\n\\b"[..], 3000), (b"\xff x", 1), (b"empty", 0)] {
-            writer.add(name, &HashTree::of(&vec![5; size], 1024).unwrap()).unwrap();
+            writer
+                .add(name, &HashTree::of(&vec![5; size], 1024).unwrap())
+                .unwrap();
         }
         writer.finish().unwrap()
     }
@@ -188,7 +230,10 @@ mod tests {
     fn what_is_written_is_read_back() {
         let trees = read(&written()).unwrap();
         assert_eq!(trees.len(), 3);
-        assert_eq!(trees[0], (b"a\n\\b".to_vec(), HashTree::of(&[5; 3000], 1024).unwrap()));
+        assert_eq!(
+            trees[0],
+            (b"a\n\\b".to_vec(), HashTree::of(&[5; 3000], 1024).unwrap())
+        );
         assert_eq!(trees[2].1.leaves(), [[0; 32]; 0]);
     }
 
@@ -196,7 +241,11 @@ mod tests {
     fn whatever_is_cut_off_is_noticed() {
         let whole = written();
         for length in 0..whole.len() - 1 {
-            assert!(read(&whole[..length]).is_err(), "{length} of {} bytes", whole.len());
+            assert!(
+                read(&whole[..length]).is_err(),
+                "{length} of {} bytes",
+                whole.len()
+            );
         }
     }
 
@@ -206,20 +255,57 @@ mod tests {
         let table = [
             ("".to_string(), "line 1: the file ends too early"),
             ("hello\n".into(), "line 1: this is no tree file"),
-            ("driftless-tree 2\n".into(), "line 1: another version of the format than 1"),
-            ("driftless-tree 1\nleaf x\n".into(), "line 2: \"leaf BYTES\" is expected"),
-            ("driftless-tree 1\nleaf 1000\n".into(), "line 2: a leaf size must be a power of two from 1024 on, and is 1000"),
-            ("driftless-tree 1\nleaf 1024\nx\n".into(), "line 3: \"HASH SIZE NAME\" is expected"),
-            (format!("driftless-tree 1\nleaf 1024\n{hash} +1 a\n"), "line 3: \"HASH SIZE NAME\" is expected"),
-            (format!("driftless-tree 1\nleaf 1024\n\\{hash} 1 \\a\n"), "line 3: an unknown escape in the name"),
-            (format!("driftless-tree 1\nleaf 1024\n{hash} 18446744073709551615 a\n{hash}\n"), "line 5: the file ends too early"),
-            (format!("driftless-tree 1\nleaf 1024\n{hash} 2048 a\n{hash}\nx\n"), "line 5: the hash of a leaf is expected"),
-            (format!("driftless-tree 1\nleaf 1024\n{hash} 2048 a\n{hash}\n{hash}\n"), "line 5: the hash does not follow from the leaves"),
-            ("driftless-tree 1\nleaf 1024\nend 1\n".into(), "line 3: the number of files is another"),
-            ("driftless-tree 1\nleaf 1024\nend 0\nx\n".into(), "line 4: there is more behind the end"),
+            (
+                "driftless-tree 2\n".into(),
+                "line 1: another version of the format than 1",
+            ),
+            (
+                "driftless-tree 1\nleaf x\n".into(),
+                "line 2: \"leaf BYTES\" is expected",
+            ),
+            (
+                "driftless-tree 1\nleaf 1000\n".into(),
+                "line 2: a leaf size must be a power of two from 1024 on, and is 1000",
+            ),
+            (
+                "driftless-tree 1\nleaf 1024\nx\n".into(),
+                "line 3: \"HASH SIZE NAME\" is expected",
+            ),
+            (
+                format!("driftless-tree 1\nleaf 1024\n{hash} +1 a\n"),
+                "line 3: \"HASH SIZE NAME\" is expected",
+            ),
+            (
+                format!("driftless-tree 1\nleaf 1024\n\\{hash} 1 \\a\n"),
+                "line 3: an unknown escape in the name",
+            ),
+            (
+                format!("driftless-tree 1\nleaf 1024\n{hash} 18446744073709551615 a\n{hash}\n"),
+                "line 5: the file ends too early",
+            ),
+            (
+                format!("driftless-tree 1\nleaf 1024\n{hash} 2048 a\n{hash}\nx\n"),
+                "line 5: the hash of a leaf is expected",
+            ),
+            (
+                format!("driftless-tree 1\nleaf 1024\n{hash} 2048 a\n{hash}\n{hash}\n"),
+                "line 5: the hash does not follow from the leaves",
+            ),
+            (
+                "driftless-tree 1\nleaf 1024\nend 1\n".into(),
+                "line 3: the number of files is another",
+            ),
+            (
+                "driftless-tree 1\nleaf 1024\nend 0\nx\n".into(),
+                "line 4: there is more behind the end",
+            ),
         ];
         for (text, expected) in table {
-            assert_eq!(read(text.as_bytes()).unwrap_err().to_string(), expected, "{text}");
+            assert_eq!(
+                read(text.as_bytes()).unwrap_err().to_string(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

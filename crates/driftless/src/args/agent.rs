@@ -6,16 +6,19 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// Let clients reach the directory PATH and what is below it, and nothing else; it is made if it is missing (may be given more than once)
+    /// Let clients reach the directory PATH and what is below it, and nothing else; it is made if
+    /// it is missing (may be given more than once)
     #[arg(long, value_name = "PATH", help_heading = "Limits")]
     pub only: Vec<PathBuf>,
     /// Let clients look and read, and change nothing
     #[arg(long, conflicts_with = "no_delete", help_heading = "Limits")]
     pub read_only: bool,
-    /// Let clients remove nothing: they make entries, and replace files by newer ones, and nothing by something of another kind
+    /// Let clients remove nothing: they make entries, and replace files by newer ones, and nothing
+    /// by something of another kind
     #[arg(long, help_heading = "Limits")]
     pub no_delete: bool,
-    /// Serve also where the kernel has no Landlock to hold clients to --only and --read-only, so that only the agent's own checks do
+    /// Serve also where the kernel has no Landlock to hold clients to --only and --read-only, so
+    /// that only the agent's own checks do
     #[arg(long, help_heading = "Limits")]
     pub without_landlock: bool,
     #[command(flatten)]

@@ -18,7 +18,8 @@ pub struct AuditArgs {
     /// Draw N entries
     #[arg(long, value_name = "N", value_parser = crate::units::above_zero, help_heading = "Sampling")]
     pub samples: Option<u64>,
-    /// Draw as many entries as it takes to show, if none of them differs, that at most this fraction of all do (such as 1e-4 or 0.01%)
+    /// Draw as many entries as it takes to show, if none of them differs, that at most this
+    /// fraction of all do (such as 1e-4 or 0.01%)
     #[arg(long, value_name = "P", value_parser = crate::units::share, help_heading = "Sampling")]
     pub fraction: Option<f64>,
     /// How sure the statement about all entries shall be (such as 0.99 or 99%)
@@ -27,11 +28,18 @@ pub struct AuditArgs {
     /// Draw what the audit that printed this seed drew; another sample every time without it
     #[arg(long, value_name = "N", help_heading = "Sampling")]
     pub seed: Option<u64>,
-    /// Tell what was changed less than SECONDS before the beginning, or later, apart from what differs
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Sampling")]
+    /// Tell what was changed less than SECONDS before the beginning, or later, apart from what
+    /// differs
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        help_heading = "Sampling"
+    )]
     pub grace: u64,
 
-    /// How closely: metadata alone (equal size and time vouch for the content), the content of all files, or that with the replica's read from its medium
+    /// How closely: metadata alone (equal size and time vouch for the content), the content of all
+    /// files, or that with the replica's read from its medium
     #[arg(long, value_enum, default_value_t = LevelArg::Content, help_heading = "Comparing")]
     pub level: LevelArg,
 
@@ -67,7 +75,8 @@ pub struct AuditArgs {
     /// Print problems only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Tell where the audit stands: "auto" (a bar at a terminal, elsewhere a line a minute), "never", or a line after so many seconds; SIGUSR1 asks at any time
+    /// Tell where the audit stands: "auto" (a bar at a terminal, elsewhere a line a minute),
+    /// "never", or a line after so many seconds; SIGUSR1 asks at any time
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = When::parse, help_heading = "Output")]
     pub progress: When,
 }

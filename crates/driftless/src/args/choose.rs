@@ -8,8 +8,9 @@ use std::path::PathBuf;
 pub struct ChooseArgs {
     /// Take what matches PATTERN (the first rule that matches decides)
     ///
-    /// A pattern with a / is matched against the path below the root, one without against the last name; a / at its end
-    /// restricts it to directories. * and ? stop at /, ** does not; [a-z], {a,b} and \ work as in a shell. What lies in an excluded directory is excluded.
+    /// A pattern with a / is matched against the path below the root, one without against the last
+    /// name; a / at its end restricts it to directories. * and ? stop at /, ** does not; [a-z],
+    /// {a,b} and \ work as in a shell. What lies in an excluded directory is excluded.
     #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
     pub include: Vec<String>,
     /// Leave out what matches PATTERN, on both sides
@@ -18,7 +19,8 @@ pub struct ChooseArgs {
     /// Read rules from FILE: lines "+ PATTERN" and "- PATTERN", "#" begins a comment
     #[arg(long, value_name = "FILE", help_heading = "Choosing")]
     pub filter_from: Vec<PathBuf>,
-    /// Look only at the paths listed in FILE, one a line, relative to SRC; "-" is standard input. A directory means all below it
+    /// Look only at the paths listed in FILE, one a line, relative to SRC; "-" is standard input. A
+    /// directory means all below it
     #[arg(long, value_name = "FILE", help_heading = "Choosing")]
     pub files_from: Option<PathBuf>,
     /// The paths of --files-from end with NUL instead of newline

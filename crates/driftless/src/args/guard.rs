@@ -9,7 +9,8 @@ pub struct GuardArgs {
     /// Begin only if PATH is there below SRC and below DST (may be given more than once)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub require: Vec<PathBuf>,
-    /// Take file systems that were mounted below SRC in earlier runs, and are not there now, for gone for good
+    /// Take file systems that were mounted below SRC in earlier runs, and are not there now, for
+    /// gone for good
     #[arg(long, help_heading = "Safety")]
     pub forget_mounts: bool,
 }

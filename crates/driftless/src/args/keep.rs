@@ -20,13 +20,16 @@ pub struct KeepArgs {
     /// Do not keep modification times; content is compared then
     #[arg(long = "no-times", action = ArgAction::SetFalse)]
     pub times: bool,
-    /// Count modification times as equal that are at most SECONDS (up to a day) apart; without it, those that differ by what the replica cannot keep
+    /// Count modification times as equal that are at most SECONDS (up to a day) apart; without it,
+    /// those that differ by what the replica cannot keep
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true, value_parser = crate::units::window_seconds)]
     pub modify_window: u32,
-    /// Take it for a problem if an owner cannot be given; without it, owners that an ordinary user cannot give are only counted
+    /// Take it for a problem if an owner cannot be given; without it, owners that an ordinary user
+    /// cannot give are only counted
     #[arg(long = "owner", conflicts_with = "owner")]
     pub demand_owner: bool,
-    /// Take it for a problem if a group cannot be given; without it, groups that an ordinary user cannot give are only counted
+    /// Take it for a problem if a group cannot be given; without it, groups that an ordinary user
+    /// cannot give are only counted
     #[arg(long = "group", conflicts_with = "group")]
     pub demand_group: bool,
     /// Copy hard links as separate files

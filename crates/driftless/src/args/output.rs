@@ -10,7 +10,9 @@ pub struct OutputArgs {
     /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// End with exit code 3 also if something is not kept that is only counted: owners that this user cannot give, inode flags, ACLs that are not POSIX's, times of which the replica keeps less
+    /// End with exit code 3 also if something is not kept that is only counted: owners that this
+    /// user cannot give, inode flags, ACLs that are not POSIX's, times of which the replica keeps
+    /// less
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
     /// Append start, changes, problems and end to FILE, with the time
@@ -22,7 +24,8 @@ pub struct OutputArgs {
     /// Print every change
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
-    /// Tell where the run stands: "auto" (a bar at a terminal, elsewhere a line a minute), "never", or a line after so many seconds; SIGUSR1 asks at any time
+    /// Tell where the run stands: "auto" (a bar at a terminal, elsewhere a line a minute), "never",
+    /// or a line after so many seconds; SIGUSR1 asks at any time
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = When::parse, help_heading = "Output")]
     pub progress: When,
 }
@@ -31,7 +34,8 @@ pub struct OutputArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct LogArgs {
-    /// How standard error tells what happens: lines for a person, or one JSON object a line, with the time
+    /// How standard error tells what happens: lines for a person, or one JSON object a line, with
+    /// the time
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
     /// The least of what is told

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 pub struct RunArgs {
     #[command(flatten)]
     pub throttle: ThrottleArgs,
-    /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large files
+    /// What becomes of the page cache: keep copied data in it, drop it, or pass it by for large
+    /// files
     #[arg(long, value_enum, default_value_t = CacheArg::Keep, help_heading = "Running")]
     pub cache: CacheArg,
 }

@@ -8,24 +8,29 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct SumArgs {
-    /// Files, and directories with all regular files below them; symbolic links are followed here and nowhere below
+    /// Files, and directories with all regular files below them; symbolic links are followed here
+    /// and nowhere below
     #[arg(value_name = "PATH", required_unless_present_any = ["from_stdin", "check", "check_tree"])]
     pub paths: Vec<PathBuf>,
 
-    /// The hash function; with --check, that of lines which do not name theirs (default: blake3, or what the length tells)
+    /// The hash function; with --check, that of lines which do not name theirs (default: blake3, or
+    /// what the length tells)
     #[arg(short, long, value_name = "NAME", value_enum, help_heading = "Hashing")]
     pub algorithm: Option<AlgorithmArg>,
-    /// Hash only the bytes from START up to END, which is not included (such as 0-4096 or 1M-2M; 1G- goes to the end)
+    /// Hash only the bytes from START up to END, which is not included (such as 0-4096 or 1M-2M;
+    /// 1G- goes to the end)
     #[arg(long, value_name = "START-END", value_parser = range, conflicts_with_all = ["tree", "manifest", "check", "check_tree"], help_heading = "Hashing")]
     pub range: Option<Range<u64>>,
-    /// Take the paths from standard input, one a line; a line "START-END", a tab and a path means these bytes of it
+    /// Take the paths from standard input, one a line; a line "START-END", a tab and a path means
+    /// these bytes of it
     #[arg(long, conflicts_with_all = ["paths", "manifest", "check", "check_tree"], help_heading = "Hashing")]
     pub from_stdin: bool,
     /// The lines of --from-stdin end with NUL instead of newline
     #[arg(long, requires = "from_stdin", help_heading = "Hashing")]
     pub from0: bool,
 
-    /// Verify the sums that are listed in FILE ("-" is standard input), as sha256sum, md5sum, b3sum and this command print them
+    /// Verify the sums that are listed in FILE ("-" is standard input), as sha256sum, md5sum, b3sum
+    /// and this command print them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "tree", "manifest", "check_tree"], help_heading = "Verifying")]
     pub check: Option<PathBuf>,
     /// Write the hash tree of each file to FILE as well, for --check-tree
@@ -34,10 +39,12 @@ pub struct SumArgs {
     /// Bytes of a leaf of the hash trees: a power of two from 1024 on [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = leaf_size, requires = "tree", help_heading = "Verifying")]
     pub leaf_size: Option<u64>,
-    /// Compare the files with the hash trees in FILE ("-" is standard input), and say which bytes differ
+    /// Compare the files with the hash trees in FILE ("-" is standard input), and say which bytes
+    /// differ
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "algorithm"], help_heading = "Verifying")]
     pub check_tree: Option<PathBuf>,
-    /// Print a manifest of the directory PATH: names, metadata and content of all that is in it; the hash in its last line stands for all of it
+    /// Print a manifest of the directory PATH: names, metadata and content of all that is in it;
+    /// the hash in its last line stands for all of it
     #[arg(long, conflicts_with = "algorithm", help_heading = "Verifying")]
     pub manifest: bool,
 
@@ -80,14 +87,27 @@ impl From<AlgorithmArg> for Algorithm {
 
 /// `START-END`; without END, up to the end of the file, which is `u64::MAX` here.
 pub fn range(text: &str) -> Result<Range<u64>, String> {
-    let (start, end) = text.split_once('-').ok_or("START-END is expected, such as 0-4096")?;
+    let (start, end) = text
+        .split_once('-')
+        .ok_or("START-END is expected, such as 0-4096")?;
     let start = crate::units::bytes(start)?;
-    let end = if end.is_empty() { u64::MAX } else { crate::units::bytes(end)? };
-    if start > end { Err("the end lies before the start".into()) } else { Ok(start..end) }
+    let end = if end.is_empty() {
+        u64::MAX
+    } else {
+        crate::units::bytes(end)?
+    };
+    if start > end {
+        Err("the end lies before the start".into())
+    } else {
+        Ok(start..end)
+    }
 }
 
 fn leaf_size(text: &str) -> Result<u64, String> {
-    crate::units::bytes(text).ok().filter(|bytes| is_piece_size(*bytes)).ok_or("a power of two from 1024 on is expected".into())
+    crate::units::bytes(text)
+        .ok()
+        .filter(|bytes| is_piece_size(*bytes))
+        .ok_or("a power of two from 1024 on is expected".into())
 }
 
 #[cfg(test)]
@@ -96,12 +116,21 @@ mod tests {
 
     #[test]
     fn ranges_have_a_start_and_perhaps_an_end() {
-        for (text, expected) in [("0-10", 0..10), ("1k-2k", 1024..2048), ("5-", 5..u64::MAX), ("7-7", 7..7)] {
+        for (text, expected) in [
+            ("0-10", 0..10),
+            ("1k-2k", 1024..2048),
+            ("5-", 5..u64::MAX),
+            ("7-7", 7..7),
+        ] {
             assert_eq!(range(text), Ok(expected), "{text}");
         }
         for bad in ["", "5", "-5", "5-4", "a-b", "1-2-3"] {
             assert!(range(bad).is_err(), "{bad}");
         }
-        assert!(leaf_size("1000").is_err() && leaf_size("512").is_err() && leaf_size("64k") == Ok(65_536));
+        assert!(
+            leaf_size("1000").is_err()
+                && leaf_size("512").is_err()
+                && leaf_size("64k") == Ok(65_536)
+        );
     }
 }

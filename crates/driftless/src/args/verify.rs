@@ -14,22 +14,26 @@ pub struct VerifyArgs {
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
-    /// How closely: metadata alone (equal size and time vouch for the content), the content of all files, or that with the replica's read from its medium
+    /// How closely: metadata alone (equal size and time vouch for the content), the content of all
+    /// files, or that with the replica's read from its medium
     #[arg(long, value_enum, default_value_t = LevelArg::Content, help_heading = "Comparing")]
     pub level: LevelArg,
     /// Make equal what differs; of large files only the ranges that differ are copied
     #[arg(long, help_heading = "Comparing")]
     pub repair: bool,
-    /// With --repair, remove from the replica what the source lacks, and replace directories that are not empty by what is none
+    /// With --repair, remove from the replica what the source lacks, and replace directories that
+    /// are not empty by what is none
     #[arg(long, requires = "repair", help_heading = "Comparing")]
     pub delete: bool,
-    /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree looks like that
+    /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree
+    /// looks like that
     #[arg(long, requires = "delete", help_heading = "Comparing")]
     pub delete_unlike: bool,
     /// Forget what an interrupted verification has found equal, and begin anew
     #[arg(long, help_heading = "Comparing")]
     pub fresh: bool,
-    /// What an interrupted verification found equal counts for so long: a medium loses what it holds without any sign (a number with s, m, h or d)
+    /// What an interrupted verification found equal counts for so long: a medium loses what it
+    /// holds without any sign (a number with s, m, h or d)
     #[arg(long, value_name = "TIME", value_parser = crate::units::time, default_value = "1d", help_heading = "Comparing")]
     pub resume_within: Duration,
 

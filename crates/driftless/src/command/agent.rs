@@ -1,7 +1,9 @@
-//! The command `agent`: serves a driftless on another host, within what whoever starts it lets clients do.
+//! The command `agent`: serves a driftless on another host, within what whoever starts it lets
+//! clients do.
 //!
-//! Where a key has a command of its own (sshd(8), "AUTHORIZED_KEYS FILE FORMAT"), that is started, and what the client wanted to start
-//! stands in the environment. What it asked the agent for is taken from there; its limits are no client's to choose.
+//! Where a key has a command of its own (sshd(8), "AUTHORIZED_KEYS FILE FORMAT"), that is started,
+//! and what the client wanted to start stands in the environment. What it asked the agent for is
+//! taken from there; its limits are no client's to choose.
 
 use crate::args::{AgentArgs, AskedArgs};
 use crate::exit::Exit;
@@ -19,13 +21,15 @@ const WANTED: &str = "SSH_ORIGINAL_COMMAND";
 
 /// Serves another host until it hangs up, or is one more line to an agent that does.
 pub fn run(args: &AgentArgs) -> Exit {
-    let served = asked(args, std::env::var_os(WANTED).as_deref()).and_then(|asked| match &asked.join {
-        Some(place) => {
-            let cause = |error: io::Error| driftless_model::cause(&error);
-            driftless_remote::join(place, &limits(args)).map_err(|error| format!("cannot join the agent: {}", cause(error)))
-        }
-        None => serve(args, &asked).map_err(|error| error.to_string()),
-    });
+    let served =
+        asked(args, std::env::var_os(WANTED).as_deref()).and_then(|asked| match &asked.join {
+            Some(place) => {
+                let cause = |error: io::Error| driftless_model::cause(&error);
+                driftless_remote::join(place, &limits(args))
+                    .map_err(|error| format!("cannot join the agent: {}", cause(error)))
+            }
+            None => serve(args, &asked).map_err(|error| error.to_string()),
+        });
     match served {
         Ok(()) => Exit::Equal,
         Err(error) => {
@@ -37,12 +41,23 @@ pub fn run(args: &AgentArgs) -> Exit {
 
 fn serve(args: &AgentArgs, asked: &AskedArgs) -> io::Result<()> {
     // In place of the agents that were started for the same run.
-    asked.again.iter().for_each(|token| driftless_remote::end_earlier(token));
+    asked
+        .again
+        .iter()
+        .for_each(|token| driftless_remote::end_earlier(token));
     own::give_up_umask();
     let (directories_max, _) = driftless_pool::descriptors();
-    let service = Service { directories_max, compress: asked.compress, limits: limits(args), without_kernel: args.without_landlock };
+    let service = Service {
+        directories_max,
+        compress: asked.compress,
+        limits: limits(args),
+        without_kernel: args.without_landlock,
+    };
     // As files: the standard streams of the library look for lines, and there are none.
-    let (input, output) = (io::stdin().as_fd().try_clone_to_owned()?, io::stdout().as_fd().try_clone_to_owned()?);
+    let (input, output) = (
+        io::stdin().as_fd().try_clone_to_owned()?,
+        io::stdout().as_fd().try_clone_to_owned()?,
+    );
     driftless_remote::serve(File::from(input), File::from(output), service)
 }
 
@@ -52,10 +67,18 @@ fn limits(args: &AgentArgs) -> Limits {
         (false, true) => May::Keep,
         (false, false) => May::Everything,
     };
-    Limits { only: args.only.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect(), may }
+    Limits {
+        only: args
+            .only
+            .iter()
+            .map(|path| path.as_os_str().as_bytes().to_vec())
+            .collect(),
+        may,
+    }
 }
 
-/// What the client asks for: what the agent was started with says it, or else what the client wanted to start.
+/// What the client asks for: what the agent was started with says it, or else what the client
+/// wanted to start.
 fn asked(args: &AgentArgs, wanted: Option<&OsStr>) -> Result<AskedArgs, String> {
     match wanted {
         Some(wanted) if args.asked == AskedArgs::default() => asked_in(&wanted.to_string_lossy()),
@@ -72,9 +95,16 @@ struct Asked {
 }
 
 fn asked_in(wanted: &str) -> Result<AskedArgs, String> {
-    let refused = || format!("this login serves trees (driftless agent) and starts nothing else, such as \"{wanted}\"");
+    let refused = || {
+        format!(
+            "this login serves trees (driftless agent) and starts nothing else, such as \"{wanted}\""
+        )
+    };
     let words = shell_words::split(wanted).map_err(|_| refused())?;
-    let agent = words.iter().position(|word| word == "agent").ok_or_else(refused)?;
+    let agent = words
+        .iter()
+        .position(|word| word == "agent")
+        .ok_or_else(refused)?;
     let asked = Asked::try_parse_from(&words[agent + 1..]).map_err(|_| refused())?;
     Ok(asked.asked)
 }
@@ -85,12 +115,30 @@ mod tests {
 
     #[test]
     fn what_a_client_asks_for_is_found_in_what_it_wanted_to_start() {
-        let token = |token: &str| AskedArgs { run: Some(token.into()), ..AskedArgs::default() };
+        let token = |token: &str| AskedArgs {
+            run: Some(token.into()),
+            ..AskedArgs::default()
+        };
         let cases = [
             ("driftless agent --run 12", Some(token("12"))),
-            ("sudo -n '/opt/my driftless' agent --run 12", Some(token("12"))),
-            ("driftless agent --compress=3 --run 12", Some(AskedArgs { compress: Some(3), ..token("12") })),
-            ("driftless agent --join 'a b'", Some(AskedArgs { join: Some("a b".into()), ..AskedArgs::default() })),
+            (
+                "sudo -n '/opt/my driftless' agent --run 12",
+                Some(token("12")),
+            ),
+            (
+                "driftless agent --compress=3 --run 12",
+                Some(AskedArgs {
+                    compress: Some(3),
+                    ..token("12")
+                }),
+            ),
+            (
+                "driftless agent --join 'a b'",
+                Some(AskedArgs {
+                    join: Some("a b".into()),
+                    ..AskedArgs::default()
+                }),
+            ),
             ("driftless agent", Some(AskedArgs::default())),
             ("driftless agent --only /", None),
             ("driftless agent --run 12; rm -rf /", None),

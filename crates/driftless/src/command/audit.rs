@@ -21,8 +21,13 @@ use std::time::Duration;
 
 impl AuditArgs {
     fn samples(&self) -> u64 {
-        let for_fraction = || self.fraction.map(|fraction| samples_needed(self.confidence, fraction));
-        self.samples.or_else(for_fraction).expect("one of them is required")
+        let for_fraction = || {
+            self.fraction
+                .map(|fraction| samples_needed(self.confidence, fraction))
+        };
+        self.samples
+            .or_else(for_fraction)
+            .expect("one of them is required")
     }
 
     /// Which entries are chosen, in the words of the other commands.
@@ -41,17 +46,32 @@ impl AuditArgs {
 
     fn options(&self, matches: &ArgMatches) -> Result<AuditOptions, String> {
         // It changes nothing.
-        let run = Options { dry_run: true, ..config::audit(self, matches)? };
+        let run = Options {
+            dry_run: true,
+            ..config::audit(self, matches)?
+        };
         let seed = self.seed.unwrap_or_else(|| fastrand::u32(..).into());
         let grace = Duration::from_secs(self.grace);
-        Ok(AuditOptions { run, samples: self.samples(), seed, started: now(), grace, census: self.report.is_some() })
+        Ok(AuditOptions {
+            run,
+            samples: self.samples(),
+            seed,
+            started: now(),
+            grace,
+            census: self.report.is_some(),
+        })
     }
 }
 
 /// Runs an audit; returns the exit code.
 pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
-    let outputs = [("--log", args.log.as_deref()), ("--report", args.report.as_deref())];
-    let checked = args.options(matches).and_then(|options| refuse_within_trees(&outputs, &options.run).map(|()| options));
+    let outputs = [
+        ("--log", args.log.as_deref()),
+        ("--report", args.report.as_deref()),
+    ];
+    let checked = args
+        .options(matches)
+        .and_then(|options| refuse_within_trees(&outputs, &options.run).map(|()| options));
     let mut options = match checked {
         Ok(options) => options,
         Err(error) => return refuse(&error, Exit::Usage),
@@ -59,7 +79,11 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
     let signals = signals::watch();
     let reached = reach::connect(&mut options.run, &args.reach, &signals);
     let opened = Console::new(args, &options).and_then(|console| {
-        let report = args.report.as_deref().map(|path| Product::begin(path, report::FORM)).transpose()?;
+        let report = args
+            .report
+            .as_deref()
+            .map(|path| Product::begin(path, report::FORM))
+            .transpose()?;
         Ok((console, report))
     });
     let (console, report_file) = match opened {
@@ -85,20 +109,57 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
     console.end(&audit, &proof, code)
 }
 
-/// Audits, from the beginning whenever a connection was lost: the seed draws the same sample. Whoever reads the audit finds in `cut_off`
-/// why it could not go on.
-fn audit(options: &AuditOptions, connections: &mut Connections, console: &Console, signals: &Signals) -> Result<Audit, RunError> {
+/// Audits, from the beginning whenever a connection was lost: the seed draws the same sample.
+/// Whoever reads the audit finds in `cut_off` why it could not go on.
+fn audit(
+    options: &AuditOptions,
+    connections: &mut Connections,
+    console: &Console,
+    signals: &Signals,
+) -> Result<Audit, RunError> {
     console.output().remember();
     let pass = |run: &mut Options, before: &Before<'_>| {
-        let mut audit = driftless_audit::audit(&AuditOptions { run: run.clone(), ..options.clone() }, console, &signals.stop)?;
+        let mut audit = driftless_audit::audit(
+            &AuditOptions {
+                run: run.clone(),
+                ..options.clone()
+            },
+            console,
+            &signals.stop,
+        )?;
         audit.elapsed = before.began.elapsed();
         let end = audit.cut_off.clone().map_or(End::Complete, End::CutOff);
-        Ok(Passed { counts: Counts { seen: audit.entries, ..Counts::default() }, end, result: audit })
+        Ok(Passed {
+            counts: Counts {
+                seen: audit.entries,
+                ..Counts::default()
+            },
+            end,
+            result: audit,
+        })
     };
-    let (mut run, watching) = (options.run.clone(), Watching { output: console.output(), signals });
-    let passed = repeat((&mut run, connections), &watching, (&mut Earlier::default(), false), pass)?;
-    let cut_off = if let End::CutOff(why) = passed.end { Some(why) } else { None };
-    Ok(Audit { cut_off, ..passed.result })
+    let (mut run, watching) = (
+        options.run.clone(),
+        Watching {
+            output: console.output(),
+            signals,
+        },
+    );
+    let passed = repeat(
+        (&mut run, connections),
+        &watching,
+        (&mut Earlier::default(), false),
+        pass,
+    )?;
+    let cut_off = if let End::CutOff(why) = passed.end {
+        Some(why)
+    } else {
+        None
+    };
+    Ok(Audit {
+        cut_off,
+        ..passed.result
+    })
 }
 
 fn refuse(error: &str, code: Exit) -> Exit {
@@ -122,7 +183,11 @@ impl Proof {
     pub fn of(audit: &Audit, confidence: f64) -> Proof {
         use crate::units::{show_count, show_share};
         let (drift, settled, entries) = (audit.drift, audit.settled(), audit.entries);
-        let nothing = |sentence: &str| Proof { bound: None, exact: false, sentence: sentence.into() };
+        let nothing = |sentence: &str| Proof {
+            bound: None,
+            exact: false,
+            sentence: sentence.into(),
+        };
         if audit.cut_off.is_some() {
             return nothing("the connection was lost, so nothing is proven");
         }
@@ -132,15 +197,33 @@ impl Proof {
         if settled == 0 {
             return nothing("nothing could be compared, so nothing is proven");
         }
-        let (verb, all) = (if drift == 1 { "differs" } else { "differ" }, show_count(entries));
+        let (verb, all) = (
+            if drift == 1 { "differs" } else { "differ" },
+            show_count(entries),
+        );
         if settled == entries {
             let bound = drift as f64 / entries as f64;
             let sentence = match drift {
-                _ if entries == 1 => format!("the only entry was compared, and {}", if drift == 0 { "does not differ" } else { "differs" }),
+                _ if entries == 1 => format!(
+                    "the only entry was compared, and {}",
+                    if drift == 0 {
+                        "does not differ"
+                    } else {
+                        "differs"
+                    }
+                ),
                 0 => format!("all {all} entries were compared, and none differs"),
-                _ => format!("all {all} entries were compared, and {} {verb}: {}", show_count(drift), show_share(bound)),
+                _ => format!(
+                    "all {all} entries were compared, and {} {verb}: {}",
+                    show_count(drift),
+                    show_share(bound)
+                ),
             };
-            return Proof { bound: Some(bound), exact: true, sentence };
+            return Proof {
+                bound: Some(bound),
+                exact: true,
+                sentence,
+            };
         }
         let bound = upper_bound(drift, settled, confidence);
         let sentence = format!(
@@ -150,7 +233,11 @@ impl Proof {
             show_share(confidence),
             show_share(bound),
         );
-        Proof { bound: Some(bound), exact: false, sentence }
+        Proof {
+            bound: Some(bound),
+            exact: false,
+            sentence,
+        }
     }
 }
 
@@ -189,10 +276,26 @@ mod tests {
                 0.95,
                 "1 of 47,441 sampled entries differs: with 95 % confidence at most 0.01 % of all 1,234,567 entries do",
             ),
-            (audit(2000, 100, 0), 0.999, "0 of 100 sampled entries differ: with 99.9 % confidence at most 6.7 % of all 2,000 entries do"),
-            (audit(2000, 1980, 20), 0.95, "all 2,000 entries were compared, and 20 differ: 1 %"),
-            (audit(2000, 2000, 0), 0.95, "all 2,000 entries were compared, and none differs"),
-            (audit(10, 0, 0), 0.95, "nothing could be compared, so nothing is proven"),
+            (
+                audit(2000, 100, 0),
+                0.999,
+                "0 of 100 sampled entries differ: with 99.9 % confidence at most 6.7 % of all 2,000 entries do",
+            ),
+            (
+                audit(2000, 1980, 20),
+                0.95,
+                "all 2,000 entries were compared, and 20 differ: 1 %",
+            ),
+            (
+                audit(2000, 2000, 0),
+                0.95,
+                "all 2,000 entries were compared, and none differs",
+            ),
+            (
+                audit(10, 0, 0),
+                0.95,
+                "nothing could be compared, so nothing is proven",
+            ),
         ];
         for (audit, confidence, sentence) in cases {
             assert_eq!(Proof::of(&audit, confidence).sentence, sentence);
@@ -202,10 +305,25 @@ mod tests {
     #[test]
     fn the_exit_code_says_the_gravest_thing_that_is_certain() {
         let clean = audit(10, 10, 0);
-        let problems = Audit { problems: 1, ..clean.clone() };
-        let both = Audit { drift: 1, ..problems.clone() };
-        let recent = Audit { recent: 1, ..clean.clone() };
-        let stopped = Audit { complete: false, ..both.clone() };
-        assert_eq!([clean, problems, both, recent, stopped].map(|audit| Exit::of_audit(&audit, 2).code()), [0, 3, 4, 0, 130]);
+        let problems = Audit {
+            problems: 1,
+            ..clean.clone()
+        };
+        let both = Audit {
+            drift: 1,
+            ..problems.clone()
+        };
+        let recent = Audit {
+            recent: 1,
+            ..clean.clone()
+        };
+        let stopped = Audit {
+            complete: false,
+            ..both.clone()
+        };
+        assert_eq!(
+            [clean, problems, both, recent, stopped].map(|audit| Exit::of_audit(&audit, 2).code()),
+            [0, 3, 4, 0, 130]
+        );
     }
 }

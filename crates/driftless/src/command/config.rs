@@ -1,13 +1,19 @@
 //! From arguments to what the engine is asked to do.
 
 use crate::args::AuditArgs;
-use crate::args::{CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs, SyncArgs, VerifyArgs};
+use crate::args::{
+    CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs,
+    SyncArgs, VerifyArgs,
+};
 use crate::command::program::Program;
 use crate::output::files::rules_for_state;
 use crate::own;
 use clap::ArgMatches;
 use driftless_engine::{Carrier, Notes, Options};
-use driftless_model::{Cache, Durability, Filter, Keep, Level, Policy, RelPath, Rule, Scope, Selection, Work, cause, quote};
+use driftless_model::{
+    Cache, Durability, Filter, Keep, Level, Policy, RelPath, Rule, Scope, Selection, Work, cause,
+    quote,
+};
 use driftless_remote::Target;
 use driftless_tree::plain_path;
 use std::fs::File;
@@ -19,10 +25,18 @@ use std::sync::Arc;
 /// What `sync` asks of the engine.
 pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
     make_place_for_notes();
-    let common = common(&args.choose, &args.running, ([&args.source, &args.replica], matches))?;
+    let common = common(
+        &args.choose,
+        &args.running,
+        ([&args.source, &args.replica], matches),
+    )?;
     let policy = Policy {
         keep: keep(&args.keep),
-        level: if args.checksum { Level::Content } else { Level::Meta },
+        level: if args.checksum {
+            Level::Content
+        } else {
+            Level::Meta
+        },
         delete: args.delete,
         delete_excluded: args.delete_excluded,
         delete_unlike: args.delete_unlike,
@@ -43,7 +57,10 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
         link_dest: args.link_dest.clone(),
         policy,
         dry_run: args.dry_run,
-        carrier: args.copy_with.clone().map(|template| Arc::new(Program::new(template)) as Arc<dyn Carrier>),
+        carrier: args
+            .copy_with
+            .clone()
+            .map(|template| Arc::new(Program::new(template)) as Arc<dyn Carrier>),
         ..common
     })
 }
@@ -52,7 +69,11 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
 pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String> {
     make_place_for_notes();
     let level = level(args.level);
-    let common = common(&args.choose, &args.running, ([&args.source, &args.replica], matches))?;
+    let common = common(
+        &args.choose,
+        &args.running,
+        ([&args.source, &args.replica], matches),
+    )?;
     let policy = Policy {
         keep: keep(&args.keep),
         level,
@@ -65,7 +86,15 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
         policy,
         report_only: !args.repair,
         dry_run: !args.repair,
-        ledger: if level == Level::Meta { None } else { ledger(args) }.map(|path| Notes { path, age_max: args.resume_within }),
+        ledger: if level == Level::Meta {
+            None
+        } else {
+            ledger(args)
+        }
+        .map(|path| Notes {
+            path,
+            age_max: args.resume_within,
+        }),
         ..common
     })
 }
@@ -76,8 +105,8 @@ fn checked(options: Options) -> Result<Options, String> {
     Ok(options)
 }
 
-/// A run that notes something makes the folder for it. It is there before the rules leave it out and before anything is compared: new in it,
-/// the directory above has another time.
+/// A run that notes something makes the folder for it. It is there before the rules leave it out
+/// and before anything is compared: new in it, the directory above has another time.
 fn make_place_for_notes() {
     let _who_needs_it_says_why_it_is_missing = own::state_folder();
 }
@@ -92,13 +121,32 @@ fn level(level: LevelArg) -> Level {
 
 /// What `audit` asks of the run that compares its sample.
 pub fn audit(args: &AuditArgs, matches: &ArgMatches) -> Result<Options, String> {
-    let common = common(&args.choose(), &args.running, ([&args.source, &args.replica], matches))?;
-    checked(Options { policy: Policy { keep: keep(&args.keep), level: level(args.level), ..common.policy }, ..common })
+    let common = common(
+        &args.choose(),
+        &args.running,
+        ([&args.source, &args.replica], matches),
+    )?;
+    checked(Options {
+        policy: Policy {
+            keep: keep(&args.keep),
+            level: level(args.level),
+            ..common.policy
+        },
+        ..common
+    })
 }
 
 /// What all have in common: the trees, which entries are looked at, and how hard it is worked.
-fn common(choose: &ChooseArgs, running: &RunArgs, (roots, matches): ([&Path; 2], &ArgMatches)) -> Result<Options, String> {
-    let from_stdin = choose.filter_from.iter().chain(&choose.files_from).filter(|path| *path == Path::new("-"));
+fn common(
+    choose: &ChooseArgs,
+    running: &RunArgs,
+    (roots, matches): ([&Path; 2], &ArgMatches),
+) -> Result<Options, String> {
+    let from_stdin = choose
+        .filter_from
+        .iter()
+        .chain(&choose.files_from)
+        .filter(|path| *path == Path::new("-"));
     if from_stdin.count() > 1 {
         return Err("standard input (\"-\") can be read only once".into());
     }
@@ -117,7 +165,11 @@ fn common(choose: &ChooseArgs, running: &RunArgs, (roots, matches): ([&Path; 2],
         source,
         replica,
         policy,
-        selection: choose.files_from.as_deref().map(|path| selection(path, choose.from0)).transpose()?,
+        selection: choose
+            .files_from
+            .as_deref()
+            .map(|path| selection(path, choose.from0))
+            .transpose()?,
         jobs: running.throttle.jobs,
         bytes_per_second_max: running.throttle.bwlimit,
         requests_per_second_max: running.throttle.iops_limit,
@@ -127,8 +179,16 @@ fn common(choose: &ChooseArgs, running: &RunArgs, (roots, matches): ([&Path; 2],
 
 /// The name of a file about a pair of trees.
 pub fn name_of_pair(what: &str, [source, replica]: [&Path; 2]) -> String {
-    let here = |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
-    let whole = |path: &Path| if here(path) { plain_path(path) } else { path.components().collect() }.into_os_string();
+    let here =
+        |path: &Path| Target::parse(path.as_os_str()).is_ok_and(|target| target.host.is_none());
+    let whole = |path: &Path| {
+        if here(path) {
+            plain_path(path)
+        } else {
+            path.components().collect()
+        }
+        .into_os_string()
+    };
     let pair = [whole(source).as_bytes(), b"\0", whole(replica).as_bytes()].concat();
     format!("{what}-{}", driftless_engine::ledger_name(&pair))
 }
@@ -136,13 +196,21 @@ pub fn name_of_pair(what: &str, [source, replica]: [&Path; 2]) -> String {
 /// Where a verification of this pair of trees notes how far it is, if there is a place for it.
 fn ledger(args: &VerifyArgs) -> Option<PathBuf> {
     let path = own::state_file(&name_of_pair("verify", [&args.source, &args.replica]));
-    path.iter().filter(|_| args.fresh).for_each(|path| own::forget_database(path));
-    let untold = |why: &String| eprintln!("driftless: {why}: nothing is noted, so this verification begins anew if it is interrupted");
+    path.iter()
+        .filter(|_| args.fresh)
+        .for_each(|path| own::forget_database(path));
+    let untold = |why: &String| {
+        eprintln!(
+            "driftless: {why}: nothing is noted, so this verification begins anew if it is interrupted"
+        )
+    };
     path.inspect_err(untold).ok()
 }
 
 fn required(args: &GuardArgs) -> Result<Vec<RelPath>, String> {
-    let path = |path: &PathBuf| RelPath::parse(path.as_os_str().as_bytes()).map_err(|error| format!("--require: {error}"));
+    let path = |path: &PathBuf| {
+        RelPath::parse(path.as_os_str().as_bytes()).map_err(|error| format!("--require: {error}"))
+    };
     args.require.iter().map(path).collect()
 }
 
@@ -165,17 +233,32 @@ fn keep(args: &KeepArgs) -> Keep {
     }
 }
 
-/// Rules in the order in which they were given, whichever argument gave them, behind those of our `own`.
+/// Rules in the order in which they were given, whichever argument gave them, behind those of our
+/// `own`.
 fn filter(args: &ChooseArgs, own: Vec<Rule>, matches: &ArgMatches) -> Result<Filter, String> {
     let mut sources: Vec<(usize, Result<Vec<Rule>, String>)> = Vec::new();
-    for (name, patterns, include) in [("include", &args.include, true), ("exclude", &args.exclude, false)] {
-        let rule = |pattern: &String| Rule::new(include, pattern).map(|rule| vec![rule]).map_err(|error| error.to_string());
+    for (name, patterns, include) in [
+        ("include", &args.include, true),
+        ("exclude", &args.exclude, false),
+    ] {
+        let rule = |pattern: &String| {
+            Rule::new(include, pattern)
+                .map(|rule| vec![rule])
+                .map_err(|error| error.to_string())
+        };
         sources.extend(places(matches, name).zip(patterns.iter().map(rule)));
     }
-    sources.extend(places(matches, "filter_from").zip(args.filter_from.iter().map(|path| rules_of(path))));
+    sources.extend(
+        places(matches, "filter_from").zip(args.filter_from.iter().map(|path| rules_of(path))),
+    );
     sources.sort_by_key(|(place, _)| *place);
-    let rules: Result<Vec<Vec<Rule>>, String> = sources.into_iter().map(|(_, rules)| rules).collect();
-    Ok(Filter { rules: [own, rules?.concat()].concat(), size_min: args.min_size, size_max: args.max_size })
+    let rules: Result<Vec<Vec<Rule>>, String> =
+        sources.into_iter().map(|(_, rules)| rules).collect();
+    Ok(Filter {
+        rules: [own, rules?.concat()].concat(),
+        size_min: args.min_size,
+        size_max: args.max_size,
+    })
 }
 
 fn places(matches: &ArgMatches, name: &str) -> impl Iterator<Item = usize> {
@@ -184,26 +267,40 @@ fn places(matches: &ArgMatches, name: &str) -> impl Iterator<Item = usize> {
 
 fn rules_of(path: &Path) -> Result<Vec<Rule>, String> {
     let text = read(path)?;
-    let text = String::from_utf8(text).map_err(|_| format!("{}: filter rules must be UTF-8", quote(path)))?;
+    let text = String::from_utf8(text)
+        .map_err(|_| format!("{}: filter rules must be UTF-8", quote(path)))?;
     let rule = |(number, line): (usize, &str)| match Rule::from_line(line) {
         Ok(rule) => rule.map(Ok),
         Err(error) => Some(Err(format!("{} line {}: {error}", quote(path), number + 1))),
     };
-    text.split('\n').map(without_return).enumerate().filter_map(rule).collect()
+    text.split('\n')
+        .map(without_return)
+        .enumerate()
+        .filter_map(rule)
+        .collect()
 }
 
-/// A line without the carriage return that ends it in some files; one behind a backslash belongs to the pattern.
+/// A line without the carriage return that ends it in some files; one behind a backslash belongs to
+/// the pattern.
 fn without_return(line: &str) -> &str {
-    line.strip_suffix('\r').filter(|rest| !rest.ends_with('\\')).unwrap_or(line)
+    line.strip_suffix('\r')
+        .filter(|rest| !rest.ends_with('\\'))
+        .unwrap_or(line)
 }
 
 fn selection(path: &Path, nul: bool) -> Result<Arc<Selection>, String> {
     let list = read(path)?;
     let separator = if nul { 0 } else { b'\n' };
     let mut works = Vec::new();
-    for line in list.split(|byte| *byte == separator).filter(|line| !line.is_empty()) {
+    for line in list
+        .split(|byte| *byte == separator)
+        .filter(|line| !line.is_empty())
+    {
         let path = RelPath::parse(line).map_err(|error| format!("{}: {error}", quote(path)))?;
-        works.push(Work { path, scope: Scope::Subtree });
+        works.push(Work {
+            path,
+            scope: Scope::Subtree,
+        });
     }
     Ok(Arc::new(Selection::of(&works)))
 }
@@ -216,7 +313,9 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     if path == Path::new("-") {
         io::stdin().read_to_end(&mut bytes).map_err(fail)?;
     } else {
-        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(fail)?;
+        File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(fail)?;
     }
     Ok(bytes)
 }

@@ -9,7 +9,10 @@ use crate::output::Output;
 use crate::own;
 use crate::signals::{self, Signals};
 use driftless_engine::{Brief, End, Exchange, Monitor, Options};
-use driftless_fleet::{BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting, Throttle, Ways};
+use driftless_fleet::{
+    BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting,
+    Throttle, Ways,
+};
 use driftless_pool::Concurrency;
 use driftless_queue::{Broker, Credentials, Error, Url};
 use driftless_session::Connections;
@@ -30,39 +33,80 @@ pub fn are_wanted(args: &MoversArgs) -> bool {
 /// What cannot be had together with movers, if it is asked for.
 pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
     let asked = [
-        (args.dry_run, "--dry-run looks only from here: run it without --queue and --hosts"),
-        (args.copy_with.is_some(), "--copy-with is a command, and movers take no commands from others: run it without --queue and --hosts"),
-        (args.link_dest.is_some(), "--link-dest needs one host that sees all names of a file: run it without --queue and --hosts"),
+        (
+            args.dry_run,
+            "--dry-run looks only from here: run it without --queue and --hosts",
+        ),
+        (
+            args.copy_with.is_some(),
+            "--copy-with is a command, and movers take no commands from others: run it without --queue and --hosts",
+        ),
+        (
+            args.link_dest.is_some(),
+            "--link-dest needs one host that sees all names of a file: run it without --queue and --hosts",
+        ),
     ];
-    asked.into_iter().find(|(asked, _)| *asked).map(|(_, why)| why)
+    asked
+        .into_iter()
+        .find(|(asked, _)| *asked)
+        .map(|(_, why)| why)
 }
 
 /// Coordinates a run that others batch.
-pub fn sync(args: &SyncArgs, (options, connections): (&mut Options, &mut Connections), output: &Output, signals: &Signals) -> Ended {
+pub fn sync(
+    args: &SyncArgs,
+    (options, connections): (&mut Options, &mut Connections),
+    output: &Output,
+    signals: &Signals,
+) -> Ended {
     (options.source, options.replica) = (absolute(&options.source), absolute(&options.replica));
     let brief = Brief::of(options, &args.movers.route, output.wants_receipts());
-    let shared = Shared { options, connections, brief };
-    if args.movers.hosts.is_empty() { with_queue(args, shared, output, signals) } else { with_hosts(args, shared, output, signals) }
+    let shared = Shared {
+        options,
+        connections,
+        brief,
+    };
+    if args.movers.hosts.is_empty() {
+        with_queue(args, shared, output, signals)
+    } else {
+        with_hosts(args, shared, output, signals)
+    }
 }
 
 /// Movers know nothing of the folder that this was typed in.
 fn absolute(root: &Endpoint) -> Endpoint {
-    if root.host.is_some() { root.clone() } else { root.at(root.plain_path()) }
+    if root.host.is_some() {
+        root.clone()
+    } else {
+        root.at(root.plain_path())
+    }
 }
 
 fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
     let (options, brief) = (&shared.options, &shared.brief);
     let name = args.movers.queue.job.as_deref().unwrap_or_default();
     let broker = broker(&args.movers.queue).map_err(|error| queue_error(&error))?;
-    let classes: Vec<String> = brief.routes.iter().map(|route| route.class.clone()).collect();
+    let classes: Vec<String> = brief
+        .routes
+        .iter()
+        .map(|route| route.class.clone())
+        .collect();
     let watching = Watching { output, signals };
-    let mut exchange = BrokerExchange::open(&broker, name, &classes, &watching, &signals.stop).map_err(|error| queue_error(&error))?;
-    let path = own::state_file(&format!("job-{name}")).map_err(|why| (Exit::CouldNotRun, format!("{NO_STATE}: {why}")))?;
+    let mut exchange = BrokerExchange::open(&broker, name, &classes, &watching, &signals.stop)
+        .map_err(|error| queue_error(&error))?;
+    let path = own::state_file(&format!("job-{name}"))
+        .map_err(|why| (Exit::CouldNotRun, format!("{NO_STATE}: {why}")))?;
     let _lock = lock(&path, name)?;
     // Whether receipts are wanted makes no other run of it.
-    let about =
-        format!("{} {:?} {:?} {:?}", env!("CARGO_PKG_VERSION"), brief.without_receipts(), options.policy.delete_limit, options.selection);
-    let mut record = record::open(&path, &about, (args.movers.fresh, name), output).map_err(|error| record::refusal(&error))?;
+    let about = format!(
+        "{} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        brief.without_receipts(),
+        options.policy.delete_limit,
+        options.selection
+    );
+    let mut record = record::open(&path, &about, (args.movers.fresh, name), output)
+        .map_err(|error| record::refusal(&error))?;
     if record.found() == Found::Same {
         // What is told of entries that are looked at twice is told once.
         output.remember();
@@ -70,8 +114,8 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     let (summary, earlier) = run(shared, output, signals, (&mut exchange, &mut record))?;
     drop(record);
     if !matches!(summary.end, End::Stopped | End::CutOff(_)) {
-        // After a run that came to its end there is nothing to go on with; nor after one whose disk did not keep what it was given: what
-        // is settled in the record may be what was lost.
+        // After a run that came to its end there is nothing to go on with; nor after one whose disk
+        // did not keep what it was given: what is settled in the record may be what was lost.
         own::forget_database(&path);
     }
     Ok((summary, earlier))
@@ -81,7 +125,10 @@ const NO_STATE: &str = "there is no folder for the record of the run";
 
 fn unusable(path: &Path, error: &dyn std::fmt::Display) -> (Exit, String) {
     let path = driftless_model::escape(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()));
-    (Exit::CouldNotRun, format!("\"{path}\": cannot keep the record of the run: {error}"))
+    (
+        Exit::CouldNotRun,
+        format!("\"{path}\": cannot keep the record of the run: {error}"),
+    )
 }
 
 /// Two coordinators of one job would take each other's batches away.
@@ -92,13 +139,23 @@ fn lock(path: &Path, name: &str) -> Result<File, (Exit, String)> {
     let file = own::lock_file(&path).map_err(|error| unusable(&path, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(_) => Err((Exit::Locked, format!("another run coordinates the job \"{name}\"; wait for it to end, or name another job"))),
+        Err(_) => Err((
+            Exit::Locked,
+            format!(
+                "another run coordinates the job \"{name}\"; wait for it to end, or name another job"
+            ),
+        )),
     }
 }
 
 fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
     let starting = starting(args, signals)?;
-    let folder = tempfile::tempdir().map_err(|error| (Exit::CouldNotRun, format!("cannot make a temporary folder: {error}")))?;
+    let folder = tempfile::tempdir().map_err(|error| {
+        (
+            Exit::CouldNotRun,
+            format!("cannot make a temporary folder: {error}"),
+        )
+    })?;
     let path = folder.path().join("record");
     let mut record = Record::open(&path, "").map_err(|error| record::refusal(&error))?;
     let watching = Watching { output, signals };
@@ -113,24 +170,60 @@ fn starting(args: &SyncArgs, signals: &Signals) -> Result<Starting, (Exit, Strin
     if let Concurrency::Fixed(jobs) = throttle.jobs {
         words.extend(["--jobs".into(), jobs.to_string()]);
     }
-    let limits = [("--bwlimit", throttle.bwlimit), ("--iops-limit", throttle.iops_limit)];
-    words.extend(limits.iter().flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()])).flatten());
-    words.extend(["--ssh".into(), reach.ssh.clone(), "--agent-path".into(), reach.agent_path.clone()]);
+    let limits = [
+        ("--bwlimit", throttle.bwlimit),
+        ("--iops-limit", throttle.iops_limit),
+    ];
+    words.extend(
+        limits
+            .iter()
+            .flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()]))
+            .flatten(),
+    );
+    words.extend([
+        "--ssh".into(),
+        reach.ssh.clone(),
+        "--agent-path".into(),
+        reach.agent_path.clone(),
+    ]);
     words.extend(["--reconnect".into(), reach.reconnect.to_string()]);
     words.extend(reach.compress.map(|level| format!("--compress={level}")));
-    words.extend(reach.streams.0.map(|streams| format!("--streams={streams}")));
-    // A program that was brought to a host can bring itself to the next. A file of this host is no file of that one.
+    words.extend(
+        reach
+            .streams
+            .0
+            .map(|streams| format!("--streams={streams}")),
+    );
+    // A program that was brought to a host can bring itself to the next. A file of this host is no
+    // file of that one.
     words.extend(reach.deploy.as_ref().map(|_| "--deploy".into()));
-    Ok(Starting { reach: reach::reach(reach, &signals.stop)?, arguments: words, patience: reach::patience(reach) })
+    Ok(Starting {
+        reach: reach::reach(reach, &signals.stop)?,
+        arguments: words,
+        patience: reach::patience(reach),
+    })
 }
 
 /// Coordinates it; an error is the exit code and the words for why it did not begin.
-fn run(shared: Shared<'_>, output: &Output, signals: &Signals, by: (&mut dyn Exchange, &mut Record)) -> Ended {
+fn run(
+    shared: Shared<'_>,
+    output: &Output,
+    signals: &Signals,
+    by: (&mut dyn Exchange, &mut Record),
+) -> Ended {
     let options = shared.options.clone();
-    match driftless_fleet::run(shared, (output, &Watching { output, signals }), &signals.stop, by) {
+    match driftless_fleet::run(
+        shared,
+        (output, &Watching { output, signals }),
+        &signals.stop,
+        by,
+    ) {
         Ok(done) => Ok(done),
         // What was waited for when the signal came no longer matters.
-        Err(_) if signals.number() > 0 => Err((Exit::Signal(signals.number()), "stopped; run it again to go on".into())),
+        Err(_) if signals.number() > 0 => Err((
+            Exit::Signal(signals.number()),
+            "stopped; run it again to go on".into(),
+        )),
         Err(error) => Err(crate::command::run::refusal(&error, &options)),
     }
 }
@@ -151,9 +244,15 @@ fn broker(args: &QueueArgs) -> Result<Broker, Error> {
 }
 
 /// The user's own file of certificates.
-#[allow(clippy::disallowed_methods, reason = "our own file, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
 fn certificates(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| Error::Credentials { path: path.to_owned(), why: driftless_model::cause(&error) })
+    std::fs::read_to_string(path).map_err(|error| Error::Credentials {
+        path: path.to_owned(),
+        why: driftless_model::cause(&error),
+    })
 }
 
 /// The exit code and the words for an error of the queue.
@@ -168,12 +267,19 @@ pub fn serve(args: &MoverArgs) -> Exit {
     crate::output::diagnostics::start("mover", &args.log);
     let signals = signals::watch();
     let done = match (args.stdio, &args.queue.queue) {
-        (true, _) => executor(args, &signals).map(|executor| match driftless_fleet::serve_stdio(executor, &signals.stop) {
-            Ok(()) => Exit::of_mover(signals.number()),
-            Err(driftless_fleet::CoordinatorGone) => Exit::CouldNotRun,
+        (true, _) => executor(args, &signals).map(|executor| {
+            match driftless_fleet::serve_stdio(executor, &signals.stop) {
+                Ok(()) => Exit::of_mover(signals.number()),
+                Err(driftless_fleet::CoordinatorGone) => Exit::CouldNotRun,
+            }
         }),
-        (false, Some(_)) => executor(args, &signals).and_then(|executor| serve_queue(args, executor, &signals)),
-        (false, None) => Err((Exit::Usage, "name the broker with --queue and the job with --job".into())),
+        (false, Some(_)) => {
+            executor(args, &signals).and_then(|executor| serve_queue(args, executor, &signals))
+        }
+        (false, None) => Err((
+            Exit::Usage,
+            "name the broker with --queue and the job with --job".into(),
+        )),
     };
     done.unwrap_or_else(|(code, why)| {
         tracing::error!("{why}");
@@ -181,9 +287,17 @@ pub fn serve(args: &MoverArgs) -> Exit {
     })
 }
 
-fn serve_queue(args: &MoverArgs, executor: Executor, signals: &Signals) -> Result<Exit, (Exit, String)> {
+fn serve_queue(
+    args: &MoverArgs,
+    executor: Executor,
+    signals: &Signals,
+) -> Result<Exit, (Exit, String)> {
     let broker = broker(&args.queue).map_err(|error| queue_error(&error))?;
-    let seat = Seat { job: args.queue.job.as_deref().unwrap_or_default(), class: &args.class, idle_max: args.idle };
+    let seat = Seat {
+        job: args.queue.job.as_deref().unwrap_or_default(),
+        class: &args.class,
+        idle_max: args.idle,
+    };
     match driftless_fleet::serve_queue(&broker, &seat, executor, &signals.stop) {
         Ok(()) => Ok(Exit::of_mover(signals.number())),
         Err(MoverError::Queue(error)) => Err(queue_error(&error)),
@@ -192,9 +306,27 @@ fn serve_queue(args: &MoverArgs, executor: Executor, signals: &Signals) -> Resul
 }
 
 fn executor(args: &MoverArgs, signals: &Signals) -> Result<Executor, (Exit, String)> {
-    let ways = Ways { reach: reach::reach(&args.reach, &signals.stop)?, patience: reach::patience(&args.reach) };
-    let (jobs, bytes_per_second_max, requests_per_second_max) = (args.throttle.jobs, args.throttle.bwlimit, args.throttle.iops_limit);
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let throttle = Throttle { jobs, bytes_per_second_max, requests_per_second_max };
-    Ok(Executor::new(format!("{host}:{}", std::process::id()), ways, throttle))
+    let ways = Ways {
+        reach: reach::reach(&args.reach, &signals.stop)?,
+        patience: reach::patience(&args.reach),
+    };
+    let (jobs, bytes_per_second_max, requests_per_second_max) = (
+        args.throttle.jobs,
+        args.throttle.bwlimit,
+        args.throttle.iops_limit,
+    );
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let throttle = Throttle {
+        jobs,
+        bytes_per_second_max,
+        requests_per_second_max,
+    };
+    Ok(Executor::new(
+        format!("{host}:{}", std::process::id()),
+        ways,
+        throttle,
+    ))
 }

@@ -1,4 +1,5 @@
-//! How other hosts are reached, as the arguments say it, and what it means for the exit code where one is not.
+//! How other hosts are reached, as the arguments say it, and what it means for the exit code where
+//! one is not.
 
 use crate::args::ReachArgs;
 use crate::exit::Exit;
@@ -16,9 +17,14 @@ use std::time::Duration;
 pub type Unreached = (Exit, String);
 
 /// Connects to the hosts that the run's trees are on.
-pub fn connect(options: &mut Options, args: &ReachArgs, signals: &Signals) -> Result<Connections, Unreached> {
+pub fn connect(
+    options: &mut Options,
+    args: &ReachArgs,
+    signals: &Signals,
+) -> Result<Connections, Unreached> {
     let reach = reach(args, &signals.stop)?;
-    driftless_session::connect(options, &reach, patience(args)).map_err(|error| unreached(&error, signals))
+    driftless_session::connect(options, &reach, patience(args))
+        .map_err(|error| unreached(&error, signals))
 }
 
 /// How long a run tries to make a lost connection again.
@@ -26,7 +32,8 @@ pub fn patience(args: &ReachArgs) -> Duration {
     Duration::from_secs(args.reconnect)
 }
 
-/// The exit code and the words for a host that was not reached. Nobody asks why who has asked not to wait for it.
+/// The exit code and the words for a host that was not reached. Nobody asks why who has asked not
+/// to wait for it.
 fn unreached(error: &ConnectError, signals: &Signals) -> Unreached {
     match Exit::of_connection(error, signals.number()) {
         code @ Exit::Signal(_) => (code, "stopped before anything was done".into()),
@@ -36,7 +43,8 @@ fn unreached(error: &ConnectError, signals: &Signals) -> Unreached {
 
 /// A command with its arguments, cut into words as a shell does.
 fn words_of(option: &str, typed: &str) -> Result<Vec<String>, Unreached> {
-    let words = shell_words::split(typed).map_err(|error| (Exit::Usage, format!("{option} \"{typed}\": {error}")))?;
+    let words = shell_words::split(typed)
+        .map_err(|error| (Exit::Usage, format!("{option} \"{typed}\": {error}")))?;
     if words.is_empty() {
         return Err((Exit::Usage, format!("{option} names no command")));
     }
@@ -45,10 +53,24 @@ fn words_of(option: &str, typed: &str) -> Result<Vec<String>, Unreached> {
 
 /// How hosts are reached; what is kept is known with the run.
 pub fn reach(args: &ReachArgs, stop: &Arc<AtomicBool>) -> Result<Reach, Unreached> {
-    let deploy = args.deploy.clone().map(|file| file.map_or(Deploy::Own, Deploy::File));
+    let deploy = args
+        .deploy
+        .clone()
+        .map(|file| file.map_or(Deploy::Own, Deploy::File));
     let streams = args.streams.0;
-    let (ssh, agent) = (words_of("--ssh", &args.ssh)?, words_of("--agent-path", &args.agent_path)?);
-    Ok(Reach { ssh, agent, keep: Keep::default(), streams, compress: args.compress, deploy, stop: stop.clone() })
+    let (ssh, agent) = (
+        words_of("--ssh", &args.ssh)?,
+        words_of("--agent-path", &args.agent_path)?,
+    );
+    Ok(Reach {
+        ssh,
+        agent,
+        keep: Keep::default(),
+        streams,
+        compress: args.compress,
+        deploy,
+        stop: stop.clone(),
+    })
 }
 
 /// Has the user hear of connections that are lost and made again, and stops with the user's signal.

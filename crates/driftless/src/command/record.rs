@@ -1,4 +1,5 @@
-//! The record of a job, as the user meets it: a run that is not gone on with, and a file that cannot be used.
+//! The record of a job, as the user meets it: a run that is not gone on with, and a file that
+//! cannot be used.
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -6,12 +7,17 @@ use crate::own;
 use driftless_state::{Found, Record, StateError};
 use std::path::Path;
 
-/// Opens the record of a job. Says what became of an interrupted run that is not gone on with, because the user says so (`fresh`) or because
-/// it is no use.
+/// Opens the record of a job. Says what became of an interrupted run that is not gone on with,
+/// because the user says so (`fresh`) or because it is no use.
 ///
 /// # Errors
 /// The file cannot be used.
-pub fn open(path: &Path, about: &str, (fresh, name): (bool, &str), output: &Output) -> Result<Record, StateError> {
+pub fn open(
+    path: &Path,
+    about: &str,
+    (fresh, name): (bool, &str),
+    output: &Output,
+) -> Result<Record, StateError> {
     let mut record = match Record::open(path, about) {
         Err(error) if fresh && error.may_be_dropped() => {
             output.note(&format!("{error}; it is dropped, as --fresh says"));
@@ -26,7 +32,9 @@ pub fn open(path: &Path, about: &str, (fresh, name): (bool, &str), output: &Outp
         Found::Same if fresh => "as --fresh says",
         Found::Same | Found::Nothing => return Ok(record),
     };
-    output.note(&format!("the interrupted run of job \"{name}\" is not gone on with: {why}"));
+    output.note(&format!(
+        "the interrupted run of job \"{name}\" is not gone on with: {why}"
+    ));
     if fresh {
         record.begin_anew()?;
     }

@@ -15,7 +15,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// What a run did, and what it did before a connection was lost; or the exit code and the words for why it did not begin.
+/// What a run did, and what it did before a connection was lost; or the exit code and the words for
+/// why it did not begin.
 pub type Ended = Result<(Summary, Earlier), (Exit, String)>;
 
 /// Lets the engine do what was asked for.
@@ -28,7 +29,8 @@ pub fn run(
     // Modes are set as the source has them; nothing may be taken off them on the way.
     own::give_up_umask();
     let outputs = [("--log", output.log.as_deref())];
-    let checked = options.and_then(|options| files::refuse_within_trees(&outputs, &options).map(|()| options));
+    let checked = options
+        .and_then(|options| files::refuse_within_trees(&outputs, &options).map(|()| options));
     let mut options = match checked {
         Ok(options) => options,
         Err(error) => {
@@ -68,13 +70,19 @@ pub fn run(
     match work(&mut options, &mut connections, &output, &signals) {
         Ok((summary, earlier)) => {
             if !options.dry_run {
-                notes.keep(&summary, &options).unwrap_or_else(|why| output.note(&why));
+                notes
+                    .keep(&summary, &options)
+                    .unwrap_or_else(|why| output.note(&why));
             }
             let code = Exit::of_run(&summary, (&options, output.is_strict()), signals.number());
             let code = output.end(&summary, &earlier, code);
             // After a run that came to its end there is nothing to go on with.
             let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
-            options.ledger.iter().filter(|_| !is_interrupted).for_each(|notes| own::forget_database(&notes.path));
+            options
+                .ledger
+                .iter()
+                .filter(|_| !is_interrupted)
+                .for_each(|notes| own::forget_database(&notes.path));
             code
         }
         Err((code, error)) => {
@@ -85,7 +93,12 @@ pub fn run(
 }
 
 /// A run that nobody else shares.
-pub fn alone(options: &mut Options, connections: &mut Connections, output: &Output, signals: &Signals) -> Ended {
+pub fn alone(
+    options: &mut Options,
+    connections: &mut Connections,
+    output: &Output,
+    signals: &Signals,
+) -> Ended {
     if connections.may_come_again() {
         output.remember();
     }
@@ -100,10 +113,14 @@ pub fn refusal(error: &RunError, options: &Options) -> (Exit, String) {
         return record::refusal(error);
     }
     let meant = match error {
-        RunError::Refused(Refusal::Unlike { meant, .. }) => meant.as_deref().and_then(|meant| instead(options, meant)),
+        RunError::Refused(Refusal::Unlike { meant, .. }) => {
+            meant.as_deref().and_then(|meant| instead(options, meant))
+        }
         _ => None,
     };
-    let hint = meant.map(|command| format!("; was this meant? {command}")).unwrap_or_default();
+    let hint = meant
+        .map(|command| format!("; was this meant? {command}"))
+        .unwrap_or_default();
     (Exit::of_error(error), format!("{error}{hint}"))
 }
 
@@ -111,7 +128,10 @@ pub fn refusal(error: &RunError, options: &Options) -> (Exit, String) {
 fn instead(options: &Options, replica: &[u8]) -> Option<String> {
     let typed = options.replica.to_bytes();
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    let word = words.iter_mut().rev().find(|word| word.as_bytes() == typed)?;
+    let word = words
+        .iter_mut()
+        .rev()
+        .find(|word| word.as_bytes() == typed)?;
     *word = OsStr::from_bytes(replica).to_owned();
     Some(command_line(words))
 }

@@ -14,7 +14,9 @@ use sources::Source;
 impl SumArgs {
     /// The leaf size of the hash trees that are wanted, if any are.
     fn leaf_bytes(&self) -> Option<u64> {
-        self.tree.as_ref().map(|_| self.leaf_size.unwrap_or(LEAF_BYTES_DEFAULT))
+        self.tree
+            .as_ref()
+            .map(|_| self.leaf_size.unwrap_or(LEAF_BYTES_DEFAULT))
     }
 
     fn task(&self) -> Task {
@@ -31,8 +33,12 @@ impl SumArgs {
     fn refuse_nonsense(&self) -> Result<(), &'static str> {
         let algorithm = self.algorithm.unwrap_or(AlgorithmArg::Blake3);
         match self {
-            _ if self.manifest && self.paths.len() != 1 => Err("--manifest is made of one directory"),
-            _ if self.tree.is_some() && algorithm != AlgorithmArg::Blake3 => Err("hash trees (--tree) are made with blake3 only"),
+            _ if self.manifest && self.paths.len() != 1 => {
+                Err("--manifest is made of one directory")
+            }
+            _ if self.tree.is_some() && algorithm != AlgorithmArg::Blake3 => {
+                Err("hash trees (--tree) are made with blake3 only")
+            }
             _ => Ok(()),
         }
     }
@@ -45,7 +51,8 @@ pub fn run(args: &SumArgs) -> Exit {
         return Exit::Usage;
     }
     let signals = signals::watch();
-    let begun = Source::open(args).and_then(|source| Ok((source, Report::new(args, &signals.stop)?)));
+    let begun =
+        Source::open(args).and_then(|source| Ok((source, Report::new(args, &signals.stop)?)));
     let (source, report) = match begun {
         Ok(begun) => begun,
         Err(message) => {
@@ -53,17 +60,25 @@ pub fn run(args: &SumArgs) -> Exit {
             return Exit::CouldNotRun;
         }
     };
-    let options = SumOptions { jobs: args.jobs, manifest: args.manifest, left_out: report.own_files() };
+    let options = SumOptions {
+        jobs: args.jobs,
+        manifest: args.manifest,
+        left_out: report.own_files(),
+    };
     driftless_verify::sum(&options, source.targets(args), &report, &signals.stop);
     let is_stopped = signals.number() > 0;
     let complete = !is_stopped && !source.is_broken();
-    report.end(complete, |tally| exit_code(tally, args.task(), complete, signals.number()))
+    report.end(complete, |tally| {
+        exit_code(tally, args.task(), complete, signals.number())
+    })
 }
 
 fn exit_code(tally: &Tally, task: Task, complete: bool, signal: u8) -> Exit {
     match tally {
         _ if signal > 0 => Exit::Signal(signal),
-        Tally { failed: Some(_), .. } => Exit::CouldNotRun,
+        Tally {
+            failed: Some(_), ..
+        } => Exit::CouldNotRun,
         _ if !complete => Exit::CouldNotRun,
         _ if tally.different + tally.missing > 0 => Exit::Different,
         _ if tally.problems > 0 => Exit::Problems,

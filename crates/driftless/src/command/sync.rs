@@ -12,13 +12,30 @@ use driftless_session::Connections;
 
 /// Makes the replica equal, or says what would be done; returns the exit code.
 pub fn run(args: &SyncArgs, matches: &ArgMatches) -> Exit {
-    let task = if args.dry_run { Task::DryRun } else { Task::Sync };
-    if !mover::are_wanted(&args.movers) {
-        return run_engine((config::sync(args, matches), &args.reach, &args.guard), &args.output, task, alone);
-    }
-    let options = mover::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
-    let shared = |options: &mut Options, connections: &mut Connections, output: &Output, signals: &Signals| {
-        mover::sync(args, (options, connections), output, signals)
+    let task = if args.dry_run {
+        Task::DryRun
+    } else {
+        Task::Sync
     };
-    run_engine((options, &args.reach, &args.guard), &args.output, task, shared)
+    if !mover::are_wanted(&args.movers) {
+        return run_engine(
+            (config::sync(args, matches), &args.reach, &args.guard),
+            &args.output,
+            task,
+            alone,
+        );
+    }
+    let options =
+        mover::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
+    let shared =
+        |options: &mut Options,
+         connections: &mut Connections,
+         output: &Output,
+         signals: &Signals| { mover::sync(args, (options, connections), output, signals) };
+    run_engine(
+        (options, &args.reach, &args.guard),
+        &args.output,
+        task,
+        shared,
+    )
 }

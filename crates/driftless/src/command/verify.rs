@@ -9,6 +9,15 @@ use clap::ArgMatches;
 
 /// Compares the trees; returns the exit code.
 pub fn run(args: &VerifyArgs, matches: &ArgMatches) -> Exit {
-    let task = if args.repair { Task::Sync } else { Task::Verify };
-    run_engine((config::verify(args, matches), &args.reach, &args.guard), &args.output, task, alone)
+    let task = if args.repair {
+        Task::Sync
+    } else {
+        Task::Verify
+    };
+    run_engine(
+        (config::verify(args, matches), &args.reach, &args.guard),
+        &args.output,
+        task,
+        alone,
+    )
 }

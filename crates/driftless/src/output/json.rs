@@ -1,4 +1,5 @@
-//! Events as objects of JSON, one a line. The types, and so the fields, are those of the model's events.
+//! Events as objects of JSON, one a line. The types, and so the fields, are those of the model's
+//! events.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use driftless_engine::{Counts, End};
@@ -12,7 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 
 /// An object as the line that is printed, its fields in the order of the alphabet.
 pub fn line(event: &impl Serialize) -> String {
-    escape_json(&serde_json::to_value(event).expect("events have fields that JSON knows").to_string())
+    escape_json(
+        &serde_json::to_value(event)
+            .expect("events have fields that JSON knows")
+            .to_string(),
+    )
 }
 
 /// Escaped text, and the bytes in base64 where the text does not say all.
@@ -24,14 +29,24 @@ fn text(bytes: &[u8]) -> (String, Option<String>) {
 
 /// A path as it is told.
 pub fn path_text(path: &RelPath) -> PathText {
-    let (path, path_base64) = if path.is_root() { (".".to_owned(), None) } else { text(path.as_bytes()) };
+    let (path, path_base64) = if path.is_root() {
+        (".".to_owned(), None)
+    } else {
+        text(path.as_bytes())
+    };
     PathText { path, path_base64 }
 }
 
 /// Both roots as they are told.
 pub fn roots(source: &Endpoint, replica: &Endpoint) -> Roots {
-    let ((source, source_base64), (replica, replica_base64)) = (text(&source.to_bytes()), text(&replica.to_bytes()));
-    Roots { source, source_base64, replica, replica_base64 }
+    let ((source, source_base64), (replica, replica_base64)) =
+        (text(&source.to_bytes()), text(&replica.to_bytes()));
+    Roots {
+        source,
+        source_base64,
+        replica,
+        replica_base64,
+    }
 }
 
 /// Any bytes as JSON: escaped text, and the bytes in base64 where the text does not say all.

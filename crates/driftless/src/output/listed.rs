@@ -1,4 +1,5 @@
-//! The problems that a person gets again at the end of a run, up to a bound; those of one kind in one line where the kind says enough.
+//! The problems that a person gets again at the end of a run, up to a bound; those of one kind in
+//! one line where the kind says enough.
 
 use crate::units::{show_count, show_counted};
 use driftless_model::Class;
@@ -12,7 +13,8 @@ const LISTED_MAX: usize = 100;
 #[derive(Default)]
 pub struct Listed {
     total: u64,
-    /// A line for each, but for those of properties that are not kept: of these one for each kind, and how many more there are.
+    /// A line for each, but for those of properties that are not kept: of these one for each kind,
+    /// and how many more there are.
     lines: Vec<(String, u64)>,
     /// The line of each such kind.
     kinds: HashMap<String, usize>,
@@ -22,7 +24,8 @@ impl Listed {
     /// Notes a problem, with its line.
     pub fn add(&mut self, problem: &ProblemMet, line: String) {
         self.total += 1;
-        let kind = (problem.class == Class::Partly).then(|| format!("{}: {}", problem.act.on(problem.side), problem.cause));
+        let kind = (problem.class == Class::Partly)
+            .then(|| format!("{}: {}", problem.act.on(problem.side), problem.cause));
         match kind.as_ref().and_then(|kind| self.kinds.get(kind)) {
             Some(number) => self.lines[*number].1 += 1,
             None if self.lines.len() < LISTED_MAX => {
@@ -43,13 +46,23 @@ impl Listed {
         if self.total == 0 {
             return;
         }
-        eprintln!("driftless: {}:", show_counted(self.total, "problem", "problems"));
+        eprintln!(
+            "driftless: {}:",
+            show_counted(self.total, "problem", "problems")
+        );
         for (line, others) in &self.lines {
-            let others = if *others == 0 { String::new() } else { format!("; the same for {} more", show_count(*others)) };
+            let others = if *others == 0 {
+                String::new()
+            } else {
+                format!("; the same for {} more", show_count(*others))
+            };
             eprintln!("  {line}{others}");
         }
         if self.unlisted() > 0 {
-            eprintln!("  and {} more (--log FILE keeps all)", show_count(self.unlisted()));
+            eprintln!(
+                "  and {} more (--log FILE keeps all)",
+                show_count(self.unlisted())
+            );
         }
     }
 }

@@ -14,10 +14,18 @@ pub struct Log(Mutex<BufWriter<File>>);
 
 impl Log {
     /// The log is the user's own file, not part of a replicated tree.
-    #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the user's own file, no part of a replicated tree"
+    )]
     pub fn open(path: &Path) -> Result<Log, String> {
-        let file = OpenOptions::new().append(true).create(true).mode(own::file_mode()).open(path);
-        let file = file.map_err(|error| format!("{}: cannot open the log: {}", quote(path), cause(&error)))?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(own::file_mode())
+            .open(path);
+        let file = file
+            .map_err(|error| format!("{}: cannot open the log: {}", quote(path), cause(&error)))?;
         Ok(Log(Mutex::new(BufWriter::new(file))))
     }
 

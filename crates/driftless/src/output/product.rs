@@ -1,5 +1,5 @@
-//! Files that a command makes for the user, such as hash trees or a report: whole or not at all, and never at the cost of
-//! something else of his that has the name.
+//! Files that a command makes for the user, such as hash trees or a report: whole or not at all,
+//! and never at the cost of something else of his that has the name.
 
 use crate::own;
 use driftless_model::{cause, quote};
@@ -37,13 +37,28 @@ enum Out {
 }
 
 impl Product {
-    /// Begins with a product at `path`. What stands there already must be of the same form, or empty, or no regular file.
-    #[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
+    /// Begins with a product at `path`. What stands there already must be of the same form, or
+    /// empty, or no regular file.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the user's own file, no part of a replicated tree"
+    )]
     pub fn begin(path: &Path, form: Form) -> Result<Self, String> {
-        let fail = |error: &io::Error| format!("{}: cannot write {}: {}", quote(path), form.what, cause(error));
+        let fail = |error: &io::Error| {
+            format!(
+                "{}: cannot write {}: {}",
+                quote(path),
+                form.what,
+                cause(error)
+            )
+        };
         match standing_at(path).map_err(|error| fail(&error))? {
             None => Self::beside(path, form, None).map_err(|error| fail(&error)),
-            Some((_, meta)) if meta.is_dir() => Err(format!("{}: cannot write {}: it is a directory", quote(path), form.what)),
+            Some((_, meta)) if meta.is_dir() => Err(format!(
+                "{}: cannot write {}: it is a directory",
+                quote(path),
+                form.what
+            )),
             Some((path, meta)) if meta.is_file() => {
                 if !holds(&path, form).map_err(|error| fail(&error))? {
                     let (path, what) = (quote(&path), form.what);
@@ -54,22 +69,42 @@ impl Product {
                 Self::beside(&path, form, Some(&meta)).map_err(|error| fail(&error))
             }
             Some((path, _)) => {
-                let file = OpenOptions::new().write(true).open(&path).map_err(|error| fail(&error))?;
-                Ok(Product { path, form, out: Out::Into(file), earlier: None })
+                let file = OpenOptions::new()
+                    .write(true)
+                    .open(&path)
+                    .map_err(|error| fail(&error))?;
+                Ok(Product {
+                    path,
+                    form,
+                    out: Out::Into(file),
+                    earlier: None,
+                })
             }
         }
     }
 
-    /// Opens a new file in the directory of `path`, which must be there, with the rights of the `earlier` one.
+    /// Opens a new file in the directory of `path`, which must be there, with the rights of the
+    /// `earlier` one.
     fn beside(path: &Path, form: Form, earlier: Option<&Metadata>) -> io::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let mut builder = tempfile::Builder::new();
         builder.prefix(".driftless-new-");
-        let file = builder.permissions(Permissions::from_mode(own::file_mode())).tempfile_in(folder)?;
+        let file = builder
+            .permissions(Permissions::from_mode(own::file_mode()))
+            .tempfile_in(folder)?;
         if let Some(earlier) = earlier {
-            file.as_file().set_permissions(Permissions::from_mode(earlier.mode() & 0o777))?;
+            file.as_file()
+                .set_permissions(Permissions::from_mode(earlier.mode() & 0o777))?;
         }
-        Ok(Product { path: path.to_owned(), form, out: Out::Beside(file), earlier: earlier.map(id_of) })
+        Ok(Product {
+            path: path.to_owned(),
+            form,
+            out: Out::Beside(file),
+            earlier: earlier.map(id_of),
+        })
     }
 
     /// Whether an earlier product of the same name would be replaced.
@@ -90,7 +125,11 @@ impl Product {
     pub fn publish(self) -> Result<(), String> {
         let done = match self.out {
             Out::Into(_) => Ok(()),
-            Out::Beside(file) => file.as_file().sync_all().and_then(|()| file.persist(&self.path).map(drop).map_err(|error| error.error)),
+            Out::Beside(file) => file.as_file().sync_all().and_then(|()| {
+                file.persist(&self.path)
+                    .map(drop)
+                    .map_err(|error| error.error)
+            }),
         };
         done.map_err(|error| unwritten(&self.path, self.form, &error))
     }
@@ -123,7 +162,10 @@ impl Write for Product {
 }
 
 /// Device and inode of what the user named.
-#[allow(clippy::disallowed_methods, reason = "a path that the user named, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a path that the user named, no part of a replicated tree"
+)]
 pub fn id_at(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|meta| id_of(&meta))
 }
@@ -133,7 +175,10 @@ fn id_of(meta: &Metadata) -> (u64, u64) {
 }
 
 /// What stands at a path, and where that is when symbolic links are followed.
-#[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
 fn standing_at(path: &Path) -> io::Result<Option<(PathBuf, Metadata)>> {
     match std::fs::metadata(path) {
         Ok(meta) => Ok(Some((std::fs::canonicalize(path)?, meta))),
@@ -143,13 +188,23 @@ fn standing_at(path: &Path) -> io::Result<Option<(PathBuf, Metadata)>> {
 }
 
 /// Whether a file is a product of this form, or empty.
-#[allow(clippy::disallowed_methods, reason = "the user's own file, no part of a replicated tree")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
 fn holds(path: &Path, form: Form) -> io::Result<bool> {
     let mut first = Vec::new();
-    File::open(path)?.take(form.begins.len() as u64).read_to_end(&mut first)?;
+    File::open(path)?
+        .take(form.begins.len() as u64)
+        .read_to_end(&mut first)?;
     Ok(first.is_empty() || first.eq_ignore_ascii_case(form.begins))
 }
 
 fn unwritten(path: &Path, form: Form, error: &io::Error) -> String {
-    format!("{}: cannot write {}: {}", quote(path), form.what, cause(error))
+    format!(
+        "{}: cannot write {}: {}",
+        quote(path),
+        form.what,
+        cause(error)
+    )
 }

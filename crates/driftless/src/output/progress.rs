@@ -1,4 +1,5 @@
-//! Where a run stands, for a person: a bar at a terminal, a line now and then elsewhere, and whenever SIGUSR1 asks.
+//! Where a run stands, for a person: a bar at a terminal, a line now and then elsewhere, and
+//! whenever SIGUSR1 asks.
 
 use crate::output::estimate::{Estimator, Sample};
 use crate::signals;
@@ -61,7 +62,12 @@ impl Standing {
             When::Every(pause) => Some(pause),
         };
         let bar = (when == When::Auto && at_terminal && !silent).then(new_bar);
-        Standing { bar, pause, told: Mutex::new(Instant::now()), estimator: Mutex::default() }
+        Standing {
+            bar,
+            pause,
+            told: Mutex::new(Instant::now()),
+            estimator: Mutex::default(),
+        }
     }
 
     /// Writes something while the bar is out of the way.
@@ -79,7 +85,8 @@ impl Standing {
         }
     }
 
-    /// Takes a look at the run in account, and returns the seconds that it will still take, as far as they are known.
+    /// Takes a look at the run in account, and returns the seconds that it will still take, as far
+    /// as they are known.
     pub fn seconds_left(&self, progress: &Progress) -> Option<f64> {
         let sample = Sample::of(progress);
         let mut estimator = self.estimator.lock();
@@ -87,30 +94,39 @@ impl Standing {
         estimator.seconds_left(&sample)
     }
 
-    /// Shows how far it is; the share is not always known. What matters most comes first in `parts`.
+    /// Shows how far it is; the share is not always known. What matters most comes first in
+    /// `parts`.
     pub fn show(&self, share: Option<f64>, parts: &[String]) {
         if let Some(bar) = &self.bar {
             bar.set_position((share.unwrap_or(0.0) * 1000.0) as u64);
             bar.set_message(fitting(parts, columns().saturating_sub(BAR_COLUMNS + 2)));
         }
-        let is_due = self.pause.is_some_and(|pause| self.told.lock().elapsed() >= pause);
+        let is_due = self
+            .pause
+            .is_some_and(|pause| self.told.lock().elapsed() >= pause);
         if is_due || signals::was_asked() {
             *self.told.lock() = Instant::now();
-            let share = share.map(|share| format!("{:.0} % of the walk, ", share * 100.0)).unwrap_or_default();
+            let share = share
+                .map(|share| format!("{:.0} % of the walk, ", share * 100.0))
+                .unwrap_or_default();
             self.aside(|| eprintln!("driftless: {share}{}", parts.join(", ")));
         }
     }
 }
 
 fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::term_like_with_hz(Box::new(Terminal), 10));
-    let style = ProgressStyle::with_template(&format!("{{bar:{BAR_COLUMNS}}} {{msg}}")).expect("the template is right");
+    let bar = ProgressBar::with_draw_target(
+        Some(1000),
+        ProgressDrawTarget::term_like_with_hz(Box::new(Terminal), 10),
+    );
+    let style = ProgressStyle::with_template(&format!("{{bar:{BAR_COLUMNS}}} {{msg}}"))
+        .expect("the template is right");
     bar.set_style(style.progress_chars("=> "));
     bar
 }
 
-/// The terminal of standard error. The library itself asks standard output for the width, which may go elsewhere, and then takes one
-/// that is too large.
+/// The terminal of standard error. The library itself asks standard output for the width, which may
+/// go elsewhere, and then takes one that is too large.
 #[derive(Debug)]
 struct Terminal;
 
@@ -121,7 +137,11 @@ impl Terminal {
 
     /// Moves the cursor, if at all (ECMA-48, CUU, CUD, CUF, CUB).
     fn go(&self, steps: usize, sign: char) -> io::Result<()> {
-        if steps == 0 { Ok(()) } else { self.write(&format!("\x1b[{steps}{sign}")) }
+        if steps == 0 {
+            Ok(())
+        } else {
+            self.write(&format!("\x1b[{steps}{sign}"))
+        }
     }
 }
 
@@ -166,7 +186,11 @@ impl TermLike for Terminal {
 /// Columns of the terminal, which may be another size each time.
 fn columns() -> usize {
     let columns = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { 80 } else { columns.max(COLUMNS_MIN) }
+    if columns == 0 {
+        80
+    } else {
+        columns.max(COLUMNS_MIN)
+    }
 }
 
 /// As many of the parts, from the first, as there is room for.
@@ -183,11 +207,18 @@ fn fitting(parts: &[String], columns: usize) -> String {
     line
 }
 
-/// Where a run stands, what matters most first. `done` and `bytes`: what is done with content, and with how much of it so far.
-pub fn parts(progress: &Progress, seconds_left: Option<f64>, (done, bytes): (&str, u64)) -> Vec<String> {
+/// Where a run stands, what matters most first. `done` and `bytes`: what is done with content, and
+/// with how much of it so far.
+pub fn parts(
+    progress: &Progress,
+    seconds_left: Option<f64>,
+    (done, bytes): (&str, u64),
+) -> Vec<String> {
     let counts = &progress.counts;
     let seconds = progress.elapsed.as_secs_f64().max(0.001);
-    let left = seconds_left.map_or("time left not known yet".into(), |left| format!("about {} left", shown(left)));
+    let left = seconds_left.map_or("time left not known yet".into(), |left| {
+        format!("about {} left", shown(left))
+    });
     let per_second = |count: u64| (count as f64 / seconds) as u64;
     vec![
         left,
@@ -212,20 +243,39 @@ mod tests {
 
     #[test]
     fn the_line_fits_any_terminal_and_begins_with_the_time_left() {
-        let counts = Counts { seen: 9_876_543_210, bytes_copied: 1 << 60, ..Counts::default() };
-        let progress = Progress { counts, elapsed: Duration::from_secs(3), large: LargeFiles::default(), jobs: 1024 };
+        let counts = Counts {
+            seen: 9_876_543_210,
+            bytes_copied: 1 << 60,
+            ..Counts::default()
+        };
+        let progress = Progress {
+            counts,
+            elapsed: Duration::from_secs(3),
+            large: LargeFiles::default(),
+            jobs: 1024,
+        };
         let parts = parts(&progress, Some(1e30), ("copied", counts.bytes_copied));
         for columns in COLUMNS_MIN..300 {
             let line = fitting(&parts, columns - BAR_COLUMNS - 2);
             assert!(line.len() + BAR_COLUMNS + 1 < columns, "{columns}: {line}");
-            assert!(columns < 60 || line.starts_with("about ") && line.contains("entries"), "{columns}: {line}");
+            assert!(
+                columns < 60 || line.starts_with("about ") && line.contains("entries"),
+                "{columns}: {line}"
+            );
         }
     }
 
     #[test]
     fn it_is_told_never_or_after_pauses() {
-        assert_eq!((When::parse("auto"), When::parse("never")), (Ok(When::Auto), Ok(When::Never)));
+        assert_eq!(
+            (When::parse("auto"), When::parse("never")),
+            (Ok(When::Auto), Ok(When::Never))
+        );
         assert_eq!(When::parse("90"), Ok(When::Every(Duration::from_secs(90))));
-        assert!(When::parse("0").is_err() && When::parse("-1").is_err() && When::parse("often").is_err());
+        assert!(
+            When::parse("0").is_err()
+                && When::parse("-1").is_err()
+                && When::parse("often").is_err()
+        );
     }
 }

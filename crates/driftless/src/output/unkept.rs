@@ -1,4 +1,5 @@
-//! What is not kept, and counts as no problem: a line each, with a number and the first entry that was met.
+//! What is not kept, and counts as no problem: a line each, with a number and the first entry that
+//! was met.
 
 use crate::units::show_entries;
 use driftless_engine::Counts;
@@ -16,20 +17,38 @@ impl Firsts {
 
     /// What of one sort was met, and where first.
     fn of_sort(&self, sort: Sort) -> (Unkept, Option<&RelPath>) {
-        let mut of_sort = self.0.iter().map(|(what, path)| (what.of_sort(sort), path)).filter(|(what, _)| !what.is_empty());
+        let mut of_sort = self
+            .0
+            .iter()
+            .map(|(what, path)| (what.of_sort(sort), path))
+            .filter(|(what, _)| !what.is_empty());
         let first = of_sort.next();
-        let all = of_sort.fold(first.map_or(Unkept::NONE, |first| first.0), |all, (what, _)| all | what);
+        let all = of_sort.fold(
+            first.map_or(Unkept::NONE, |first| first.0),
+            |all, (what, _)| all | what,
+        );
         (all, first.map(|first| first.1))
     }
 
     /// What is told at the end of a run.
     pub fn lines(&self, counts: &Counts) -> Vec<String> {
-        let root = [("the owners", counts.unkept_owners), ("capabilities and trusted attributes", counts.unkept_privileges)];
-        let root = root.into_iter().filter_map(|(what, count)| of_entries(what, count).map(|words| words + ", which only root can give"));
+        let root = [
+            ("the owners", counts.unkept_owners),
+            (
+                "capabilities and trusted attributes",
+                counts.unkept_privileges,
+            ),
+        ];
+        let root = root.into_iter().filter_map(|(what, count)| {
+            of_entries(what, count).map(|words| words + ", which only root can give")
+        });
         let sorts = Sort::ALL.into_iter().filter_map(|sort| {
             let (all, first) = self.of_sort(sort);
             let (name, count) = match sort {
-                Sort::Flags => (format!("inode flags ({})", all.words().join(", ")), counts.unkept_flags),
+                Sort::Flags => (
+                    format!("inode flags ({})", all.words().join(", ")),
+                    counts.unkept_flags,
+                ),
                 Sort::Acls => (all.words().join(", "), counts.unkept_acls),
             };
             let example = first.map_or_else(String::new, |path| format!(", such as \"{path}\""));
@@ -54,7 +73,12 @@ mod tests {
         firsts.add(Unkept::NFS4_ACL, &path("a"));
         firsts.add(Unkept::IMMUTABLE | Unkept::SAMBA_ACL, &path("b"));
         firsts.add(Unkept::APPEND_ONLY, &path("c"));
-        let counts = Counts { unkept_flags: 2, unkept_acls: 1, unkept_owners: 1234, ..Counts::default() };
+        let counts = Counts {
+            unkept_flags: 2,
+            unkept_acls: 1,
+            unkept_owners: 1234,
+            ..Counts::default()
+        };
         assert_eq!(
             firsts.lines(&counts),
             [

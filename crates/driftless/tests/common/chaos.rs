@@ -1,9 +1,12 @@
-//! A site where a run of many movers meets with accidents: a broker, a coordinator and movers on hosts of a lab, trees to work on, and
-//! what must hold however it went.
+//! A site where a run of many movers meets with accidents: a broker, a coordinator and movers on
+//! hosts of a lab, trees to work on, and what must hold however it went.
 
 use super::movers::Job;
 use super::{check_accounts, check_equal, leftovers, put, state_but_for_the_mark};
-use driftless_testkit::{Driftless, FsKind, Host, Lab, Outcome, Profile, Rabbit, Running, Scratch, attrs, build_tree, mutate, touched};
+use driftless_testkit::{
+    Driftless, FsKind, Host, Lab, Outcome, Profile, Rabbit, Running, Scratch, attrs, build_tree,
+    mutate, touched,
+};
 use fastrand::Rng;
 use rustix::process::Signal;
 use std::collections::HashMap;
@@ -38,7 +41,10 @@ impl Site {
     /// The first hosts are those of the movers; the broker and the coordinator have one each.
     pub fn new() -> Site {
         let lab = Lab::new(MOVERS + 2);
-        Site { rabbit: Mutex::new(Rabbit::start_on(lab.host(MOVERS))), lab }
+        Site {
+            rabbit: Mutex::new(Rabbit::start_on(lab.host(MOVERS))),
+            lab,
+        }
     }
 
     /// The host of a mover.
@@ -82,7 +88,12 @@ impl Trees {
     fn new(rng: &mut Rng, shape: Shape) -> Trees {
         let scratch = Scratch::new(FsKind::Tmpfs, 500);
         let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        let trees = Trees { _scratch: scratch, src, dst, shape };
+        let trees = Trees {
+            _scratch: scratch,
+            src,
+            dst,
+            shape,
+        };
         trees.fill(rng);
         if shape == Shape::Changed {
             trees.change(rng);
@@ -94,21 +105,49 @@ impl Trees {
         let src = &self.src;
         let hostile = src.join("hostile");
         fs::create_dir(&hostile).expect("make");
-        build_tree(&hostile, rng.u64(..), &Profile { entries: 60, catalogue: rng.bool(), large: false, ..Profile::root() });
-        let (dirs, wide) = if self.shape == Shape::Large { (8, 50) } else { (40, 500) };
+        build_tree(
+            &hostile,
+            rng.u64(..),
+            &Profile {
+                entries: 60,
+                catalogue: rng.bool(),
+                large: false,
+                ..Profile::root()
+            },
+        );
+        let (dirs, wide) = if self.shape == Shape::Large {
+            (8, 50)
+        } else {
+            (40, 500)
+        };
         for dir in 0..dirs {
             let path = src.join(format!("nested/{}/{}/{dir}", dir % 3, dir % 7));
-            (0..12).for_each(|file| put(&path.join(format!("file-{file}")), vec![dir as u8 + 1; rng.usize(0..30_000)]));
-            attrs::set_mode(&path, *rng.choice(&[0o755, 0o700, 0o2775]).expect("a mode")).expect("mode");
+            (0..12).for_each(|file| {
+                put(
+                    &path.join(format!("file-{file}")),
+                    vec![dir as u8 + 1; rng.usize(0..30_000)],
+                )
+            });
+            attrs::set_mode(&path, *rng.choice(&[0o755, 0o700, 0o2775]).expect("a mode"))
+                .expect("mode");
             attrs::set_xattr(&path.join("file-0"), b"user.number", &[dir as u8]).expect("xattr");
             std::os::unix::fs::symlink(format!("file-{dir}"), path.join("link")).expect("link");
             attrs::make_node(&path.join("fifo"), rustix::fs::FileType::Fifo, 0, 0).expect("fifo");
         }
-        (0..wide).for_each(|file| put(&src.join(format!("wide/file-{file}")), vec![7; rng.usize(0..2000)]));
+        (0..wide).for_each(|file| {
+            put(
+                &src.join(format!("wide/file-{file}")),
+                vec![7; rng.usize(0..2000)],
+            )
+        });
         for file in 0..dirs {
             let to = src.join(format!("linked/{}/name-{file}", file % 4));
             fs::create_dir_all(to.parent().expect("a parent")).expect("make");
-            fs::hard_link(src.join(format!("nested/{}/{}/{file}/file-1", file % 3, file % 7)), to).expect("link");
+            fs::hard_link(
+                src.join(format!("nested/{}/{}/{file}/file-1", file % 3, file % 7)),
+                to,
+            )
+            .expect("link");
         }
         if self.shape != Shape::Small {
             put(&src.join("large"), patterned(rng.u8(..)));
@@ -122,31 +161,66 @@ impl Trees {
         mutate(&self.src.join("hostile"), rng.u64(..), 60);
         mutate(&self.src.join("nested"), rng.u64(..), 60);
         for file in 0..400 {
-            put(&self.src.join(format!("wide/new-{file}")), vec![8; rng.usize(0..2000)]);
-            put(&self.src.join(format!("new/{}/{}/file-{file}", file % 5, file % 9)), vec![9; rng.usize(0..20_000)]);
+            put(
+                &self.src.join(format!("wide/new-{file}")),
+                vec![8; rng.usize(0..2000)],
+            );
+            put(
+                &self
+                    .src
+                    .join(format!("new/{}/{}/file-{file}", file % 5, file % 9)),
+                vec![9; rng.usize(0..20_000)],
+            );
         }
-        (0..100).for_each(|file| fs::remove_file(self.src.join(format!("wide/file-{file}"))).expect("remove"));
+        (0..100).for_each(|file| {
+            fs::remove_file(self.src.join(format!("wide/file-{file}"))).expect("remove")
+        });
         put(&self.src.join("large"), patterned(rng.u8(..)));
-        watched(&self.src).for_each(|(index, path)| put(&path, vec![b'b'; watched_bytes(index, b'b')]));
+        watched(&self.src)
+            .for_each(|(index, path)| put(&path, vec![b'b'; watched_bytes(index, b'b')]));
     }
 
     /// Bytes of all files of the source, each counted once.
     fn bytes(&self) -> u64 {
         let all = driftless_testkit::mutate::list_all(&self.src).expect("list");
-        let files = all.iter().map(|path| path.symlink_metadata().expect("stat")).filter(|meta| meta.is_file());
-        files.map(|meta| (meta.ino(), meta.len())).collect::<HashMap<_, _>>().values().sum()
+        let files = all
+            .iter()
+            .map(|path| path.symlink_metadata().expect("stat"))
+            .filter(|meta| meta.is_file());
+        files
+            .map(|meta| (meta.ino(), meta.len()))
+            .collect::<HashMap<_, _>>()
+            .values()
+            .sum()
     }
 
-    /// Files with one name that are complete on the replica, with what shows that they were not touched since.
+    /// Files with one name that are complete on the replica, with what shows that they were not
+    /// touched since.
     fn complete(&self) -> HashMap<PathBuf, Mark> {
         let all = driftless_testkit::mutate::list_all(&self.src).expect("list");
         let complete = all.into_iter().filter_map(|path| {
             let there = self.dst.join(path.strip_prefix(&self.src).expect("below"));
-            let (one, other) = (path.symlink_metadata().ok()?, there.symlink_metadata().ok()?);
-            let of = |meta: &fs::Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.mode(), meta.uid(), meta.gid());
-            let is_plain = one.is_file() && other.is_file() && one.nlink() == 1 && other.nlink() == 1;
-            let is_same =
-                is_plain && of(&one) == of(&other) && ATTRIBUTES.iter().all(|name| attribute(&path, name) == attribute(&there, name));
+            let (one, other) = (
+                path.symlink_metadata().ok()?,
+                there.symlink_metadata().ok()?,
+            );
+            let of = |meta: &fs::Metadata| {
+                (
+                    meta.len(),
+                    meta.mtime(),
+                    meta.mtime_nsec(),
+                    meta.mode(),
+                    meta.uid(),
+                    meta.gid(),
+                )
+            };
+            let is_plain =
+                one.is_file() && other.is_file() && one.nlink() == 1 && other.nlink() == 1;
+            let is_same = is_plain
+                && of(&one) == of(&other)
+                && ATTRIBUTES
+                    .iter()
+                    .all(|name| attribute(&path, name) == attribute(&there, name));
             is_same.then(|| (there, mark(&other)))
         });
         complete.collect()
@@ -154,7 +228,12 @@ impl Trees {
 }
 
 /// Those that mutations set.
-const ATTRIBUTES: [&str; 4] = ["user.number", "user.changed", "trusted.changed", attrs::ACL_ACCESS];
+const ATTRIBUTES: [&str; 4] = [
+    "user.number",
+    "user.changed",
+    "trusted.changed",
+    attrs::ACL_ACCESS,
+];
 
 fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     attrs::get_xattr(path, name.as_bytes()).ok().flatten()
@@ -166,7 +245,10 @@ fn mark(meta: &fs::Metadata) -> Mark {
 
 fn patterned(salt: u8) -> Vec<u8> {
     let mut content = vec![salt | 1; LARGE_BYTES];
-    content.chunks_mut(1 << 16).enumerate().for_each(|(at, chunk)| chunk[..8].copy_from_slice(&(at as u64 + 1).to_le_bytes()));
+    content
+        .chunks_mut(1 << 16)
+        .enumerate()
+        .for_each(|(at, chunk)| chunk[..8].copy_from_slice(&(at as u64 + 1).to_le_bytes()));
     content
 }
 
@@ -178,7 +260,8 @@ fn watched_bytes(index: usize, version: u8) -> usize {
     (index + 1) * 150_000 + usize::from(version)
 }
 
-/// Looks at files by name while they are replaced: whatever is seen where others may look must be a whole version.
+/// Looks at files by name while they are replaced: whatever is seen where others may look must be a
+/// whole version.
 struct Reader {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Option<String>>,
@@ -213,10 +296,19 @@ fn torn(index: usize, path: &Path) -> Option<String> {
         return None;
     }
     let content = fs::read(path).ok()?;
-    let whole = content
-        .first()
-        .is_some_and(|version| content.len() == watched_bytes(index, *version) && content.iter().all(|byte| byte == version));
-    (!whole).then(|| format!("{}: {} bytes, from {:?} to {:?}", path.display(), content.len(), content.first(), content.last()))
+    let whole = content.first().is_some_and(|version| {
+        content.len() == watched_bytes(index, *version)
+            && content.iter().all(|byte| byte == version)
+    });
+    (!whole).then(|| {
+        format!(
+            "{}: {} bytes, from {:?} to {:?}",
+            path.display(),
+            content.len(),
+            content.first(),
+            content.last()
+        )
+    })
 }
 
 /// A case in its course.
@@ -243,7 +335,18 @@ impl<'s> Case<'s> {
         let job = Job::new(&site.rabbit());
         let (movers, ended) = ((0..MOVERS).map(|_| None).collect(), Vec::new());
         let delete = shape == Shape::Changed || rng.bool();
-        let mut case = Case { site, rng, job, trees, movers, ended, coordinator: None, reader: None, delete, twice: false };
+        let mut case = Case {
+            site,
+            rng,
+            job,
+            trees,
+            movers,
+            ended,
+            coordinator: None,
+            reader: None,
+            delete,
+            twice: false,
+        };
         (0..MOVERS).for_each(|mover| case.start_mover(mover));
         case
     }
@@ -254,7 +357,10 @@ impl<'s> Case<'s> {
     }
 
     pub fn start_mover(&mut self, mover: usize) {
-        self.movers[mover] = Some(self.job.start_mover_on(self.site.host(mover), &["--bwlimit=24M", "--iops-limit=400"]));
+        self.movers[mover] = Some(self.job.start_mover_on(
+            self.site.host(mover),
+            &["--bwlimit=24M", "--iops-limit=400"],
+        ));
     }
 
     pub fn kill_mover(&mut self, mover: usize) {
@@ -265,7 +371,9 @@ impl<'s> Case<'s> {
     }
 
     pub fn signal_mover(&self, mover: usize, signal: Signal) {
-        self.movers[mover].iter().for_each(|running| running.signal(signal));
+        self.movers[mover]
+            .iter()
+            .for_each(|running| running.signal(signal));
     }
 
     pub fn start_coordinator(&mut self) {
@@ -273,7 +381,10 @@ impl<'s> Case<'s> {
     }
 
     fn sync(&self) -> Driftless {
-        let run = self.job.sync(&self.trees.src, &self.trees.dst).args(self.delete.then_some("--delete"));
+        let run = self
+            .job
+            .sync(&self.trees.src, &self.trees.dst)
+            .args(self.delete.then_some("--delete"));
         run.through(self.site.desk().words())
     }
 
@@ -286,7 +397,11 @@ impl<'s> Case<'s> {
 
     /// Waits, but not longer than the run takes; says whether it runs still.
     pub fn pass(&self, time: Duration) -> bool {
-        !self.coordinator.as_ref().expect("it was started").ends_within(time)
+        !self
+            .coordinator
+            .as_ref()
+            .expect("it was started")
+            .ends_within(time)
     }
 
     /// Waits for a time out of a range of milliseconds.
@@ -300,7 +415,8 @@ impl<'s> Case<'s> {
         self.rng.usize(..MOVERS)
     }
 
-    /// Waits until nothing happens on the replica, and then until something does, each with a limit.
+    /// Waits until nothing happens on the replica, and then until something does, each with a
+    /// limit.
     pub fn pass_silence(&self, limit: Duration) {
         let began = Instant::now();
         let (mut state, mut since) = (self.state(), Instant::now());
@@ -317,7 +433,13 @@ impl<'s> Case<'s> {
 
     fn state(&self) -> (usize, u64) {
         let all = driftless_testkit::mutate::list_all(&self.trees.dst).unwrap_or_default();
-        (all.len(), all.iter().filter_map(|path| path.symlink_metadata().ok()).map(|meta| meta.blocks()).sum())
+        (
+            all.len(),
+            all.iter()
+                .filter_map(|path| path.symlink_metadata().ok())
+                .map(|meta| meta.blocks())
+                .sum(),
+        )
     }
 
     /// Waits until the first change of the replica.
@@ -338,7 +460,8 @@ impl<'s> Case<'s> {
         let outcome = coordinator.wait();
         let torn = self.reader.take().and_then(Reader::end);
         if self.twice {
-            // A mover that was stopped, or cut off, may write once more before it hears that its batch was taken away.
+            // A mover that was stopped, or cut off, may write once more before it hears that its
+            // batch was taken away.
             std::thread::sleep(HEARS);
         }
         let again = self.twice || seed.is_multiple_of(3);
@@ -349,33 +472,76 @@ impl<'s> Case<'s> {
         assert_eq!(torn, None, "torn content\n{said}");
         check_accounts(&outcome);
         check_equal(&self.trees.src, &self.trees.dst, &said);
-        assert_eq!(leftovers(&self.trees.dst), Vec::<PathBuf>::new(), "unfinished files\n{said}");
-        second.into_iter().for_each(|second| self.check_second(&second, &said));
+        assert_eq!(
+            leftovers(&self.trees.dst),
+            Vec::<PathBuf>::new(),
+            "unfinished files\n{said}"
+        );
+        second
+            .into_iter()
+            .for_each(|second| self.check_second(&second, &said));
         self.check_kept(kept, &said);
         let copied = outcome.count("bytes_copied");
-        assert!(copied <= self.trees.bytes(), "{copied} of {} bytes were copied\n{said}", self.trees.bytes());
+        assert!(
+            copied <= self.trees.bytes(),
+            "{copied} of {} bytes were copied\n{said}",
+            self.trees.bytes()
+        );
     }
 
     /// Whatever was complete before the accident was not made again.
     fn check_kept(&self, kept: &HashMap<PathBuf, Mark>, said: &str) {
-        let touched = |(path, before): &(&PathBuf, &Mark)| path.symlink_metadata().map_or(true, |meta| mark(&meta) != **before);
-        let again: Vec<_> = kept.iter().filter(touched).map(|(path, _)| path).take(10).collect();
-        assert!(again.is_empty(), "of {} complete files these were made again: {again:?}\n{said}", kept.len());
+        let touched = |(path, before): &(&PathBuf, &Mark)| {
+            path.symlink_metadata()
+                .map_or(true, |meta| mark(&meta) != **before)
+        };
+        let again: Vec<_> = kept
+            .iter()
+            .filter(touched)
+            .map(|(path, _)| path)
+            .take(10)
+            .collect();
+        assert!(
+            again.is_empty(),
+            "of {} complete files these were made again: {again:?}\n{said}",
+            kept.len()
+        );
     }
 
     /// Another run, and what was touched of the replica meanwhile.
     fn second(&self) -> (Outcome, Vec<String>) {
         let before = state_but_for_the_mark(&self.trees.dst);
-        (self.sync().run(), touched(&before, &state_but_for_the_mark(&self.trees.dst)))
+        (
+            self.sync().run(),
+            touched(&before, &state_but_for_the_mark(&self.trees.dst)),
+        )
     }
 
     /// Another run finds nothing to do.
     fn check_second(&self, (outcome, touched): &(Outcome, Vec<String>), said: &str) {
-        assert_eq!(outcome.code(), 0, "exit code of a second run\n{}", outcome.describe());
+        assert_eq!(
+            outcome.code(),
+            0,
+            "exit code of a second run\n{}",
+            outcome.describe()
+        );
         check_accounts(outcome);
-        let changed: u64 = ["changed", "deleted", "bytes_copied", "failed"].iter().map(|field| outcome.count(field)).sum();
-        assert_eq!(changed, 0, "a second run found something to do\n{}", outcome.describe());
-        assert_eq!(*touched, Vec::<String>::new(), "the replica was touched in a second run\n{}\n{said}", outcome.describe());
+        let changed: u64 = ["changed", "deleted", "bytes_copied", "failed"]
+            .iter()
+            .map(|field| outcome.count(field))
+            .sum();
+        assert_eq!(
+            changed,
+            0,
+            "a second run found something to do\n{}",
+            outcome.describe()
+        );
+        assert_eq!(
+            *touched,
+            Vec::<String>::new(),
+            "the replica was touched in a second run\n{}\n{said}",
+            outcome.describe()
+        );
     }
 
     /// Asks all movers to end, and returns what they said.
@@ -385,9 +551,18 @@ impl<'s> Case<'s> {
             mover.signal(Signal::CONT);
             mover.signal(Signal::TERM);
             let outcome = mover.wait();
-            said.push(format!("--- mover -> {}\n{}", outcome.code(), outcome.stderr_text()));
+            said.push(format!(
+                "--- mover -> {}\n{}",
+                outcome.code(),
+                outcome.stderr_text()
+            ));
         }
-        self.ended.iter().for_each(|outcome| said.push(format!("--- a mover that was killed\n{}", outcome.stderr_text())));
+        self.ended.iter().for_each(|outcome| {
+            said.push(format!(
+                "--- a mover that was killed\n{}",
+                outcome.stderr_text()
+            ))
+        });
         said.join("\n")
     }
 }
@@ -395,7 +570,8 @@ impl<'s> Case<'s> {
 /// Inode and time of change.
 type Mark = (u64, i64, i64);
 
-/// Runs `count` cases of a kind, one after the other on one site, each with an accident after some of it was done.
+/// Runs `count` cases of a kind, one after the other on one site, each with an accident after some
+/// of it was done.
 ///
 /// `DRIFTLESS_SEED` runs that seed alone.
 pub fn run_cases(kind: &str, count: u64, accident: impl Fn(&mut Case<'_>)) {
@@ -404,21 +580,36 @@ pub fn run_cases(kind: &str, count: u64, accident: impl Fn(&mut Case<'_>)) {
 
 /// The same, on a site that is there.
 pub fn run_cases_on(site: &Site, kind: &str, seeds: Range<u64>, accident: impl Fn(&mut Case<'_>)) {
-    let one: Option<u64> = std::env::var("DRIFTLESS_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds: Vec<u64> = seeds.filter(|seed| one.is_none_or(|one| one == *seed)).collect();
+    let one: Option<u64> = std::env::var("DRIFTLESS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seeds: Vec<u64> = seeds
+        .filter(|seed| one.is_none_or(|one| one == *seed))
+        .collect();
     let (mut failed, mut late) = (Vec::new(), 0);
     for seed in &seeds {
-        println!("{kind}: seed {seed}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test movers_chaos {kind}");
+        println!(
+            "{kind}: seed {seed}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test movers_chaos {kind}"
+        );
         let began = Instant::now();
-        let ran = catch_unwind(AssertUnwindSafe(|| run_case(site, (kind, *seed), &accident)));
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            run_case(site, (kind, *seed), &accident)
+        }));
         match ran {
             Ok(in_time) => late += usize::from(!in_time),
             Err(_) => failed.push(seed),
         }
         println!("{kind}: seed {seed} took {:?}", began.elapsed());
     }
-    assert!(failed.is_empty(), "{kind}: these seeds failed: {failed:?}; replay one with DRIFTLESS_SEED");
-    assert!(late * 4 <= seeds.len(), "{kind}: {late} of {} runs ended before the accident", seeds.len());
+    assert!(
+        failed.is_empty(),
+        "{kind}: these seeds failed: {failed:?}; replay one with DRIFTLESS_SEED"
+    );
+    assert!(
+        late * 4 <= seeds.len(),
+        "{kind}: {late} of {} runs ended before the accident",
+        seeds.len()
+    );
 }
 
 /// Returns whether the accident met the run at work.

@@ -1,6 +1,8 @@
-//! Trees on another host, which is this machine, reached through a real ssh server of the test's own.
+//! Trees on another host, which is this machine, reached through a real ssh server of the test's
+//! own.
 //!
-//! The server is shared by all tests of a program that run at the same time; the last of them ends it.
+//! The server is shared by all tests of a program that run at the same time; the last of them ends
+//! it.
 
 use super::{USER, check_accounts, wait_until};
 use driftless_testkit::mutate::list_all;
@@ -41,11 +43,14 @@ pub struct Far {
 /// What a run may take on a busy machine until it has sent a part of what it has to send.
 const PART_MAX: Duration = Duration::from_secs(300);
 
-/// Cuts all lines through the relay each time that so many bytes more have passed; ends with the run.
+/// Cuts all lines through the relay each time that so many bytes more have passed; ends with the
+/// run.
 pub fn cut_after(relay: &Relay, running: Running, marks: &[u64]) -> Outcome {
     for mark in marks {
         let until = relay.passed().both() + mark;
-        wait_until("enough has passed", PART_MAX, || relay.passed().both() > until || running.ends_within(Duration::ZERO));
+        wait_until("enough has passed", PART_MAX, || {
+            relay.passed().both() > until || running.ends_within(Duration::ZERO)
+        });
         relay.cut();
     }
     running.wait()
@@ -74,9 +79,13 @@ pub fn over() -> Option<(Way, Who)> {
     }
 }
 
-/// Source and replica as they are typed, with the one that is on another host if the environment says so.
+/// Source and replica as they are typed, with the one that is on another host if the environment
+/// says so.
 pub fn ends(src: &Path, dst: &Path) -> [OsString; 2] {
-    over().map_or_else(|| [src.into(), dst.into()], |(way, who)| kept(who).ends(way, src, dst))
+    over().map_or_else(
+        || [src.into(), dst.into()],
+        |(way, who)| kept(who).ends(way, src, dst),
+    )
 }
 
 /// The shared server, for as long as this thread lives.
@@ -89,7 +98,9 @@ pub fn kept(who: Who) -> Far {
 pub fn hand_over(root: &Path) {
     let all = list_all(root).unwrap_or_default();
     for path in all.iter().map(PathBuf::as_path).chain([root]) {
-        let owner = std::fs::symlink_metadata(path).ok().map(|meta| (meta.uid(), meta.gid()));
+        let owner = std::fs::symlink_metadata(path)
+            .ok()
+            .map(|meta| (meta.uid(), meta.gid()));
         if owner.is_some_and(|owner| owner != (USER, USER)) {
             attrs::set_owner(path, USER, USER).expect("chown");
         }
@@ -121,17 +132,29 @@ impl Far {
             Who::Root => server.client(),
             Who::User => server.client_of_user(server.address()),
         };
-        Far { server, client, who }
+        Far {
+            server,
+            client,
+            who,
+        }
     }
 
     /// The same server by another way, such as a relay.
     pub fn via(&self, address: std::net::SocketAddr) -> Far {
-        Far { server: self.server.clone(), client: self.server.client_via(address), who: self.who }
+        Far {
+            server: self.server.clone(),
+            client: self.server.client_via(address),
+            who: self.who,
+        }
     }
 
     /// What a user types for a path there.
     pub fn path(&self, path: &Path) -> OsString {
-        let mut typed = OsString::from(if self.who == Who::Root { "far:" } else { "far-user:" });
+        let mut typed = OsString::from(if self.who == Who::Root {
+            "far:"
+        } else {
+            "far-user:"
+        });
         typed.push(path);
         typed
     }
@@ -151,9 +174,24 @@ impl Far {
     }
 
     /// A command of driftless that reaches the server with another program as agent.
-    pub fn command_with(&self, command: &str, agent: impl AsRef<OsStr>, ends: impl IntoIterator<Item = OsString>) -> Driftless {
-        let run = super::driftless().arg(command).arg("--ssh").arg(self.words()).arg("--agent-path").arg(agent).args(ends);
-        if self.who == Who::User { run.as_user(USER, USER) } else { run }
+    pub fn command_with(
+        &self,
+        command: &str,
+        agent: impl AsRef<OsStr>,
+        ends: impl IntoIterator<Item = OsString>,
+    ) -> Driftless {
+        let run = super::driftless()
+            .arg(command)
+            .arg("--ssh")
+            .arg(self.words())
+            .arg("--agent-path")
+            .arg(agent)
+            .args(ends);
+        if self.who == Who::User {
+            run.as_user(USER, USER)
+        } else {
+            run
+        }
     }
 
     /// A command of driftless, such as `sync`, that reaches the server.
@@ -167,7 +205,13 @@ impl Far {
     }
 
     /// Runs a sync that must end with exit code 0 and a summary that adds up.
-    pub fn sync_ok<A: AsRef<OsStr>>(&self, way: Way, src: &Path, dst: &Path, arguments: impl IntoIterator<Item = A>) -> Outcome {
+    pub fn sync_ok<A: AsRef<OsStr>>(
+        &self,
+        way: Way,
+        src: &Path,
+        dst: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Outcome {
         let outcome = self.sync(way, src, dst).args(arguments).run().expect(0);
         check_accounts(&outcome);
         outcome

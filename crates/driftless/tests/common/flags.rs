@@ -6,7 +6,11 @@ use std::process::Command;
 /// Sets or clears a flag, such as `+i`.
 pub fn chattr(flag: &str, path: &Path) {
     let done = Command::new("chattr").arg(flag).arg(path).status();
-    assert!(done.expect("chattr starts").success(), "chattr {flag} {}", path.display());
+    assert!(
+        done.expect("chattr starts").success(),
+        "chattr {flag} {}",
+        path.display()
+    );
 }
 
 /// A file that is immutable until this is dropped.

@@ -8,13 +8,22 @@ use std::process::{Child, Command, Stdio};
 pub struct Lease(Child);
 
 impl Lease {
-    /// `answer` is what it does when it is asked to give the lease up (perl, `%SIG`); it runs through `command`.
+    /// `answer` is what it does when it is asked to give the lease up (perl, `%SIG`); it runs
+    /// through `command`.
     pub fn on(path: &Path, answer: &str, mut command: Command) -> Lease {
-        let program =
-            format!(r#"open(F, "<", $ARGV[0]) or die; $SIG{{IO}} = {answer}; fcntl(F, 1024, 1) or die; $| = 1; print "held\n"; sleep 600"#);
-        let mut child = command.args(["-e", &program]).arg(path).stdout(Stdio::piped()).spawn().expect("it starts");
+        let program = format!(
+            r#"open(F, "<", $ARGV[0]) or die; $SIG{{IO}} = {answer}; fcntl(F, 1024, 1) or die; $| = 1; print "held\n"; sleep 600"#
+        );
+        let mut child = command
+            .args(["-e", &program])
+            .arg(path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        BufReader::new(child.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("a line");
         assert_eq!(line, "held\n", "no lease on {}", path.display());
         Lease(child)
     }

@@ -18,7 +18,8 @@ pub mod relayed;
 pub mod world;
 
 use driftless_testkit::{
-    Driftless, FsKind, Options, Outcome, Profile, Scratch, Snapshot, assert_equal, attrs, escape, rsync_oracle, snapshot, snapshot_hash,
+    Driftless, FsKind, Options, Outcome, Profile, Scratch, Snapshot, assert_equal, attrs, escape,
+    rsync_oracle, snapshot, snapshot_hash,
 };
 use far::Who;
 use std::ffi::OsStr;
@@ -54,14 +55,17 @@ pub fn driftless() -> Driftless {
     Driftless::new(env!("CARGO_BIN_EXE_driftless"))
 }
 
-/// `driftless COMMAND SRC DST`, ready for more options. With `DRIFTLESS_TEST_OVER=push` or `pull` in the environment, DST or SRC is
-/// reached through ssh: what holds for two trees here holds for them there.
+/// `driftless COMMAND SRC DST`, ready for more options. With `DRIFTLESS_TEST_OVER=push` or `pull`
+/// in the environment, DST or SRC is reached through ssh: what holds for two trees here holds for
+/// them there.
 pub fn on_trees(command: &str, src: &Path, dst: &Path) -> Driftless {
     match far::over() {
         None => driftless().arg(command).arg(src).arg(dst),
         Some((way, who)) => {
             if who == Who::User {
-                dst.parent().into_iter().for_each(|parent| attrs::set_owner(parent, USER, USER).expect("chown"));
+                dst.parent()
+                    .into_iter()
+                    .for_each(|parent| attrs::set_owner(parent, USER, USER).expect("chown"));
                 [src, dst].into_iter().for_each(far::hand_over);
             }
             far::kept(who).command(command, far::kept(who).ends(way, src, dst))
@@ -73,7 +77,9 @@ pub fn on_trees(command: &str, src: &Path, dst: &Path) -> Driftless {
 pub fn on_trees_by_user(command: &str, src: &Path, dst: &Path) -> Driftless {
     match far::over() {
         None => on_trees(command, src, dst).as_user(USER, USER),
-        Some((way, _)) => far::kept(Who::User).command(command, far::kept(Who::User).ends(way, src, dst)),
+        Some((way, _)) => {
+            far::kept(Who::User).command(command, far::kept(Who::User).ends(way, src, dst))
+        }
     }
 }
 
@@ -92,7 +98,8 @@ pub fn verify(src: &Path, dst: &Path) -> Driftless {
     on_trees("verify", src, dst).arg("--json")
 }
 
-/// Ends a test where all runs go over ssh, for a reason that `CONTRIBUTING.md` lists: `only_local!("makes calls of one process fail")`.
+/// Ends a test where all runs go over ssh, for a reason that `CONTRIBUTING.md` lists:
+/// `only_local!("makes calls of one process fail")`.
 #[allow(unused_macros)]
 macro_rules! only_local {
     ($reason:literal) => {
@@ -112,11 +119,19 @@ pub fn is_user() -> bool {
 
 /// A tree that whoever runs it can copy.
 pub fn profile() -> Profile {
-    if is_user() { Profile::user(USER, USER) } else { Profile::root() }
+    if is_user() {
+        Profile::user(USER, USER)
+    } else {
+        Profile::root()
+    }
 }
 
 /// Runs a sync that must end with exit code 0 and a summary that adds up.
-pub fn sync_ok<A: AsRef<OsStr>>(src: &Path, dst: &Path, arguments: impl IntoIterator<Item = A>) -> Outcome {
+pub fn sync_ok<A: AsRef<OsStr>>(
+    src: &Path,
+    dst: &Path,
+    arguments: impl IntoIterator<Item = A>,
+) -> Outcome {
     let outcome = sync(src, dst).args(arguments).run().expect(0);
     check_accounts(&outcome);
     outcome
@@ -124,27 +139,57 @@ pub fn sync_ok<A: AsRef<OsStr>>(src: &Path, dst: &Path, arguments: impl IntoIter
 
 /// Every entry that was seen is the same, changed, skipped or failed.
 pub fn check_accounts(outcome: &Outcome) {
-    let parts: u64 = ["same", "changed", "skipped", "failed"].iter().map(|field| outcome.count(field)).sum();
-    assert_eq!(outcome.count("seen"), parts, "seen = same + changed + skipped + failed\n{}", outcome.describe());
+    let parts: u64 = ["same", "changed", "skipped", "failed"]
+        .iter()
+        .map(|field| outcome.count(field))
+        .sum();
+    assert_eq!(
+        outcome.count("seen"),
+        parts,
+        "seen = same + changed + skipped + failed\n{}",
+        outcome.describe()
+    );
     let said = outcome.summary()["exit_code"].as_i64();
-    assert_eq!(said, Some(outcome.code().into()), "exit code in the summary\n{}", outcome.describe());
+    assert_eq!(
+        said,
+        Some(outcome.code().into()),
+        "exit code in the summary\n{}",
+        outcome.describe()
+    );
 }
 
 /// Another run finds nothing to do and touches nothing, not even a change time.
-pub fn check_settled<A: AsRef<OsStr>>(src: &Path, dst: &Path, arguments: impl IntoIterator<Item = A>) {
+pub fn check_settled<A: AsRef<OsStr>>(
+    src: &Path,
+    dst: &Path,
+    arguments: impl IntoIterator<Item = A>,
+) {
     let before = snapshot_hash(dst, true);
     let outcome = sync_ok(src, dst, arguments);
     for field in ["changed", "deleted", "bytes_copied", "failed"] {
-        assert_eq!(outcome.count(field), 0, "{field} of a second run\n{}", outcome.describe());
+        assert_eq!(
+            outcome.count(field),
+            0,
+            "{field} of a second run\n{}",
+            outcome.describe()
+        );
     }
-    assert_eq!(snapshot_hash(dst, true), before, "a second run touched the replica\n{}", outcome.describe());
+    assert_eq!(
+        snapshot_hash(dst, true),
+        before,
+        "a second run touched the replica\n{}",
+        outcome.describe()
+    );
 }
 
 /// Equal by this project's oracle and by rsync.
 pub fn check_equal_twice(src: &Path, dst: &Path, context: &str) {
     assert_equal(src, dst, &Options::default(), context);
     let left = rsync_oracle(src, dst);
-    assert!(left.is_empty(), "{context}: rsync would still change\n{left}");
+    assert!(
+        left.is_empty(),
+        "{context}: rsync would still change\n{left}"
+    );
 }
 
 /// Equal by this project's oracle.
@@ -156,20 +201,35 @@ pub fn check_equal(src: &Path, dst: &Path, context: &str) {
 pub fn path_of(event: &serde_json::Value) -> Vec<u8> {
     use base64::prelude::{BASE64_STANDARD, Engine};
     let text = |field: &str| event[field].as_str().unwrap_or_default();
-    if event["path_base64"].is_null() { text("path").into() } else { BASE64_STANDARD.decode(text("path_base64")).expect("base64") }
+    if event["path_base64"].is_null() {
+        text("path").into()
+    } else {
+        BASE64_STANDARD.decode(text("path_base64")).expect("base64")
+    }
 }
 
 /// The paths that have problems.
 pub fn problems(outcome: &Outcome) -> Vec<String> {
-    outcome.events_named("problem").iter().map(|problem| problem["path"].as_str().expect("a path").to_owned()).collect()
+    outcome
+        .events_named("problem")
+        .iter()
+        .map(|problem| problem["path"].as_str().expect("a path").to_owned())
+        .collect()
 }
 
-/// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners and capabilities, which are only counted,
-/// and the set-id bits that stand for owners.
+/// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners
+/// and capabilities, which are only counted, and the set-id bits that stand for owners.
 pub fn is_roots_alone(difference: &driftless_testkit::Difference) -> bool {
     let without = |mode: &str| u32::from_str_radix(mode, 8).expect("a mode") & !0o6000;
-    let is_privilege = |item: &&str| item.starts_with("security.capability=") || item.starts_with("trusted.");
-    let others = |xattrs: &str| xattrs.split(", ").filter(|item| !is_privilege(item)).collect::<Vec<_>>().join(", ");
+    let is_privilege =
+        |item: &&str| item.starts_with("security.capability=") || item.starts_with("trusted.");
+    let others = |xattrs: &str| {
+        xattrs
+            .split(", ")
+            .filter(|item| !is_privilege(item))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     match difference.kind {
         "uid" | "gid" => true,
         "xattrs" => others(&difference.a) == difference.b,
@@ -178,55 +238,85 @@ pub fn is_roots_alone(difference: &driftless_testkit::Difference) -> bool {
     }
 }
 
-/// Every unfinished file that a run left below `root`; the mark of a replica on a file system without attributes is none.
+/// Every unfinished file that a run left below `root`; the mark of a replica on a file system
+/// without attributes is none.
 pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     let all = driftless_testkit::mutate::list_all(root).expect("list the replica");
-    let is_temp = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX));
-    all.into_iter().filter(|path| is_temp(path) && *path != root.join(MARK_FILE)).collect()
+    let is_temp = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))
+    };
+    all.into_iter()
+        .filter(|path| is_temp(path) && *path != root.join(MARK_FILE))
+        .collect()
 }
 
 /// How many entries a tree has, the root included.
 pub fn count_entries(root: &Path) -> u64 {
-    driftless_testkit::mutate::list_all(root).expect("list").len() as u64 + 1
+    driftless_testkit::mutate::list_all(root)
+        .expect("list")
+        .len() as u64
+        + 1
 }
 
 /// How many regular files there are below a root, which need not be there.
 pub fn files_below(root: &Path) -> usize {
-    driftless_testkit::mutate::list_all(root).unwrap_or_default().iter().filter(|path| path.is_file()).count()
+    driftless_testkit::mutate::list_all(root)
+        .unwrap_or_default()
+        .iter()
+        .filter(|path| path.is_file())
+        .count()
 }
 
 /// Waits until `ready` says so; panics after `limit`.
 pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !ready() {
-        assert!(Instant::now() < deadline, "waited {limit:?} in vain until {what}");
+        assert!(
+            Instant::now() < deadline,
+            "waited {limit:?} in vain until {what}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// Makes a file with its parents, of whoever runs it; writes through no link.
 pub fn put(path: &Path, content: impl AsRef<[u8]>) {
-    let parents = path.ancestors().skip(1).take_while(|parent| !parent.exists());
+    let parents = path
+        .ancestors()
+        .skip(1)
+        .take_while(|parent| !parent.exists());
     let made: Vec<&Path> = std::iter::once(path).chain(parents).collect();
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("parents");
-    driftless_testkit::content::write(path, content.as_ref()).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+    driftless_testkit::content::write(path, content.as_ref())
+        .unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
     if is_user() {
-        made.into_iter().for_each(|path| attrs::set_owner(path, USER, USER).expect("chown"));
+        made.into_iter()
+            .for_each(|path| attrs::set_owner(path, USER, USER).expect("chown"));
     }
 }
 
 /// All paths below a root, relative and escaped, sorted.
 pub fn names_below(root: &Path) -> Vec<String> {
     let all = driftless_testkit::mutate::list_all(root).expect("list");
-    let relative = |path: &PathBuf| escape(path.strip_prefix(root).expect("below").as_os_str().as_bytes());
+    let relative = |path: &PathBuf| {
+        escape(
+            path.strip_prefix(root)
+                .expect("below")
+                .as_os_str()
+                .as_bytes(),
+        )
+    };
     all.iter().map(relative).collect()
 }
 
-/// All of a replica, change times included, but for the root's: the mark that a coordinator sets before it hands out the first batch leaves
-/// a trace there.
+/// All of a replica, change times included, but for the root's: the mark that a coordinator sets
+/// before it hands out the first batch leaves a trace there.
 pub fn state_but_for_the_mark(root: &Path) -> Snapshot {
     let mut all = snapshot(root, true);
-    all.get_mut(&b"."[..]).expect("the root").retain(|(kind, _)| *kind != "ctime");
+    all.get_mut(&b"."[..])
+        .expect("the root")
+        .retain(|(kind, _)| *kind != "ctime");
     all
 }
 
@@ -243,7 +333,11 @@ pub fn while_disturbed<T>(disturb: impl FnMut(u64) + Send, work: impl FnOnce() -
     std::thread::scope(|scope| {
         let mut disturb = disturb;
         let flag = &stop;
-        scope.spawn(move || (0..).take_while(|_| !flag.load(Ordering::Relaxed)).for_each(&mut disturb));
+        scope.spawn(move || {
+            (0..)
+                .take_while(|_| !flag.load(Ordering::Relaxed))
+                .for_each(&mut disturb)
+        });
         let _stop = Stop(&stop);
         work()
     })

@@ -26,7 +26,10 @@ impl Mounted {
 
     /// A file system in memory.
     pub fn tmpfs(at: &Path) -> Mounted {
-        Mounted::by(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=0755", "driftless-inner"]), at)
+        Mounted::by(
+            Command::new("mount").args(["-t", "tmpfs", "-o", "mode=0755", "driftless-inner"]),
+            at,
+        )
     }
 
     /// A file system whose server is gone.
@@ -40,7 +43,10 @@ impl Mounted {
         if !at.exists() {
             fs::create_dir_all(at).expect("mount point");
         }
-        assert!(command.arg(at).status().expect("mount runs").success(), "{command:?}");
+        assert!(
+            command.arg(at).status().expect("mount runs").success(),
+            "{command:?}"
+        );
         Mounted(at.to_owned())
     }
 }

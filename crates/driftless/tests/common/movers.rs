@@ -22,7 +22,11 @@ impl Job {
     pub fn new(rabbit: &Rabbit) -> Job {
         static JOBS: AtomicU32 = AtomicU32::new(0);
         let name = format!("job{}", JOBS.fetch_add(1, Ordering::Relaxed));
-        Job { url: rabbit.url(), name, state: tempfile::tempdir().expect("a folder") }
+        Job {
+            url: rabbit.url(),
+            name,
+            state: tempfile::tempdir().expect("a folder"),
+        }
     }
 
     /// Where its coordinators keep their records.
@@ -31,7 +35,9 @@ impl Job {
     }
 
     fn with(&self, run: Driftless) -> Driftless {
-        run.args(["--queue", &self.url, "--job", &self.name]).env("DRIFTLESS_QUEUE_PASSWORD", Rabbit::PASSWORD).limit(LIMIT)
+        run.args(["--queue", &self.url, "--job", &self.name])
+            .env("DRIFTLESS_QUEUE_PASSWORD", Rabbit::PASSWORD)
+            .limit(LIMIT)
     }
 
     /// `driftless sync --queue`, ready for more options.
@@ -62,7 +68,9 @@ impl Job {
 
 /// `driftless sync --hosts`, by way of these words for ssh.
 pub fn sync_on_hosts(hosts: &str, ssh: &str, src: &Path, dst: &Path) -> Driftless {
-    sync(src, dst).args(["--hosts", hosts, "--ssh", ssh, "--agent-path", agent()]).limit(LIMIT)
+    sync(src, dst)
+        .args(["--hosts", hosts, "--ssh", ssh, "--agent-path", agent()])
+        .limit(LIMIT)
 }
 
 /// Asks a mover to end, and waits for it.

@@ -73,14 +73,38 @@ impl Kind {
     pub fn holds(self) -> Holds {
         let all = Holds::default();
         match self {
-            Kind::Ext4Old => Holds { grain_ns: SECOND_NS, seconds: OLD_SECONDS, ..all },
-            Kind::Ext4 | Kind::Ext2Untyped => Holds { seconds: *OLD_SECONDS.start()..=i64::MAX, ..all },
-            Kind::Xfs => Holds { link_bytes_max: 1024, ..all },
+            Kind::Ext4Old => Holds {
+                grain_ns: SECOND_NS,
+                seconds: OLD_SECONDS,
+                ..all
+            },
+            Kind::Ext4 | Kind::Ext2Untyped => Holds {
+                seconds: *OLD_SECONDS.start()..=i64::MAX,
+                ..all
+            },
+            Kind::Xfs => Holds {
+                link_bytes_max: 1024,
+                ..all
+            },
             // Copying up fills holes.
-            Kind::Overlay => Holds { whiteouts: false, holes: false, ..all },
-            Kind::Seconds => Holds { grain_ns: SECOND_NS, ..all },
-            Kind::Folded => Holds { grain_ns: 2 * SECOND_NS, folds: true, ..all },
-            Kind::Bare => Holds { attributes: false, ..all },
+            Kind::Overlay => Holds {
+                whiteouts: false,
+                holes: false,
+                ..all
+            },
+            Kind::Seconds => Holds {
+                grain_ns: SECOND_NS,
+                ..all
+            },
+            Kind::Folded => Holds {
+                grain_ns: 2 * SECOND_NS,
+                folds: true,
+                ..all
+            },
+            Kind::Bare => Holds {
+                attributes: false,
+                ..all
+            },
             Kind::Tmpfs | Kind::Btrfs | Kind::Untyped => all,
         }
     }
@@ -122,7 +146,8 @@ impl Place {
         }
     }
 
-    /// Time goes by: what an overlay holds now is in its lower layers, as in an image that is updated.
+    /// Time goes by: what an overlay holds now is in its lower layers, as in an image that is
+    /// updated.
     pub fn settle(&self) {
         if let Held::Disk(FsKind::Overlay, scratch) = &self.held {
             scratch.sink();
@@ -174,12 +199,26 @@ impl Holds {
     /// How the judges compare: times as coarse as they can be kept.
     pub fn options(&self) -> Options {
         let kept = self.attributes;
-        Options { mtime_grain_ns: self.grain_ns, xattrs: kept, acls: kept, holes: self.holes, ..Options::default() }
+        Options {
+            mtime_grain_ns: self.grain_ns,
+            xattrs: kept,
+            acls: kept,
+            holes: self.holes,
+            ..Options::default()
+        }
     }
 
-    /// Takes all from a tree that cannot be kept, but for fine times: those a replica has to live with.
+    /// Takes all from a tree that cannot be kept, but for fine times: those a replica has to live
+    /// with.
     pub fn cut(&self, root: &Path) {
-        let scan = Scan::of(root, Depth { content: false, holes: false }).expect("scan");
+        let scan = Scan::of(
+            root,
+            Depth {
+                content: false,
+                holes: false,
+            },
+        )
+        .expect("scan");
         let mut names = BTreeSet::new();
         for (index, node) in scan.nodes.iter().enumerate().skip(1) {
             let path = root.join(OsStr::from_bytes(&scan.path(index)));
@@ -195,11 +234,17 @@ impl Holds {
             }
         }
         // Removing has changed times, and what was trimmed is not changed by this.
-        scan.nodes.iter().take(1).for_each(|node| self.trim(root, node));
+        scan.nodes
+            .iter()
+            .take(1)
+            .for_each(|node| self.trim(root, node));
     }
 
     fn takes(&self, node: &Node) -> bool {
-        let is_long = node.target.as_ref().is_some_and(|target| target.len() > self.link_bytes_max);
+        let is_long = node
+            .target
+            .as_ref()
+            .is_some_and(|target| target.len() > self.link_bytes_max);
         let is_whiteout = node.kind() == FileType::CharacterDevice && node.stat.st_rdev == 0;
         !is_long && (self.whiteouts || !is_whiteout)
     }
@@ -209,8 +254,13 @@ impl Holds {
             for (name, _) in &node.xattrs {
                 let removed = attrs::remove_xattr(path, name);
                 // Another name of the same inode may have lost it before.
-                let is_gone = removed.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::NODATA.raw_os_error()));
-                assert!(is_gone || removed.is_ok(), "cannot remove an attribute: {removed:?}");
+                let is_gone = removed
+                    .as_ref()
+                    .is_err_and(|error| error.raw_os_error() == Some(Errno::NODATA.raw_os_error()));
+                assert!(
+                    is_gone || removed.is_ok(),
+                    "cannot remove an attribute: {removed:?}"
+                );
             }
         }
         if !self.seconds.contains(&node.mtime().0) {
@@ -219,9 +269,14 @@ impl Holds {
     }
 }
 
-/// Names that differ in form alone are cut as well, though the folded kind keeps them apart: where nothing is there yet, a replica
-/// that takes no heed of case is taken to be one that takes no heed of form either. This waits for a probe of each by itself.
+/// Names that differ in form alone are cut as well, though the folded kind keeps them apart: where
+/// nothing is there yet, a replica that takes no heed of case is taken to be one that takes no heed
+/// of form either. This waits for a probe of each by itself.
 fn fold(name: &[u8]) -> Vec<u8> {
-    let Ok(text) = std::str::from_utf8(name) else { return name.to_ascii_lowercase() };
-    text.to_lowercase().replace("e\u{301}", "\u{e9}").into_bytes()
+    let Ok(text) = std::str::from_utf8(name) else {
+        return name.to_ascii_lowercase();
+    };
+    text.to_lowercase()
+        .replace("e\u{301}", "\u{e9}")
+        .into_bytes()
 }

@@ -23,11 +23,21 @@ impl Stage {
         let near = far.via(relay.address());
         let scratch = Scratch::new(FsKind::Tmpfs, 500);
         let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
-        Stage { far, near, relay, scratch, src, dst }
+        Stage {
+            far,
+            near,
+            relay,
+            scratch,
+            src,
+            dst,
+        }
     }
 
     /// So many bytes a second.
     pub fn with_rate(bytes_per_second_max: u64) -> Stage {
-        Stage::new(Weather { bytes_per_second_max: Some(bytes_per_second_max), ..Weather::default() })
+        Stage::new(Weather {
+            bytes_per_second_max: Some(bytes_per_second_max),
+            ..Weather::default()
+        })
     }
 }

@@ -1,9 +1,11 @@
-//! A broker, its queues, movers and time itself, of one seed: what coordinators meet when they call upon their movers.
+//! A broker, its queues, movers and time itself, of one seed: what coordinators meet when they call
+//! upon their movers.
 //!
-//! The coordinators, the way of a batch through a mover, its lease and what carries batches out are the real ones, on small real trees. One
-//! thread goes on at a time, from one change of the replica to the next, and time passes in between. Messages are late, come twice, come
-//! again after a connection was lost, and overtake those of other queues; movers and coordinators are stopped and wake up, are cut off, and
-//! die.
+//! The coordinators, the way of a batch through a mover, its lease and what carries batches out are
+//! the real ones, on small real trees. One thread goes on at a time, from one change of the replica
+//! to the next, and time passes in between. Messages are late, come twice, come again after a
+//! connection was lost, and overtake those of other queues; movers and coordinators are stopped and
+//! wake up, are cut off, and die.
 //!
 //! The world is also a judge: who does not hold the replica must not change it.
 
@@ -46,10 +48,21 @@ impl World {
     /// Of a seed, with the options of each job.
     pub fn new(seed: u64, options: [Options; JOBS], replica: PathBuf) -> World {
         let state = Arc::new(Mutex::new(State::new(seed, options, replica)));
-        let turns: Vec<_> = lock(&state).movers.iter().map(|mover| mover.turn.clone()).collect();
-        let place = |(index, turn)| Place { state: state.clone(), turn, index };
+        let turns: Vec<_> = lock(&state)
+            .movers
+            .iter()
+            .map(|mover| mover.turn.clone())
+            .collect();
+        let place = |(index, turn)| Place {
+            state: state.clone(),
+            turn,
+            index,
+        };
         let places: Vec<Place> = turns.into_iter().enumerate().map(place).collect();
-        let threads = places.into_iter().map(|place| std::thread::spawn(move || place.live())).collect();
+        let threads = places
+            .into_iter()
+            .map(|place| std::thread::spawn(move || place.live()))
+            .collect();
         World { state, threads }
     }
 
@@ -94,7 +107,10 @@ impl World {
         let (turn, before) = {
             let mut state = self.state();
             state.movers[index].slices += 1;
-            (state.movers[index].turn.clone(), state.is_foreign(index).then(|| stamps(&state.replica)))
+            (
+                state.movers[index].turn.clone(),
+                state.is_foreign(index).then(|| stamps(&state.replica)),
+            )
         };
         turn.hand_to(Who::Hands);
         let Some(before) = before else { return };
@@ -113,7 +129,10 @@ impl World {
         let (turn, lease) = {
             let mut state = self.state();
             state.kill(index);
-            (state.movers[index].turn.clone(), state.movers[index].lease.clone())
+            (
+                state.movers[index].turn.clone(),
+                state.movers[index].lease.clone(),
+            )
         };
         if let Some(lease) = lease {
             lease.end(Over::Unwanted);
@@ -128,32 +147,51 @@ impl Drop for World {
         for index in 0..self.threads.len() {
             let (turn, lease) = {
                 let mut state = self.state();
-                (state.is_over, state.movers[index].is_dead, state.movers[index].link) = (true, true, Link::Closed);
-                (state.movers[index].turn.clone(), state.movers[index].lease.clone())
+                (
+                    state.is_over,
+                    state.movers[index].is_dead,
+                    state.movers[index].link,
+                ) = (true, true, Link::Closed);
+                (
+                    state.movers[index].turn.clone(),
+                    state.movers[index].lease.clone(),
+                )
             };
             lease.iter().for_each(|lease| lease.end(Over::Unwanted));
             turn.set_free(true);
             turn.hand_to(Who::Hands);
         }
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }
 
-/// What shows that an entry was changed: its inode, and when it was changed last. Not of the root, where the mark leaves a trace.
+/// What shows that an entry was changed: its inode, and when it was changed last. Not of the root,
+/// where the mark leaves a trace.
 type Stamps = BTreeMap<PathBuf, (u64, i64, i64, u64)>;
 
 fn stamps(root: &Path) -> Stamps {
     let all = driftless_testkit::mutate::list_all(root).unwrap_or_default();
     let stamp = |path: PathBuf| {
         let meta = path.symlink_metadata().ok()?;
-        Some((path, (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.size())))
+        Some((
+            path,
+            (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.size()),
+        ))
     };
-    all.into_iter().filter(|path| path != root).filter_map(stamp).collect()
+    all.into_iter()
+        .filter(|path| path != root)
+        .filter_map(stamp)
+        .collect()
 }
 
 fn differing(before: &Stamps, now: &Stamps) -> Vec<PathBuf> {
     let paths = before.keys().chain(now.keys());
-    let mut changed: Vec<PathBuf> = paths.filter(|path| before.get(*path) != now.get(*path)).cloned().collect();
+    let mut changed: Vec<PathBuf> = paths
+        .filter(|path| before.get(*path) != now.get(*path))
+        .cloned()
+        .collect();
     changed.dedup();
     changed
 }
@@ -162,9 +200,11 @@ fn described_batch(batch: &Batch) -> String {
     use driftless_engine::Piece;
     let piece = |piece: &Piece| match piece {
         Piece::Root => "all".to_owned(),
-        Piece::Entries(dir, names) => {
-            names.iter().map(|name| driftless_model::escape(dir.join(name.as_bytes()).as_bytes())).collect::<Vec<_>>().join(" ")
-        }
+        Piece::Entries(dir, names) => names
+            .iter()
+            .map(|name| driftless_model::escape(dir.join(name.as_bytes()).as_bytes()))
+            .collect::<Vec<_>>()
+            .join(" "),
         Piece::Bytes(path, _, range) => format!("{range:?} of {path}"),
         Piece::Rest(path, ..) => format!("the rest of {path}"),
     };
@@ -174,7 +214,8 @@ fn described_batch(batch: &Batch) -> String {
 /// What a crash is: nobody catches it but whoever started the life.
 pub struct Crash;
 
-/// The coordinator's connection in one life, which ends in a crash after so many calls, or asks it to stop, or sleeps for long.
+/// The coordinator's connection in one life, which ends in a crash after so many calls, or asks it
+/// to stop, or sleeps for long.
 pub struct Life<'w> {
     pub world: &'w World,
     pub job: usize,
@@ -213,12 +254,30 @@ impl Life<'_> {
 impl Exchange for Life<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         self.call();
-        let body = encode(&Order::Batch { brief: Box::new(brief.clone()), run, id, batch: batch.clone() });
-        let (links, what) = (if batch.alone { ", of links" } else { "" }, described_batch(batch));
+        let body = encode(&Order::Batch {
+            brief: Box::new(brief.clone()),
+            run,
+            id,
+            batch: batch.clone(),
+        });
+        let (links, what) = (
+            if batch.alone { ", of links" } else { "" },
+            described_batch(batch),
+        );
         let mut state = self.world.state();
-        state.holder = Holder::Run { job: self.job, run: Some(run) };
-        state.tell(format!("{id} of job {} is handed out, of class {}{links}: {what}", self.job, batch.class));
-        state.work[self.job][usize::from(batch.class)].push_back(Message { job: self.job, body, attempts: 0 });
+        state.holder = Holder::Run {
+            job: self.job,
+            run: Some(run),
+        };
+        state.tell(format!(
+            "{id} of job {} is handed out, of class {}{links}: {what}",
+            self.job, batch.class
+        ));
+        state.work[self.job][usize::from(batch.class)].push_back(Message {
+            job: self.job,
+            body,
+            attempts: 0,
+        });
         Ok(())
     }
 
@@ -227,7 +286,11 @@ impl Exchange for Life<'_> {
         let (word, passes) = {
             let mut state = self.world.state();
             let word = state.next_word(self.job);
-            let passes = if word.is_some() { 1 } else { limit.as_millis() as u64 };
+            let passes = if word.is_some() {
+                1
+            } else {
+                limit.as_millis() as u64
+            };
             (word, passes * if state.rng.u8(0..4) == 0 { 10 } else { 1 })
         };
         self.world.pass(passes);
@@ -241,7 +304,9 @@ impl Exchange for Life<'_> {
 
     fn waits(&mut self) -> Result<bool, String> {
         self.call();
-        Ok(self.world.state().work[self.job].iter().any(|queue| !queue.is_empty()))
+        Ok(self.world.state().work[self.job]
+            .iter()
+            .any(|queue| !queue.is_empty()))
     }
 
     fn idle(&mut self) -> usize {
@@ -258,22 +323,30 @@ impl Exchange for Life<'_> {
     }
 
     fn dismiss(&mut self, mover: &str, _why: &str) {
-        self.world.state().tell(format!("{mover} is not believed any more"));
+        self.world
+            .state()
+            .tell(format!("{mover} is not believed any more"));
     }
 
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
         let state = self.world.state();
-        let ours = state.parked[self.job].iter().filter_map(|(body, why)| match decode(body) {
-            Ok(Order::Batch { run: of, id, .. }) if of == run => Some((id, why.clone())),
-            _ => None,
-        });
+        let ours = state.parked[self.job]
+            .iter()
+            .filter_map(|(body, why)| match decode(body) {
+                Ok(Order::Batch { run: of, id, .. }) if of == run => Some((id, why.clone())),
+                _ => None,
+            });
         Ok(ours.collect())
     }
 
     fn clear(&mut self, words: bool) -> Result<(), String> {
         self.call();
         let mut state = self.world.state();
-        state.tell(format!("the queues of job {} are emptied{}", self.job, if words { ", with all words" } else { "" }));
+        state.tell(format!(
+            "the queues of job {} are emptied{}",
+            self.job,
+            if words { ", with all words" } else { "" }
+        ));
         state.work[self.job] = [const { std::collections::VecDeque::new() }; CLASSES];
         if words {
             state.results[self.job].clear();

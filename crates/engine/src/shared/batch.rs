@@ -1,8 +1,10 @@
-//! A batch of a run: what a mover on another host takes at a time, and what comes of it. Plain values that can be sent and stored.
+//! A batch of a run: what a mover on another host takes at a time, and what comes of it. Plain
+//! values that can be sent and stored.
 //!
-//! A batch is carried out like a run of its own, but for what only the whole run can decide: what the source lacks, groups of hard
-//! links, directories whose entries are divided among several movers. These go back to whoever coordinates the run, as does
-//! what the mover does not get to when it is asked to leave some for others.
+//! A batch is carried out like a run of its own, but for what only the whole run can decide: what
+//! the source lacks, groups of hard links, directories whose entries are divided among several
+//! movers. These go back to whoever coordinates the run, as does what the mover does not get to
+//! when it is asked to leave some for others.
 
 use crate::shared::handed::{Misspelt, Namesake};
 use crate::shared::settled::Settled;
@@ -31,13 +33,16 @@ pub enum Piece {
 pub struct Batch {
     /// Its parts.
     pub pieces: Vec<Piece>,
-    /// Which class of work it belongs to: the number of a [`Route`] and one more, 0 for what no route takes.
+    /// Which class of work it belongs to: the number of a [`Route`] and one more, 0 for what no
+    /// route takes.
     pub class: u8,
-    /// Files with several names are made like all others; whoever coordinates the run links their names.
+    /// Files with several names are made like all others; whoever coordinates the run links their
+    /// names.
     pub alone: bool,
     /// How much of the whole walk it is, in the unit of [`Counts::walked`].
     pub walk: u64,
-    /// Which of its names the replica may take for one with others, by directory: known when it is handed out.
+    /// Which of its names the replica may take for one with others, by directory: known when it is
+    /// handed out.
     pub alike: Vec<(RelPath, Vec<Namesake>)>,
 }
 
@@ -62,14 +67,34 @@ pub struct Done {
 
 impl From<&Receipt> for Done {
     fn from(receipt: &Receipt) -> Self {
-        Done { path: receipt.path.clone(), kind: receipt.kind, action: receipt.action, what: receipt.what, size: receipt.size }
+        Done {
+            path: receipt.path.clone(),
+            kind: receipt.kind,
+            action: receipt.action,
+            what: receipt.what,
+            size: receipt.size,
+        }
     }
 }
 
 impl From<Done> for Receipt {
     fn from(done: Done) -> Self {
-        let Done { path, kind, action, what, size } = done;
-        Receipt { path, kind, action, what, size, values: Vec::new(), ranges: Vec::new() }
+        let Done {
+            path,
+            kind,
+            action,
+            what,
+            size,
+        } = done;
+        Receipt {
+            path,
+            kind,
+            action,
+            what,
+            size,
+            values: Vec::new(),
+            ranges: Vec::new(),
+        }
     }
 }
 
@@ -105,7 +130,8 @@ pub struct Outcome {
     pub no_room: Vec<RelPath>,
     /// Directories that are to be finished.
     pub unfinished: Vec<(RelPath, Unfinished)>,
-    /// Names of directories that are to be finished, which the replica may take for one with others.
+    /// Names of directories that are to be finished, which the replica may take for one with
+    /// others.
     pub alike: Vec<(RelPath, Namesake)>,
     /// What is to be respelt in such directories.
     pub misspelt: Vec<Misspelt>,
@@ -120,40 +146,87 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Cuts it into parts of about `bytes_max` at most, each of which says something of its own; the counts are in the first, and the few settled entries in
-    /// the last.
+    /// Cuts it into parts of about `bytes_max` at most, each of which says something of its own;
+    /// the counts are in the first, and the few settled entries in the last.
     pub fn split(self, bytes_max: usize) -> Vec<Outcome> {
-        let mut parts = Parts { ready: Vec::new(), part: Outcome { counts: self.counts, ..Outcome::default() }, bytes: 0, bytes_max };
-        self.done.into_iter().for_each(|done| parts.room(bytes_of(&done.path)).done.push(done));
-        self.problems.into_iter().for_each(|problem| parts.room(bytes_of(&problem.path) + problem.cause.len()).problems.push(problem));
+        let mut parts = Parts {
+            ready: Vec::new(),
+            part: Outcome {
+                counts: self.counts,
+                ..Outcome::default()
+            },
+            bytes: 0,
+            bytes_max,
+        };
+        self.done
+            .into_iter()
+            .for_each(|done| parts.room(bytes_of(&done.path)).done.push(done));
+        self.problems.into_iter().for_each(|problem| {
+            parts
+                .room(bytes_of(&problem.path) + problem.cause.len())
+                .problems
+                .push(problem)
+        });
         for (class, piece) in self.rest {
             match piece {
                 Piece::Entries(dir, names) => {
                     in_windows(names, |names, bytes| {
-                        parts.room(bytes_of(&dir) + bytes).rest.push((class, Piece::Entries(dir.clone(), names)))
+                        parts
+                            .room(bytes_of(&dir) + bytes)
+                            .rest
+                            .push((class, Piece::Entries(dir.clone(), names)))
                     });
                 }
                 piece => parts.room(2 * BYTES_EACH).rest.push((class, piece)),
             }
         }
-        self.links.into_iter().for_each(|link| parts.room(bytes_of(&link.path)).links.push(link));
+        self.links
+            .into_iter()
+            .for_each(|link| parts.room(bytes_of(&link.path)).links.push(link));
         for (dir, names) in self.extras {
-            in_windows(names, |names, bytes| parts.room(bytes_of(&dir) + bytes).extras.push((dir.clone(), names)));
+            in_windows(names, |names, bytes| {
+                parts
+                    .room(bytes_of(&dir) + bytes)
+                    .extras
+                    .push((dir.clone(), names))
+            });
         }
-        self.no_room.into_iter().for_each(|path| parts.room(bytes_of(&path)).no_room.push(path));
-        self.mounts.into_iter().for_each(|path| parts.room(bytes_of(&path)).mounts.push(path));
-        self.unkept.into_iter().for_each(|first| parts.room(bytes_of(&first.1)).unkept.push(first));
-        self.unfinished.into_iter().for_each(|dir| parts.room(bytes_of(&dir.0) + 2 * BYTES_EACH).unfinished.push(dir));
+        self.no_room
+            .into_iter()
+            .for_each(|path| parts.room(bytes_of(&path)).no_room.push(path));
+        self.mounts
+            .into_iter()
+            .for_each(|path| parts.room(bytes_of(&path)).mounts.push(path));
+        self.unkept
+            .into_iter()
+            .for_each(|first| parts.room(bytes_of(&first.1)).unkept.push(first));
+        self.unfinished.into_iter().for_each(|dir| {
+            parts
+                .room(bytes_of(&dir.0) + 2 * BYTES_EACH)
+                .unfinished
+                .push(dir)
+        });
         for (dir, alike) in self.alike {
-            let names = alike.earlier.iter().chain([&alike.name]).map(|name| name.as_bytes().len() + 2).sum::<usize>();
+            let names = alike
+                .earlier
+                .iter()
+                .chain([&alike.name])
+                .map(|name| name.as_bytes().len() + 2)
+                .sum::<usize>();
             parts.room(bytes_of(&dir) + names).alike.push((dir, alike));
         }
         for misspelt in self.misspelt {
             let names = misspelt.from.as_bytes().len() + misspelt.to.as_bytes().len();
-            parts.room(bytes_of(&misspelt.dir) + names).misspelt.push(misspelt);
+            parts
+                .room(bytes_of(&misspelt.dir) + names)
+                .misspelt
+                .push(misspelt);
         }
         for file in self.copied {
-            parts.room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1)).copied.push(file);
+            parts
+                .room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1))
+                .copied
+                .push(file);
         }
         parts.part.settled = self.settled;
         parts.ready.push(parts.part);

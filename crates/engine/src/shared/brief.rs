@@ -1,4 +1,5 @@
-//! What a mover must know of a run to carry out batches of it: a plain value that travels with each.
+//! What a mover must know of a run to carry out batches of it: a plain value that travels with
+//! each.
 //!
 //! It holds no command, no password and no file name of the coordinator's host but the two trees.
 
@@ -32,13 +33,15 @@ pub struct Brief {
     pub routes: Vec<Route>,
     /// Whether receipts are wanted.
     pub receipts: bool,
-    /// Inodes of the source and of the replica, or of the directories around single files, as whoever coordinates the run sees them.
+    /// Inodes of the source and of the replica, or of the directories around single files, as
+    /// whoever coordinates the run sees them.
     roots: (u64, u64),
     /// What whoever coordinates the run may do on the replica, once that is known.
     rights: Option<Rights>,
     /// What else shows which directory the source is.
     sample: Option<Sample>,
-    /// By what a mover knows that the run holds the replica; nothing where the replica takes no mark.
+    /// By what a mover knows that the run holds the replica; nothing where the replica takes no
+    /// mark.
     held: Option<Held>,
     /// Since when changes of the replica may not be durable.
     suspect_since: Option<Stamp>,
@@ -73,7 +76,10 @@ impl Brief {
     /// The same run, of which nobody wants to know every change.
     #[must_use]
     pub fn without_receipts(&self) -> Brief {
-        Brief { receipts: false, ..self.clone() }
+        Brief {
+            receipts: false,
+            ..self.clone()
+        }
     }
 
     /// Notes which directories the trees are.
@@ -86,9 +92,12 @@ impl Brief {
         self.rights = Some(rights);
     }
 
-    /// Why a mover with these rights would make something else of the replica than whoever coordinates the run.
+    /// Why a mover with these rights would make something else of the replica than whoever
+    /// coordinates the run.
     pub fn misfit(&self, mover: &Rights) -> Option<String> {
-        self.rights.as_ref().and_then(|coordinator| misfit(&self.policy.keep, coordinator, mover))
+        self.rights
+            .as_ref()
+            .and_then(|coordinator| misfit(&self.policy.keep, coordinator, mover))
     }
 
     /// Notes what is mounted at these paths of the source, and what it shows.
@@ -96,7 +105,10 @@ impl Brief {
         self.known_mounts.extend(mounts.keys().cloned());
         self.known_mounts.sort();
         self.known_mounts.dedup();
-        self.mounted = mounts.into_iter().filter_map(|(path, shown)| Some((path, shown?))).collect();
+        self.mounted = mounts
+            .into_iter()
+            .filter_map(|(path, shown)| Some((path, shown?)))
+            .collect();
     }
 
     /// Notes what shows which directory the source is.
@@ -117,7 +129,12 @@ impl Brief {
     /// Whether both are about the same trees and the same run.
     #[must_use]
     pub fn is_of_one_run(&self, other: &Brief) -> bool {
-        *self == Brief { sample: self.sample.clone(), distrusted: self.distrusted.clone(), ..other.clone() }
+        *self
+            == Brief {
+                sample: self.sample.clone(),
+                distrusted: self.distrusted.clone(),
+                ..other.clone()
+            }
     }
 
     /// Notes that a mover is not believed any more, and why.
@@ -130,10 +147,14 @@ impl Brief {
 
     /// Why a mover is not believed, if that is so.
     pub fn distrusts(&self, mover: &str) -> Option<&str> {
-        self.distrusted.iter().find(|(name, _)| name == mover).map(|(_, why)| &**why)
+        self.distrusted
+            .iter()
+            .find(|(name, _)| name == mover)
+            .map(|(_, why)| &**why)
     }
 
-    /// Notes since when changes of the replica may not be durable, because an earlier run was not made so.
+    /// Notes since when changes of the replica may not be durable, because an earlier run was not
+    /// made so.
     pub fn set_suspect_since(&mut self, since: Option<Stamp>) {
         self.suspect_since = since;
     }
@@ -143,9 +164,14 @@ impl Brief {
         self.suspect_since
     }
 
-    /// Which of the trees is not the one that whoever coordinates the run sees: a file system may not be mounted here.
+    /// Which of the trees is not the one that whoever coordinates the run sees: a file system may
+    /// not be mounted here.
     pub fn other_root(&self, source: &DirRef, replica: &DirMutRef) -> Option<Side> {
-        let is_sampled = || self.sample.as_ref().is_none_or(|sample| sample.is_of(source));
+        let is_sampled = || {
+            self.sample
+                .as_ref()
+                .is_none_or(|sample| sample.is_of(source))
+        };
         match self.roots {
             (there, _) if there != source.first_meta().ino || !is_sampled() => Some(Side::Source),
             (_, there) if there != replica.first_meta().ino => Some(Side::Replica),
@@ -171,7 +197,8 @@ impl Brief {
         }
     }
 
-    /// Whether directories that stand in the way are left to the coordinator, who counts what is removed.
+    /// Whether directories that stand in the way are left to the coordinator, who counts what is
+    /// removed.
     pub fn limited(&self) -> bool {
         self.policy.delete_limit.is_some()
     }
@@ -188,9 +215,11 @@ impl Brief {
     }
 }
 
-/// Why what a mover makes is not what the coordinator would make, where owners are kept: it may do less, or gives all to another user.
+/// Why what a mover makes is not what the coordinator would make, where owners are kept: it may do
+/// less, or gives all to another user.
 ///
-/// Groups are not compared: each host has some of its own, which nothing of the source may belong to.
+/// Groups are not compared: each host has some of its own, which nothing of the source may belong
+/// to.
 fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
     if !keep.owner && !keep.group {
         return None;
@@ -198,9 +227,15 @@ fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
     let lacks = |has: bool, wanted: bool| wanted && !has;
     let cannot = match () {
         () if lacks(mover.any_owner, coordinator.any_owner) => "give entries to their owners",
-        () if keep.xattrs && lacks(mover.capabilities, coordinator.capabilities) => "give files their capabilities",
-        () if keep.xattrs && lacks(mover.trusted, coordinator.trusted) => "set attributes \"trusted.*\"",
-        () if !coordinator.any_owner && mover.uid != coordinator.uid => "make entries that are the coordinator's",
+        () if keep.xattrs && lacks(mover.capabilities, coordinator.capabilities) => {
+            "give files their capabilities"
+        }
+        () if keep.xattrs && lacks(mover.trusted, coordinator.trusted) => {
+            "set attributes \"trusted.*\""
+        }
+        () if !coordinator.any_owner && mover.uid != coordinator.uid => {
+            "make entries that are the coordinator's"
+        }
         () => return None,
     };
     Some(format!(
@@ -214,14 +249,35 @@ mod tests {
     use super::*;
 
     fn user(uid: u32, may: bool) -> Rights {
-        Rights { uid, gid: uid, groups: Vec::new(), any_owner: may, capabilities: may, trusted: may }
+        Rights {
+            uid,
+            gid: uid,
+            groups: Vec::new(),
+            any_owner: may,
+            capabilities: may,
+            trusted: may,
+        }
     }
 
     #[test]
     fn a_mover_fits_that_makes_what_the_coordinator_would() {
-        let [all, no_owners] = [Keep::default(), Keep { owner: false, group: false, ..Keep::default() }];
-        let no_xattrs = Keep { xattrs: false, ..all };
-        let bare = Rights { capabilities: false, trusted: false, ..user(0, true) };
+        let [all, no_owners] = [
+            Keep::default(),
+            Keep {
+                owner: false,
+                group: false,
+                ..Keep::default()
+            },
+        ];
+        let no_xattrs = Keep {
+            xattrs: false,
+            ..all
+        };
+        let bare = Rights {
+            capabilities: false,
+            trusted: false,
+            ..user(0, true)
+        };
         for (keep, coordinator, mover, fits) in [
             (&all, user(0, true), user(0, true), true),
             (&all, user(0, true), user(10, false), false),

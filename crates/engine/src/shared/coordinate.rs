@@ -1,11 +1,13 @@
-//! A run whose work is divided among movers: hands out batches, keeps what comes of them, and does at the end what only the whole
-//! run can decide.
+//! A run whose work is divided among movers: hands out batches, keeps what comes of them, and does
+//! at the end what only the whole run can decide.
 //!
-//! First everything below the root is walked, by the movers; then files with several names are made, one name of each; then, here, their
-//! other names are linked, what the source lacks is removed, and the directories that several movers shared are finished. What
-//! is known stands in a [`Record`], so that a coordinator that was killed goes on where it was. A batch is settled by the first outcome
-//! that comes; a second one, of a mover that was thought dead, is passed over, but waited for. Whatever was settled in an earlier life of
-//! the run is looked at once more before the end ([`life`](crate::shared::life)).
+//! First everything below the root is walked, by the movers; then files with several names are
+//! made, one name of each; then, here, their other names are linked, what the source lacks is
+//! removed, and the directories that several movers shared are finished. What is known stands in a
+//! [`Record`], so that a coordinator that was killed goes on where it was. A batch is settled by
+//! the first outcome that comes; a second one, of a mover that was thought dead, is passed over,
+//! but waited for. Whatever was settled in an earlier life of the run is looked at once more before
+//! the end ([`life`](crate::shared::life)).
 
 mod batches;
 mod begin;
@@ -45,17 +47,21 @@ use trust::Trust;
 
 /// How long a word from a mover is waited for at a time.
 const WAIT: Duration = Duration::from_millis(100);
-/// A batch that nobody has worked on for so long, while nothing waits for a mover, is handed out again.
+/// A batch that nobody has worked on for so long, while nothing waits for a mover, is handed out
+/// again.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Between two looks for batches that nobody works on, or that nobody could work off.
 const LOOK: Duration = Duration::from_secs(5);
-/// Batches that a run is divided into at first and whenever a mover leaves some to others, for each mover that is known.
+/// Batches that a run is divided into at first and whenever a mover leaves some to others, for each
+/// mover that is known.
 const BATCHES_PER_MOVER: usize = 3;
 /// A mover that has not been heard of for so long does not count.
 const AWAY: Duration = Duration::from_secs(15);
-/// A mover that is at work on what another one has done is waited for as long as it says so with no longer pauses than this.
+/// A mover that is at work on what another one has done is waited for as long as it says so with no
+/// longer pauses than this.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// And not for longer than this: a batch takes five minutes at most, and some time to come to its end.
+/// And not for longer than this: a batch takes five minutes at most, and some time to come to its
+/// end.
 const LATE_MAX: Duration = Duration::from_secs(330);
 /// Between two looks whether one is at work.
 const REST: Duration = Duration::from_millis(10);
@@ -78,7 +84,8 @@ pub struct By<'a> {
     pub clock: &'a dyn Clock,
 }
 
-/// Makes the replica equal to the source, with the help of movers. A connection that is lost is an end ([`End::CutOff`]).
+/// Makes the replica equal to the source, with the help of movers. A connection that is lost is an
+/// end ([`End::CutOff`]).
 ///
 /// # Errors
 /// The run did not begin; or the movers, or the record, were lost. Running again goes on.
@@ -89,7 +96,11 @@ pub fn coordinate(
     by: By<'_>,
 ) -> Result<Summary, RunError> {
     let (clock, began) = (by.clock, by.clock.now());
-    or_cut_off(try_coordinate((options, brief), monitor, stop, by), options, |end| Summary::of_nothing(clock.now() - began, end))
+    or_cut_off(
+        try_coordinate((options, brief), monitor, stop, by),
+        options,
+        |end| Summary::of_nothing(clock.now() - began, end),
+    )
 }
 
 fn try_coordinate(
@@ -98,7 +109,11 @@ fn try_coordinate(
     stop: &AtomicBool,
     by: By<'_>,
 ) -> Result<Summary, RunError> {
-    let by = By { exchange: &mut *by.exchange, record: &mut *by.record, clock: by.clock };
+    let by = By {
+        exchange: &mut *by.exchange,
+        record: &mut *by.record,
+        clock: by.clock,
+    };
     let mut coordinator = Coordinator::new((options, brief), monitor, stop, by)?;
     match coordinator.divide() {
         Ok(End::Complete) => {
@@ -110,7 +125,10 @@ fn try_coordinate(
             coordinator.call_movers_back();
             let (end, elapsed) = (early?, coordinator.since(coordinator.started));
             coordinator.note_life()?;
-            Ok(Summary { counts: coordinator.total, ..Summary::of_nothing(elapsed, end) })
+            Ok(Summary {
+                counts: coordinator.total,
+                ..Summary::of_nothing(elapsed, end)
+            })
         }
     }
 }
@@ -128,7 +146,11 @@ fn open_both(options: &Options, directories: usize) -> Result<(Pair, Single, Loc
         }
         Roots::Entries { source, replica } => {
             let locks = hold(options, &replica.0, Some(&replica.1))?;
-            Ok(((source.0, Some(replica.0)), Some((source.1, replica.1)), locks))
+            Ok((
+                (source.0, Some(replica.0)),
+                Some((source.1, replica.1)),
+                locks,
+            ))
         }
     }
 }
@@ -184,7 +206,11 @@ impl<'a> Coordinator<'a> {
         (options, brief): (&'a Options, &'a mut Brief),
         monitor: &'a dyn Monitor,
         stop: &'a AtomicBool,
-        By { exchange, record, clock }: By<'a>,
+        By {
+            exchange,
+            record,
+            clock,
+        }: By<'a>,
     ) -> Result<Self, RunError> {
         let (directories, threads_max) = descriptors();
         let (roots, single, locks) = open_both(options, directories)?;
@@ -229,7 +255,8 @@ impl Coordinator<'_> {
         self.walk_and_link()
     }
 
-    /// The run ends before its time: whoever is at work for it comes to rest before the lock on the replica goes, or is named.
+    /// The run ends before its time: whoever is at work for it comes to rest before the lock on the
+    /// replica goes, or is named.
     fn call_movers_back(&mut self) {
         if self.options.lost().is_some() {
             return;
@@ -246,12 +273,24 @@ impl Coordinator<'_> {
             return self.changes.are_back();
         }
         let is_awake = |heard: &Instant| self.since(*heard) < self.since(began) + AWAY;
-        let names: Vec<&str> = self.movers.iter().filter(|(_, heard)| is_awake(heard)).map(|(mover, _)| &**mover).collect();
-        let who = if names.is_empty() { "movers".to_owned() } else { names.join(", ") };
-        self.monitor.note(&format!("not known to be at rest: {who}; the next run of this replica gives them time to notice"));
+        let names: Vec<&str> = self
+            .movers
+            .iter()
+            .filter(|(_, heard)| is_awake(heard))
+            .map(|(mover, _)| &**mover)
+            .collect();
+        let who = if names.is_empty() {
+            "movers".to_owned()
+        } else {
+            names.join(", ")
+        };
+        self.monitor.note(&format!(
+            "not known to be at rest: {who}; the next run of this replica gives them time to notice"
+        ));
     }
 
-    /// Has movers know the source by what it is like now, so that they are not put off by what has changed.
+    /// Has movers know the source by what it is like now, so that they are not put off by what has
+    /// changed.
     fn sample(&mut self) {
         if self.sampled.is_none_or(|at| self.since(at) >= SAMPLE) {
             // What cannot be looked at here is a problem that movers meet, too.
@@ -316,13 +355,17 @@ impl Coordinator<'_> {
         self.changes.outcome()
     }
 
-    /// A batch may have been in two hands, when the connection of one was lost: whoever still carries it out touches what is finished.
+    /// A batch may have been in two hands, when the connection of one was lost: whoever still
+    /// carries it out touches what is finished.
     fn wait_for_late_movers(&mut self) -> Result<(), RunError> {
         self.clear(false)?;
         let began = self.clock.now();
         let mut heard = began;
         let is_late = |at: Instant, now: Instant| now - at >= PAUSE_MAX || now - began >= LATE_MAX;
-        while !is_late(heard, self.clock.now()) && !self.stop.load(Relaxed) && self.exchange.at_work() > 0 {
+        while !is_late(heard, self.clock.now())
+            && !self.stop.load(Relaxed)
+            && self.exchange.at_work() > 0
+        {
             if let Some(word) = self.exchange.next(REST).map_err(RunError::NoMovers)? {
                 heard = self.clock.now();
                 self.hear(word)?;
@@ -331,13 +374,21 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// When all is walked, one name of each file with several is made; says whether there was anything to do.
+    /// When all is walked, one name of each file with several is made; says whether there was
+    /// anything to do.
     fn next_stage(&mut self) -> Result<bool, RunError> {
-        if self.record.stage()?.is_some_and(|stage| stage >= Stage::Links) {
+        if self
+            .record
+            .stage()?
+            .is_some_and(|stage| stage >= Stage::Links)
+        {
             return Ok(false);
         }
         let leads = chosen_leads(self.record)?;
-        let batches: Vec<Batch> = leads.into_iter().flat_map(|leads| self.lead_batches(leads)).collect();
+        let batches: Vec<Batch> = leads
+            .into_iter()
+            .flat_map(|leads| self.lead_batches(leads))
+            .collect();
         self.record.transaction(|transaction| {
             transaction.set_stage(Stage::Links)?;
             add_batches(transaction, &batches)
@@ -348,8 +399,18 @@ impl Coordinator<'_> {
     }
 
     fn lead_batches(&mut self, leads: Vec<LinkName>) -> Vec<Batch> {
-        let pieces = leads.into_iter().map(lead_piece).map(|(size, piece)| (self.brief.class_of(size), piece));
-        pack(pieces.collect(), self.wanted(), &Batch { alone: true, ..Batch::default() })
+        let pieces = leads
+            .into_iter()
+            .map(lead_piece)
+            .map(|(size, piece)| (self.brief.class_of(size), piece));
+        pack(
+            pieces.collect(),
+            self.wanted(),
+            &Batch {
+                alone: true,
+                ..Batch::default()
+            },
+        )
     }
 
     fn since(&self, at: Instant) -> Duration {
@@ -358,15 +419,28 @@ impl Coordinator<'_> {
 
     /// How many batches are wanted when some are made.
     fn wanted(&mut self) -> usize {
-        let at_work = self.alive.values().filter(|(heard, _)| self.since(*heard) < AWAY).count();
+        let at_work = self
+            .alive
+            .values()
+            .filter(|(heard, _)| self.since(*heard) < AWAY)
+            .count();
         BATCHES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
     }
 
     fn tell(&self) {
         let mut counts = self.total;
         self.alive.values().for_each(|(_, more)| counts.add(more));
-        let jobs = self.movers.values().filter(|heard| self.since(**heard) < AWAY).count();
-        self.monitor.progress(&Progress { counts, elapsed: self.since(self.started), large: LargeFiles::default(), jobs });
+        let jobs = self
+            .movers
+            .values()
+            .filter(|heard| self.since(**heard) < AWAY)
+            .count();
+        self.monitor.progress(&Progress {
+            counts,
+            elapsed: self.since(self.started),
+            large: LargeFiles::default(),
+            jobs,
+        });
     }
 }
 

@@ -1,5 +1,5 @@
-//! Plain values as bytes, in postcard (postcard.jamesmunns.com/wire-format): as movers get them, and as the record keeps what only movers
-//! read.
+//! Plain values as bytes, in postcard (postcard.jamesmunns.com/wire-format): as movers get them,
+//! and as the record keeps what only movers read.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

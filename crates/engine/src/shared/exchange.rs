@@ -9,12 +9,14 @@ use std::time::Duration;
 
 /// The way to the movers.
 pub trait Exchange {
-    /// Hands a batch of the run out, to whoever takes its class first. It may be handed out again if a mover is lost.
+    /// Hands a batch of the run out, to whoever takes its class first. It may be handed out again
+    /// if a mover is lost.
     ///
     /// # Errors
     /// The movers cannot be reached for longer than they may be away.
     fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String>;
-    /// Has movers that take a batch from now on know the run by this brief, where a batch is not on its way before one takes it.
+    /// Has movers that take a batch from now on know the run by this brief, where a batch is not on
+    /// its way before one takes it.
     fn renew(&mut self, _brief: &Brief) {}
     /// The next word of a mover; none if there is none within `limit`.
     ///
@@ -32,19 +34,23 @@ pub trait Exchange {
     fn idle(&mut self) -> usize;
     /// How many movers are at work, or about to say that they are not, as far as is known.
     fn at_work(&mut self) -> usize;
-    /// Tells movers to drop what they have in hand, where they do not hear it by the replica's mark.
+    /// Tells movers to drop what they have in hand, where they do not hear it by the replica's
+    /// mark.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
     fn call_back(&mut self) -> Result<(), String>;
-    /// Gives a mover that is not believed any more no further batches, where it does not refuse them itself by what the brief says.
+    /// Gives a mover that is not believed any more no further batches, where it does not refuse
+    /// them itself by what the brief says.
     fn dismiss(&mut self, mover: &str, why: &str);
-    /// Batches of the run that nobody could work off, each with the reason. One may be named more than once.
+    /// Batches of the run that nobody could work off, each with the reason. One may be named more
+    /// than once.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String>;
-    /// Forgets all batches that wait for movers, and with `words`, all that was said of earlier runs.
+    /// Forgets all batches that wait for movers, and with `words`, all that was said of earlier
+    /// runs.
     ///
     /// # Errors
     /// As with [`Exchange::send`].

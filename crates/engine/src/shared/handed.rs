@@ -1,7 +1,9 @@
-//! What a mover that lists a directory knows of its names as a whole, and hands on where it leaves some of them to others.
+//! What a mover that lists a directory knows of its names as a whole, and hands on where it leaves
+//! some of them to others.
 //!
-//! Which names a replica may take for one is seen only where all names of a directory are known. A mover that is given a few of them is
-//! told by the coordinator which others they are like; so is the coordinator, when it finishes the directory, and what it is to respell there.
+//! Which names a replica may take for one is seen only where all names of a directory are known. A
+//! mover that is given a few of them is told by the coordinator which others they are like; so is
+//! the coordinator, when it finishes the directory, and what it is to respell there.
 
 use driftless_model::{EntryName, RelPath};
 use serde::{Deserialize, Serialize};
@@ -37,7 +39,10 @@ pub struct Handed {
 impl Handed {
     /// What is known to whoever carries out a batch, which says what names are like others.
     pub fn with(alike: &[(RelPath, Vec<Namesake>)]) -> Handed {
-        Handed { alike: alike.iter().cloned().collect(), misspelt: HashMap::new() }
+        Handed {
+            alike: alike.iter().cloned().collect(),
+            misspelt: HashMap::new(),
+        }
     }
 
     /// Adds what was noted of names that are like others.
@@ -47,7 +52,10 @@ impl Handed {
 
     /// Adds what was noted of something misspelt.
     pub fn add_misspelt(&mut self, misspelt: Misspelt) {
-        self.misspelt.entry(misspelt.dir.clone()).or_default().push(misspelt);
+        self.misspelt
+            .entry(misspelt.dir.clone())
+            .or_default()
+            .push(misspelt);
     }
 
     /// The names of a directory that are like others of it.

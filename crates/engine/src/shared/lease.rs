@@ -1,12 +1,15 @@
 //! What a mover may do, and for how long: it changes the replica only while its run holds that.
 //!
-//! The run holds the lock, and not the mover. So a mover looks: the replica's mark names the run whose movers may be at work, and whoever
-//! coordinates it gives a sign of life. What it knows of that gets old within seconds. A mover that slept, because its process was stopped
-//! or its machine, knows nothing until it has looked again: before each change a sentry in the gate of the tree asks what time it is.
+//! The run holds the lock, and not the mover. So a mover looks: the replica's mark names the run
+//! whose movers may be at work, and whoever coordinates it gives a sign of life. What it knows of
+//! that gets old within seconds. A mover that slept, because its process was stopped or its
+//! machine, knows nothing until it has looked again: before each change a sentry in the gate of the
+//! tree asks what time it is.
 //!
-//! Whoever takes the replica over changes the mark first and then waits for [`MOVERS_NOTICE`]; by then what each mover knows is too old.
-//! What a mover has asked of the kernel, or of a file server, before it was stopped is done when it goes on, one call for each thread:
-//! nobody can take that back. Nor can a machine know that it slept whose clock slept, too.
+//! Whoever takes the replica over changes the mark first and then waits for [`MOVERS_NOTICE`]; by
+//! then what each mover knows is too old. What a mover has asked of the kernel, or of a file
+//! server, before it was stopped is done when it goes on, one call for each thread: nobody can take
+//! that back. Nor can a machine know that it slept whose clock slept, too.
 
 use crate::clock::MachineClock;
 use crate::shared::brief::Brief;
@@ -45,7 +48,10 @@ impl Moment {
     /// This one.
     pub fn now() -> Moment {
         let now = clock_gettime(ClockId::Boottime);
-        Moment(Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32))
+        Moment(Duration::new(
+            now.tv_sec.cast_unsigned(),
+            now.tv_nsec as u32,
+        ))
     }
 
     /// So long after the clock began.
@@ -97,7 +103,8 @@ pub struct Lease {
     clock: Arc<dyn LeaseClock>,
     known: Mutex<Known>,
     changed: Condvar,
-    /// The replica while it is open, and what its mark has to say; nothing where no mark can be seen.
+    /// The replica while it is open, and what its mark has to say; nothing where no mark can be
+    /// seen.
     mark: Mutex<Option<(DirMutRef, Option<Held>)>>,
 }
 
@@ -121,8 +128,14 @@ impl Known {
     fn until(&self) -> Option<Duration> {
         let fresh = |moment: Option<Moment>| moment.filter(|moment| *moment >= self.woke);
         let heard = fresh(self.heard)?.0 + SIGN_HOLDS;
-        let marked = if self.unmarked { heard } else { fresh(self.marked)?.0 + MARK_HOLDS };
-        self.over.is_none().then(|| (self.awake.0 + NAP).min(heard).min(marked))
+        let marked = if self.unmarked {
+            heard
+        } else {
+            fresh(self.marked)?.0 + MARK_HOLDS
+        };
+        self.over
+            .is_none()
+            .then(|| (self.awake.0 + NAP).min(heard).min(marked))
     }
 }
 
@@ -136,7 +149,14 @@ impl Lease {
     /// A lease that is kept by this clock.
     pub fn by(clock: Arc<dyn LeaseClock>) -> Lease {
         let now = clock.moment();
-        let known = Known { awake: now, woke: now, marked: None, unmarked: false, heard: None, over: None };
+        let known = Known {
+            awake: now,
+            woke: now,
+            marked: None,
+            unmarked: false,
+            heard: None,
+            over: None,
+        };
         Lease {
             until: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -163,7 +183,8 @@ impl Lease {
         self.learn(|known| known.heard = known.heard.max(Some(at)));
     }
 
-    /// Whether a sign of life of the coordinator is missing: what was heard is older than the mover's sleep.
+    /// Whether a sign of life of the coordinator is missing: what was heard is older than the
+    /// mover's sleep.
     pub fn wants_sign(&self) -> bool {
         let known = self.known.lock();
         known.heard.is_none_or(|heard| heard < known.woke)
@@ -198,22 +219,30 @@ impl Lease {
     fn learn(&self, learn: impl FnOnce(&mut Known)) {
         let mut known = self.known.lock();
         learn(&mut known);
-        self.until.store(known.until().map_or(0, |until| until.as_millis() as u64), Ordering::Release);
+        self.until.store(
+            known.until().map_or(0, |until| until.as_millis() as u64),
+            Ordering::Release,
+        );
         drop(known);
         self.changed.notify_all();
     }
 
-    /// Stands guard over the tree of `replica`, in which nothing may be changed but for the run of `brief`.
+    /// Stands guard over the tree of `replica`, in which nothing may be changed but for the run of
+    /// `brief`.
     ///
     /// # Errors
     /// It is not that run's.
     pub fn guard(self: &Arc<Self>, replica: &DirMutRef, brief: &Brief) -> Result<(), Over> {
-        let held = brief.held().filter(|held| !held.is_hidden || replica.rights().trusted);
+        let held = brief
+            .held()
+            .filter(|held| !held.is_hidden || replica.rights().trusted);
         *self.mark.lock() = Some((replica.clone(), held));
         self.learn(|known| known.unmarked = held.is_none());
         replica.guard(Some(self.clone()));
         if let Some(held) = held {
-            replica.hold(held.identity, held.movers).map_err(|fault| Over::Unknown(fault.to_string()))?;
+            replica
+                .hold(held.identity, held.movers)
+                .map_err(|fault| Over::Unknown(fault.to_string()))?;
         }
         self.look();
         self.over().map_or(Ok(()), Err)
@@ -234,7 +263,8 @@ impl Lease {
         }
     }
 
-    /// The same: that the mark names its run. A file system that does not answer keeps this thread waiting, and nobody else.
+    /// The same: that the mark names its run. A file system that does not answer keeps this thread
+    /// waiting, and nobody else.
     pub fn look_until(&self, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {
             self.look_if_due();
@@ -247,7 +277,9 @@ impl Lease {
         let now = self.clock.moment();
         let is_due = {
             let known = self.known.lock();
-            known.marked.is_none_or(|marked| marked < known.woke || marked.to(now) >= LOOK)
+            known
+                .marked
+                .is_none_or(|marked| marked < known.woke || marked.to(now) >= LOOK)
         };
         if is_due {
             self.look();
@@ -255,14 +287,25 @@ impl Lease {
     }
 
     fn look(&self) {
-        let Some((replica, Some(held))) = self.mark.lock().clone() else { return };
+        let Some((replica, Some(held))) = self.mark.lock().clone() else {
+            return;
+        };
         let asked = self.clock.moment();
-        let found = Marks::read_own(&replica, Scope { source: 0, entries: 0, whole: false });
+        let found = Marks::read_own(
+            &replica,
+            Scope {
+                source: 0,
+                entries: 0,
+                whole: false,
+            },
+        );
         match found.map(|mark| not_held(mark.as_ref(), held)) {
             Ok(None) => self.learn(|known| known.marked = Some(asked)),
             Ok(Some(over)) => self.end(over),
             // A lost line is made again, and a file system may answer the next time.
-            Err(fault) if !fault.is_cut_off() && self.is_blind() => self.end(Over::Unknown(fault.to_string())),
+            Err(fault) if !fault.is_cut_off() && self.is_blind() => {
+                self.end(Over::Unknown(fault.to_string()))
+            }
             Err(_) => {}
         }
     }
@@ -278,7 +321,11 @@ impl Lease {
     fn wait(&self) -> Done {
         loop {
             if self.is_over() || self.over().is_some() {
-                return Err(Fault { side: Side::Replica, act: Act::Change, errno: 11 });
+                return Err(Fault {
+                    side: Side::Replica,
+                    act: Act::Change,
+                    errno: 11,
+                });
             }
             let until = self.until.load(Ordering::Acquire);
             if self.may_pass() {
@@ -288,7 +335,8 @@ impl Lease {
         }
     }
 
-    /// Whether a change may pass now. Nothing is held while the clock is asked: it may take its time to answer.
+    /// Whether a change may pass now. Nothing is held while the clock is asked: it may take its
+    /// time to answer.
     fn may_pass(&self) -> bool {
         let now = self.clock.moment().0.as_millis() as u64;
         now < self.until.load(Ordering::Acquire)
@@ -305,7 +353,10 @@ impl Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Lease").field("until", &self.until).field("is_over", &self.is_over).finish_non_exhaustive()
+        out.debug_struct("Lease")
+            .field("until", &self.until)
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
     }
 }
 
@@ -325,9 +376,10 @@ impl Sentry for Lease {
 fn not_held(mark: Option<&Mark>, held: Held) -> Option<Over> {
     match mark {
         Some(mark) if mark.identity == held.identity && mark.movers == Some(held.movers) => None,
-        Some(mark) if mark.identity == held.identity => {
-            Some(Over::NotHeld("the run that this batch belongs to is over, or another one works on the replica now".into()))
-        }
+        Some(mark) if mark.identity == held.identity => Some(Over::NotHeld(
+            "the run that this batch belongs to is over, or another one works on the replica now"
+                .into(),
+        )),
         _ => Some(Over::OtherTree),
     }
 }
@@ -341,21 +393,77 @@ mod tests {
     }
 
     fn known() -> Known {
-        Known { awake: at(100), woke: at(50), marked: Some(at(99)), unmarked: false, heard: Some(at(95)), over: None }
+        Known {
+            awake: at(100),
+            woke: at(50),
+            marked: Some(at(99)),
+            unmarked: false,
+            heard: Some(at(95)),
+            over: None,
+        }
     }
 
     #[test]
     fn what_a_mover_knows_gets_old_and_sleep_makes_it_forget() {
         let cases = [
             (known(), Some(Duration::from_millis(100_500))),
-            (Known { marked: Some(at(97)), ..known() }, Some(Duration::from_secs(100))),
-            (Known { heard: Some(at(85)), ..known() }, Some(Duration::from_secs(100))),
-            (Known { woke: at(96), ..known() }, None),
-            (Known { woke: at(100), ..known() }, None),
-            (Known { heard: None, ..known() }, None),
-            (Known { marked: None, ..known() }, None),
-            (Known { marked: None, unmarked: true, ..known() }, Some(Duration::from_millis(100_500))),
-            (Known { over: Some(Over::Unwanted), ..known() }, None),
+            (
+                Known {
+                    marked: Some(at(97)),
+                    ..known()
+                },
+                Some(Duration::from_secs(100)),
+            ),
+            (
+                Known {
+                    heard: Some(at(85)),
+                    ..known()
+                },
+                Some(Duration::from_secs(100)),
+            ),
+            (
+                Known {
+                    woke: at(96),
+                    ..known()
+                },
+                None,
+            ),
+            (
+                Known {
+                    woke: at(100),
+                    ..known()
+                },
+                None,
+            ),
+            (
+                Known {
+                    heard: None,
+                    ..known()
+                },
+                None,
+            ),
+            (
+                Known {
+                    marked: None,
+                    ..known()
+                },
+                None,
+            ),
+            (
+                Known {
+                    marked: None,
+                    unmarked: true,
+                    ..known()
+                },
+                Some(Duration::from_millis(100_500)),
+            ),
+            (
+                Known {
+                    over: Some(Over::Unwanted),
+                    ..known()
+                },
+                None,
+            ),
         ];
         for (number, (known, until)) in cases.into_iter().enumerate() {
             assert_eq!(known.until(), until, "{number}");
@@ -381,10 +489,22 @@ mod tests {
 
     #[test]
     fn a_mark_lets_the_movers_of_one_run_change_one_replica() {
-        let held = Held { identity: 1, movers: 2, is_hidden: false };
-        let mark = |identity, movers| Mark { movers, ..Mark::new(identity) };
+        let held = Held {
+            identity: 1,
+            movers: 2,
+            is_hidden: false,
+        };
+        let mark = |identity, movers| Mark {
+            movers,
+            ..Mark::new(identity)
+        };
         assert_eq!(not_held(Some(&mark(1, Some(2))), held), None);
-        for other in [Some(mark(1, Some(3))), Some(mark(1, None)), Some(mark(2, Some(2))), None] {
+        for other in [
+            Some(mark(1, Some(3))),
+            Some(mark(1, None)),
+            Some(mark(2, Some(2))),
+            None,
+        ] {
             assert!(not_held(other.as_ref(), held).is_some(), "{other:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! What the coordinator of a run and its movers say to each other.
 //!
-//! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard (postcard.jamesmunns.com/wire-format).
+//! A message is the number of this protocol (2 bytes, little-endian) and a value in postcard
+//! (postcard.jamesmunns.com/wire-format).
 
 use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
@@ -68,7 +69,10 @@ impl std::fmt::Display for Unclear {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Unclear::Version(theirs) => {
-                write!(out, "a message of another version of driftless (protocol {theirs}, here {VERSION}): install the same on all hosts")
+                write!(
+                    out,
+                    "a message of another version of driftless (protocol {theirs}, here {VERSION}): install the same on all hosts"
+                )
             }
             Unclear::Malformed => out.write_str("a message that is none of driftless's"),
         }
@@ -94,13 +98,22 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unclear> {
     }
 }
 
-/// What came of a batch of a run on a mover, as reports in order. Those of one try have the same number for it, and no others.
+/// What came of a batch of a run on a mover, as reports in order. Those of one try have the same
+/// number for it, and no others.
 pub fn reports((run, id): (u64, u64), attempt: u64, mover: &str, outcome: Outcome) -> Vec<Report> {
     let parts = outcome.split(PART_BYTES_MAX);
     let count = parts.len();
     let report = |(number, part): (usize, Outcome)| {
         let (number, last) = (number as u32, number + 1 == count);
-        Report::Part(PartOfOutcome { run, id, attempt, number, last, mover: mover.to_owned(), outcome: encoded(&part) })
+        Report::Part(PartOfOutcome {
+            run,
+            id,
+            attempt,
+            number,
+            last,
+            mover: mover.to_owned(),
+            outcome: encoded(&part),
+        })
     };
     parts.into_iter().enumerate().map(report).collect()
 }
@@ -113,8 +126,14 @@ mod tests {
     fn what_is_not_ours_is_told_from_what_is_of_another_version() {
         let message = encode(&Order::Yield);
         assert!(matches!(decode::<Order>(&message), Ok(Order::Yield)));
-        assert_eq!(decode::<Order>(&[&[9, 0][..], &message[2..]].concat()).unwrap_err(), Unclear::Version(9));
-        assert_eq!(decode::<Order>(&message[..2]).unwrap_err(), Unclear::Malformed);
+        assert_eq!(
+            decode::<Order>(&[&[9, 0][..], &message[2..]].concat()).unwrap_err(),
+            Unclear::Version(9)
+        );
+        assert_eq!(
+            decode::<Order>(&message[..2]).unwrap_err(),
+            Unclear::Malformed
+        );
         assert_eq!(decode::<Order>(b"x").unwrap_err(), Unclear::Malformed);
     }
 }

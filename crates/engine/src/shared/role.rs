@@ -1,4 +1,5 @@
-//! Which part of a run this is: all of it, a batch of it, or what is left when all batches are done; and what a batch leaves to others.
+//! Which part of a run this is: all of it, a batch of it, or what is left when all batches are
+//! done; and what a batch leaves to others.
 
 use crate::monitor::{Monitor, Progress};
 use crate::options::Options;
@@ -63,18 +64,28 @@ pub struct Gathered<'r> {
 impl<'r> Gathered<'r> {
     /// Nothing yet; `watch` is told a few times a second how far it is.
     pub fn new(receipts: bool, watch: &'r (dyn Fn(&Progress) + Sync)) -> Self {
-        Gathered { outcome: Mutex::default(), receipts, weight: AtomicU64::new(0), settled: SettledFew::default(), watch }
+        Gathered {
+            outcome: Mutex::default(),
+            receipts,
+            weight: AtomicU64::new(0),
+            settled: SettledFew::default(),
+            watch,
+        }
     }
 
     /// All of it.
     pub fn take(&self) -> Outcome {
-        Outcome { settled: self.settled.take(), ..std::mem::take(&mut *self.outcome.lock()) }
+        Outcome {
+            settled: self.settled.take(),
+            ..std::mem::take(&mut *self.outcome.lock())
+        }
     }
 
     /// Adds something that is said of a path.
     pub fn add(&self, path: &RelPath, add: impl FnOnce(&mut Outcome)) {
         add(&mut self.outcome.lock());
-        self.weight.fetch_add(path.as_bytes().len() as u64 + 64, Relaxed);
+        self.weight
+            .fetch_add(path.as_bytes().len() as u64 + 64, Relaxed);
     }
 
     /// Whether it has become so large that the batch comes to its end.
@@ -93,7 +104,9 @@ impl Monitor for Gathered<'_> {
     }
 
     fn problem(&self, problem: &Problem) {
-        self.add(&problem.path, |outcome| outcome.problems.push(problem.clone()));
+        self.add(&problem.path, |outcome| {
+            outcome.problems.push(problem.clone())
+        });
     }
 
     fn unkept(&self, what: Unkept, path: &RelPath) {
@@ -106,7 +119,8 @@ impl Monitor for Gathered<'_> {
 }
 
 impl<'r> Sharing<'r> {
-    /// A batch that has not begun; it comes to an end early when `yields` is set, and leaves what is begun, too, when `leaves` is.
+    /// A batch that has not begun; it comes to an end early when `yields` is set, and leaves what
+    /// is begun, too, when `leaves` is.
     pub fn new(
         (brief, batch): (&'r Brief, &'r Batch),
         (yields, leaves): (&'r AtomicBool, &'r AtomicBool),
@@ -116,14 +130,26 @@ impl<'r> Sharing<'r> {
             Piece::Rest(path, source, done) => Some((path.clone(), (source.clone(), done.clone()))),
             _ => None,
         });
-        Sharing { brief, batch, yields, leaves, gathered, copied: copied.collect(), handed: Handed::with(&batch.alike) }
+        Sharing {
+            brief,
+            batch,
+            yields,
+            leaves,
+            gathered,
+            copied: copied.collect(),
+            handed: Handed::with(&batch.alike),
+        }
     }
 }
 
 impl Part<'_> {
     /// The batch, if it is one.
     pub fn batch(&self) -> Option<&Sharing<'_>> {
-        if let Part::Batch(sharing) = self { Some(sharing) } else { None }
+        if let Part::Batch(sharing) = self {
+            Some(sharing)
+        } else {
+            None
+        }
     }
 
     /// What others have seen of the names of directories, if any of it is known.
@@ -138,12 +164,14 @@ impl Part<'_> {
 
     /// The names of a directory that are like others of it, as whoever has listed it says.
     pub fn alike_in(&self, visit: &Visit) -> &[Namesake] {
-        self.handed().map_or(&[], |handed| handed.alike_in(&visit.path()))
+        self.handed()
+            .map_or(&[], |handed| handed.alike_in(&visit.path()))
     }
 
     /// What whoever has listed a directory found in another spelling on the replica.
     pub fn misspelt_in(&self, visit: &Visit) -> &[Misspelt] {
-        self.handed().map_or(&[], |handed| handed.misspelt_in(&visit.path()))
+        self.handed()
+            .map_or(&[], |handed| handed.misspelt_in(&visit.path()))
     }
 
     /// Whether it is a batch.
@@ -161,7 +189,8 @@ impl Part<'_> {
         self.batch().is_some_and(|sharing| sharing.brief.limited())
     }
 
-    /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made it so.
+    /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made
+    /// it so.
     pub fn settle(&self, path: impl FnOnce() -> RelPath, made: Option<(Kind, u64)>) {
         if let Some(sharing) = self.batch() {
             sharing.gathered.settled.add(path, made);
@@ -175,7 +204,9 @@ impl Part<'_> {
 
     /// The class that a file's content belongs to, if that is not this one.
     pub fn other_class(&self, size: u64) -> Option<u8> {
-        self.batch().map(|sharing| sharing.brief.class_of(size)).filter(|class| *class != self.class())
+        self.batch()
+            .map(|sharing| sharing.brief.class_of(size))
+            .filter(|class| *class != self.class())
     }
 
     /// Says who sees to a directory that is entered.
@@ -190,7 +221,8 @@ impl Part<'_> {
         }
     }
 
-    /// Whether the names below a directory that is only passed through were found in it, and not listed by the user.
+    /// Whether the names below a directory that is only passed through were found in it, and not
+    /// listed by the user.
     pub fn found_names(&self, options: &Options) -> bool {
         match self {
             Part::Whole => false,
@@ -210,30 +242,45 @@ impl Part<'_> {
     /// Whether batches have passed through this directory, and said so if it was not there.
     pub fn was_passed(&self, visit: &Visit, name: &CStr) -> bool {
         let Part::End(left) = self else { return false };
-        left.dirs.get(&visit.path_of(name)).is_some_and(|left| left.listed == Listed::InPart)
+        left.dirs
+            .get(&visit.path_of(name))
+            .is_some_and(|left| left.listed == Listed::InPart)
     }
 
-    /// How many of `count` names that are handed out are counted as seen: directories that are only passed through are not.
+    /// How many of `count` names that are handed out are counted as seen: directories that are only
+    /// passed through are not.
     pub fn counted(&self, visit: &Visit, count: u64) -> u64 {
         if matches!(self, Part::Whole) || visit.selection.whole || visit.pass() > 0 {
             return count;
         }
-        visit.selection.children.iter().filter(|(name, below)| self.counts(visit, name, below)).count() as u64
+        visit
+            .selection
+            .children
+            .iter()
+            .filter(|(name, below)| self.counts(visit, name, below))
+            .count() as u64
     }
 
     fn counts(&self, visit: &Visit, name: &[u8], below: &Selection) -> bool {
-        below.whole || matches!(self, Part::End(left) if left.dirs.contains_key(&visit.path().join(name)))
+        below.whole
+            || matches!(self, Part::End(left) if left.dirs.contains_key(&visit.path().join(name)))
     }
 
     /// Whether a directory is only passed through, and not counted.
     pub fn passes(&self, parent: &Visit, name: &CStr) -> bool {
-        let below = parent.selection.children.get(name.to_bytes()).filter(|_| !parent.selection.whole);
-        !matches!(self, Part::Whole) && below.is_some_and(|below| !self.counts(parent, name.to_bytes(), below))
+        let below = parent
+            .selection
+            .children
+            .get(name.to_bytes())
+            .filter(|_| !parent.selection.whole);
+        !matches!(self, Part::Whole)
+            && below.is_some_and(|below| !self.counts(parent, name.to_bytes(), below))
     }
 
     /// Whether the file at `path` was begun by another mover of this run.
     pub fn continues(&self, path: &RelPath) -> bool {
-        self.batch().is_some_and(|sharing| sharing.copied.contains_key(path))
+        self.batch()
+            .is_some_and(|sharing| sharing.copied.contains_key(path))
     }
 
     /// Tells the copy of a large file which bytes others have copied.

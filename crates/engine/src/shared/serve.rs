@@ -1,6 +1,7 @@
 //! What becomes of a batch that a queue has delivered to a mover.
 //!
-//! It is acknowledged when all that came of it was said, and not before: whatever happens to the mover, somebody else gets it.
+//! It is acknowledged when all that came of it was said, and not before: whatever happens to the
+//! mover, somebody else gets it.
 
 use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
@@ -18,7 +19,8 @@ pub const ATTEMPTS_MAX: u32 = 8;
 pub enum Failure {
     /// The batch was taken away, or the mover was told to end at once.
     Dropped,
-    /// It belongs to a run that holds the replica no longer, and why that is known. Nobody can carry it out.
+    /// It belongs to a run that holds the replica no longer, and why that is known. Nobody can
+    /// carry it out.
     Stale(String),
     /// This host cannot carry it out now, and why.
     Here(String),
@@ -26,17 +28,25 @@ pub enum Failure {
     Misfit(String),
 }
 
-/// What came of a batch that was worked off, or why nothing did, where this is why it was `over` before its time.
+/// What came of a batch that was worked off, or why nothing did, where this is why it was `over`
+/// before its time.
 ///
 /// # Errors
 /// That.
-pub fn carried(done: Result<(Outcome, End), RunError>, over: Option<Over>) -> Result<Outcome, Failure> {
+pub fn carried(
+    done: Result<(Outcome, End), RunError>,
+    over: Option<Over>,
+) -> Result<Outcome, Failure> {
     match (done, over) {
         (Ok((outcome, End::Complete | End::Lost)), _) => Ok(outcome),
-        (Ok((_, End::CutOff(why))), _) => Err(Failure::Here(format!("the connection was lost: {why}"))),
+        (Ok((_, End::CutOff(why))), _) => {
+            Err(Failure::Here(format!("the connection was lost: {why}")))
+        }
         (Ok(_), None | Some(Over::Unwanted)) => Err(Failure::Dropped),
         (Ok(_), Some(Over::NotHeld(why))) => Err(Failure::Stale(why)),
-        (Ok(_), Some(Over::OtherTree)) => Err(Failure::Here("the replica is not the one that the coordinator sees".into())),
+        (Ok(_), Some(Over::OtherTree)) => Err(Failure::Here(
+            "the replica is not the one that the coordinator sees".into(),
+        )),
         (Ok(_), Some(Over::Unknown(why))) => Err(Failure::Here(why)),
         (Err(error @ RunError::Misfit { .. }), _) => Err(Failure::Misfit(error.to_string())),
         (Err(error @ RunError::NotHeld { .. }), _) => Err(Failure::Stale(error.to_string())),
@@ -44,7 +54,8 @@ pub fn carried(done: Result<(Outcome, End), RunError>, over: Option<Over>) -> Re
     }
 }
 
-/// A batch as a queue delivers it. One that is only dropped is delivered again when the mover's connection ends.
+/// A batch as a queue delivers it. One that is only dropped is delivered again when the mover's
+/// connection ends.
 pub trait Delivered {
     /// The message.
     fn body(&self) -> &[u8];
@@ -56,7 +67,8 @@ pub trait Delivered {
 pub trait Desk {
     /// What it is given.
     type Delivery: Delivered;
-    /// Whether a coordinator listens to what movers say, and the queue has taken nothing away from this one.
+    /// Whether a coordinator listens to what movers say, and the queue has taken nothing away from
+    /// this one.
     fn is_coordinated(&mut self) -> bool;
     /// Takes no batches until somebody coordinates the job.
     fn wait_for_coordinator(&mut self);
@@ -64,7 +76,8 @@ pub trait Desk {
     fn acknowledge(&mut self, delivery: Self::Delivery);
     /// Somebody else shall take it, as if it had not been delivered.
     fn give_back(&mut self, delivery: Self::Delivery);
-    /// Somebody else shall take it, and this was no try; this mover takes nothing more as long as the same coordinator is there.
+    /// Somebody else shall take it, and this was no try; this mover takes nothing more as long as
+    /// the same coordinator is there.
     fn sit_out(&mut self, delivery: Self::Delivery);
     /// Somebody shall try it again.
     fn try_again(&mut self, delivery: Self::Delivery);
@@ -95,16 +108,30 @@ pub trait Carrying<D> {
     ///
     /// # Errors
     /// It was not carried out.
-    fn carry_out(&mut self, batch: (u64, u64), what: (&Brief, &Batch), desk: &mut D) -> Result<Outcome, Failure>;
+    fn carry_out(
+        &mut self,
+        batch: (u64, u64),
+        what: (&Brief, &Batch),
+        desk: &mut D,
+    ) -> Result<Outcome, Failure>;
 }
 
 /// Has a delivery carried out, sends what came of it, and only then acknowledges.
 ///
 /// # Errors
 /// This mover failed; the batch is for somebody else.
-pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carrying<D>) -> Result<(), String> {
+pub fn serve<D: Desk>(
+    delivery: D::Delivery,
+    desk: &mut D,
+    crew: &mut dyn Carrying<D>,
+) -> Result<(), String> {
     let (brief, run, id, batch) = match decode(delivery.body()) {
-        Ok(Order::Batch { brief, run, id, batch }) => (brief, run, id, batch),
+        Ok(Order::Batch {
+            brief,
+            run,
+            id,
+            batch,
+        }) => (brief, run, id, batch),
         Ok(Order::Yield | Order::Heard) => return park(delivery, "it is no batch of a run", desk),
         // Another mover may be of that version.
         Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
@@ -114,7 +141,11 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
         Err(unclear) => return park(delivery, &unclear.to_string(), desk),
     };
     if delivery.attempts() >= ATTEMPTS_MAX {
-        return park(delivery, "the movers that tried it ended or lost their connection", desk);
+        return park(
+            delivery,
+            "the movers that tried it ended or lost their connection",
+            desk,
+        );
     }
     if !desk.is_coordinated() {
         desk.give_back(delivery);
@@ -142,7 +173,12 @@ pub fn serve<D: Desk>(delivery: D::Delivery, desk: &mut D, crew: &mut dyn Carryi
         Err(Failure::Misfit(reason)) => {
             desk.note(&format!("{reason}; it takes no part in this run"));
             // Who coordinates hears of it, or looks for movers in vain.
-            let said = desk.report(&encode(&Report::Failed { id, mover: crew.name().to_owned(), reason, is_misfit: true }));
+            let said = desk.report(&encode(&Report::Failed {
+                id,
+                mover: crew.name().to_owned(),
+                reason,
+                is_misfit: true,
+            }));
             desk.sit_out(delivery);
             said
         }
@@ -161,7 +197,11 @@ fn park<D: Desk>(delivery: D::Delivery, reason: &str, desk: &mut D) -> Result<()
     desk.park(delivery, reason)
 }
 
-fn report<D: Desk>(batch: (u64, u64), (mover, outcome): (&str, Outcome), desk: &mut D) -> Result<(), String> {
+fn report<D: Desk>(
+    batch: (u64, u64),
+    (mover, outcome): (&str, Outcome),
+    desk: &mut D,
+) -> Result<(), String> {
     for report in reports(batch, random_id() as u64, mover, outcome) {
         desk.report(&encode(&report))?;
     }

@@ -1,5 +1,6 @@
-//! A few of the entries of which a mover says that they are equal now, spread evenly over all of them, so that whoever coordinates the run
-//! can look at them: a mover that sees another tree makes everything equal, and nobody else sees any of it.
+//! A few of the entries of which a mover says that they are equal now, spread evenly over all of
+//! them, so that whoever coordinates the run can look at them: a mover that sees another tree makes
+//! everything equal, and nobody else sees any of it.
 
 use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath};
@@ -17,7 +18,8 @@ const PATH_BYTES_MAX: usize = 1024;
 pub struct Settled {
     /// Where.
     pub path: RelPath,
-    /// What the mover has made of it: of what kind it is, and the size of a file in bytes. Nothing where it was equal before.
+    /// What the mover has made of it: of what kind it is, and the size of a file in bytes. Nothing
+    /// where it was equal before.
     pub made: Option<(Kind, u64)>,
 }
 
@@ -71,14 +73,33 @@ mod tests {
         for count in [0_u64, 1, 8, 9, 1000, 100_000] {
             let few = SettledFew::default();
             for number in 0..count {
-                few.add(|| RelPath::parse(number.to_string().as_bytes()).expect("a path"), None);
+                few.add(
+                    || RelPath::parse(number.to_string().as_bytes()).expect("a path"),
+                    None,
+                );
             }
-            let told: Vec<u64> =
-                few.take().iter().map(|told| String::from_utf8_lossy(told.path.as_bytes()).parse().expect("a number")).collect();
-            assert!(told.len() <= TOLD_MAX && told.len() as u64 >= count.min(TOLD_MAX as u64 / 2), "{count}: {told:?}");
+            let told: Vec<u64> = few
+                .take()
+                .iter()
+                .map(|told| {
+                    String::from_utf8_lossy(told.path.as_bytes())
+                        .parse()
+                        .expect("a number")
+                })
+                .collect();
+            assert!(
+                told.len() <= TOLD_MAX && told.len() as u64 >= count.min(TOLD_MAX as u64 / 2),
+                "{count}: {told:?}"
+            );
             let gaps: Vec<u64> = told.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            assert!(gaps.windows(2).all(|pair| pair[0] == pair[1]), "{count}: {told:?}");
-            assert!(told.last().is_none_or(|last| count - last <= count / 4 + 1), "{count}: {told:?}");
+            assert!(
+                gaps.windows(2).all(|pair| pair[0] == pair[1]),
+                "{count}: {told:?}"
+            );
+            assert!(
+                told.last().is_none_or(|last| count - last <= count / 4 + 1),
+                "{count}: {told:?}"
+            );
         }
     }
 }

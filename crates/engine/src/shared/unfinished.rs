@@ -14,7 +14,8 @@ pub enum Listed {
     InPart,
 }
 
-/// A directory that several batch, or that waits for hard links: whoever coordinates the run finishes it.
+/// A directory that several batch, or that waits for hard links: whoever coordinates the run
+/// finishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {
     /// What was known of the source's.

@@ -1,5 +1,5 @@
-//! Looks after a batch that another thread works off: says that the mover lives, asks for signs of life of the coordinator, and knows when
-//! to come to an end early.
+//! Looks after a batch that another thread works off: says that the mover lives, asks for signs of
+//! life of the coordinator, and knows when to come to an end early.
 //!
 //! It has no thread and no clock of its own: whoever calls it says what time it is.
 
@@ -13,15 +13,16 @@ use std::time::{Duration, Instant};
 
 /// Between two signs of life.
 const PULSE: Duration = Duration::from_secs(1);
-/// Between two questions whether others have nothing to do; the real pause is up to twice that, so that movers do not ask together.
+/// Between two questions whether others have nothing to do; the real pause is up to twice that, so
+/// that movers do not ask together.
 const HUNGER: Duration = Duration::from_millis(250);
 /// A batch is worked on for so long before any of it is left to others.
 const BATCH_MIN: Duration = Duration::from_millis(300);
-/// What is left to others costs them about so many times what opening the trees does: the way to the entries, and the ends of two batches
-/// in which few of the threads have anything to do.
+/// What is left to others costs them about so many times what opening the trees does: the way to
+/// the entries, and the ends of two batches in which few of the threads have anything to do.
 const WAYS: u32 = 20;
-/// A batch is worked on for so long at most: a broker waits 30 minutes for an acknowledgement, unless it is told otherwise
-/// (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
+/// A batch is worked on for so long at most: a broker waits 30 minutes for an acknowledgement,
+/// unless it is told otherwise (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
 const BATCH_MAX: Duration = Duration::from_secs(300);
 
 /// The way to whoever coordinates, while a batch is worked off.
@@ -32,7 +33,8 @@ pub trait Line: Send {
     fn is_hungry(&mut self) -> bool;
     /// Whether the batch was taken away: somebody else will carry it out.
     fn is_lost(&mut self) -> bool;
-    /// A batch is begun under this lease, which hears of each sign of life of the coordinator that comes by itself.
+    /// A batch is begun under this lease, which hears of each sign of life of the coordinator that
+    /// comes by itself.
     fn begin(&mut self, lease: &Arc<Lease>);
     /// Asks for a sign of life of the coordinator, where it has to be asked for.
     fn ask_for_sign(&mut self, lease: &Lease);
@@ -57,14 +59,15 @@ impl Seen {
         self.entries() + self.counts.bytes_copied + self.counts.bytes_compared > 0
     }
 
-    /// Whether what is left, of a batch of the size `walk`, is worth the way to somebody else, as far as can be told from what `took` so
-    /// long.
+    /// Whether what is left, of a batch of the size `walk`, is worth the way to somebody else, as
+    /// far as can be told from what `took` so long.
     fn is_worth_leaving(&self, walk: u64, took: Duration) -> bool {
         if self.counts.walked == 0 || walk == 0 {
             return true;
         }
         let left = |of: u64, done: u64| of.saturating_sub(done) as f64 / done.max(1) as f64;
-        // Where directories are listed long before their entries are done, the walk alone says too little.
+        // Where directories are listed long before their entries are done, the walk alone says too
+        // little.
         let left = left(walk, self.counts.walked).max(left(self.counts.seen, self.entries()));
         took.as_secs_f64() * left > (self.opening * WAYS).as_secs_f64()
     }
@@ -98,13 +101,32 @@ pub struct Watcher<'a> {
 impl<'a> Watcher<'a> {
     /// Looks after a batch that is begun at this moment.
     pub fn new(watched: Watched<'a>, now: Instant) -> Watcher<'a> {
-        Watcher { watched, began: now, pulsed: None, signed: None, asked: now, pause: HUNGER }
+        Watcher {
+            watched,
+            began: now,
+            pulsed: None,
+            signed: None,
+            asked: now,
+            pause: HUNGER,
+        }
     }
 
-    /// A look at how far it is, and at the line; a few times a second. `report` makes a sign of life. Pauses are longer by up to `more`
-    /// of their length, at most as long again.
-    pub fn look(&mut self, line: &mut dyn Line, now: Instant, seen: &Seen, (report, more): (&dyn Fn(&Seen) -> Report, f64)) {
-        let Watched { leave, stop, yields, lease, walk } = self.watched;
+    /// A look at how far it is, and at the line; a few times a second. `report` makes a sign of
+    /// life. Pauses are longer by up to `more` of their length, at most as long again.
+    pub fn look(
+        &mut self,
+        line: &mut dyn Line,
+        now: Instant,
+        seen: &Seen,
+        (report, more): (&dyn Fn(&Seen) -> Report, f64),
+    ) {
+        let Watched {
+            leave,
+            stop,
+            yields,
+            lease,
+            walk,
+        } = self.watched;
         let is_due = |last: Option<Instant>| last.is_none_or(|last| now - last >= PULSE);
         if is_due(self.pulsed) {
             line.alive(report(seen));

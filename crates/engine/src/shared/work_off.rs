@@ -23,23 +23,27 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// How a batch is told to end: at once and without an outcome, or early, leaving the rest to others.
+/// How a batch is told to end: at once and without an outcome, or early, leaving the rest to
+/// others.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
     /// At once.
     pub stop: &'a AtomicBool,
     /// Early.
     pub yields: &'a AtomicBool,
-    /// Early, because this mover shall end: what is begun, and would have to be begun anew elsewhere, is left, too.
+    /// Early, because this mover shall end: what is begun, and would have to be begun anew
+    /// elsewhere, is left, too.
     pub leaves: &'a AtomicBool,
     /// What a mover may do; nothing for who holds the replica.
     pub lease: Option<&'a Arc<Lease>>,
 }
 
-const OTHER_TREE: &str = "this is not the directory that the coordinator sees; is its file system mounted on this host?";
+const OTHER_TREE: &str =
+    "this is not the directory that the coordinator sees; is its file system mounted on this host?";
 
-/// What a mover has found out about the trees of a run, and need not find out with each batch: what file systems can do, what its user
-/// may do, buffers, limits. The roots themselves are opened for each batch: a file system may have been unmounted in between.
+/// What a mover has found out about the trees of a run, and need not find out with each batch: what
+/// file systems can do, what its user may do, buffers, limits. The roots themselves are opened for
+/// each batch: a file system may have been unmounted in between.
 #[derive(Default)]
 pub struct Known(Option<Ground>);
 
@@ -47,14 +51,18 @@ impl Known {
     /// What holds between these roots, known before or not.
     fn ground(&mut self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
         let known = self.0.take().filter(|known| known.is_of(&roots));
-        let ground = known.map_or_else(|| Ground::of(options, roots.clone()), |known| known.again(options, roots.clone()));
+        let ground = known.map_or_else(
+            || Ground::of(options, roots.clone()),
+            |known| known.again(options, roots.clone()),
+        );
         self.0 = Some(ground.clone());
         ground
     }
 }
 
-/// Carries out a batch between the trees of `options`, which are the ones of `brief`, and makes what was done durable. `watch` is
-/// told a few times a second how far it is. The outcome counts only where the end is `Complete` or `Lost`.
+/// Carries out a batch between the trees of `options`, which are the ones of `brief`, and makes
+/// what was done durable. `watch` is told a few times a second how far it is. The outcome counts
+/// only where the end is `Complete` or `Lost`.
 ///
 /// # Errors
 /// The trees cannot be used, or what came of it could not be kept.
@@ -64,7 +72,11 @@ pub fn work_off(
     watch: &(dyn Fn(&Progress) + Sync),
     ends: Ends<'_>,
 ) -> Result<(Outcome, End), RunError> {
-    or_cut_off(try_work_off((options, known), (brief, batch), watch, ends), options, |end| (Outcome::default(), end))
+    or_cut_off(
+        try_work_off((options, known), (brief, batch), watch, ends),
+        options,
+        |end| (Outcome::default(), end),
+    )
 }
 
 fn try_work_off(
@@ -79,10 +91,18 @@ fn try_work_off(
     refuse_misfit(options, brief, roots.1.as_ref())?;
     let replica = roots.1.clone().filter(|_| ends.lease.is_some());
     if let (Some(lease), Some(replica)) = (ends.lease, &replica) {
-        lease.guard(replica, brief).map_err(|over| refusal(options, over))?;
+        lease
+            .guard(replica, brief)
+            .map_err(|over| refusal(options, over))?;
     }
     let ground = known.ground(options, roots);
-    let done = carry_out(options, (brief, batch), (watch, ends), (ground, renamed), threads_max);
+    let done = carry_out(
+        options,
+        (brief, batch),
+        (watch, ends),
+        (ground, renamed),
+        threads_max,
+    );
     // When all who may change something are gone.
     ends.lease.into_iter().for_each(|lease| lease.leave());
     done
@@ -97,7 +117,11 @@ fn carry_out(
 ) -> Result<(Outcome, End), RunError> {
     let gathered = Gathered::new(brief.receipts, watch);
     let mut run = Run::new(options, &gathered, ends.stop, ground);
-    run.part = Part::Batch(Sharing::new((brief, batch), (ends.yields, ends.leaves), &gathered));
+    run.part = Part::Batch(Sharing::new(
+        (brief, batch),
+        (ends.yields, ends.leaves),
+        &gathered,
+    ));
     run.lease = ends.lease.cloned();
     run.is_single = renamed.is_some();
     run.renamed = renamed;
@@ -107,41 +131,73 @@ fn carry_out(
     }
     for piece in &batch.pieces {
         if let Piece::Bytes(path, source, range) = piece {
-            run.queue.push(Task::Bytes(path.clone(), source.clone(), range.clone()));
+            run.queue
+                .push(Task::Bytes(path.clone(), source.clone(), range.clone()));
         }
     }
     drive(&run, threads_max);
-    run.gather_rest().map_err(|error| RunError::Unusable { path: options.replica.to_string(), cause: error.to_string() })?;
+    run.gather_rest().map_err(|error| RunError::Unusable {
+        path: options.replica.to_string(),
+        cause: error.to_string(),
+    })?;
     let summary = end_run(&run, End::Complete);
     let mounts = summary.mounts.into_iter().collect();
-    let outcome = Outcome { counts: summary.counts, mounts, ..gathered.take() };
+    let outcome = Outcome {
+        counts: summary.counts,
+        mounts,
+        ..gathered.take()
+    };
     Ok((outcome, summary.end))
 }
 
 /// A file system that is not mounted on this host looks like an empty tree.
-fn refuse_other(options: &Options, brief: &Brief, (source, replica): &(DirRef, Option<DirMutRef>)) -> Result<(), RunError> {
-    let Some(replica) = replica else { return Ok(()) };
+fn refuse_other(
+    options: &Options,
+    brief: &Brief,
+    (source, replica): &(DirRef, Option<DirMutRef>),
+) -> Result<(), RunError> {
+    let Some(replica) = replica else {
+        return Ok(());
+    };
     let path = match brief.other_root(source, replica) {
         None => return Ok(()),
         Some(Side::Source) => options.source.to_string(),
         Some(Side::Replica) => options.replica.to_string(),
     };
-    Err(RunError::Unusable { path, cause: OTHER_TREE.into() })
+    Err(RunError::Unusable {
+        path,
+        cause: OTHER_TREE.into(),
+    })
 }
 
 /// A mover of another user may leave what it makes to the wrong owner.
-fn refuse_misfit(options: &Options, brief: &Brief, replica: Option<&DirMutRef>) -> Result<(), RunError> {
+fn refuse_misfit(
+    options: &Options,
+    brief: &Brief,
+    replica: Option<&DirMutRef>,
+) -> Result<(), RunError> {
     let why = replica.and_then(|replica| brief.misfit(&replica.rights()));
-    why.map_or(Ok(()), |why| Err(RunError::Misfit { path: options.replica.to_string(), why }))
+    why.map_or(Ok(()), |why| {
+        Err(RunError::Misfit {
+            path: options.replica.to_string(),
+            why,
+        })
+    })
 }
 
 /// Why a mover cannot carry out a batch.
 fn refusal(options: &Options, over: Over) -> RunError {
     let path = options.replica.to_string();
     match over {
-        Over::Unwanted => RunError::NotHeld { path, why: "nobody wants the batch any more".into() },
+        Over::Unwanted => RunError::NotHeld {
+            path,
+            why: "nobody wants the batch any more".into(),
+        },
         Over::NotHeld(why) => RunError::NotHeld { path, why },
-        Over::OtherTree => RunError::Unusable { path, cause: OTHER_TREE.into() },
+        Over::OtherTree => RunError::Unusable {
+            path,
+            cause: OTHER_TREE.into(),
+        },
         Over::Unknown(cause) => RunError::Unusable { path, cause },
     }
 }
@@ -149,11 +205,18 @@ fn refusal(options: &Options, over: Over) -> RunError {
 /// Both roots, and the name of the replica of a single file.
 type ForBatch = ((DirRef, Option<DirMutRef>), Option<CString>);
 
-/// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the replica's, and holds its lock.
+/// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the
+/// replica's, and holds its lock.
 fn open_for_batch(options: &Options, directories: usize) -> Result<ForBatch, RunError> {
     match find(options, &HandlePool::new(directories))? {
-        Roots::Trees { source, replica: Replica::There(replica) } => Ok(((source, Some(replica)), None)),
-        Roots::Trees { replica: Replica::Missing(..), .. } => Err(RunError::NoReplica(options.replica.to_string())),
+        Roots::Trees {
+            source,
+            replica: Replica::There(replica),
+        } => Ok(((source, Some(replica)), None)),
+        Roots::Trees {
+            replica: Replica::Missing(..),
+            ..
+        } => Err(RunError::NoReplica(options.replica.to_string())),
         Roots::Entries { source, replica } => Ok(((source.0, Some(replica.0)), Some(replica.1))),
     }
 }
@@ -163,11 +226,20 @@ fn root_visit(run: &Run<'_>, batch: &Batch) -> Result<Option<Visit>, RunError> {
     let mut works = Vec::new();
     for piece in &batch.pieces {
         match piece {
-            Piece::Root => works.push(Work { path: driftless_model::RelPath::root(), scope: Scope::Subtree }),
+            Piece::Root => works.push(Work {
+                path: driftless_model::RelPath::root(),
+                scope: Scope::Subtree,
+            }),
             Piece::Entries(dir, names) => {
-                works.extend(names.iter().map(|name| Work { path: dir.join(name.as_bytes()), scope: Scope::Subtree }));
+                works.extend(names.iter().map(|name| Work {
+                    path: dir.join(name.as_bytes()),
+                    scope: Scope::Subtree,
+                }));
             }
-            Piece::Rest(path, ..) => works.push(Work { path: path.clone(), scope: Scope::Subtree }),
+            Piece::Rest(path, ..) => works.push(Work {
+                path: path.clone(),
+                scope: Scope::Subtree,
+            }),
             Piece::Bytes(..) => {}
         }
     }

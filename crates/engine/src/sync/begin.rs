@@ -14,14 +14,22 @@ use driftless_tree::{DirMutRef, DirRef, HandlePool, Place};
 use std::sync::Arc;
 
 /// Locks the replica, refuses it on doubt, makes it if it is missing; tells whether it was made.
-pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirMutRef>, bool, Locks), RunError> {
+pub fn prepare_replica(
+    options: &Options,
+    source: &DirRef,
+    replica: Replica,
+) -> Result<(Option<DirMutRef>, bool, Locks), RunError> {
     let mut locks = match &replica {
-        _ if options.dry_run || options.report_only && matches!(replica, Replica::Missing(..)) => Locks::default(),
+        _ if options.dry_run || options.report_only && matches!(replica, Replica::Missing(..)) => {
+            Locks::default()
+        }
         Replica::There(dir) => hold(options, dir, None)?,
         // Who works on a tree that it would lie in is found before it is made.
         Replica::Missing(parent, name) => hold(options, parent, Some(name))?,
     };
-    if let (true, Replica::There(replica)) = (options.policy.delete && !options.report_only, &replica) {
+    if let (true, Replica::There(replica)) =
+        (options.policy.delete && !options.report_only, &replica)
+    {
         refuse_doubt(options, source, replica)?;
     }
     let (replica, made) = open_replica(options, source, replica)?;
@@ -35,7 +43,10 @@ pub fn prepare_replica(options: &Options, source: &DirRef, replica: Replica) -> 
 pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Visit, RunError> {
     let (source, replica) = run.roots.clone();
     let before = match &replica {
-        Some(replica) => Some((unusable(run.options, replica.meta())?, unusable(run.options, replica.xattrs(&run.options.policy.keep))?)),
+        Some(replica) => Some((
+            unusable(run.options, replica.meta())?,
+            unusable(run.options, replica.xattrs(&run.options.policy.keep))?,
+        )),
         None => None,
     };
     let mut visit = Visit::root((source, replica, before), Arc::new(selection), weight);
@@ -48,29 +59,48 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Vi
 }
 
 pub fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
-    let Some(path) = &options.link_dest else { return Ok(None) };
+    let Some(path) = &options.link_dest else {
+        return Ok(None);
+    };
     let basis = options.replica.at(path.clone());
     match basis.locate(Side::Replica, &HandlePool::new(64))? {
         Place::Dir(dir) => Ok(Some(dir)),
-        _ => Err(RunError::Unusable { path: basis.to_string(), cause: "--link-dest names no directory".into() }),
+        _ => Err(RunError::Unusable {
+            path: basis.to_string(),
+            cause: "--link-dest names no directory".into(),
+        }),
     }
 }
 
 /// Opens or makes the replica's root; tells whether it was made.
-fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<(Option<DirMutRef>, bool), RunError> {
+fn open_replica(
+    options: &Options,
+    source: &DirRef,
+    replica: Replica,
+) -> Result<(Option<DirMutRef>, bool), RunError> {
     match replica {
         Replica::There(dir) => Ok((Some(dir), false)),
-        Replica::Missing(..) if options.report_only => Err(RunError::NoReplica(options.replica.to_string())),
+        Replica::Missing(..) if options.report_only => {
+            Err(RunError::NoReplica(options.replica.to_string()))
+        }
         Replica::Missing(..) if options.dry_run => Ok((None, true)),
         Replica::Missing(parent, name) => {
             // A source that cannot be listed leaves no empty replica behind.
-            source.list().map_err(|fault| RunError::Unusable { path: options.source.to_string(), cause: fault.to_string() })?;
+            source.list().map_err(|fault| RunError::Unusable {
+                path: options.source.to_string(),
+                cause: fault.to_string(),
+            })?;
             // Over a line, whether it was made is heard of with the first answer.
-            let made = parent.make_dir(&name).and_then(|dir| forget_inherited(&dir).map(|()| dir));
+            let made = parent
+                .make_dir(&name)
+                .and_then(|dir| forget_inherited(&dir).map(|()| dir));
             let made = made.and_then(|dir| mark_closed(options, &dir).map(|()| dir));
             match made {
                 // A moment ago it was not there.
-                Err(fault) if fault.errno == errno::EEXIST => Err(RunError::Locked { path: options.replica.to_string(), holder: None }),
+                Err(fault) if fault.errno == errno::EEXIST => Err(RunError::Locked {
+                    path: options.replica.to_string(),
+                    holder: None,
+                }),
                 made => Ok((Some(unusable(options, made)?), true)),
             }
         }
@@ -78,5 +108,8 @@ fn open_replica(options: &Options, source: &DirRef, replica: Replica) -> Result<
 }
 
 pub fn unusable<T>(options: &Options, done: Result<T, Fault>) -> Result<T, RunError> {
-    done.map_err(|fault| RunError::Unusable { path: options.replica.to_string(), cause: fault.to_string() })
+    done.map_err(|fault| RunError::Unusable {
+        path: options.replica.to_string(),
+        cause: fault.to_string(),
+    })
 }

@@ -1,7 +1,9 @@
-//! New directories of a run that keeps no modes. They are closed to others (0700) until everything in them is done, and then get the mode of
-//! all new ones. Where modes are kept, a directory that a run left closed differs from its source, and the next run opens it. Where they
-//! are not, nothing would tell it from one that the user has closed; so the topmost ones, in which all else is closed too, are marked
-//! until they are finished. Below those, one that has its source's time was finished, and closed by the user.
+//! New directories of a run that keeps no modes. They are closed to others (0700) until everything
+//! in them is done, and then get the mode of all new ones. Where modes are kept, a directory that a
+//! run left closed differs from its source, and the next run opens it. Where they are not, nothing
+//! would tell it from one that the user has closed; so the topmost ones, in which all else is
+//! closed too, are marked until they are finished. Below those, one that has its source's time was
+//! finished, and closed by the user.
 
 use crate::options::Options;
 use crate::sync::run::Run;
@@ -15,32 +17,54 @@ const CLOSED: u32 = 0o700;
 
 /// Marks a directory that this run has made.
 pub fn mark_closed(options: &Options, dir: &DirMutRef) -> Done {
-    if options.policy.keep.mode { Ok(()) } else { dir.set_unfinished(true) }
+    if options.policy.keep.mode {
+        Ok(())
+    } else {
+        dir.set_unfinished(true)
+    }
 }
 
 impl Run<'_> {
-    /// Finds out whether an earlier run, or another mover, made the replica's directory and did not finish it.
+    /// Finds out whether an earlier run, or another mover, made the replica's directory and did not
+    /// finish it.
     pub fn find_closed(&self, visit: &mut Visit) {
         if self.options.policy.keep.mode || !is_private(visit) {
             return;
         }
-        let (Some(replica), Some((before, _))) = (&visit.replica, &visit.before) else { return };
+        let (Some(replica), Some((before, _))) = (&visit.replica, &visit.before) else {
+            return;
+        };
         let is_a_mover_s = visit.left.is_some_and(|left| left.made);
-        let has_time = self.options.policy.keep.times && before.mtime == visit.source.first_meta().mtime;
+        let has_time =
+            self.options.policy.keep.times && before.mtime == visit.source.first_meta().mtime;
         let is_within = !has_time && visit.parent.as_ref().is_some_and(|parent| parent.closed);
         visit.is_marked = replica.is_unfinished();
         visit.closed = visit.is_marked || is_a_mover_s || is_within;
     }
 
-    /// Says that a directory gets its own mode now. One where modes are kept may have the mark of a run that kept none.
+    /// Says that a directory gets its own mode now. One where modes are kept may have the mark of a
+    /// run that kept none.
     pub fn unmark_closed(&self, visit: &Visit) -> Done {
-        let Some(replica) = &visit.replica else { return Ok(()) };
-        let is_marked = if self.options.policy.keep.mode { is_private(visit) && replica.is_unfinished() } else { visit.is_marked };
-        if is_marked { replica.set_unfinished(false) } else { Ok(()) }
+        let Some(replica) = &visit.replica else {
+            return Ok(());
+        };
+        let is_marked = if self.options.policy.keep.mode {
+            is_private(visit) && replica.is_unfinished()
+        } else {
+            visit.is_marked
+        };
+        if is_marked {
+            replica.set_unfinished(false)
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Whether the replica's directory was there, and closed to others.
 fn is_private(visit: &Visit) -> bool {
-    visit.before.as_ref().is_some_and(|(before, _)| before.mode & 0o777 == CLOSED)
+    visit
+        .before
+        .as_ref()
+        .is_some_and(|(before, _)| before.mode & 0o777 == CLOSED)
 }

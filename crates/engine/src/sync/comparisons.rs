@@ -1,5 +1,5 @@
-//! Comparing content: small files at once, large ones range by range by whoever is free. What was found equal may be noted, so that
-//! a run that is interrupted need not read it again.
+//! Comparing content: small files at once, large ones range by range by whoever is free. What was
+//! found equal may be noted, so that a run that is interrupted need not read it again.
 
 use crate::sync::entry::{Met, Pair, Verdict};
 use crate::sync::files::{LARGE_BYTES, is_far, next_step};
@@ -23,14 +23,20 @@ impl Worker<'_> {
     pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
         // What a disk has not kept may stand in the cache all the same.
         let suspect = self.run.rules_in(met.visit).suspects(&pair.replica.meta);
-        let level = if suspect { Level::Media } else { self.run.options.policy.level };
-        let is_lost =
-            |trouble: &Trouble| matches!(trouble, Trouble::Failed(fault) if suspect && fault.side == Side::Replica && !fault.is_cut_off());
+        let level = if suspect {
+            Level::Media
+        } else {
+            self.run.options.policy.level
+        };
+        let is_lost = |trouble: &Trouble| matches!(trouble, Trouble::Failed(fault) if suspect && fault.side == Side::Replica && !fault.is_cut_off());
         if !suspect && self.is_noted(&pair, WHOLE) {
             add(&self.run.tally.known_equal, 1);
             return self.same_content(met, &pair, what);
         }
-        let spot = Spot { only: met.only(), ..met.visit.spot(met.name) };
+        let spot = Spot {
+            only: met.only(),
+            ..met.visit.spot(met.name)
+        };
         let source = self.open_to_compare(&spot)?;
         if met.meta.size < LARGE_BYTES {
             let content = match self.mover.compare(&spot, source, level) {
@@ -44,24 +50,47 @@ impl Worker<'_> {
             Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
             comparison => comparison?,
         };
-        let (visit, name, leads, whole, weight) = (met.visit.clone(), met.name.into(), met.leads, met.whole, met.weight);
+        let (visit, name, leads, whole, weight) = (
+            met.visit.clone(),
+            met.name.into(),
+            met.leads,
+            met.whole,
+            met.weight,
+        );
         met.visit.more();
         let range = 0..comparison.size();
         let pending = AtomicUsize::new(1);
         let begun = Begun::new(&self.run.under_way, range.end, weight);
         let incomplete = AtomicBool::default();
-        let compare = LargeCompare { comparison, visit, name, pair, what, leads, whole, weight, begun, pending, incomplete };
+        let compare = LargeCompare {
+            comparison,
+            visit,
+            name,
+            pair,
+            what,
+            leads,
+            whole,
+            weight,
+            begun,
+            pending,
+            incomplete,
+        };
         self.compare_chunk(&Arc::new(compare), range);
         Ok(Verdict::Large)
     }
 
-    /// Opens a source file. Who takes it to be equal from now on waits for it to come to rest; who only says what differs says it of now.
+    /// Opens a source file. Who takes it to be equal from now on waits for it to come to rest; who
+    /// only says what differs says it of now.
     fn open_to_compare(&self, spot: &Spot<'_>) -> Result<Opened, Trouble> {
         if self.run.options.dry_run {
             return spot.open();
         }
         let source = self.mover.open(spot)?;
-        if source.young { Err(Trouble::Changing) } else { Ok(source) }
+        if source.young {
+            Err(Trouble::Changing)
+        } else {
+            Ok(source)
+        }
     }
 
     /// Compares a range of a large file, giving half of the rest away whenever somebody is idle.
@@ -80,14 +109,21 @@ impl Worker<'_> {
                 break;
             }
             let waits = is_far(&compare.visit.spot(&compare.name));
-            self.share((&compare.pending, waits), &mut range, |given| Task::Compare(compare.clone(), given));
+            self.share((&compare.pending, waits), &mut range, |given| {
+                Task::Compare(compare.clone(), given)
+            });
             let step = next_step(&mut range, data_end, Stride::MAX);
             let (run, len) = (self.run, step.end - step.start);
             let piece = format!("{}-{}", step.start, step.end);
             if self.is_noted(&compare.pair, &piece) {
                 continue;
             }
-            if compare.comparison.compare(&mut self.mover.copier, step, &mut |bytes| run.pace_or_stop(bytes)) {
+            if compare
+                .comparison
+                .compare(&mut self.mover.copier, step, &mut |bytes| {
+                    run.pace_or_stop(bytes)
+                })
+            {
                 self.note_equal(&compare.pair, &piece);
             }
             add(&run.tally.bytes_compared, len);
@@ -103,11 +139,30 @@ impl Worker<'_> {
     }
 
     fn finish_comparison(&mut self, compare: &Arc<LargeCompare>) {
-        let LargeCompare { visit, name, pair, what, leads, whole, weight, .. } = &**compare;
+        let LargeCompare {
+            visit,
+            name,
+            pair,
+            what,
+            leads,
+            whole,
+            weight,
+            ..
+        } = &**compare;
         // If it is copied now, that is the same share of the walk.
         add(&self.run.tally.walked, *weight);
-        let met = Met { visit, name, meta: &pair.source.meta, leads: *leads, whole: *whole, weight: 0 };
-        let done = compare.comparison.finish().and_then(|content| self.compared(met, pair, *what, content));
+        let met = Met {
+            visit,
+            name,
+            meta: &pair.source.meta,
+            leads: *leads,
+            whole: *whole,
+            weight: 0,
+        };
+        let done = compare
+            .comparison
+            .finish()
+            .and_then(|content| self.compared(met, pair, *what, content));
         if !matches!(done, Ok(Verdict::Large)) {
             if *leads {
                 self.settle(met, done.as_ref().ok());
@@ -120,11 +175,17 @@ impl Worker<'_> {
         self.less(visit);
     }
 
-    /// Whether an interrupted run found `piece` of the content equal, and neither file has been touched since.
+    /// Whether an interrupted run found `piece` of the content equal, and neither file has been
+    /// touched since.
     fn is_noted(&self, pair: &Pair, piece: &str) -> bool {
-        let Some(mut ledger) = self.run.ledger.as_ref().map(|ledger| ledger.lock()) else { return false };
+        let Some(mut ledger) = self.run.ledger.as_ref().map(|ledger| ledger.lock()) else {
+            return false;
+        };
         let knows = ledger.knows(&self.ledger_key(pair, piece));
-        self.run.tally.oldest_note_seconds.fetch_max(ledger.oldest_seconds(), Ordering::Relaxed);
+        self.run
+            .tally
+            .oldest_note_seconds
+            .fetch_max(ledger.oldest_seconds(), Ordering::Relaxed);
         knows
     }
 
@@ -137,12 +198,23 @@ impl Worker<'_> {
 
     fn ledger_key(&self, pair: &Pair, piece: &str) -> driftless_state::LedgerKey {
         let level = self.run.options.policy.level.word();
-        let state = |m: &Meta| format!("{} {} {} {:?} {:?}", m.dev, m.ino, m.size, m.mtime, m.ctime);
-        Ledger::key(format!("{level} {piece} {} {}", state(&pair.source.meta), state(&pair.replica.meta)).as_bytes())
+        let state =
+            |m: &Meta| format!("{} {} {} {:?} {:?}", m.dev, m.ino, m.size, m.mtime, m.ctime);
+        Ledger::key(
+            format!(
+                "{level} {piece} {} {}",
+                state(&pair.source.meta),
+                state(&pair.replica.meta)
+            )
+            .as_bytes(),
+        )
     }
 }
 
 /// The name of the ledger for what `about` says, such as the two paths of a verification.
 pub fn ledger_name(about: &[u8]) -> String {
-    Ledger::key(about).iter().map(|byte| format!("{byte:02x}")).collect()
+    Ledger::key(about)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

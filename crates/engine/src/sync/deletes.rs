@@ -1,8 +1,9 @@
 //! The plan of deletes: collected while the trees are walked, judged as a whole, carried out last.
 //!
-//! It stands in an unnamed temporary file, so that any number of names costs no memory. A record is the length of a path
-//! (8 bytes, little-endian), the path, the number of names, and each name with its length in front. What a later look at a directory
-//! finds takes the place of what an earlier one did.
+//! It stands in an unnamed temporary file, so that any number of names costs no memory. A record is
+//! the length of a path (8 bytes, little-endian), the path, the number of names, and each name with
+//! its length in front. What a later look at a directory finds takes the place of what an earlier
+//! one did.
 
 use driftless_lock::Mutex;
 use driftless_model::{Fault, RelPath, cause, quote};
@@ -14,10 +15,12 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Directories whose earlier records are known not to hold; those of more count, too, and the guard is stricter than it need be.
+/// Directories whose earlier records are known not to hold; those of more count, too, and the guard
+/// is stricter than it need be.
 const FORGOTTEN_MAX: usize = 100_000;
 
-/// Directories that vanished from the source meanwhile and are looked at in the end; more are reported at once.
+/// Directories that vanished from the source meanwhile and are looked at in the end; more are
+/// reported at once.
 const LEFT_MAX: usize = 10_000;
 
 /// The plan.
@@ -39,14 +42,18 @@ pub struct DeletePlan {
 struct Spool {
     file: Option<BufWriter<File>>,
     records: u64,
-    /// Of each of these directories, how many records of the plan came before the latest look at it.
+    /// Of each of these directories, how many records of the plan came before the latest look at
+    /// it.
     forgotten: HashMap<RelPath, u64>,
 }
 
 impl DeletePlan {
     /// An empty plan, when so many entries were removed before.
     pub fn after(deleted: u64) -> Self {
-        DeletePlan { reserved: AtomicU64::new(deleted), ..DeletePlan::default() }
+        DeletePlan {
+            reserved: AtomicU64::new(deleted),
+            ..DeletePlan::default()
+        }
     }
 
     /// Adds names of one directory.
@@ -66,20 +73,25 @@ impl DeletePlan {
         let out = spool.file.as_mut().expect("it was opened above");
         write_bytes(out, path.as_bytes())?;
         out.write_all(&(names.len() as u64).to_le_bytes())?;
-        names.iter().try_for_each(|name| write_bytes(out, name.to_bytes()))
+        names
+            .iter()
+            .try_for_each(|name| write_bytes(out, name.to_bytes()))
     }
 
     /// Forgets what was added of one directory, which is looked at again.
     pub fn forget(&self, path: RelPath) {
         let mut spool = self.spool.lock();
         let before = spool.records;
-        if before > 0 && (spool.forgotten.len() < FORGOTTEN_MAX || spool.forgotten.contains_key(&path)) {
+        if before > 0
+            && (spool.forgotten.len() < FORGOTTEN_MAX || spool.forgotten.contains_key(&path))
+        {
             spool.forgotten.insert(path, before);
         }
     }
 
-    /// Notes that the source does not have this directory any more, as `fault` says; returns whether there was room for that. It is no
-    /// problem if the directory itself goes with the plan.
+    /// Notes that the source does not have this directory any more, as `fault` says; returns
+    /// whether there was room for that. It is no problem if the directory itself goes with the
+    /// plan.
     pub fn left_by_source(&self, path: &RelPath, fault: Fault) -> bool {
         let mut left = self.left.lock();
         let fits = left.len() < LEFT_MAX;
@@ -89,8 +101,9 @@ impl DeletePlan {
         fits
     }
 
-    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much. Under a limit nothing
-    /// may go before the whole plan has passed. `seen` tells how many entries of the replica the walk has come by.
+    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if
+    /// that is too much. Under a limit nothing may go before the whole plan has passed. `seen`
+    /// tells how many entries of the replica the walk has come by.
     pub fn reserve(&self, entries: u64, guard: Guard, seen: impl FnOnce() -> u64) -> bool {
         if guard.limit.is_none() || entries == 0 {
             return true;
@@ -108,20 +121,22 @@ impl DeletePlan {
         fits
     }
 
-    /// How many entries were taken off what may be deleted, and how many of them no listing has shown.
+    /// How many entries were taken off what may be deleted, and how many of them no listing has
+    /// shown.
     pub fn reserved(&self) -> (u64, u64) {
         (self.reserved.load(Relaxed), self.unseen.load(Relaxed))
     }
 
-    /// The plan has passed as a whole, with so many entries that go, so many of which no listing has shown: what is tried again after the
-    /// deletes may take what they have left, and no more.
+    /// The plan has passed as a whole, with so many entries that go, so many of which no listing
+    /// has shown: what is tried again after the deletes may take what they have left, and no more.
     pub fn pass(&self, deletes: u64, unseen: u64) {
         self.reserved.store(deletes, Relaxed);
         self.unseen.store(unseen, Relaxed);
         self.passed.store(true, Relaxed);
     }
 
-    /// The directories that names were to go from, and that the source does not have any more, once.
+    /// The directories that names were to go from, and that the source does not have any more,
+    /// once.
     pub fn take_left(&self) -> Vec<(RelPath, Fault)> {
         std::mem::take(&mut *self.left.lock())
     }
@@ -131,9 +146,16 @@ impl DeletePlan {
         if let Some(error) = self.error.lock().take() {
             return Err(error);
         }
-        let Spool { file, forgotten, .. } = std::mem::take(&mut *self.spool.lock());
+        let Spool {
+            file, forgotten, ..
+        } = std::mem::take(&mut *self.spool.lock());
         let Some(writer) = file else { return Ok(None) };
-        Ok(Some(Finished { file: writer.into_inner().map_err(io::IntoInnerError::into_error)?, forgotten }))
+        Ok(Some(Finished {
+            file: writer
+                .into_inner()
+                .map_err(io::IntoInnerError::into_error)?,
+            forgotten,
+        }))
     }
 
     /// Takes the plan apart: each directory with its names.
@@ -153,7 +175,10 @@ impl Finished {
     pub fn for_each(&self, each: &mut dyn FnMut(RelPath, Vec<CString>)) -> io::Result<()> {
         let mut before = 0;
         records(&self.file, &mut |path, names| {
-            let holds = self.forgotten.get(&path).is_none_or(|forgotten| before >= *forgotten);
+            let holds = self
+                .forgotten
+                .get(&path)
+                .is_none_or(|forgotten| before >= *forgotten);
             before += 1;
             if holds {
                 each(path, names);
@@ -204,7 +229,9 @@ fn read_number(input: &mut impl Read) -> io::Result<Option<u64>> {
 }
 
 fn read_bytes(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let Some(len) = read_number(input)? else { return Ok(None) };
+    let Some(len) = read_number(input)? else {
+        return Ok(None);
+    };
     let mut bytes = vec![0; len as usize];
     input.read_exact(&mut bytes)?;
     Ok(Some(bytes))

@@ -42,12 +42,21 @@ pub struct Summary {
 impl Summary {
     /// Of a run that did nothing before its end.
     pub fn of_nothing(elapsed: Duration, end: End) -> Summary {
-        Summary { counts: Counts::default(), elapsed, end, mounts: BTreeSet::new() }
+        Summary {
+            counts: Counts::default(),
+            elapsed,
+            end,
+            mounts: BTreeSet::new(),
+        }
     }
 }
 
 /// Whatever could not be done because a line was lost, the loss is why it ended.
-pub fn or_cut_off<T>(done: Result<T, RunError>, options: &Options, ended: impl FnOnce(End) -> T) -> Result<T, RunError> {
+pub fn or_cut_off<T>(
+    done: Result<T, RunError>,
+    options: &Options,
+    ended: impl FnOnce(End) -> T,
+) -> Result<T, RunError> {
     match (done, options.lost()) {
         (Err(_), Some(loss)) => Ok(ended(End::CutOff(loss.why))),
         (done, _) => done,
@@ -79,22 +88,43 @@ pub fn sum_up(run: &Run<'_>, end: End) -> Summary {
         None if run.stopped() => End::Stopped,
         None => end,
     };
-    Summary { counts: run.tally.counts(), elapsed: run.started.elapsed(), end, mounts: run.mounts.take() }
+    Summary {
+        counts: run.tally.counts(),
+        elapsed: run.started.elapsed(),
+        end,
+        mounts: run.mounts.take(),
+    }
 }
 
 /// What the end of a run says of what is on the replica.
-fn ending(run: &Run<'_>, scope: driftless_reconcile::Scope, (end, counts): (&End, &Counts)) -> Ending {
+fn ending(
+    run: &Run<'_>,
+    scope: driftless_reconcile::Scope,
+    (end, counts): (&End, &Counts),
+) -> Ending {
     let is_flushed = !matches!(end, End::Lost | End::CutOff(_));
     let leaves = run.options.policy.durability == Durability::None;
     let is_complete = is_complete(end, counts);
-    let is_all = is_complete && *end == End::Complete && counts.only_on_replica == 0 && counts.skipped() == 0;
+    let is_all = is_complete
+        && *end == End::Complete
+        && counts.only_on_replica == 0
+        && counts.skipped() == 0;
     // What vanished is on the replica as it was, unless it goes from there.
-    let is_clear = counts.kept_in_doubt == 0 && !hides_changes(run, counts) && (run.options.policy.delete || counts.skipped_vanished == 0);
-    Ending { scope, is_flushed: is_flushed && !leaves, is_left: is_flushed && leaves, is_complete, is_all, is_clear }
+    let is_clear = counts.kept_in_doubt == 0
+        && !hides_changes(run, counts)
+        && (run.options.policy.delete || counts.skipped_vanished == 0);
+    Ending {
+        scope,
+        is_flushed: is_flushed && !leaves,
+        is_left: is_flushed && leaves,
+        is_complete,
+        is_all,
+        is_clear,
+    }
 }
 
-/// Whether nobody can tell when what only the replica has was changed. Where there are change times, the root has one that is later than
-/// the time that was set.
+/// Whether nobody can tell when what only the replica has was changed. Where there are change
+/// times, the root has one that is later than the time that was set.
 fn hides_changes(run: &Run<'_>, counts: &Counts) -> bool {
     let root = run.roots.1.as_ref().filter(|_| counts.only_on_replica > 0);
     root.is_some_and(|root| root.meta().is_ok_and(|meta| lacks_change_time(&meta)))
@@ -106,8 +136,9 @@ fn is_complete(end: &End, counts: &Counts) -> bool {
     has_ended && counts.failed == 0 && counts.problems() == counts.problems_partly
 }
 
-/// One syncfs(2) for each file system of the replica, also when this run changed nothing: an earlier one may have been killed
-/// before its own. A failure means that nothing is known of what was written.
+/// One syncfs(2) for each file system of the replica, also when this run changed nothing: an
+/// earlier one may have been killed before its own. A failure means that nothing is known of what
+/// was written.
 pub fn make_durable(run: &Run<'_>) {
     if run.options.dry_run || run.options.policy.durability == Durability::None {
         return;

@@ -1,7 +1,9 @@
-//! Which subdirectories of a directory were entered in this run, so that a second look at it tells those that are others now.
+//! Which subdirectories of a directory were entered in this run, so that a second look at it tells
+//! those that are others now.
 //!
-//! A name alone says nothing: a directory that is removed and made anew, or renamed to where another was, has the name of one that is
-//! done. So what is kept is a hash of name and inode, of a bounded number.
+//! A name alone says nothing: a directory that is removed and made anew, or renamed to where
+//! another was, has the name of one that is done. So what is kept is a hash of name and inode, of a
+//! bounded number.
 
 use driftless_lock::Mutex;
 use driftless_model::Meta;
@@ -9,7 +11,8 @@ use std::collections::HashSet;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-/// Subdirectories of one directory that are remembered, at 16 bytes each; further ones are entered once more in a second look.
+/// Subdirectories of one directory that are remembered, at 16 bytes each; further ones are entered
+/// once more in a second look.
 const ENTERED_MAX: usize = 1 << 16;
 
 /// The subdirectories that were entered.

@@ -9,7 +9,9 @@ use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
-use driftless_model::{Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape};
+use driftless_model::{
+    Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape,
+};
 use driftless_mover::{Compared, Moved, Opened, Patch, Spot, Trouble, kind_changed};
 use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_tree::{Dir, DirMutRef, DirRef, is_temp_name};
@@ -27,7 +29,8 @@ struct Ready {
 const RANGES_MAX: usize = 1000;
 
 impl Worker<'_> {
-    /// Makes the entry `name` of `visit` equal and accounts for it. Its share of the walk is `weight`.
+    /// Makes the entry `name` of `visit` equal and accounts for it. Its share of the walk is
+    /// `weight`.
     pub fn entry(&mut self, visit: &Arc<Visit>, name: &CStr, hint: Option<Kind>, weight: u64) {
         let done = self.reconcile(visit, name, hint, weight);
         self.conclude(visit, name, weight, done);
@@ -40,7 +43,12 @@ impl Worker<'_> {
                 add(&self.run.tally.same, 1);
                 self.run.part.settle(|| visit.path_of(name), None);
             }
-            Verdict::Same | Verdict::Waits | Verdict::Large | Verdict::Submitted | Verdict::Below | Verdict::GivenBack => {}
+            Verdict::Same
+            | Verdict::Waits
+            | Verdict::Large
+            | Verdict::Submitted
+            | Verdict::Below
+            | Verdict::GivenBack => {}
             Verdict::Reported => {
                 self.count_late(visit);
                 add(&self.run.tally.failed, 1);
@@ -53,7 +61,9 @@ impl Worker<'_> {
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 add(&self.run.tally.mismatched, moved.mismatches);
                 self.note_made(visit, name, moved.unkept);
-                self.run.part.settle(|| visit.path_of(name), Some((intent.kind, intent.size)));
+                self.run
+                    .part
+                    .settle(|| visit.path_of(name), Some((intent.kind, intent.size)));
                 self.run.receipt(|| visit.path_of(name), intent);
                 for fault in moved.faults {
                     self.run.problem(visit.path_of(name), fault, Class::Partly);
@@ -70,11 +80,21 @@ impl Worker<'_> {
         if unkept.is_empty() {
             return;
         }
-        let inherited = visit.replica.as_ref().map_or(Unkept::NONE, |above| above.first_meta().unkept.inherited());
-        self.run.note_unkept(unkept - inherited, || visit.path_of(name));
+        let inherited = visit
+            .replica
+            .as_ref()
+            .map_or(Unkept::NONE, |above| above.first_meta().unkept.inherited());
+        self.run
+            .note_unkept(unkept - inherited, || visit.path_of(name));
     }
 
-    fn reconcile(&mut self, visit: &Arc<Visit>, name: &CStr, hint: Option<Kind>, weight: u64) -> Reconciled {
+    fn reconcile(
+        &mut self,
+        visit: &Arc<Visit>,
+        name: &CStr,
+        hint: Option<Kind>,
+        weight: u64,
+    ) -> Reconciled {
         if is_temp_name(name) {
             return self.refuse_reserved(visit, name, hint);
         }
@@ -87,15 +107,20 @@ impl Worker<'_> {
         }
         match hint {
             Some(Kind::Dir) => return self.subdirectory(visit, name, weight),
-            Some(_) if self.run.is_other_file(visit, name) => return Err(Trouble::Barred(Side::Source, UNMOUNTED)),
-            Some(Kind::File) if visit.is_fresh() && !self.run.options.dry_run && !has_listed(visit, name) => {
+            Some(_) if self.run.is_other_file(visit, name) => {
+                return Err(Trouble::Barred(Side::Source, UNMOUNTED));
+            }
+            Some(Kind::File)
+                if visit.is_fresh() && !self.run.options.dry_run && !has_listed(visit, name) =>
+            {
                 return self.new_file(visit, name, weight);
             }
             _ => {}
         }
         let meta = visit.source.look(name)?;
         if meta.kind != Kind::Dir && self.run.was_divided(visit, name) {
-            // The directory went. What took its place is met, and counted, when the whole run finishes what was divided.
+            // The directory went. What took its place is met, and counted, when the whole run
+            // finishes what was divided.
             return Err(Trouble::Vanished);
         }
         if hint.is_none() && !self.run.takes(visit, name, meta.kind == Kind::Dir) {
@@ -113,16 +138,30 @@ impl Worker<'_> {
         if let Some(reason) = self.unwanted(&meta) {
             return Ok(Verdict::Skipped(reason));
         }
-        self.grouped(Met { visit, name, meta: &meta, leads: false, whole: None, weight }, None)
+        self.grouped(
+            Met {
+                visit,
+                name,
+                meta: &meta,
+                leads: false,
+                whole: None,
+                weight,
+            },
+            None,
+        )
     }
 
-    /// At such a name an unfinished copy of another file may grow: what the source has there would be taken for it, or it for that.
+    /// At such a name an unfinished copy of another file may grow: what the source has there would
+    /// be taken for it, or it for that.
     fn refuse_reserved(&mut self, visit: &Visit, name: &CStr, hint: Option<Kind>) -> Reconciled {
         let kind = hint.map_or_else(|| visit.source.look(name).map(|meta| meta.kind), Ok)?;
         if !self.run.takes(visit, name, kind == Kind::Dir) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }
-        Err(Trouble::Barred(Side::Source, "names of this form are for unfinished entries of the replica"))
+        Err(Trouble::Barred(
+            Side::Source,
+            "names of this form are for unfinished entries of the replica",
+        ))
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
@@ -136,7 +175,8 @@ impl Worker<'_> {
         (!self.run.options.policy.filter.takes_size(meta.size)).then_some(Reason::Filtered)
     }
 
-    /// In a second look at a directory only subdirectories that were not entered yet are: what lies in the others has its own look.
+    /// In a second look at a directory only subdirectories that were not entered yet are: what lies
+    /// in the others has its own look.
     fn subdirectory(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> Reconciled {
         if visit.pass() == 0 || !self.was_entered(visit, name)? {
             self.descend(visit, name, weight);
@@ -147,13 +187,15 @@ impl Worker<'_> {
     fn was_entered(&self, visit: &Visit, name: &CStr) -> Result<bool, Trouble> {
         if visit.left.is_some() {
             // By somebody else, who made what he entered.
-            let known = |replica: &DirMutRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
+            let known =
+                |replica: &DirMutRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
             return Ok(visit.replica.as_ref().is_some_and(known));
         }
         Ok(visit.entered.has(name, &visit.source.look(name)?))
     }
 
-    /// The short way for a file in a new directory: nothing to compare with, and one look through the open file.
+    /// The short way for a file in a new directory: nothing to compare with, and one look through
+    /// the open file.
     fn new_file(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> Reconciled {
         if self.submit_fetch_new(visit, name, weight) {
             return Ok(Verdict::Submitted);
@@ -163,7 +205,13 @@ impl Worker<'_> {
     }
 
     /// A file in a new directory that is open, or at hand.
-    pub fn new_opened(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64, opened: Opened) -> Reconciled {
+    pub fn new_opened(
+        &mut self,
+        visit: &Arc<Visit>,
+        name: &CStr,
+        weight: u64,
+        opened: Opened,
+    ) -> Reconciled {
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
         }
@@ -171,12 +219,24 @@ impl Worker<'_> {
             return Ok(Verdict::Skipped(reason));
         }
         let meta = opened.meta;
-        self.grouped(Met { visit, name, meta: &meta, leads: false, whole: None, weight }, Some(opened))
+        self.grouped(
+            Met {
+                visit,
+                name,
+                meta: &meta,
+                leads: false,
+                whole: None,
+                weight,
+            },
+            Some(opened),
+        )
     }
 
     /// What the replica has at a name, if anything.
     pub fn replica_meta(&self, visit: &Visit, name: &CStr) -> Result<Option<Meta>, Trouble> {
-        let Some(replica) = visit.replica.as_ref().filter(|_| !visit.is_fresh()) else { return Ok(None) };
+        let Some(replica) = visit.replica.as_ref().filter(|_| !visit.is_fresh()) else {
+            return Ok(None);
+        };
         match replica.look(visit.renamed.as_deref().unwrap_or(name)) {
             Ok(meta) => Ok(Some(meta)),
             Err(fault) if fault.is_missing() => Ok(None),
@@ -186,12 +246,17 @@ impl Worker<'_> {
 
     /// Compares an entry with the replica's and does what the comparison says.
     pub fn equalise(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
-        let Met { visit, name, meta, .. } = met;
+        let Met {
+            visit, name, meta, ..
+        } = met;
         let Some(there) = self.replica_meta(visit, name)? else {
             return self.create(met, opened);
         };
         let pair = self.pair(visit, name, meta, there)?;
-        let same_target = pair.targets.as_ref().is_none_or(|(source, replica)| source == replica);
+        let same_target = pair
+            .targets
+            .as_ref()
+            .is_none_or(|(source, replica)| source == replica);
         let mut step = self.decide(visit, &pair, same_target);
         // What is of another kind goes from this name and is nothing to claim.
         let is_to_go = matches!(step, Step::Replace(_));
@@ -205,20 +270,37 @@ impl Worker<'_> {
         }
         match step {
             Step::CompareContent(what) => self.compare(met, pair, what),
-            step => self.act(met, &pair, step, Ready { opened, patch: None }),
+            step => self.act(
+                met,
+                &pair,
+                step,
+                Ready {
+                    opened,
+                    patch: None,
+                },
+            ),
         }
     }
 
     /// What cannot be attained is no difference.
     fn decide(&self, visit: &Visit, pair: &Pair, same_target: bool) -> Step {
-        let attainable = self.run.attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
-        let step = decide(&attainable, &pair.replica, &self.run.rules_in(visit), same_target);
+        let attainable =
+            self.run
+                .attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
+        let step = decide(
+            &attainable,
+            &pair.replica,
+            &self.run.rules_in(visit),
+            same_target,
+        );
         self.run.takes_over(step, &pair.source, &pair.replica)
     }
 
     /// The same when it is known whether the content is equal, `what` being what differs besides.
     fn decide_after(&self, visit: &Visit, pair: &Pair, what: What, same: bool) -> Step {
-        let attainable = self.run.attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
+        let attainable =
+            self.run
+                .attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
         let step = after_content(&attainable, &pair.replica, &self.run.rules, what, same);
         self.run.takes_over(step, &pair.source, &pair.replica)
     }
@@ -227,20 +309,49 @@ impl Worker<'_> {
         let source = self.source_entry(visit, name, meta)?;
         let replica = self.replica_entry(visit, name, there, meta.kind)?;
         let links = meta.kind == Kind::Symlink && there.kind == Kind::Symlink;
-        let targets = if links { Some(self.targets(visit, name)?) } else { None };
-        Ok(Pair { source, replica, targets })
+        let targets = if links {
+            Some(self.targets(visit, name)?)
+        } else {
+            None
+        };
+        Ok(Pair {
+            source,
+            replica,
+            targets,
+        })
     }
 
     /// Does what follows from a comparison of content.
-    pub fn compared(&mut self, met: Met<'_>, pair: &Pair, what: What, content: Compared) -> Reconciled {
+    pub fn compared(
+        &mut self,
+        met: Met<'_>,
+        pair: &Pair,
+        what: What,
+        content: Compared,
+    ) -> Reconciled {
         let same = content.differs.is_empty();
         if same {
             self.note_equal(pair, WHOLE);
         }
         let step = self.decide_after(met.visit, pair, what, same);
-        let Compared { source, replica, differs } = content;
-        let patch = replica.filter(|_| !same).map(|replica| Patch { replica, differs: Some(differs) });
-        self.act(met, pair, step, Ready { opened: Some(source), patch })
+        let Compared {
+            source,
+            replica,
+            differs,
+        } = content;
+        let patch = replica.filter(|_| !same).map(|replica| Patch {
+            replica,
+            differs: Some(differs),
+        });
+        self.act(
+            met,
+            pair,
+            step,
+            Ready {
+                opened: Some(source),
+                patch,
+            },
+        )
     }
 
     /// Does what follows where the replica's content cannot be read: it is made anew.
@@ -257,14 +368,21 @@ impl Worker<'_> {
 
     /// Does what was decided about an entry that is on both sides.
     fn act(&mut self, met: Met<'_>, pair: &Pair, step: Step, ready: Ready) -> Reconciled {
-        let Met { visit, name, meta, .. } = met;
+        let Met {
+            visit, name, meta, ..
+        } = met;
         let (action, what) = match self.sparing(&met, pair, step) {
             Step::Same | Step::CompareContent(_) => {
                 self.note_times(visit, Some(name), (meta, &pair.replica.meta));
                 if visit.pass() == 0 {
-                    self.run.note_owner(meta, &pair.replica.meta, visit.replica.as_ref());
-                    self.run.note_privileges(&pair.source.xattrs, &pair.replica.xattrs);
-                    self.run.note_unkept(Run::unkept_between(&pair.source, &pair.replica.meta), || visit.path_of(name));
+                    self.run
+                        .note_owner(meta, &pair.replica.meta, visit.replica.as_ref());
+                    self.run
+                        .note_privileges(&pair.source.xattrs, &pair.replica.xattrs);
+                    self.run.note_unkept(
+                        Run::unkept_between(&pair.source, &pair.replica.meta),
+                        || visit.path_of(name),
+                    );
                 }
                 return Ok(Verdict::Same);
             }
@@ -275,11 +393,18 @@ impl Worker<'_> {
             Step::Anew(what) | Step::MetaOfAll(what) => (Action::Content, what),
             Step::Replace(what) => (Action::Replace, what),
         };
-        let mut intent = self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
+        let mut intent =
+            self.explained(Intent::new(action, what, meta), pair, ready.patch.as_ref());
         match action {
             Action::Meta => self.set_meta(visit, name, pair, intent),
-            Action::Replace if pair.replica.meta.kind == Kind::Dir && self.run.part.is_limited() => Ok(self.leave_for_room(visit, name)),
-            Action::Replace if self.waits_for_room(visit, name, &pair.replica.meta) => Err(Trouble::Postponed),
+            Action::Replace
+                if pair.replica.meta.kind == Kind::Dir && self.run.part.is_limited() =>
+            {
+                Ok(self.leave_for_room(visit, name))
+            }
+            Action::Replace if self.waits_for_room(visit, name, &pair.replica.meta) => {
+                Err(Trouble::Postponed)
+            }
             _ => {
                 intent.room = self.room(visit, name, &pair.replica.meta)?;
                 self.make(met, &pair.source, ready, intent)
@@ -290,9 +415,21 @@ impl Worker<'_> {
     /// A change in place must not reach what is not this entry's alone.
     fn sparing(&self, met: &Met<'_>, pair: &Pair, step: Step) -> Step {
         match step {
-            Step::MetaOfAll(what) if !met.whole.is_some_and(|whole| whole.is(&pair.replica.meta)) => Step::Anew(what),
-            Step::Meta(what) | Step::MetaOfAll(what) if self.is_of_basis(met, &pair.replica.meta) => Step::Anew(what),
-            Step::Meta(what) | Step::MetaOfAll(what) if self.is_doubtful_leader(met, pair, what) => Step::Anew(what),
+            Step::MetaOfAll(what)
+                if !met.whole.is_some_and(|whole| whole.is(&pair.replica.meta)) =>
+            {
+                Step::Anew(what)
+            }
+            Step::Meta(what) | Step::MetaOfAll(what)
+                if self.is_of_basis(met, &pair.replica.meta) =>
+            {
+                Step::Anew(what)
+            }
+            Step::Meta(what) | Step::MetaOfAll(what)
+                if self.is_doubtful_leader(met, pair, what) =>
+            {
+                Step::Anew(what)
+            }
             Step::MetaOfAll(what) => Step::Meta(what),
             other => other,
         }
@@ -300,10 +437,15 @@ impl Worker<'_> {
 
     /// Whether it is a file of the earlier copy, which is never changed.
     fn is_of_basis(&self, Met { visit, name, .. }: &Met<'_>, there: &Meta) -> bool {
-        visit.basis.as_ref().is_some_and(|basis| basis.look(name).is_ok_and(|earlier| earlier.id() == there.id()))
+        visit.basis.as_ref().is_some_and(|basis| {
+            basis
+                .look(name)
+                .is_ok_and(|earlier| earlier.id() == there.id())
+        })
     }
 
-    /// Whether other names are about to become links to an inode of another owner, who may have put it there and may write to it still.
+    /// Whether other names are about to become links to an inode of another owner, who may have put
+    /// it there and may write to it still.
     fn is_doubtful_leader(&self, met: &Met<'_>, pair: &Pair, what: What) -> bool {
         met.leads && what.has(What::OWNER) && pair.replica.meta.nlink < pair.source.meta.nlink
     }
@@ -316,63 +458,116 @@ impl Worker<'_> {
         intent.values = values(&pair.source, &pair.replica, intent.what);
         if let (true, Some((source, replica))) = (intent.what.has(What::TARGET), &pair.targets) {
             let [source, replica] = [source, replica].map(|target| escape(target.to_bytes()));
-            intent.values.push(Difference { property: "target", source, replica });
+            intent.values.push(Difference {
+                property: "target",
+                source,
+                replica,
+            });
         }
-        intent.ranges =
-            patch.iter().flat_map(|patch| patch.differs.iter()).flat_map(|differs| differs.iter()).take(RANGES_MAX).cloned().collect();
+        intent.ranges = patch
+            .iter()
+            .flat_map(|patch| patch.differs.iter())
+            .flat_map(|differs| differs.iter())
+            .take(RANGES_MAX)
+            .cloned()
+            .collect();
         intent
     }
 
-    /// An inode of the replica with several names belongs to one inode of the source: the first that claims it.
+    /// An inode of the replica with several names belongs to one inode of the source: the first
+    /// that claims it.
     fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
         let wanted = self.run.options.policy.keep.hard_links;
         if self.run.part.is_batch() {
             // Who else claims it is not known here, so names that are too many count as claimed.
             return Ok(!wanted || replica.nlink <= source.nlink);
         }
-        Ok(!wanted || self.run.links.claim(replica.id(), source.id()).map_err(store_trouble)?)
+        Ok(!wanted
+            || self
+                .run
+                .links
+                .claim(replica.id(), source.id())
+                .map_err(store_trouble)?)
     }
 
-    /// Whether a file of the earlier copy may have this name, too. Where hard links are not kept, it may have one name here and no other:
-    /// two names of it would be a group.
+    /// Whether a file of the earlier copy may have this name, too. Where hard links are not kept,
+    /// it may have one name here and no other: two names of it would be a group.
     fn claim_basis(&self, earlier: &Meta, source: &Meta) -> Result<bool, Trouble> {
         if self.run.options.policy.keep.hard_links || earlier.nlink < 2 {
             return self.claim(earlier, source);
         }
-        self.run.links.claim_alone(earlier.id()).map_err(store_trouble)
+        self.run
+            .links
+            .claim_alone(earlier.id())
+            .map_err(store_trouble)
     }
 
     fn source_entry(&self, visit: &Visit, name: &CStr, meta: &Meta) -> Result<Entry, Trouble> {
-        Ok(Entry { meta: *meta, xattrs: self.xattrs(&*visit.source, name)? })
+        Ok(Entry {
+            meta: *meta,
+            xattrs: self.xattrs(&*visit.source, name)?,
+        })
     }
 
-    fn replica_entry(&self, visit: &Visit, name: &CStr, there: Meta, wanted: Kind) -> Result<Entry, Trouble> {
+    fn replica_entry(
+        &self,
+        visit: &Visit,
+        name: &CStr,
+        there: Meta,
+        wanted: Kind,
+    ) -> Result<Entry, Trouble> {
         let dir = visit.replica.as_ref().filter(|_| there.kind == wanted);
         let name = visit.renamed.as_deref().unwrap_or(name);
         let xattrs = dir.map_or(Ok(Xattrs::default()), |dir| self.xattrs(&**dir, name))?;
-        Ok(Entry { meta: there, xattrs })
+        Ok(Entry {
+            meta: there,
+            xattrs,
+        })
     }
 
     fn xattrs(&self, dir: &dyn Dir, name: &CStr) -> Result<Xattrs, Trouble> {
         let keep = &self.run.options.policy.keep;
-        if keep.any_xattr() { Ok(dir.xattrs_of(name, keep)?) } else { Ok(Xattrs::default()) }
+        if keep.any_xattr() {
+            Ok(dir.xattrs_of(name, keep)?)
+        } else {
+            Ok(Xattrs::default())
+        }
     }
 
     fn targets(&self, visit: &Visit, name: &CStr) -> Result<(CString, CString), Trouble> {
         let spot = visit.spot(name);
-        Ok((spot.source.read_link(name).map_err(kind_changed)?, spot.replica.read_link(spot.name)?))
+        Ok((
+            spot.source.read_link(name).map_err(kind_changed)?,
+            spot.replica.read_link(spot.name)?,
+        ))
     }
 
-    fn set_meta(&mut self, visit: &Arc<Visit>, name: &CStr, pair: &Pair, intent: Intent) -> Reconciled {
+    fn set_meta(
+        &mut self,
+        visit: &Arc<Visit>,
+        name: &CStr,
+        pair: &Pair,
+        intent: Intent,
+    ) -> Reconciled {
         if self.run.options.dry_run {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
-        let moved = self.mover.set_meta(&visit.spot(name), &pair.source, &pair.replica.meta)?;
-        Ok(Verdict::Changed(intent, Moved { unkept: Run::unkept_between(&pair.source, &pair.replica.meta), ..moved }))
+        let moved = self
+            .mover
+            .set_meta(&visit.spot(name), &pair.source, &pair.replica.meta)?;
+        Ok(Verdict::Changed(
+            intent,
+            Moved {
+                unkept: Run::unkept_between(&pair.source, &pair.replica.meta),
+                ..moved
+            },
+        ))
     }
 
     fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
-        let Met { visit, name, meta, .. } = met;
+        let Met {
+            visit, name, meta, ..
+        } = met;
         let intent = Intent::new(Action::Create, What::default(), meta);
         if let Some(basis) = visit.basis.as_ref().filter(|_| meta.kind == Kind::File)
             && let Some(verdict) = self.link_basis(met, basis)?
@@ -380,7 +575,13 @@ impl Worker<'_> {
             return Ok(verdict);
         }
         if self.run.options.dry_run {
-            return Ok(Verdict::Changed(intent, Moved { unkept: meta.unkept, ..Moved::default() }));
+            return Ok(Verdict::Changed(
+                intent,
+                Moved {
+                    unkept: meta.unkept,
+                    ..Moved::default()
+                },
+            ));
         }
         if meta.kind == Kind::File {
             return self.make_file(met, opened, None, intent);
@@ -390,20 +591,48 @@ impl Worker<'_> {
     }
 
     /// Links to the file of an earlier copy, if that is equal in everything.
-    fn link_basis(&mut self, Met { visit, name, meta, .. }: Met<'_>, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
-        let Ok(earlier) = basis.look(name) else { return Ok(None) };
+    fn link_basis(
+        &mut self,
+        Met {
+            visit, name, meta, ..
+        }: Met<'_>,
+        basis: &DirRef,
+    ) -> Result<Option<Verdict>, Trouble> {
+        let Ok(earlier) = basis.look(name) else {
+            return Ok(None);
+        };
         let source = self.source_entry(visit, name, meta)?;
-        let basis_entry = Entry { meta: earlier, xattrs: basis.xattrs_of(name, &self.run.options.policy.keep).unwrap_or_default() };
-        let attainable = self.run.attainable_entry(&source, &basis_entry, Some(basis));
-        let equal = decide(&attainable, &basis_entry, &self.run.basis_rules_in(visit), true);
+        let basis_entry = Entry {
+            meta: earlier,
+            xattrs: basis
+                .xattrs_of(name, &self.run.options.policy.keep)
+                .unwrap_or_default(),
+        };
+        let attainable = self
+            .run
+            .attainable_entry(&source, &basis_entry, Some(basis));
+        let equal = decide(
+            &attainable,
+            &basis_entry,
+            &self.run.basis_rules_in(visit),
+            true,
+        );
         if equal != Step::Same || !self.claim_basis(&earlier, meta)? {
             return Ok(None);
         }
         let intent = Intent::new(Action::Link, What::default(), meta);
         if self.run.options.dry_run {
-            return Ok(Some(Verdict::Changed(intent, Moved { unkept: meta.unkept, ..Moved::default() })));
+            return Ok(Some(Verdict::Changed(
+                intent,
+                Moved {
+                    unkept: meta.unkept,
+                    ..Moved::default()
+                },
+            )));
         }
-        let made = self.mover.make_link(&visit.touched_spot(name), (&**basis, name), earlier.id());
+        let made = self
+            .mover
+            .make_link(&visit.touched_spot(name), (&**basis, name), earlier.id());
         Ok(made.ok().map(|moved| Verdict::Changed(intent, moved)))
     }
 
@@ -414,9 +643,19 @@ impl Worker<'_> {
         if source.meta.kind == Kind::File {
             return self.make_file(met, ready.opened, ready.patch, intent);
         }
-        let spot = Spot { room: intent.room, ..met.visit.touched_spot(met.name) };
-        let target =
-            if source.meta.kind == Kind::Symlink { Some(spot.source.read_link(spot.source_name).map_err(kind_changed)?) } else { None };
+        let spot = Spot {
+            room: intent.room,
+            ..met.visit.touched_spot(met.name)
+        };
+        let target = if source.meta.kind == Kind::Symlink {
+            Some(
+                spot.source
+                    .read_link(spot.source_name)
+                    .map_err(kind_changed)?,
+            )
+        } else {
+            None
+        };
         if self.submit_special(&met, source, target.as_deref(), &intent) {
             return Ok(Verdict::Submitted);
         }

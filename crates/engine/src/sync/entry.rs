@@ -31,8 +31,20 @@ pub struct Intent {
 impl Intent {
     /// Without values.
     pub fn new(action: Action, what: What, meta: &Meta) -> Self {
-        let size = if meta.kind == Kind::File { meta.size } else { 0 };
-        Intent { action, what, kind: meta.kind, size, values: Vec::new(), ranges: Vec::new(), room: 0 }
+        let size = if meta.kind == Kind::File {
+            meta.size
+        } else {
+            0
+        };
+        Intent {
+            action,
+            what,
+            kind: meta.kind,
+            size,
+            values: Vec::new(),
+            ranges: Vec::new(),
+            room: 0,
+        }
     }
 }
 
@@ -64,7 +76,8 @@ pub struct Met<'a> {
 }
 
 impl Met<'_> {
-    /// The inode that has to be copied or compared, and none that took its place: others become links to the copy.
+    /// The inode that has to be copied or compared, and none that took its place: others become
+    /// links to the copy.
     pub fn only(&self) -> Option<(u64, u64)> {
         self.leads.then(|| self.meta.id())
     }
@@ -80,15 +93,18 @@ pub enum Verdict {
     Skipped(Reason),
     /// It waits for the first name of its group; it is accounted for then.
     Waits,
-    /// It is a large file, which is accounted for, its share of the walk too, when all of it is copied.
+    /// It is a large file, which is accounted for, its share of the walk too, when all of it is
+    /// copied.
     Large,
-    /// It is being made on another host; it is accounted for, its share of the walk too, when that is answered.
+    /// It is being made on another host; it is accounted for, its share of the walk too, when that
+    /// is answered.
     Submitted,
     /// It failed, and that was reported.
     Reported,
     /// It is left to somebody else, who accounts for it.
     GivenBack,
-    /// It is a directory, which is accounted for, its share of the walk too, when all below it is done.
+    /// It is a directory, which is accounted for, its share of the walk too, when all below it is
+    /// done.
     Below,
 }
 

@@ -27,19 +27,39 @@ const ATTEMPTS_MAX: u8 = 2;
 
 impl Worker<'_> {
     /// Copies a regular file.
-    pub fn make_file(&mut self, met: Met<'_>, opened: Option<Opened>, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
+    pub fn make_file(
+        &mut self,
+        met: Met<'_>,
+        opened: Option<Opened>,
+        patch: Option<Patch>,
+        intent: Intent,
+    ) -> Result<Verdict, Trouble> {
         let opened = match opened {
             Some(opened) => opened,
             None if self.submit_fetch_known(&met, &intent) => return Ok(Verdict::Submitted),
-            None => Spot { only: met.only(), ..met.visit.touched_spot(met.name) }.open()?,
+            None => Spot {
+                only: met.only(),
+                ..met.visit.touched_spot(met.name)
+            }
+            .open()?,
         };
         self.make_opened(met, opened, patch, intent)
     }
 
     /// Copies a regular file that is open, or at hand.
-    pub fn make_opened(&mut self, met: Met<'_>, opened: Opened, patch: Option<Patch>, intent: Intent) -> Result<Verdict, Trouble> {
+    pub fn make_opened(
+        &mut self,
+        met: Met<'_>,
+        opened: Opened,
+        patch: Option<Patch>,
+        intent: Intent,
+    ) -> Result<Verdict, Trouble> {
         let Met { visit, name, .. } = met;
-        let spot = Spot { room: intent.room, only: met.only(), ..visit.touched_spot(name) };
+        let spot = Spot {
+            room: intent.room,
+            only: met.only(),
+            ..visit.touched_spot(name)
+        };
         let (first, opened) = (opened.meta, self.mover.ripen(&spot, opened)?);
         // What was found to differ was found in another state.
         let patch = patch.filter(|_| first.unchanged(&opened.meta));
@@ -57,25 +77,43 @@ impl Worker<'_> {
         let by_ranges = patch.as_ref().is_some_and(|patch| patch.differs.is_none());
         let whole = opened.meta.size < LARGE_BYTES || self.mover.carrier.is_some();
         if whole && !by_ranges {
-            return Ok(Verdict::Changed(intent, self.mover.copy_small(&spot, opened)?));
+            return Ok(Verdict::Changed(
+                intent,
+                self.mover.copy_small(&spot, opened)?,
+            ));
         }
         let mut large = Large::begin(&mut self.mover, &spot, opened, patch)?;
         self.run.part.tell_copied(&visit.path_of(name), &mut large);
         let leads = met.leads.then_some(*met.meta);
-        self.begin_large(visit, name, large, CopyContext { intent, leads, attempt: 0, weight: met.weight });
+        self.begin_large(
+            visit,
+            name,
+            large,
+            CopyContext {
+                intent,
+                leads,
+                attempt: 0,
+                weight: met.weight,
+            },
+        );
         Ok(Verdict::Large)
     }
 
-    /// Over a line, a file whose content differs is compared with the replica's by hashes, and only what differs crosses.
+    /// Over a line, a file whose content differs is compared with the replica's by hashes, and only
+    /// what differs crosses.
     fn old_content(&self, spot: &Spot<'_>, opened: &Opened, action: Action) -> Option<Patch> {
         if !is_far(spot) || action != Action::Content || opened.meta.size < RANGES_BYTES_MIN {
             return None;
         }
         let replica = spot.replica.open_file(spot.name).ok()?;
-        Some(Patch { replica: replica.into(), differs: None })
+        Some(Patch {
+            replica: replica.into(),
+            differs: None,
+        })
     }
 
-    /// Copies what is missing, at once: a large file starts when it is met, and idle threads take halves of it.
+    /// Copies what is missing, at once: a large file starts when it is met, and idle threads take
+    /// halves of it.
     fn begin_large(&mut self, visit: &Arc<Visit>, name: &CStr, large: Large, context: CopyContext) {
         visit.more();
         if !self.run.part.continues(&visit.path_of(name)) {
@@ -86,7 +124,15 @@ impl Worker<'_> {
         let pending = AtomicUsize::new(missing.len().max(1));
         let bytes = missing.iter().map(|range| range.end - range.start).sum();
         let begun = Begun::new(&self.run.under_way, bytes, context.weight);
-        let large = LargeCopy { large, visit: visit.clone(), name: name.into(), context, begun, pending, bytes_of: None };
+        let large = LargeCopy {
+            large,
+            visit: visit.clone(),
+            name: name.into(),
+            context,
+            begun,
+            pending,
+            bytes_of: None,
+        };
         let large = Arc::new(large);
         let mut pieces = missing.into_iter();
         let first = pieces.next().unwrap_or(0..0);
@@ -108,15 +154,27 @@ impl Worker<'_> {
                 break;
             }
             let waits = large.large.patches() && is_far(&large.visit.spot(&large.name));
-            self.share((&large.pending, waits), &mut range, |given| Task::Chunk(large.clone(), given));
-            // Only a batch has to end soon, and what is slowed down loses what is under way when it is stopped. What mostly stays where it
-            // is says nothing of the line, and each step costs a round trip.
-            let is_slow = self.run.part.is_batch() || self.run.options.bytes_per_second_max.is_some();
+            self.share((&large.pending, waits), &mut range, |given| {
+                Task::Chunk(large.clone(), given)
+            });
+            // Only a batch has to end soon, and what is slowed down loses what is under way when it
+            // is stopped. What mostly stays where it is says nothing of the line, and each step
+            // costs a round trip.
+            let is_slow =
+                self.run.part.is_batch() || self.run.options.bytes_per_second_max.is_some();
             let measured = is_slow && !large.large.patches();
-            let stride = if measured { self.run.stride.bytes() } else { Stride::MAX };
+            let stride = if measured {
+                self.run.stride.bytes()
+            } else {
+                Stride::MAX
+            };
             let step = next_step(&mut range, data_end, stride);
             let (run, len, began) = (self.run, step.end - step.start, Instant::now());
-            let copied = large.large.copy(&mut self.mover.copier, step, &mut |bytes| run.pace_or_stop(bytes));
+            let copied = large
+                .large
+                .copy(&mut self.mover.copier, step, &mut |bytes| {
+                    run.pace_or_stop(bytes)
+                });
             if measured {
                 run.stride.learn(len, began.elapsed());
             }
@@ -124,19 +182,34 @@ impl Worker<'_> {
             self.walked(large, len);
         }
         if self.run.stopped() || self.run.yields() {
-            large.large.suspend(&self.mover, &large.visit.spot(&large.name));
+            large
+                .large
+                .suspend(&self.mover, &large.visit.spot(&large.name));
         } else if self.run.part.is_batch() {
-            // Whoever was asleep while the file was finished may have ended his range before he hears of it.
-            large.large.gives_way(&self.mover, &large.visit.spot(&large.name));
+            // Whoever was asleep while the file was finished may have ended his range before he
+            // hears of it.
+            large
+                .large
+                .gives_way(&self.mover, &large.visit.spot(&large.name));
         }
         if large.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.finish_large(large);
         }
     }
 
-    /// Gives half of a range away, if somebody is idle. `waits` if whoever works on the file mostly waits for another host.
-    pub fn share(&self, (pending, waits): (&AtomicUsize, bool), range: &mut Range<u64>, task: impl FnOnce(Range<u64>) -> Task) {
-        let most = if waits { driftless_pool::cores() * WAITERS_PER_CORE } else { self.sharers_max() };
+    /// Gives half of a range away, if somebody is idle. `waits` if whoever works on the file mostly
+    /// waits for another host.
+    pub fn share(
+        &self,
+        (pending, waits): (&AtomicUsize, bool),
+        range: &mut Range<u64>,
+        task: impl FnOnce(Range<u64>) -> Task,
+    ) {
+        let most = if waits {
+            driftless_pool::cores() * WAITERS_PER_CORE
+        } else {
+            self.sharers_max()
+        };
         let wanted = self.run.queue.hungry() && pending.load(Ordering::Relaxed) < most;
         if let Some(given) = wanted.then(|| split_half(range, Stride::MAX)).flatten() {
             pending.fetch_add(1, Ordering::Relaxed);
@@ -146,33 +219,60 @@ impl Worker<'_> {
 
     /// Copies bytes of a large file that another mover began.
     pub fn bytes(&mut self, path: RelPath, source: &Fingerprint, range: Range<u64>) {
-        let Some((visit, name)) = self.borrow_parent(&path) else { return };
+        let Some((visit, name)) = self.borrow_parent(&path) else {
+            return;
+        };
         let spot = visit.spot(&name);
         let opened = spot.open().ok();
-        let range = range.start..range.end.min(opened.as_ref().map_or(0, |opened| opened.meta.size));
+        let range = range.start
+            ..range
+                .end
+                .min(opened.as_ref().map_or(0, |opened| opened.meta.size));
         if range.is_empty() {
             return;
         }
-        let Some(large) = opened.and_then(|opened| Large::join(&self.mover, &spot, opened, source)) else { return };
+        let Some(large) = opened.and_then(|opened| Large::join(&self.mover, &spot, opened, source))
+        else {
+            return;
+        };
         let intent = Intent::new(Action::Content, What::default(), visit.source.first_meta());
-        let context = CopyContext { intent, leads: None, attempt: 0, weight: 0 };
+        let context = CopyContext {
+            intent,
+            leads: None,
+            attempt: 0,
+            weight: 0,
+        };
         let (pending, bytes_of) = (AtomicUsize::new(1), Some((path, range.clone())));
         let begun = Begun::new(&self.run.under_way, range.end - range.start, 0);
-        let large = LargeCopy { large, visit, name, context, begun, pending, bytes_of };
+        let large = LargeCopy {
+            large,
+            visit,
+            name,
+            context,
+            begun,
+            pending,
+            bytes_of,
+        };
         self.chunk(&Arc::new(large), range);
     }
 
-    /// How many threads help with one file. Writers of a file wait for each other in the kernel (the lock of the inode), so
-    /// on a file system that answers at once one a core is best: one reads while another writes. Where so many threads are
-    /// at work that they mostly wait for the file system, all may help.
+    /// How many threads help with one file. Writers of a file wait for each other in the kernel
+    /// (the lock of the inode), so on a file system that answers at once one a core is best: one
+    /// reads while another writes. Where so many threads are at work that they mostly wait for the
+    /// file system, all may help.
     fn sharers_max(&self) -> usize {
         let (cores, admitted) = (driftless_pool::cores(), self.run.queue.admitted());
-        if admitted > cores * driftless_pool::THREADS_PER_CORE { admitted } else { cores.max(2) }
+        if admitted > cores * driftless_pool::THREADS_PER_CORE {
+            admitted
+        } else {
+            cores.max(2)
+        }
     }
 
     /// Counts `bytes` of a large file as its part of the walk.
     fn walked(&self, large: &LargeCopy, bytes: u64) {
-        let part = u128::from(large.context.weight) * u128::from(bytes) / u128::from(large.large.size().max(1));
+        let part = u128::from(large.context.weight) * u128::from(bytes)
+            / u128::from(large.large.size().max(1));
         add(&self.run.tally.walked, part as u64);
         large.begun.advance(bytes);
     }
@@ -182,14 +282,33 @@ impl Worker<'_> {
             return self.less(&large.visit);
         }
         let (visit, name) = (&large.visit, &*large.name);
-        let done = large.large.finish(&self.mover, &Spot { room: large.context.intent.room, ..visit.spot(name) });
+        let done = large.large.finish(
+            &self.mover,
+            &Spot {
+                room: large.context.intent.room,
+                ..visit.spot(name)
+            },
+        );
         let again = matches!(done, Err(Trouble::Changing | Trouble::Mismatch));
-        if again && large.context.attempt < ATTEMPTS_MAX && self.begin_again(large, matches!(done, Err(Trouble::Mismatch))) {
+        if again
+            && large.context.attempt < ATTEMPTS_MAX
+            && self.begin_again(large, matches!(done, Err(Trouble::Mismatch)))
+        {
             return self.less(visit);
         }
         let done = done.map(|moved| Verdict::Changed(large.context.intent.clone(), moved));
         if let Some(meta) = &large.context.leads {
-            self.settle(Met { visit, name, meta, leads: true, whole: None, weight: 0 }, done.as_ref().ok());
+            self.settle(
+                Met {
+                    visit,
+                    name,
+                    meta,
+                    leads: true,
+                    whole: None,
+                    weight: 0,
+                },
+                done.as_ref().ok(),
+            );
         }
         match done {
             Ok(verdict) => self.account(visit, name, verdict),
@@ -200,11 +319,21 @@ impl Worker<'_> {
 
     fn begin_again(&mut self, large: &LargeCopy, mismatch: bool) -> bool {
         let only = large.context.leads.map(|meta| meta.id());
-        let spot = Spot { only, ..large.visit.spot(&large.name) };
-        let again = self.mover.open(&spot).and_then(|opened| Large::begin(&mut self.mover, &spot, opened, None));
+        let spot = Spot {
+            only,
+            ..large.visit.spot(&large.name)
+        };
+        let again = self
+            .mover
+            .open(&spot)
+            .and_then(|opened| Large::begin(&mut self.mover, &spot, opened, None));
         let Ok(again) = again else { return false };
         add(&self.run.tally.mismatched, u64::from(mismatch));
-        let context = CopyContext { attempt: large.context.attempt + 1, weight: 0, ..large.context.clone() };
+        let context = CopyContext {
+            attempt: large.context.attempt + 1,
+            weight: 0,
+            ..large.context.clone()
+        };
         self.begin_large(&large.visit, &large.name, again, context);
         true
     }
@@ -217,7 +346,11 @@ pub fn is_far(spot: &Spot<'_>) -> bool {
 
 /// Takes the next step off a range: up to the end of the data or a multiple of `stride`.
 pub fn next_step(range: &mut Range<u64>, data_end: u64, stride: u64) -> Range<u64> {
-    let step = range.start..range.end.min(data_end).min((range.start / stride + 1) * stride);
+    let step = range.start
+        ..range
+            .end
+            .min(data_end)
+            .min((range.start / stride + 1) * stride);
     range.start = step.end;
     step
 }

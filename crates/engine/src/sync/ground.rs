@@ -34,22 +34,31 @@ impl Ground {
         Ground {
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
             rights: roots.1.as_ref().map(|replica| replica.rights()),
-            paces: Arc::new((Pace::new(options.bytes_per_second_max), Pace::new(options.requests_per_second_max))),
+            paces: Arc::new((
+                Pace::new(options.bytes_per_second_max),
+                Pace::new(options.requests_per_second_max),
+            )),
             ladder: Arc::default(),
             copiers: Arc::default(),
             roots,
         }
     }
 
-    /// The same between the same roots, which were opened anew: something may be mounted elsewhere now.
+    /// The same between the same roots, which were opened anew: something may be mounted elsewhere
+    /// now.
     pub fn again(self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
-        Ground { doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))), roots, ..self }
+        Ground {
+            doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
+            roots,
+            ..self
+        }
     }
 
     /// Whether it is about these roots.
     pub fn is_of(&self, (source, replica): &(DirRef, Option<DirMutRef>)) -> bool {
         let id = |root: &Option<DirMutRef>| root.as_ref().map(|root| root.first_meta().id());
-        self.roots.0.first_meta().id() == source.first_meta().id() && id(&self.roots.1) == id(replica)
+        self.roots.0.first_meta().id() == source.first_meta().id()
+            && id(&self.roots.1) == id(replica)
     }
 
     /// A copier for a thread, used before where there is one.

@@ -1,7 +1,8 @@
 //! What only the replica has and keeps, counted while its directories are listed anyway.
 //!
-//! Names of the source are at hand where one window holds them. Of a larger directory their hashes are kept, within a bound for the
-//! whole run; the source is asked about names that are not among them. Nothing is ever removed because of a hash.
+//! Names of the source are at hand where one window holds them. Of a larger directory their hashes
+//! are kept, within a bound for the whole run; the source is asked about names that are not among
+//! them. Nothing is ever removed because of a hash.
 
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
@@ -21,7 +22,11 @@ impl Run<'_> {
 
     /// Keeps in mind a part of the names of a directory whose replica will be listed.
     pub fn remember_names(&self, visit: &Visit, names: &Names) {
-        let due = if visit.pass() == 0 { !visit.is_made() } else { self.options.policy.delete };
+        let due = if visit.pass() == 0 {
+            !visit.is_made()
+        } else {
+            self.options.policy.delete
+        };
         if !due || visit.borrowed || visit.replica.is_none() {
             return;
         }
@@ -40,8 +45,9 @@ impl Run<'_> {
 }
 
 impl Worker<'_> {
-    /// Whether an entry of the replica, which has no business to be there, stays there. `known` are all names of the source, with which
-    /// the index was filled; else `met` has those that are kept in mind.
+    /// Whether an entry of the replica, which has no business to be there, stays there. `known` are
+    /// all names of the source, with which the index was filled; else `met` has those that are kept
+    /// in mind.
     pub fn is_kept(
         &self,
         (visit, replica): (&Arc<Visit>, &DirMutRef),
@@ -53,19 +59,38 @@ impl Worker<'_> {
         }
         let is_absent = match known {
             Some(known) => !self.indexes(known, name),
-            None => !met.contains(name) && visit.source.look(name).is_err_and(|fault| fault.is_missing()),
+            None => {
+                !met.contains(name)
+                    && visit
+                        .source
+                        .look(name)
+                        .is_err_and(|fault| fault.is_missing())
+            }
         };
-        let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
-        is_absent && (!self.run.options.policy.filter.has_rules() || self.run.takes(visit, name, is_dir()))
+        let is_dir =
+            || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
+        is_absent
+            && (!self.run.options.policy.filter.has_rules()
+                || self.run.takes(visit, name, is_dir()))
     }
 
-    /// Looks whether what only the replica has, and nobody compares, was changed since an earlier run that was not made durable. One such
-    /// entry says enough.
+    /// Looks whether what only the replica has, and nobody compares, was changed since an earlier
+    /// run that was not made durable. One such entry says enough.
     pub fn note_doubt_of_kept(&self, (visit, replica): (&Visit, &DirMutRef), kept: &[CString]) {
         let tally = &self.run.tally.kept_in_doubt;
-        let Some(since) = self.run.rules_in(visit).suspect_since.filter(|_| tally.load(Relaxed) == 0) else { return };
+        let Some(since) = self
+            .run
+            .rules_in(visit)
+            .suspect_since
+            .filter(|_| tally.load(Relaxed) == 0)
+        else {
+            return;
+        };
         // What cannot be looked at is in doubt.
-        if kept.iter().any(|name| self.has_since(&(replica.clone() as DirRef), name, since).unwrap_or(true)) {
+        if kept.iter().any(|name| {
+            self.has_since(&(replica.clone() as DirRef), name, since)
+                .unwrap_or(true)
+        }) {
             add(tally, 1);
         }
     }

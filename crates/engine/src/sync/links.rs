@@ -1,7 +1,7 @@
 //! Hard-link groups during a run: the first name met leads, the others become links to it.
 //!
-//! Whoever meets a further name while the first is still being copied leaves it here and goes on; it is put back into the
-//! queue when the group is settled.
+//! Whoever meets a further name while the first is still being copied leaves it here and goes on;
+//! it is put back into the queue when the group is settled.
 
 use driftless_lock::Mutex;
 use driftless_model::{Meta, RelPath};
@@ -17,7 +17,8 @@ const MEMORY_INODES_MAX: usize = 100_000;
 /// What is to be done with a name of a file that has several.
 #[derive(Debug)]
 pub enum Arrival {
-    /// It is the first: make it equal, then settle the group. All names of this inode of the replica are known to be the group's.
+    /// It is the first: make it equal, then settle the group. All names of this inode of the
+    /// replica are known to be the group's.
     Lead(Option<Whole>),
     /// Link it to this one.
     Follow(Leader),
@@ -57,7 +58,8 @@ impl Whole {
 struct Open<T> {
     stage: Stage,
     waiting: Vec<T>,
-    /// The inode of the replica whose names are to be known. Once a group: where they did not all come, they never will.
+    /// The inode of the replica whose names are to be known. Once a group: where they did not all
+    /// come, they never will.
     gathered: Option<Gathered>,
 }
 
@@ -82,9 +84,11 @@ impl Gathered {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
-    /// All names so far are missing on the replica; one that is there would save copying the content.
+    /// All names so far are missing on the replica; one that is there would save copying the
+    /// content.
     Hoping,
-    /// What differs could be set in place, if all names of the replica's inode turn out to be the group's.
+    /// What differs could be set in place, if all names of the replica's inode turn out to be the
+    /// group's.
     Gathering,
     /// No such name is to come: the next to arrive leads.
     Elected,
@@ -94,7 +98,11 @@ enum Stage {
 
 impl<T> Open<T> {
     fn new(stage: Stage) -> Self {
-        Open { stage, waiting: Vec::new(), gathered: None }
+        Open {
+            stage,
+            waiting: Vec::new(),
+            gathered: None,
+        }
     }
 
     /// Whether a name that arrives waits; else it leads.
@@ -103,7 +111,10 @@ impl<T> Open<T> {
         match self.stage {
             Stage::Led => true,
             Stage::Hoping => is_missing && (self.waiting.len() as u64) + 1 < nlink,
-            Stage::Gathering => !self.gathered.as_mut().is_some_and(|gathered| gathered.add(there)),
+            Stage::Gathering => !self
+                .gathered
+                .as_mut()
+                .is_some_and(|gathered| gathered.add(there)),
             Stage::Elected => false,
         }
     }
@@ -111,21 +122,27 @@ impl<T> Open<T> {
     /// Has a name lead.
     fn led(&mut self) -> Option<Whole> {
         let was = std::mem::replace(&mut self.stage, Stage::Led);
-        self.gathered.as_ref().filter(|_| was == Stage::Gathering).map(|gathered| gathered.whole)
+        self.gathered
+            .as_ref()
+            .filter(|_| was == Stage::Gathering)
+            .map(|gathered| gathered.whole)
     }
 }
 
-/// Groups that wait for names, in the hope of one that is there or to know all of an inode; more are copied at once.
+/// Groups that wait for names, in the hope of one that is there or to know all of an inode; more
+/// are copied at once.
 const OPEN_MAX: usize = 10_000;
 
-/// Groups that are looked at in the end, because their names changed while the run went on; more are reported at once.
+/// Groups that are looked at in the end, because their names changed while the run went on; more
+/// are reported at once.
 const LATE_MAX: usize = 10_000;
 
-/// Names that wait for the first of their group at a time, at some 100 bytes each, and what their directories take. Further ones are put
-/// off, on disk.
+/// Names that wait for the first of their group at a time, at some 100 bytes each, and what their
+/// directories take. Further ones are put off, on disk.
 const WAITING_MAX: usize = 20_000;
 
-/// Names that wait for others to come, at a time; groups that would want more, such as one with more names than this, are copied at once.
+/// Names that wait for others to come, at a time; groups that would want more, such as one with
+/// more names than this, are copied at once.
 const EXPECTING_MAX: usize = WAITING_MAX / 2;
 
 /// Names that were put off and are met again at a time.
@@ -135,7 +152,8 @@ const PUT_OFF_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct Links<T> {
     state: Mutex<State<T>>,
-    /// Of groups whose names changed while the run went on, the first name and how many there were when that was met.
+    /// Of groups whose names changed while the run went on, the first name and how many there were
+    /// when that was met.
     late: Mutex<HashMap<InodeId, (RelPath, u64)>>,
     /// Claims of single names so far.
     alone: AtomicU64,
@@ -154,17 +172,30 @@ type Store<R> = Result<R, driftless_state::StoreError>;
 impl<T> Links<T> {
     /// No groups yet.
     pub fn new() -> Self {
-        let state = State { table: LinkTable::new(MEMORY_INODES_MAX), open: HashMap::new(), waiting: 0 };
-        Links { state: Mutex::new(state), late: Mutex::default(), alone: AtomicU64::new(0) }
+        let state = State {
+            table: LinkTable::new(MEMORY_INODES_MAX),
+            open: HashMap::new(),
+            waiting: 0,
+        };
+        Links {
+            state: Mutex::new(state),
+            late: Mutex::default(),
+            alone: AtomicU64::new(0),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock()
     }
 
-    /// A name of the source inode `id`, which has `nlink` names, was met; `there` is what the replica has at it.
+    /// A name of the source inode `id`, which has `nlink` names, was met; `there` is what the
+    /// replica has at it.
     pub fn arrive(&self, id: InodeId, nlink: u64, there: Standing, name: T) -> Store<Arrival> {
-        let State { table, open, waiting } = &mut *self.lock();
+        let State {
+            table,
+            open,
+            waiting,
+        } = &mut *self.lock();
         let room = open.len() < OPEN_MAX && *waiting < EXPECTING_MAX;
         if let Some(group) = open.get_mut(&id) {
             if !group.holds(nlink, there) {
@@ -185,7 +216,13 @@ impl<T> Links<T> {
             return Ok(Arrival::Follow(leader));
         }
         if matches!(there, Standing::Missing) && room {
-            open.insert(id, Open { waiting: vec![name], ..Open::new(Stage::Hoping) });
+            open.insert(
+                id,
+                Open {
+                    waiting: vec![name],
+                    ..Open::new(Stage::Hoping)
+                },
+            );
             *waiting += 1;
             return Ok(Arrival::Waits);
         }
@@ -193,23 +230,33 @@ impl<T> Links<T> {
         Ok(Arrival::Lead(None))
     }
 
-    /// What differs of the first name of a group could be set in place, were it known that all names of its inode on the replica, `there`,
-    /// are the group's: has it wait for that. Returns the names that have to arrive once more; `None` if that is not to be known.
+    /// What differs of the first name of a group could be set in place, were it known that all
+    /// names of its inode on the replica, `there`, are the group's: has it wait for that. Returns
+    /// the names that have to arrive once more; `None` if that is not to be known.
     pub fn gather(&self, id: InodeId, there: &Meta, name: T) -> Option<Vec<T>> {
         let State { open, waiting, .. } = &mut *self.lock();
         let room = open.len() <= OPEN_MAX && *waiting < EXPECTING_MAX;
-        let group = open.get_mut(&id).filter(|group| room && group.gathered.is_none())?;
-        let whole = Whole { inode: there.id(), names: there.nlink };
+        let group = open
+            .get_mut(&id)
+            .filter(|group| room && group.gathered.is_none())?;
+        let whole = Whole {
+            inode: there.id(),
+            names: there.nlink,
+        };
         group.stage = Stage::Gathering;
-        group.gathered = Some(Gathered { whole, places: HashSet::new() });
+        group.gathered = Some(Gathered {
+            whole,
+            places: HashSet::new(),
+        });
         let mut again = std::mem::take(&mut group.waiting);
         *waiting -= again.len();
         again.push(name);
         Some(again)
     }
 
-    /// No more names are to come: returns one of each group that still waits for some, which will lead when it arrives again. One that
-    /// was elected before and could not be looked at any more never arrived: then it is another's turn.
+    /// No more names are to come: returns one of each group that still waits for some, which will
+    /// lead when it arrives again. One that was elected before and could not be looked at any more
+    /// never arrived: then it is another's turn.
     pub fn elect(&self) -> Vec<T> {
         let State { open, waiting, .. } = &mut *self.lock();
         let waits = open.values_mut().filter(|group| group.stage != Stage::Led);
@@ -223,18 +270,38 @@ impl<T> Links<T> {
         elected
     }
 
-    /// The first name of a group is equal now (`leader`, with the names still to come), or failed (`None`: the next leads).
-    /// Returns the names that waited.
+    /// The first name of a group is equal now (`leader`, with the names still to come), or failed
+    /// (`None`: the next leads). Returns the names that waited.
     pub fn settle(&self, id: InodeId, leader: Option<Leader>) -> Store<Vec<T>> {
-        let State { table, open, waiting } = &mut *self.lock();
-        let Some(Open { waiting: names, gathered, .. }) = open.remove(&id) else { return Ok(Vec::new()) };
+        let State {
+            table,
+            open,
+            waiting,
+        } = &mut *self.lock();
+        let Some(Open {
+            waiting: names,
+            gathered,
+            ..
+        }) = open.remove(&id)
+        else {
+            return Ok(Vec::new());
+        };
         *waiting -= names.len();
         match (leader, gathered) {
             (Some(leader), _) => table.settle(id, leader)?,
             // All others would wait once more for each that fails.
             (None, Some(Gathered { whole, .. })) => {
-                let gathered = Some(Gathered { whole, places: HashSet::new() });
-                open.insert(id, Open { gathered, ..Open::new(Stage::Elected) });
+                let gathered = Some(Gathered {
+                    whole,
+                    places: HashSet::new(),
+                });
+                open.insert(
+                    id,
+                    Open {
+                        gathered,
+                        ..Open::new(Stage::Elected)
+                    },
+                );
             }
             (None, None) => {}
         }
@@ -259,10 +326,14 @@ impl<T> Links<T> {
     /// Takes some of the paths of names that are to be met again, when nothing else is left to do.
     pub fn take_put_off(&self) -> Store<Vec<RelPath>> {
         let paths = self.lock().table.take_put_off(PUT_OFF_MAX)?;
-        Ok(paths.iter().filter_map(|path| RelPath::parse(path).ok()).collect())
+        Ok(paths
+            .iter()
+            .filter_map(|path| RelPath::parse(path).ok())
+            .collect())
     }
 
-    /// Notes that the names of a group, `nlink` now, the first at `path`, changed while the run went on; returns whether there was room.
+    /// Notes that the names of a group, `nlink` now, the first at `path`, changed while the run
+    /// went on; returns whether there was room.
     pub fn note_late(&self, id: InodeId, path: RelPath, nlink: u64) -> bool {
         let mut late = self.late.lock();
         let fits = late.len() < LATE_MAX;
@@ -272,13 +343,18 @@ impl<T> Links<T> {
         fits
     }
 
-    /// Those of these groups of which not all names were met: the inode, the first name, how many were met.
+    /// Those of these groups of which not all names were met: the inode, the first name, how many
+    /// were met.
     pub fn incomplete(&self) -> Store<Vec<(InodeId, RelPath, u64)>> {
         let late = std::mem::take(&mut *self.late.lock());
         let State { table, .. } = &*self.lock();
         let mut found = Vec::new();
         for (id, (path, nlink)) in late {
-            found.extend(table.left(id)?.map(|left| (id, path, nlink.saturating_sub(left))));
+            found.extend(
+                table
+                    .left(id)?
+                    .map(|left| (id, path, nlink.saturating_sub(left))),
+            );
         }
         Ok(found)
     }
@@ -303,14 +379,28 @@ mod tests {
     const FILE: InodeId = (1, 2);
 
     fn waits(links: &Links<u32>, there: Standing, name: u32) {
-        assert!(matches!(links.arrive(FILE, 3, there, name), Ok(Arrival::Waits)));
+        assert!(matches!(
+            links.arrive(FILE, 3, there, name),
+            Ok(Arrival::Waits)
+        ));
     }
 
     #[test]
     fn where_an_elected_name_is_gone_another_leads() {
         let links = Links::new();
-        [1, 2].into_iter().for_each(|name| waits(&links, Standing::Missing, name));
-        assert_eq!([links.elect(), links.elect(), links.elect()], [vec![2], vec![1], vec![]]);
-        assert!(matches!(links.arrive(FILE, 3, Standing::Missing, 3), Ok(Arrival::Lead(None))), "a name that comes late");
+        [1, 2]
+            .into_iter()
+            .for_each(|name| waits(&links, Standing::Missing, name));
+        assert_eq!(
+            [links.elect(), links.elect(), links.elect()],
+            [vec![2], vec![1], vec![]]
+        );
+        assert!(
+            matches!(
+                links.arrive(FILE, 3, Standing::Missing, 3),
+                Ok(Arrival::Lead(None))
+            ),
+            "a name that comes late"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What is known of a directory's names that are several to the source and may be one to the replica.
+//! What is known of a directory's names that are several to the source and may be one to the
+//! replica.
 
 use crate::trees::folding::Folding;
 use driftless_lock::Mutex;
@@ -12,21 +13,26 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Namesakes {
     /// Whether there are any.
     pub any: AtomicBool,
-    /// Each later name, with those before it that it may be one with: the first of all, the first that differs in case alone, and the
-    /// first that differs in form alone.
+    /// Each later name, with those before it that it may be one with: the first of all, the first
+    /// that differs in case alone, and the first that differs in form alone.
     pub later: Mutex<HashMap<CString, Vec<CString>>>,
     /// What is known of what the replica's directory takes for one.
     pub folding: Mutex<Folding>,
     /// What stands on the replica under another spelling: that, and the source's.
     pub misspelt: Mutex<Vec<(CString, CString)>>,
-    /// Names of the source that are others to it and one to the replica: the later, and the first, which is kept.
+    /// Names of the source that are others to it and one to the replica: the later, and the first,
+    /// which is kept.
     pub taken_for_one: Mutex<Vec<(CString, CString)>>,
 }
 
 impl Namesakes {
     /// Each later name, with those before it that it may be one with.
     pub fn alike(&self) -> Vec<(CString, Vec<CString>)> {
-        self.later.lock().iter().map(|(later, earlier)| (later.clone(), earlier.clone())).collect()
+        self.later
+            .lock()
+            .iter()
+            .map(|(later, earlier)| (later.clone(), earlier.clone()))
+            .collect()
     }
 
     /// What stands on the replica under another spelling: that, and the source's.

@@ -27,7 +27,9 @@ impl Nested {
     /// Writes the mark, unless a run of another host is at work there, or was meanwhile.
     pub fn write(&self, mark: &Mark) -> Done {
         let lock = self.dir.lock(None, Reach::Within)?;
-        if matches!(lock, Lock::Held(_) | Lock::Missing(errno::ENOENT)) && self.dir.marks(false)? == self.texts {
+        if matches!(lock, Lock::Held(_) | Lock::Missing(errno::ENOENT))
+            && self.dir.marks(false)? == self.texts
+        {
             self.dir.set_mark(&mark.encode(), false)?;
         }
         Ok(())

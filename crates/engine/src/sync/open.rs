@@ -1,7 +1,9 @@
-//! Both trees of a job, opened once and then made equal often: also at the same time, and path by path.
+//! Both trees of a job, opened once and then made equal often: also at the same time, and path by
+//! path.
 //!
-//! What is found out once stays: the roots and their handles, the lock and the mark, what the file systems can do, buffers. Each call
-//! is a small run of its own, which neither waits for another nor makes anything durable; [`Trees::flush`] does that for all of them.
+//! What is found out once stays: the roots and their handles, the lock and the mark, what the file
+//! systems can do, buffers. Each call is a small run of its own, which neither waits for another
+//! nor makes anything durable; [`Trees::flush`] does that for all of them.
 
 use crate::clock::Clock;
 use crate::monitor::Monitor;
@@ -34,7 +36,8 @@ pub struct Trees {
     ground: Ground,
     threads_max: usize,
     locks: Locks,
-    /// What is done before the first change, and undone by a flush: whoever reconciles reads it, whoever flushes writes it.
+    /// What is done before the first change, and undone by a flush: whoever reconciles reads it,
+    /// whoever flushes writes it.
     changes: RwLock<Option<(Arc<Changes>, Option<Watch>)>>,
     /// One directory of each further file system of the replica that was changed.
     file_systems: Mutex<HashMap<u64, DirMutRef>>,
@@ -52,14 +55,22 @@ struct First {
 }
 
 impl Trees {
-    /// Opens both trees, locks the replica, and makes it if it is missing. `clock` gives movers of an earlier run time to end.
+    /// Opens both trees, locks the replica, and makes it if it is missing. `clock` gives movers of
+    /// an earlier run time to end.
     ///
     /// # Errors
-    /// A root is no directory or cannot be used, a guard refuses, or another run is at work on the replica.
-    pub fn open(options: &Options, monitor: &dyn Monitor, clock: &dyn Clock) -> Result<Trees, RunError> {
+    /// A root is no directory or cannot be used, a guard refuses, or another run is at work on the
+    /// replica.
+    pub fn open(
+        options: &Options,
+        monitor: &dyn Monitor,
+        clock: &dyn Clock,
+    ) -> Result<Trees, RunError> {
         let (directories, threads_max) = descriptors();
         match open_roots(options, &HandlePool::new(directories))? {
-            Roots::Trees { source, replica } => Trees::between(options, (monitor, clock), (source, replica), threads_max),
+            Roots::Trees { source, replica } => {
+                Trees::between(options, (monitor, clock), (source, replica), threads_max)
+            }
             Roots::Entries { .. } => Err(RunError::NotTrees(options.source.to_string())),
         }
     }
@@ -73,14 +84,23 @@ impl Trees {
     ) -> Result<Trees, RunError> {
         let basis = open_basis(options)?;
         let (replica, made, locks) = prepare_replica(options, &source, replica)?;
-        let changes = replica.as_ref().map(|root| Changes::of(options, root, None, &locks)).transpose()?;
+        let changes = replica
+            .as_ref()
+            .map(|root| Changes::of(options, root, None, &locks))
+            .transpose()?;
         let takes_over = match &changes {
             Some(changes) if !options.dry_run => changes.take_over(clock)?,
             _ => false,
         };
         let before = match &replica {
-            Some(dir) if takes_over => Some((unusable(options, dir.meta())?, unusable(options, dir.xattrs(&options.policy.keep))?)),
-            Some(dir) if !made => Some((*dir.first_meta(), unusable(options, dir.xattrs(&options.policy.keep))?)),
+            Some(dir) if takes_over => Some((
+                unusable(options, dir.meta())?,
+                unusable(options, dir.xattrs(&options.policy.keep))?,
+            )),
+            Some(dir) if !made => Some((
+                *dir.first_meta(),
+                unusable(options, dir.xattrs(&options.policy.keep))?,
+            )),
             _ => None,
         };
         let ground = Ground::of(options, (source, replica));
@@ -96,11 +116,13 @@ impl Trees {
         })
     }
 
-    /// Makes what `selection` names equal, as `policy` says: a path, a directory without what is below it, a subtree, or all. A chosen path
-    /// that the source lacks goes from the replica where the policy deletes. Nothing is durable before a [flush](Trees::flush).
+    /// Makes what `selection` names equal, as `policy` says: a path, a directory without what is
+    /// below it, a subtree, or all. A chosen path that the source lacks goes from the replica where
+    /// the policy deletes. Nothing is durable before a [flush](Trees::flush).
     ///
     /// # Errors
-    /// Nothing may be changed any more: another run has the replica, or its disk did not keep what it was given.
+    /// Nothing may be changed any more: another run has the replica, or its disk did not keep what
+    /// it was given.
     pub fn reconcile(
         &self,
         selection: &Arc<Selection>,
@@ -119,16 +141,26 @@ impl Trees {
         let mut run = Run::new(&options, monitor, stop, self.ground.clone());
         run.is_few = !selection.whole;
         run.within(changes.as_ref().map(|(changes, _)| changes));
-        let summary = or_cut_off(self.go(&mut run, selection.clone()), &options, |end| Summary::of_nothing(run.started.elapsed(), end))?;
-        self.file_systems.lock().extend(std::mem::take(&mut *run.file_systems.lock()));
+        let summary = or_cut_off(self.go(&mut run, selection.clone()), &options, |end| {
+            Summary::of_nothing(run.started.elapsed(), end)
+        })?;
+        self.file_systems
+            .lock()
+            .extend(std::mem::take(&mut *run.file_systems.lock()));
         self.is_lost.fetch_or(run.is_lost(), Relaxed);
-        run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
+        run.changes
+            .as_ref()
+            .map_or(Ok(()), |changes| changes.outcome())?;
         Ok(summary)
     }
 
     /// Nothing is known any more of what stands on a disk that did not keep what it was given.
     fn refuse_lost(&self) -> Result<(), RunError> {
-        if self.is_lost.load(Relaxed) { Err(RunError::DiskLied(self.options.replica.to_string())) } else { Ok(()) }
+        if self.is_lost.load(Relaxed) {
+            Err(RunError::DiskLied(self.options.replica.to_string()))
+        } else {
+            Ok(())
+        }
     }
 
     fn go(&self, run: &mut Run<'_>, selection: Arc<Selection>) -> Result<Summary, RunError> {
@@ -151,8 +183,10 @@ impl Trees {
         add(&run.tally.seen, 1);
         let (source, replica) = self.ground.roots.clone();
         let Some(First { before, basis }) = self.first.lock().take() else {
-            let now =
-                source.meta().map_err(|fault| RunError::Unusable { path: self.options.source.to_string(), cause: fault.to_string() })?;
+            let now = source.meta().map_err(|fault| RunError::Unusable {
+                path: self.options.source.to_string(),
+                cause: fault.to_string(),
+            })?;
             let visit = begin_root(run, (*selection).clone(), WHOLE_WALK)?;
             *visit.listed.lock() = now;
             return Ok(visit);
@@ -163,7 +197,8 @@ impl Trees {
         Ok(visit)
     }
 
-    /// Makes durable what was changed so far, and says so in the replica's mark. Calls at work are waited for.
+    /// Makes durable what was changed so far, and says so in the replica's mark. Calls at work are
+    /// waited for.
     ///
     /// # Errors
     /// The disk did not keep what it was given, or somebody else has the replica.
@@ -177,13 +212,31 @@ impl Trees {
         self.is_lost.fetch_or(run.is_lost(), Relaxed);
         self.refuse_lost()?;
         run.look_again_at_roots();
-        let Some((done, watch)) = changes.take() else { return Ok(()) };
+        let Some((done, watch)) = changes.take() else {
+            return Ok(());
+        };
         // What earlier runs have left in doubt is compared by a run that looks at all.
         let (is_left, is_complete, is_all, is_clear) = (false, false, false, false);
-        done.end(&self.options, &Ending { scope: done.scope(), is_flushed: true, is_left, is_complete, is_all, is_clear }, monitor);
+        done.end(
+            &self.options,
+            &Ending {
+                scope: done.scope(),
+                is_flushed: true,
+                is_left,
+                is_complete,
+                is_all,
+                is_clear,
+            },
+            monitor,
+        );
         done.outcome()?;
         drop(watch);
-        let root = self.ground.roots.1.as_ref().expect("what is changed has a root");
+        let root = self
+            .ground
+            .roots
+            .1
+            .as_ref()
+            .expect("what is changed has a root");
         let next = Changes::of(&self.options, root, None, &self.locks)?;
         *changes = Some(watched(&self.options, next, monitor));
         Ok(())
@@ -191,7 +244,10 @@ impl Trees {
 
     /// The changes of a single run between these trees, which ends them itself.
     pub(crate) fn changes(&self) -> Option<Arc<Changes>> {
-        self.changes.read().as_ref().map(|(changes, _)| changes.clone())
+        self.changes
+            .read()
+            .as_ref()
+            .map(|(changes, _)| changes.clone())
     }
 
     /// What holds for all runs.
@@ -203,17 +259,27 @@ impl Trees {
     pub(crate) fn doubt_of_basis(&self, monitor: &dyn Monitor) -> Result<Option<Stamp>, RunError> {
         let first = self.first.lock();
         let basis = first.as_ref().and_then(|first| first.basis.as_ref());
-        basis.map_or(Ok(None), |basis| doubt_of_basis(&self.options, basis, monitor))
+        basis.map_or(Ok(None), |basis| {
+            doubt_of_basis(&self.options, basis, monitor)
+        })
     }
 
     /// Whether the replica's root was made just now.
     pub(crate) fn is_made(&self) -> bool {
-        self.first.lock().as_ref().is_some_and(|first| first.before.is_none())
+        self.first
+            .lock()
+            .as_ref()
+            .is_some_and(|first| first.before.is_none())
     }
 }
 
-/// Changes that wait for what is due before the first of them, and have told what is known of the replica.
-pub fn watched(options: &Options, changes: Changes, monitor: &dyn Monitor) -> (Arc<Changes>, Option<Watch>) {
+/// Changes that wait for what is due before the first of them, and have told what is known of the
+/// replica.
+pub fn watched(
+    options: &Options,
+    changes: Changes,
+    monitor: &dyn Monitor,
+) -> (Arc<Changes>, Option<Watch>) {
     let changes = Arc::new(changes);
     changes.tell(monitor);
     let watch = (!options.dry_run).then(|| changes.watch());

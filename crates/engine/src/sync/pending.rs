@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub enum PendingOp {
     /// An entry is being made: what for, and how many bytes it has.
     Make(PendingEntry, Intent, u64),
-    /// A file is on its way. With an intent it is made as that says; without, it was not looked at before.
+    /// A file is on its way. With an intent it is made as that says; without, it was not looked at
+    /// before.
     Fetch(PendingEntry, Option<(Meta, Intent)>),
     /// A directory is looked at again.
     LookAgain(Arc<Visit>),
@@ -45,6 +46,10 @@ pub struct Pending {
 impl PendingEntry {
     /// The one that was met.
     pub fn of(met: &Met<'_>) -> PendingEntry {
-        PendingEntry { visit: met.visit.clone(), name: met.name.into(), weight: met.weight }
+        PendingEntry {
+            visit: met.visit.clone(),
+            name: met.name.into(),
+            weight: met.weight,
+        }
     }
 }

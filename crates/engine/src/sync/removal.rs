@@ -12,18 +12,25 @@ use std::ffi::CString;
 const QUEUED_MAX: usize = 1024;
 
 impl Run<'_> {
-    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if that is too much.
+    /// Takes `entries`, which lie below something else that goes, off what may be deleted; false if
+    /// that is too much.
     pub fn reserve(&self, entries: u64) -> bool {
-        self.deletes.reserve(entries, self.guard(), || seen_of_replica(self))
+        self.deletes
+            .reserve(entries, self.guard(), || seen_of_replica(self))
     }
 
     fn guard(&self) -> Guard {
-        Guard { limit: self.options.policy.delete_limit }
+        Guard {
+            limit: self.options.policy.delete_limit,
+        }
     }
 
-    /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what is in the queue.
+    /// Judges the plan, and if it passes, puts it into the queue by `work`, which carries out what
+    /// is in the queue.
     pub fn carry_out_deletes(&self, work: &mut dyn FnMut()) -> Result<(), PlanError> {
-        let Some(plan) = self.judged_plan()? else { return Ok(()) };
+        let Some(plan) = self.judged_plan()? else {
+            return Ok(());
+        };
         let mut queued = 0;
         plan.for_each(&mut |path, names| {
             self.queue.push(Task::Delete(path, names));
@@ -37,7 +44,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The finished plan, if there is any and it passes, together with what lies in directories that wait to be replaced.
+    /// The finished plan, if there is any and it passes, together with what lies in directories
+    /// that wait to be replaced.
     fn judged_plan(&self) -> Result<Option<Finished>, PlanError> {
         let (plan, guard) = (self.deletes.finished()?, self.guard());
         if guard.limit.is_none() {
@@ -55,12 +63,16 @@ impl Run<'_> {
         if self.stopped() {
             return Ok(None);
         }
-        guard.check(deletes + displaced, seen_of_replica(self) + unseen + displaced)?;
+        guard.check(
+            deletes + displaced,
+            seen_of_replica(self) + unseen + displaced,
+        )?;
         self.deletes.pass(deletes, unseen);
         Ok(plan)
     }
 
-    /// A directory that the source does not have any more, and the replica still has, was removed too late for this run.
+    /// A directory that the source does not have any more, and the replica still has, was removed
+    /// too late for this run.
     fn report_left(&self) {
         let root = self.roots.1.as_ref().expect("deletes need a replica");
         for (path, fault) in self.deletes.take_left() {
@@ -78,12 +90,24 @@ fn seen_of_replica(run: &Run<'_>) -> u64 {
 
 /// How many entries go with `names` of the directory at `path`, and how many lie below these.
 fn count(run: &Run<'_>, path: &RelPath, names: &[CString]) -> (u64, u64) {
-    let dir = run.roots.1.as_ref().and_then(|root| descend_mut(root, path).ok());
-    let Some(dir) = dir else { return (names.len() as u64, 0) };
+    let dir = run
+        .roots
+        .1
+        .as_ref()
+        .and_then(|root| descend_mut(root, path).ok());
+    let Some(dir) = dir else {
+        return (names.len() as u64, 0);
+    };
     run.with_spared(path, |spared| {
-        names.iter().map(|name| dir.count_tree(name, u64::MAX, spared)).fold((0, 0), |(goes, below), counted| {
-            // What cannot be told counts as one, as what could not be looked at does.
-            (goes + counted.entries, below + counted.met.saturating_sub(1))
-        })
+        names
+            .iter()
+            .map(|name| dir.count_tree(name, u64::MAX, spared))
+            .fold((0, 0), |(goes, below), counted| {
+                // What cannot be told counts as one, as what could not be looked at does.
+                (
+                    goes + counted.entries,
+                    below + counted.met.saturating_sub(1),
+                )
+            })
     })
 }

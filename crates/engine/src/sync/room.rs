@@ -1,7 +1,8 @@
-//! What stands on the replica where something of another kind shall be: whether it may go, and with how much in it.
+//! What stands on the replica where something of another kind shall be: whether it may go, and with
+//! how much in it.
 //!
-//! The same terms hold as for deletes: nothing that rules protect goes, nothing that is mounted, no more than the limit allows, and
-//! nothing but an empty directory without `--delete`.
+//! The same terms hold as for deletes: nothing that rules protect goes, nothing that is mounted, no
+//! more than the limit allows, and nothing but an empty directory without `--delete`.
 
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
@@ -15,11 +16,14 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
 impl Worker<'_> {
-    /// How many entries go with a directory that stands at the name, `there` being what does; trouble if it has to stay.
+    /// How many entries go with a directory that stands at the name, `there` being what does;
+    /// trouble if it has to stay.
     pub fn room(&self, visit: &Visit, name: &CStr, there: &Meta) -> Result<u64, Trouble> {
         let options = self.run.options;
         let is_dir = there.kind == Kind::Dir && !options.report_only;
-        let Some(replica) = visit.replica.as_ref().filter(|_| is_dir) else { return Ok(0) };
+        let Some(replica) = visit.replica.as_ref().filter(|_| is_dir) else {
+            return Ok(0);
+        };
         let (dir, name) = (visit.path(), visit.renamed.as_deref().unwrap_or(name));
         if self.run.had_mount(&dir.join(name.to_bytes())) {
             return Err(Trouble::Barred(Side::Source, UNMOUNTED));
@@ -38,12 +42,15 @@ impl Worker<'_> {
         }
         self.may_all_go(&dir, &counted)?;
         if !self.run.reserve(below) {
-            return in_the_way("something lies in the directory, and --max-delete does not allow all that would go");
+            return in_the_way(
+                "something lies in the directory, and --max-delete does not allow all that would go",
+            );
         }
         Ok(below)
     }
 
-    /// Whether an entry waits until it is known how much may go with a directory that stands at its name.
+    /// Whether an entry waits until it is known how much may go with a directory that stands at its
+    /// name.
     pub fn waits_for_room(&self, visit: &Visit, name: &CStr, there: &Meta) -> bool {
         let is_due = there.kind == Kind::Dir && !self.run.options.report_only;
         is_due && self.run.waits_for_the_whole(|| visit.path_of(name))
@@ -54,8 +61,14 @@ impl Worker<'_> {
             Some((_, fault)) if fault.is_cut_off() => Err(Trouble::Failed(*fault)),
             Some((below, fault)) => {
                 let path = RelPath::from_names(dir.names().chain(below.names()));
-                let why = self.run.frozen(&path, fault).map_or_else(|| fault.to_string(), str::to_owned);
-                in_the_way(&format!("\"{}\" has to stay: {why}", escape(path.as_bytes())))
+                let why = self
+                    .run
+                    .frozen(&path, fault)
+                    .map_or_else(|| fault.to_string(), str::to_owned);
+                in_the_way(&format!(
+                    "\"{}\" has to stay: {why}",
+                    escape(path.as_bytes())
+                ))
             }
             None if counted.spares => in_the_way(SPARED),
             None => Ok(()),
@@ -65,25 +78,35 @@ impl Worker<'_> {
     /// Trouble if what stands at the name of a new directory, and is none, has to stay.
     pub fn spared_for_dir(&self, visit: &Visit, name: &CStr) -> Result<(), Trouble> {
         let options = self.run.options;
-        let goes = options.report_only || options.policy.delete_excluded || self.run.takes(visit, name, false);
+        let goes = options.report_only
+            || options.policy.delete_excluded
+            || self.run.takes(visit, name, false);
         if goes { Ok(()) } else { in_the_way(SPARED) }
     }
 }
 
 impl Run<'_> {
-    /// How many entries lie in directories at whose names something else waits to be made, and would go with them.
+    /// How many entries lie in directories at whose names something else waits to be made, and
+    /// would go with them.
     pub fn displaced(&self) -> u64 {
         self.with_kept(|paths| {
             let paths: BTreeSet<&RelPath> = paths.iter().collect();
-            paths.into_iter().map(|path| self.displaced_at(path).unwrap_or(0)).sum()
+            paths
+                .into_iter()
+                .map(|path| self.displaced_at(path).unwrap_or(0))
+                .sum()
         })
     }
 
-    /// `None` where there is no such directory, or it would have to stay; whoever makes the entry says why.
+    /// `None` where there is no such directory, or it would have to stay; whoever makes the entry
+    /// says why.
     fn displaced_at(&self, path: &RelPath) -> Option<u64> {
         let (dir, name) = path.split_last()?;
         let name = CString::new(name).ok()?;
-        let (source, replica) = (descend(&self.roots.0, &dir).ok()?, descend_mut(self.roots.1.as_ref()?, &dir).ok()?);
+        let (source, replica) = (
+            descend(&self.roots.0, &dir).ok()?,
+            descend_mut(self.roots.1.as_ref()?, &dir).ok()?,
+        );
         let is_dir = |meta: Meta| meta.kind == Kind::Dir;
         let from = there(source.look(&name)).ok()??;
         let name = self.renamed.clone().unwrap_or(name);
@@ -95,9 +118,24 @@ impl Run<'_> {
         (!counted.stays()).then(|| counted.entries.saturating_sub(1))
     }
 
-    /// Counts what goes from the replica's directory with all at `name`, where all of it goes or nothing does.
-    fn count_warily(&self, (path, replica): (&RelPath, &DirMutRef), name: &CStr, most: u64) -> Removed {
-        self.with_spared(path, |spared| replica.count_tree(name, most, Spared { is_wary: true, ..spared }))
+    /// Counts what goes from the replica's directory with all at `name`, where all of it goes or
+    /// nothing does.
+    fn count_warily(
+        &self,
+        (path, replica): (&RelPath, &DirMutRef),
+        name: &CStr,
+        most: u64,
+    ) -> Removed {
+        self.with_spared(path, |spared| {
+            replica.count_tree(
+                name,
+                most,
+                Spared {
+                    is_wary: true,
+                    ..spared
+                },
+            )
+        })
     }
 }
 

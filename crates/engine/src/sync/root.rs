@@ -7,8 +7,9 @@ use driftless_tree::DirMutRef;
 /// The sticky bit (inode(7)).
 const STICKY: u32 = 0o1000;
 
-/// Says what the root of the replica is about to become, where it is more than a directory of the tree: one in which everybody makes files,
-/// such as `/tmp`, or one on which a file system is mounted.
+/// Says what the root of the replica is about to become, where it is more than a directory of the
+/// tree: one in which everybody makes files, such as `/tmp`, or one on which a file system is
+/// mounted.
 pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirMutRef) {
     let before = replica.first_meta();
     let is_mounted = replica.is_mount_root() == Some(true);
@@ -17,14 +18,33 @@ pub fn tell_root(run: &Run<'_>, source: &Meta, replica: &DirMutRef) {
         false if is_mounted => "on which a file system is mounted",
         false => return,
     };
-    let (keep, wanted) = (&run.options.policy.keep, run.attainable(source, before, None::<&DirMutRef>));
+    let (keep, wanted) = (
+        &run.options.policy.keep,
+        run.attainable(source, before, None::<&DirMutRef>),
+    );
     let changes = [
-        (keep.mode && wanted.mode != before.mode, format!("mode {:04o} (is {:04o})", wanted.mode, before.mode)),
-        (keep.owner && wanted.uid != before.uid, format!("owner {} (is {})", wanted.uid, before.uid)),
-        (keep.group && wanted.gid != before.gid, format!("group {} (is {})", wanted.gid, before.gid)),
+        (
+            keep.mode && wanted.mode != before.mode,
+            format!("mode {:04o} (is {:04o})", wanted.mode, before.mode),
+        ),
+        (
+            keep.owner && wanted.uid != before.uid,
+            format!("owner {} (is {})", wanted.uid, before.uid),
+        ),
+        (
+            keep.group && wanted.gid != before.gid,
+            format!("group {} (is {})", wanted.gid, before.gid),
+        ),
     ];
-    let changes: Vec<String> = changes.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect();
+    let changes: Vec<String> = changes
+        .into_iter()
+        .filter(|(differs, _)| *differs)
+        .map(|(_, words)| words)
+        .collect();
     if !changes.is_empty() {
-        run.monitor.note(&format!("the root of the replica, {place}, takes over from the source: {}", changes.join(", ")));
+        run.monitor.note(&format!(
+            "the root of the replica, {place}, takes over from the source: {}",
+            changes.join(", ")
+        ));
     }
 }

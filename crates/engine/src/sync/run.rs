@@ -37,7 +37,8 @@ use std::time::Instant;
 /// Paths that wait for room; more are reported at once.
 const POSTPONED_MAX: usize = 10_000;
 
-/// Problems that are known to have been reported: 8 bytes each. Of more, some may be reported twice.
+/// Problems that are known to have been reported: 8 bytes each. Of more, some may be reported
+/// twice.
 const REPORTED_MAX: usize = 1 << 16;
 
 /// A run in progress.
@@ -72,7 +73,8 @@ pub struct Run<'r> {
     pub roots: (DirRef, Option<DirMutRef>),
     /// Both are on one machine.
     pub one_machine: bool,
-    /// Paths for which there was no room; they are tried again after the deletes. `None` once that has begun.
+    /// Paths for which there was no room; they are tried again after the deletes. `None` once that
+    /// has begun.
     no_room: Mutex<Option<Vec<RelPath>>>,
     reported: Mutex<HashSet<u64>>,
     lost: AtomicBool,
@@ -120,11 +122,19 @@ fn seconds_now() -> u64 {
 
 impl<'r> Run<'r> {
     /// A run that has not begun.
-    pub fn new(options: &'r Options, monitor: &'r dyn Monitor, stop: &'r AtomicBool, ground: Ground) -> Self {
+    pub fn new(
+        options: &'r Options,
+        monitor: &'r dyn Monitor,
+        stop: &'r AtomicBool,
+        ground: Ground,
+    ) -> Self {
         let roots = ground.roots.clone();
         let keeps_own = roots.1.as_ref().is_some_and(|replica| !replica.may_give());
         Run {
-            rules: Rules { keeps_own, ..options.rules() },
+            rules: Rules {
+                keeps_own,
+                ..options.rules()
+            },
             options,
             monitor,
             stop,
@@ -132,7 +142,13 @@ impl<'r> Run<'r> {
             tally: Tally::default(),
             links: Links::new(),
             deletes: DeletePlan::after(options.deleted_before),
-            ledger: options.ledger.as_ref().map(|notes| Mutex::new(Ledger::open(&notes.path, seconds_now, notes.age_max.as_secs()))),
+            ledger: options.ledger.as_ref().map(|notes| {
+                Mutex::new(Ledger::open(
+                    &notes.path,
+                    seconds_now,
+                    notes.age_max.as_secs(),
+                ))
+            }),
             under_way: Arc::default(),
             started: Instant::now(),
             began: now(),
@@ -164,7 +180,10 @@ impl<'r> Run<'r> {
     }
 
     fn is_refused(&self) -> bool {
-        self.changes.as_ref().is_some_and(|changes| changes.is_refused()) || self.lease.as_ref().is_some_and(|lease| lease.is_over())
+        self.changes
+            .as_ref()
+            .is_some_and(|changes| changes.is_refused())
+            || self.lease.as_ref().is_some_and(|lease| lease.is_over())
     }
 
     /// Whether the run ends early: it was asked to, or the disk lies.
@@ -198,7 +217,11 @@ impl<'r> Run<'r> {
     /// The same, and says whether the run goes on.
     pub fn pace_or_stop(&self, bytes: u64) -> Result<(), Halt> {
         self.pace_bytes(bytes);
-        if self.stopped() { Err(Halt::Stopped) } else { Ok(()) }
+        if self.stopped() {
+            Err(Halt::Stopped)
+        } else {
+            Ok(())
+        }
     }
 
     /// Keeps within the limit on requests.
@@ -208,7 +231,8 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Keeps a path for which there was no room, if deletes are still to come that may make some; returns whether it did.
+    /// Keeps a path for which there was no room, if deletes are still to come that may make some;
+    /// returns whether it did.
     pub fn postpone(&self, path: impl FnOnce() -> RelPath, fault: &Fault) -> bool {
         if !fault.lacks_room() {
             return false;
@@ -216,8 +240,8 @@ impl<'r> Run<'r> {
         self.keep_for_later(path)
     }
 
-    /// Keeps a path that would take the place of a directory, if there is a limit on deletes, which the whole plan is held against when
-    /// all is walked; returns whether it did.
+    /// Keeps a path that would take the place of a directory, if there is a limit on deletes, which
+    /// the whole plan is held against when all is walked; returns whether it did.
     pub fn waits_for_the_whole(&self, path: impl FnOnce() -> RelPath) -> bool {
         self.options.policy.delete_limit.is_some() && self.keep_for_later(path)
     }
@@ -246,7 +270,8 @@ impl<'r> Run<'r> {
     /// What holds for all movers.
     pub fn terms(&self) -> Terms {
         let durability = self.options.policy.durability;
-        // The directory around a single file has no mark that could say what is not durable, so the file is made so before it gets its name.
+        // The directory around a single file has no mark that could say what is not durable, so the
+        // file is made so before it gets its name.
         let is_single = self.is_single || self.renamed.is_some();
         Terms {
             rules: self.rules,
@@ -256,12 +281,17 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Tells `act` what stays when something goes from the replica's directory at `dir`: what the rules protect, and when the run is over,
-    /// all that is still there.
+    /// Tells `act` what stays when something goes from the replica's directory at `dir`: what the
+    /// rules protect, and when the run is over, all that is still there.
     pub fn with_spared<T>(&self, dir: &RelPath, act: impl FnOnce(Spared<'_>) -> T) -> T {
         let is_over = || self.stopped();
-        let protects = self.options.policy.filter.has_rules() && !self.options.policy.delete_excluded;
-        act(Spared { rules: protects.then_some((&self.options.policy.filter, dir)), is_over: Some(&is_over), ..Spared::NOTHING })
+        let protects =
+            self.options.policy.filter.has_rules() && !self.options.policy.delete_excluded;
+        act(Spared {
+            rules: protects.then_some((&self.options.policy.filter, dir)),
+            is_over: Some(&is_over),
+            ..Spared::NOTHING
+        })
     }
 
     /// Reports a problem.
@@ -274,19 +304,29 @@ impl<'r> Run<'r> {
         if fault.is_cut_off() {
             return self.cut_off.store(true, Relaxed);
         }
-        let cause = self.frozen(&path, &fault).map_or_else(|| fault.cause(), str::to_owned);
-        self.report(&Problem { cause, ..Problem::new(path, fault, class) });
+        let cause = self
+            .frozen(&path, &fault)
+            .map_or_else(|| fault.cause(), str::to_owned);
+        self.report(&Problem {
+            cause,
+            ..Problem::new(path, fault, class)
+        });
     }
 
     /// Reports what could not be removed, by its path below `dir`.
     pub fn report_stuck(&self, dir: &RelPath, stuck: Vec<(RelPath, Fault)>) {
         for (below, fault) in stuck {
-            self.problem(RelPath::from_names(dir.names().chain(below.names())), fault, Class::Skip);
+            self.problem(
+                RelPath::from_names(dir.names().chain(below.names())),
+                fault,
+                Class::Skip,
+            );
         }
     }
 
-    /// Reports a problem, if it is not one that was reported before: what one cause does to one path is one problem, whatever was tried
-    /// first and next. Of an entry that was made equal but for some properties, each property is one.
+    /// Reports a problem, if it is not one that was reported before: what one cause does to one
+    /// path is one problem, whatever was tried first and next. Of an entry that was made equal but
+    /// for some properties, each property is one.
     pub fn report(&self, problem: &Problem) {
         if !self.is_news(problem) {
             return;
@@ -298,23 +338,54 @@ impl<'r> Run<'r> {
     fn is_news(&self, problem: &Problem) -> bool {
         let mut hasher = DefaultHasher::new();
         let property = (problem.class == Class::Partly).then_some(problem.act);
-        (problem.path.as_bytes(), problem.side.word(), &problem.cause, property).hash(&mut hasher);
+        (
+            problem.path.as_bytes(),
+            problem.side.word(),
+            &problem.cause,
+            property,
+        )
+            .hash(&mut hasher);
         let mut reported = self.reported.lock();
         let fits = reported.len() < REPORTED_MAX;
-        if fits { reported.insert(hasher.finish()) } else { !reported.contains(&hasher.finish()) }
+        if fits {
+            reported.insert(hasher.finish())
+        } else {
+            !reported.contains(&hasher.finish())
+        }
     }
 
     /// Reports what was done, if anybody wants to know; the path is made only then.
     pub fn receipt(&self, path: impl FnOnce() -> RelPath, intent: Intent) {
         if self.monitor.wants_receipts() {
-            let Intent { kind, action, what, size, values, ranges, .. } = intent;
-            self.monitor.receipt(&Receipt { path: path(), kind, action, what, size, values, ranges });
+            let Intent {
+                kind,
+                action,
+                what,
+                size,
+                values,
+                ranges,
+                ..
+            } = intent;
+            self.monitor.receipt(&Receipt {
+                path: path(),
+                kind,
+                action,
+                what,
+                size,
+                values,
+                ranges,
+            });
         }
     }
 
     /// A look at the run for those who watch.
     pub fn progress(&self, jobs: usize) -> Progress {
-        Progress { counts: self.tally.counts(), elapsed: self.started.elapsed(), large: self.under_way.now(), jobs }
+        Progress {
+            counts: self.tally.counts(),
+            elapsed: self.started.elapsed(),
+            large: self.under_way.now(),
+            jobs,
+        }
     }
 
     /// Whether the filters take an entry. The path is made only if there are rules.
@@ -323,12 +394,20 @@ impl<'r> Run<'r> {
         !filter.has_rules() || filter.takes(visit.path_of(name).as_bytes(), is_dir)
     }
 
-    /// Remembers a directory of each file system of the replica, to make all of them durable at the end.
+    /// Remembers a directory of each file system of the replica, to make all of them durable at the
+    /// end.
     pub fn met_replica(&self, dir: &DirMutRef) {
         let device = dir.first_meta().dev;
-        let known = self.roots.1.as_ref().is_some_and(|root| root.first_meta().dev == device);
+        let known = self
+            .roots
+            .1
+            .as_ref()
+            .is_some_and(|root| root.first_meta().dev == device);
         if !known {
-            self.file_systems.lock().entry(device).or_insert_with(|| dir.clone());
+            self.file_systems
+                .lock()
+                .entry(device)
+                .or_insert_with(|| dir.clone());
         }
     }
 }
@@ -347,7 +426,8 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Whether the run comes to a directory of the replica at another place, too, and leaves it alone at this one.
+    /// Whether the run comes to a directory of the replica at another place, too, and leaves it
+    /// alone at this one.
     pub fn is_double(&self, parent: &Visit, name: &CStr) -> bool {
         !self.ground.doubles.is_empty() && self.ground.doubles.contains(&parent.path_of(name))
     }

@@ -1,4 +1,5 @@
-//! The stages of a run, each of which has threads work off a queue: the walk, the deletes, and what had no room before these.
+//! The stages of a run, each of which has threads work off a queue: the walk, the deletes, and what
+//! had no room before these.
 
 use crate::sync::begin::begin_root;
 use crate::sync::deletes::PlanError;
@@ -11,7 +12,8 @@ use crate::trees::error::RunError;
 use driftless_model::{RelPath, Scope, Selection, Work};
 use std::sync::Arc;
 
-/// Goes through everything below `visit`, and then through the hard links that would have taken too much memory to wait for.
+/// Goes through everything below `visit`, and then through the hard links that would have taken too
+/// much memory to wait for.
 pub fn walk(run: &mut Run<'_>, visit: Visit, threads_max: usize) -> Result<(), RunError> {
     go_through(run, visit, threads_max);
     look_at_put_off(run, threads_max)
@@ -29,8 +31,18 @@ fn look_at_put_off(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError
 }
 
 /// Goes through these paths once more. The directories that lead there were counted before.
-fn look_again_at(run: &mut Run<'_>, paths: Vec<RelPath>, threads_max: usize) -> Result<(), RunError> {
-    let works: Vec<Work> = paths.into_iter().map(|path| Work { path, scope: Scope::Subtree }).collect();
+fn look_again_at(
+    run: &mut Run<'_>,
+    paths: Vec<RelPath>,
+    threads_max: usize,
+) -> Result<(), RunError> {
+    let works: Vec<Work> = paths
+        .into_iter()
+        .map(|path| Work {
+            path,
+            scope: Scope::Subtree,
+        })
+        .collect();
     run.is_second = true;
     let visit = begin_root(run, Selection::of(&works), 0)?;
     add(&run.tally.seen, u64::from(!visit.borrowed));
@@ -39,7 +51,8 @@ fn look_again_at(run: &mut Run<'_>, paths: Vec<RelPath>, threads_max: usize) -> 
     Ok(())
 }
 
-/// Goes through everything below `visit`. Hard-link groups none of whose names was there come last: then it is known.
+/// Goes through everything below `visit`. Hard-link groups none of whose names was there come last:
+/// then it is known.
 pub fn go_through(run: &Run<'_>, visit: Visit, threads_max: usize) {
     run.queue.push(Task::Again(Arc::new(visit)));
     run.work_off_queue(threads_max);
@@ -48,7 +61,9 @@ pub fn go_through(run: &Run<'_>, visit: Visit, threads_max: usize) {
         if elected.is_empty() || run.stopped() {
             return;
         }
-        elected.into_iter().for_each(|(visit, name)| run.queue.push(Task::Waiter(visit, name)));
+        elected
+            .into_iter()
+            .for_each(|(visit, name)| run.queue.push(Task::Waiter(visit, name)));
         run.work_off_queue(threads_max);
     }
 }

@@ -1,8 +1,9 @@
 //! What is submitted to another host and not waited for, and what follows from its completion.
 //!
-//! Over a connection, nobody waits for the making of a small file, for its content, or for the end of a directory: the operation is
-//! submitted, its directory has one more piece of work pending, and a listener goes on with it when it is complete. The rare cases (hard
-//! links, large files, what changes meanwhile) are called for and waited for, as on this machine.
+//! Over a connection, nobody waits for the making of a small file, for its content, or for the end
+//! of a directory: the operation is submitted, its directory has one more piece of work pending,
+//! and a listener goes on with it when it is complete. The rare cases (hard links, large files,
+//! what changes meanwhile) are called for and waited for, as on this machine.
 
 use crate::sync::entry::{Intent, Met, Verdict};
 use crate::sync::pending::{PendingEntry, PendingOp};
@@ -47,17 +48,24 @@ impl Run<'_> {
 
     /// The other machines that the trees are on.
     pub fn hosts(&self) -> impl Iterator<Item = &Arc<dyn driftless_tree::Host>> {
-        [&self.options.source.host, &self.options.replica.host].into_iter().flatten()
+        [&self.options.source.host, &self.options.replica.host]
+            .into_iter()
+            .flatten()
     }
 
     /// Why a connection is lost, if one is.
     pub fn cut_off(&self) -> Option<String> {
-        self.options.lost_as(self.was_told_cut_off()).map(|loss| loss.why)
+        self.options
+            .lost_as(self.was_told_cut_off())
+            .map(|loss| loss.why)
     }
 
     /// Goes on with what is complete, as listener number `index`, until the work is over.
     pub fn listen(&self, index: usize) {
-        let host = self.hosts().nth(index / LISTENERS).expect("there are listeners for each host");
+        let host = self
+            .hosts()
+            .nth(index / LISTENERS)
+            .expect("there are listeners for each host");
         self.with_worker(|worker| {
             while !self.queue.is_over() {
                 for (token, answer) in host.completions(LISTEN) {
@@ -73,56 +81,117 @@ impl Run<'_> {
 impl Worker<'_> {
     /// Whether making this entry can be submitted.
     fn may_submit(&self, met: &Met<'_>) -> bool {
-        !met.leads && met.visit.replica.as_ref().is_some_and(|replica| replica.takes_submissions())
+        !met.leads
+            && met
+                .visit
+                .replica
+                .as_ref()
+                .is_some_and(|replica| replica.takes_submissions())
     }
 
     /// Submits the making of a small file, if that can be; says whether it was.
-    pub fn submit_file(&mut self, met: &Met<'_>, opened: &Opened, intent: &Intent) -> Result<bool, Trouble> {
+    pub fn submit_file(
+        &mut self,
+        met: &Met<'_>,
+        opened: &Opened,
+        intent: &Intent,
+    ) -> Result<bool, Trouble> {
         if !self.may_submit(met) || opened.meta.size > WHOLE_BYTES_MAX || opened.young {
             return Ok(false);
         }
         self.run.pace_bytes(opened.meta.size);
-        let Some(whole) = Whole::read(&*opened.file, &opened.meta, &self.mover.terms.rules.keep)? else { return Ok(false) };
-        let bytes = whole.extents.iter().map(|extent| extent.end - extent.start).sum();
-        let entry = Entry { meta: whole.meta, xattrs: whole.xattrs.clone() };
+        let Some(whole) = Whole::read(&*opened.file, &opened.meta, &self.mover.terms.rules.keep)?
+        else {
+            return Ok(false);
+        };
+        let bytes = whole
+            .extents
+            .iter()
+            .map(|extent| extent.end - extent.start)
+            .sum();
+        let entry = Entry {
+            meta: whole.meta,
+            xattrs: whole.xattrs.clone(),
+        };
         self.submit_make(met, (entry, Some(whole), None), intent, bytes);
         Ok(true)
     }
 
-    /// Submits the making of something that is no regular file, if that can be; says whether it was.
-    pub fn submit_special(&mut self, met: &Met<'_>, source: &Entry, target: Option<&CStr>, intent: &Intent) -> bool {
+    /// Submits the making of something that is no regular file, if that can be; says whether it
+    /// was.
+    pub fn submit_special(
+        &mut self,
+        met: &Met<'_>,
+        source: &Entry,
+        target: Option<&CStr>,
+        intent: &Intent,
+    ) -> bool {
         let may = self.may_submit(met);
         if may {
-            self.submit_make(met, (source.clone(), None, target.map(CStr::to_owned)), intent, 0);
+            self.submit_make(
+                met,
+                (source.clone(), None, target.map(CStr::to_owned)),
+                intent,
+                0,
+            );
         }
         may
     }
 
-    fn submit_make(&mut self, met: &Met<'_>, (entry, content, target): Inside, intent: &Intent, bytes: u64) {
+    fn submit_make(
+        &mut self,
+        met: &Met<'_>,
+        (entry, content, target): Inside,
+        intent: &Intent,
+        bytes: u64,
+    ) {
         let (visit, terms) = (met.visit, self.mover.terms);
         self.note_made(visit, met.name, entry.meta.unkept | entry.xattrs.unkept);
         let spot = visit.touched_spot(met.name);
         let (name, private, room) = (spot.name.into(), spot.private, intent.room);
         let (keep, sync, verify) = (terms.rules.keep, terms.sync_each, terms.verify);
-        let new = NewEntry { name, entry, content, target, keep, private, room, sync, verify };
+        let new = NewEntry {
+            name,
+            entry,
+            content,
+            target,
+            keep,
+            private,
+            room,
+            sync,
+            verify,
+        };
         visit.more();
-        let replica = visit.replica.as_ref().expect("only dry runs have none, and they make nothing");
+        let replica = visit
+            .replica
+            .as_ref()
+            .expect("only dry runs have none, and they make nothing");
         let op = PendingOp::Make(PendingEntry::of(met), intent.clone(), bytes);
-        self.run.submit(op, |token| replica.submit_change(token, OpMut::Make(Box::new(new))));
+        self.run.submit(op, |token| {
+            replica.submit_change(token, OpMut::Make(Box::new(new)))
+        });
     }
 
     /// Submits the reading of a file that was not looked at, if that can be; says whether it was.
     pub fn submit_fetch_new(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> bool {
         let may = visit.source.takes_submissions();
         if may {
-            self.submit_fetch(PendingEntry { visit: visit.clone(), name: name.into(), weight }, None);
+            self.submit_fetch(
+                PendingEntry {
+                    visit: visit.clone(),
+                    name: name.into(),
+                    weight,
+                },
+                None,
+            );
         }
         may
     }
 
     /// Submits the reading of a file that is to be made, if that can be; says whether it was.
     pub fn submit_fetch_known(&mut self, met: &Met<'_>, intent: &Intent) -> bool {
-        let may = !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.visit.source.takes_submissions();
+        let may =
+            !met.leads && met.meta.size <= WHOLE_BYTES_MAX && met.visit.source.takes_submissions();
         if may {
             self.submit_fetch(PendingEntry::of(met), Some((*met.meta, intent.clone())));
         }
@@ -133,30 +202,54 @@ impl Worker<'_> {
         place.visit.more();
         let (source, name) = (place.visit.source.clone(), place.name.clone());
         let fetch = Op::Fetch(name, self.mover.terms.rules.keep);
-        self.run.submit(PendingOp::Fetch(place, known), |token| source.submit(token, fetch));
+        self.run.submit(PendingOp::Fetch(place, known), |token| {
+            source.submit(token, fetch)
+        });
     }
 
     /// Submits another look at a directory's source, if that can be; says whether it was.
     pub fn submit_look_again(&mut self, visit: &Arc<Visit>) -> bool {
         let may = visit.source.takes_submissions();
         if may {
-            self.run.submit(PendingOp::LookAgain(visit.clone()), |token| visit.source.submit(token, Op::Meta));
+            self.run
+                .submit(PendingOp::LookAgain(visit.clone()), |token| {
+                    visit.source.submit(token, Op::Meta)
+                });
         }
         may
     }
 
     /// Submits the attributes of a replica's directory, if that can be; says whether it was.
-    pub fn submit_attributes(&mut self, visit: &Arc<Visit>, known: Known, attributes: &Attributes, intent: &Intent) -> bool {
-        let Some(replica) = visit.replica.as_ref().filter(|replica| replica.takes_submissions()) else { return false };
+    pub fn submit_attributes(
+        &mut self,
+        visit: &Arc<Visit>,
+        known: Known,
+        attributes: &Attributes,
+        intent: &Intent,
+    ) -> bool {
+        let Some(replica) = visit
+            .replica
+            .as_ref()
+            .filter(|replica| replica.takes_submissions())
+        else {
+            return false;
+        };
         let change = OpMut::SetOwn(known, Box::new(attributes.clone()));
-        self.run.submit(PendingOp::SetOwn(visit.clone(), intent.clone()), |token| replica.submit_change(token, change));
+        self.run
+            .submit(PendingOp::SetOwn(visit.clone(), intent.clone()), |token| {
+                replica.submit_change(token, change)
+            });
         true
     }
 
     fn answered(&mut self, op: PendingOp, answer: Completion) {
         match (op, answer) {
-            (PendingOp::Make(place, intent, bytes), answer) => self.made(&place, intent, bytes, answer),
-            (PendingOp::Fetch(place, known), Completion::Fetched(fetched)) => self.fetched(&place, known, fetched),
+            (PendingOp::Make(place, intent, bytes), answer) => {
+                self.made(&place, intent, bytes, answer)
+            }
+            (PendingOp::Fetch(place, known), Completion::Fetched(fetched)) => {
+                self.fetched(&place, known, fetched)
+            }
             (PendingOp::LookAgain(visit), Completion::Meta(now)) => self.looked_again(&visit, now),
             (PendingOp::SetOwn(visit, intent), Completion::OwnSet(faults)) => {
                 self.account_dir(&visit, intent, faults);
@@ -168,28 +261,59 @@ impl Worker<'_> {
 
     fn made(&mut self, place: &PendingEntry, intent: Intent, bytes: u64, answer: Completion) {
         let done = match answer {
-            Completion::Made(done) => done.map(|faults| Moved { bytes, faults, ..Moved::default() }).map_err(Trouble::from),
+            Completion::Made(done) => done
+                .map(|faults| Moved {
+                    bytes,
+                    faults,
+                    ..Moved::default()
+                })
+                .map_err(Trouble::from),
             Completion::Lost(fault) => Err(Trouble::Lost(fault)),
             Completion::Stuck(removed) => Err(Trouble::Stuck(removed)),
             _ => self.make_again(place, intent.room),
         };
-        self.conclude(&place.visit, &place.name, place.weight, done.map(|moved| Verdict::Changed(intent, moved)));
+        self.conclude(
+            &place.visit,
+            &place.name,
+            place.weight,
+            done.map(|moved| Verdict::Changed(intent, moved)),
+        );
         self.less(&place.visit);
     }
 
     /// What was written is not what was read back: it is made again while this thread waits.
     fn make_again(&mut self, place: &PendingEntry, room: u64) -> Result<Moved, Trouble> {
-        let spot = Spot { room, ..place.visit.touched_spot(&place.name) };
+        let spot = Spot {
+            room,
+            ..place.visit.touched_spot(&place.name)
+        };
         let opened = self.mover.open(&spot)?;
         let moved = self.mover.copy_small(&spot, opened)?;
-        Ok(Moved { mismatches: moved.mismatches + 1, ..moved })
+        Ok(Moved {
+            mismatches: moved.mismatches + 1,
+            ..moved
+        })
     }
 
-    fn fetched(&mut self, place: &PendingEntry, known: Option<(Meta, Intent)>, fetched: Result<Option<Whole>, Fault>) {
-        let PendingEntry { visit, name, weight } = place;
+    fn fetched(
+        &mut self,
+        place: &PendingEntry,
+        known: Option<(Meta, Intent)>,
+        fetched: Result<Option<Whole>, Fault>,
+    ) {
+        let PendingEntry {
+            visit,
+            name,
+            weight,
+        } = place;
         let opened = match fetched {
-            Ok(Some(whole)) => Ok(Opened { meta: whole.meta, file: Arc::new(whole), young: false }),
-            // All files of a directory are asked for at once, and what is too large to come along would all be copied here.
+            Ok(Some(whole)) => Ok(Opened {
+                meta: whole.meta,
+                file: Arc::new(whole),
+                young: false,
+            }),
+            // All files of a directory are asked for at once, and what is too large to come along
+            // would all be copied here.
             Ok(None) if self.run.yields() => {
                 self.give_back(visit, name, self.run.part.class());
                 return self.less(visit);
@@ -200,9 +324,19 @@ impl Worker<'_> {
         };
         let done = opened.and_then(|opened| match known {
             None => self.new_opened(visit, name, *weight, opened),
-            Some((meta, intent)) => {
-                self.make_opened(Met { visit, name, meta: &meta, leads: false, whole: None, weight: *weight }, opened, None, intent)
-            }
+            Some((meta, intent)) => self.make_opened(
+                Met {
+                    visit,
+                    name,
+                    meta: &meta,
+                    leads: false,
+                    whole: None,
+                    weight: *weight,
+                },
+                opened,
+                None,
+                intent,
+            ),
         });
         self.conclude(visit, name, *weight, done);
         self.less(visit);
@@ -215,7 +349,13 @@ impl Worker<'_> {
     }
 
     /// Accounts for an entry, if that is due.
-    pub fn conclude(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64, done: Result<Verdict, Trouble>) {
+    pub fn conclude(
+        &mut self,
+        visit: &Arc<Visit>,
+        name: &CStr,
+        weight: u64,
+        done: Result<Verdict, Trouble>,
+    ) {
         match done {
             Ok(Verdict::Below | Verdict::Large | Verdict::Submitted) => return,
             Ok(verdict) => self.account(visit, name, verdict),

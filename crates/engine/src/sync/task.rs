@@ -40,7 +40,8 @@ pub struct LargeCopy {
     pub begun: Begun,
     /// Ranges that are being copied or wait for it.
     pub pending: AtomicUsize,
-    /// Where it is, and these bytes of it, if only they are copied here and somebody else finishes it.
+    /// Where it is, and these bytes of it, if only they are copied here and somebody else finishes
+    /// it.
     pub bytes_of: Option<(RelPath, Range<u64>)>,
 }
 
@@ -73,7 +74,8 @@ pub struct LargeCompare {
 impl LargeCompare {
     /// Says that `range` is not compared here, if there is anything in it.
     pub fn leaves(&self, range: &Range<u64>) -> bool {
-        self.incomplete.fetch_or(!range.is_empty(), Ordering::Relaxed);
+        self.incomplete
+            .fetch_or(!range.is_empty(), Ordering::Relaxed);
         !range.is_empty()
     }
 }

@@ -1,7 +1,9 @@
-//! Directories of the replica that it shows at two places, since one is mounted at the other (`mount --bind`).
+//! Directories of the replica that it shows at two places, since one is mounted at the other
+//! (`mount --bind`).
 //!
-//! If the source has two directories there, each pass would make the one equal by making the other different. So one of the places is not
-//! entered, and that is a problem of its path. Where the run comes to one of them only, there is nothing to tell.
+//! If the source has two directories there, each pass would make the one equal by making the other
+//! different. So one of the places is not entered, and that is a problem of its path. Where the run
+//! comes to one of them only, there is nothing to tell.
 
 use crate::options::Options;
 use crate::trees::overlap::leaves_out;
@@ -10,14 +12,21 @@ use driftless_tree::{DirMutRef, DirRef, descend, descend_mut, shown_twice};
 use std::collections::BTreeSet;
 
 /// Why a directory of the replica is not entered.
-pub const SHOWN_TWICE: &str =
-    "it is another directory of this replica, which is mounted there, too, and cannot be equal to two; unmount one, or exclude it";
+pub const SHOWN_TWICE: &str = "it is another directory of this replica, which is mounted there, too, and cannot be equal to two; unmount one, or exclude it";
 
 /// Those of a replica on this host that the run would come to twice.
-pub fn doubles(options: &Options, (source, replica): (&DirRef, Option<&DirMutRef>)) -> BTreeSet<RelPath> {
-    let Some(replica) = replica.filter(|_| options.replica.host.is_none()) else { return BTreeSet::new() };
+pub fn doubles(
+    options: &Options,
+    (source, replica): (&DirRef, Option<&DirMutRef>),
+) -> BTreeSet<RelPath> {
+    let Some(replica) = replica.filter(|_| options.replica.host.is_none()) else {
+        return BTreeSet::new();
+    };
     let pairs = shown_twice(&options.replica.plain_path()).into_iter();
-    pairs.filter(|(at, other)| comes_to(options, source, other) && is_same(replica, at, other)).map(|(at, _)| at).collect()
+    pairs
+        .filter(|(at, other)| comes_to(options, source, other) && is_same(replica, at, other))
+        .map(|(at, _)| at)
+        .collect()
 }
 
 /// Whether the run comes to a directory of the source with this path.

@@ -1,65 +1,102 @@
-//! What the replica cannot come to have, without that being a difference: times that its file system cuts, and owners that the user of
-//! the run cannot give.
+//! What the replica cannot come to have, without that being a difference: times that its file
+//! system cuts, and owners that the user of the run cannot give.
 //!
-//! Nobody but root may give an entry to somebody else (chown(2)). An ordinary user knows that, and one problem for each file of others, in
-//! every run, would hide all else. So what he cannot give is no difference; it is counted, and told once. Where owners were demanded, it
-//! is a problem as any other.
+//! Nobody but root may give an entry to somebody else (chown(2)). An ordinary user knows that, and
+//! one problem for each file of others, in every run, would hide all else. So what he cannot give
+//! is no difference; it is counted, and told once. Where owners were demanded, it is a problem as
+//! any other.
 
 use crate::sync::owners::Owners;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
-use driftless_model::{Act, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno};
+use driftless_model::{
+    Act, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno,
+};
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{Dir, Rights};
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// The attributes that an entry, which has those that are `there`, can come to have: what this user may not set only if it is there already.
-/// `None` if all can be had. What is there and not the source's is a difference, whoever may remove it.
+/// The attributes that an entry, which has those that are `there`, can come to have: what this user
+/// may not set only if it is there already. `None` if all can be had. What is there and not the
+/// source's is a difference, whoever may remove it.
 fn attainable_xattrs(rights: &Rights, source: &Xattrs, there: &Xattrs) -> Option<Xattrs> {
     let kept = |xattr: &Xattr| rights.may_set(&xattr.0) || there.contains(xattr);
     if source.iter().all(kept) {
         return None;
     }
-    Some(Xattrs::new(source.iter().filter(|xattr| kept(xattr)).cloned().collect(), source.unkept))
+    Some(Xattrs::new(
+        source.iter().filter(|xattr| kept(xattr)).cloned().collect(),
+        source.unkept,
+    ))
 }
 
-/// Whether an entry has what its source has not, or not so, and what this user can neither set nor take away.
+/// Whether an entry has what its source has not, or not so, and what this user can neither set nor
+/// take away.
 fn is_stuck_with(rights: &Rights, source: &Xattrs, there: &Xattrs) -> bool {
-    there.iter().any(|xattr| !rights.may_set(&xattr.0) && !source.contains(xattr))
+    there
+        .iter()
+        .any(|xattr| !rights.may_set(&xattr.0) && !source.contains(xattr))
 }
 
 impl Run<'_> {
-    /// What an entry of the replica's directory `above` can come to have of its source; of a directory itself without it.
+    /// What an entry of the replica's directory `above` can come to have of its source; of a
+    /// directory itself without it.
     ///
-    /// What belongs to whom the directory around it belongs to is left with him: a file system that gives all to one user would have it made
-    /// anew in every run.
-    pub fn attainable<D: Dir + ?Sized>(&self, source: &Meta, there: &Meta, above: Option<&Arc<D>>) -> Meta {
+    /// What belongs to whom the directory around it belongs to is left with him: a file system that
+    /// gives all to one user would have it made anew in every run.
+    pub fn attainable<D: Dir + ?Sized>(
+        &self,
+        source: &Meta,
+        there: &Meta,
+        above: Option<&Arc<D>>,
+    ) -> Meta {
         let stays = above.is_none_or(|above| above.first_meta().uid == there.uid);
-        self.owners.attainable(source, there, &self.options.policy.keep, stays)
+        self.owners
+            .attainable(source, there, &self.options.policy.keep, stays)
     }
 
     /// The same of an entry with its extended attributes.
-    pub fn attainable_entry<'e, D: Dir + ?Sized>(&self, source: &'e Entry, there: &Entry, above: Option<&Arc<D>>) -> Cow<'e, Entry> {
+    pub fn attainable_entry<'e, D: Dir + ?Sized>(
+        &self,
+        source: &'e Entry,
+        there: &Entry,
+        above: Option<&Arc<D>>,
+    ) -> Cow<'e, Entry> {
         if self.owners == Owners::All && source.xattrs.is_empty() {
             return Cow::Borrowed(source);
         }
         let meta = self.attainable(&source.meta, &there.meta, above);
-        let xattrs = self.ground.rights.as_ref().and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
+        let xattrs = self
+            .ground
+            .rights
+            .as_ref()
+            .and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
         match xattrs {
             None if meta == source.meta => Cow::Borrowed(source),
-            xattrs => Cow::Owned(Entry { meta, xattrs: xattrs.unwrap_or_else(|| source.xattrs.clone()) }),
+            xattrs => Cow::Owned(Entry {
+                meta,
+                xattrs: xattrs.unwrap_or_else(|| source.xattrs.clone()),
+            }),
         }
     }
 
-    /// What a user cannot change in place, he can make anew: what belongs to somebody else, and what has rights that he may not take away.
+    /// What a user cannot change in place, he can make anew: what belongs to somebody else, and
+    /// what has rights that he may not take away.
     pub fn takes_over(&self, step: Step, source: &Entry, there: &Entry) -> Step {
-        let is_stuck = || self.ground.rights.as_ref().is_some_and(|rights| is_stuck_with(rights, &source.xattrs, &there.xattrs));
+        let is_stuck = || {
+            self.ground
+                .rights
+                .as_ref()
+                .is_some_and(|rights| is_stuck_with(rights, &source.xattrs, &there.xattrs))
+        };
         match step {
-            Step::Meta(what) | Step::MetaOfAll(what) if what.has(What::XATTRS) && is_stuck() => Step::Anew(what),
+            Step::Meta(what) | Step::MetaOfAll(what) if what.has(What::XATTRS) && is_stuck() => {
+                Step::Anew(what)
+            }
             step => self.owners.takes_over(step, &there.meta),
         }
     }
@@ -75,16 +112,24 @@ impl Run<'_> {
 
     /// Counts an entry whose capabilities or trusted attributes this user cannot give.
     pub fn note_privileges(&self, source: &Xattrs, there: &Xattrs) {
-        let lacks = self.ground.rights.as_ref().is_some_and(|rights| attainable_xattrs(rights, source, there).is_some());
+        let lacks = self
+            .ground
+            .rights
+            .as_ref()
+            .is_some_and(|rights| attainable_xattrs(rights, source, there).is_some());
         add(&self.tally.unkept_privileges, u64::from(lacks));
     }
 
-    /// Counts an entry that has something which its copy does not get; the first of each kind is named.
+    /// Counts an entry that has something which its copy does not get; the first of each kind is
+    /// named.
     pub fn note_unkept(&self, what: Unkept, path: impl FnOnce() -> RelPath) {
         if what.is_empty() {
             return;
         }
-        for sort in Sort::ALL.into_iter().filter(|sort| !what.of_sort(*sort).is_empty()) {
+        for sort in Sort::ALL
+            .into_iter()
+            .filter(|sort| !what.of_sort(*sort).is_empty())
+        {
             let counter = match sort {
                 Sort::Flags => &self.tally.unkept_flags,
                 Sort::Acls => &self.tally.unkept_acls,
@@ -100,7 +145,8 @@ impl Run<'_> {
         }
     }
 
-    /// What a copy of the source does not get. A flag that the replica's entry has all the same is not missing.
+    /// What a copy of the source does not get. A flag that the replica's entry has all the same is
+    /// not missing.
     pub fn unkept_between(source: &Entry, there: &Meta) -> Unkept {
         (source.meta.unkept - there.unkept) | source.xattrs.unkept
     }
@@ -118,19 +164,37 @@ impl Run<'_> {
 }
 
 impl Worker<'_> {
-    /// Tells that a time is left as near to the source's as the replica can keep it; of a directory itself without a name.
-    pub fn note_times(&self, visit: &Visit, name: Option<&CStr>, (source, replica): (&Meta, &Meta)) {
+    /// Tells that a time is left as near to the source's as the replica can keep it; of a directory
+    /// itself without a name.
+    pub fn note_times(
+        &self,
+        visit: &Visit,
+        name: Option<&CStr>,
+        (source, replica): (&Meta, &Meta),
+    ) {
         let keep = &self.run.options.policy.keep;
         let told_before = name.is_some() && visit.pass() > 0;
         if !keep.times || source.mtime == replica.mtime || told_before {
             return;
         }
         match mtimes(source, replica, keep.modify_window) {
-            Agreement::Cut(Grain::Fine) | Agreement::Unsure(Grain::Fine) => add(&self.run.tally.times_cut_fine, 1),
-            Agreement::Cut(Grain::Seconds) | Agreement::Unsure(Grain::Seconds) => add(&self.run.tally.times_cut_seconds, 1),
+            Agreement::Cut(Grain::Fine) | Agreement::Unsure(Grain::Fine) => {
+                add(&self.run.tally.times_cut_fine, 1)
+            }
+            Agreement::Cut(Grain::Seconds) | Agreement::Unsure(Grain::Seconds) => {
+                add(&self.run.tally.times_cut_seconds, 1)
+            }
             Agreement::OutOfRange => {
-                let fault = Fault { side: Side::Replica, act: Act::SetTimes, errno: errno::ERANGE };
-                self.run.problem(name.map_or_else(|| visit.path(), |name| visit.path_of(name)), fault, Class::Partly);
+                let fault = Fault {
+                    side: Side::Replica,
+                    act: Act::SetTimes,
+                    errno: errno::ERANGE,
+                };
+                self.run.problem(
+                    name.map_or_else(|| visit.path(), |name| visit.path_of(name)),
+                    fault,
+                    Class::Partly,
+                );
             }
             Agreement::Same | Agreement::Other => {}
         }
@@ -143,14 +207,42 @@ mod tests {
     use driftless_model::{Keep, Kind, Stamp};
 
     fn meta(uid: u32, gid: u32, mode: u32) -> Meta {
-        let (kind, mtime, atime, ctime) = (Kind::File, Stamp::default(), Stamp::default(), Stamp::default());
+        let (kind, mtime, atime, ctime) = (
+            Kind::File,
+            Stamp::default(),
+            Stamp::default(),
+            Stamp::default(),
+        );
         let (size, blocks, nlink, dev, ino, rdev) = (7, 8, 1, 1, 1, 0);
-        Meta { kind, mode, uid, gid, size, blocks, mtime, atime, ctime, nlink, dev, ino, rdev, unkept: Unkept::NONE }
+        Meta {
+            kind,
+            mode,
+            uid,
+            gid,
+            size,
+            blocks,
+            mtime,
+            atime,
+            ctime,
+            nlink,
+            dev,
+            ino,
+            rdev,
+            unkept: Unkept::NONE,
+        }
     }
 
-    /// Owner, group and mode that can be attained for such a source, by user 10 of the groups 20 and 21.
+    /// Owner, group and mode that can be attained for such a source, by user 10 of the groups 20
+    /// and 21.
     fn attained(source: (u32, u32, u32), there: (u32, u32, u32), stays: bool) -> (u32, u32, u32) {
-        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![21], any_owner: false, capabilities: false, trusted: false });
+        let own = Owners::Own(Rights {
+            uid: 10,
+            gid: 20,
+            groups: vec![21],
+            any_owner: false,
+            capabilities: false,
+            trusted: false,
+        });
         let [source, there] = [source, there].map(|(uid, gid, mode)| meta(uid, gid, mode));
         let attained = own.attainable(&source, &there, &Keep::default(), stays);
         (attained.uid, attained.gid, attained.mode)
@@ -165,44 +257,120 @@ mod tests {
         assert_eq!(attained((11, 21, 0o755), there, false), (10, 21, 0o755));
         assert_eq!(attained((10, 22, 0o755), there, false), (10, 20, 0o755));
         let (source, there) = (meta(11, 22, 0o6755), meta(10, 20, 0o755));
-        assert_eq!(Owners::All.attainable(&source, &there, &Keep::default(), false), source);
-        let own = Owners::Own(Rights { uid: 10, gid: 20, groups: vec![], any_owner: false, capabilities: false, trusted: false });
-        let keep = Keep { owner: false, group: false, ..Keep::default() };
-        assert_eq!(own.attainable(&source, &there, &keep, false), source, "what is not asked for is not missed");
+        assert_eq!(
+            Owners::All.attainable(&source, &there, &Keep::default(), false),
+            source
+        );
+        let own = Owners::Own(Rights {
+            uid: 10,
+            gid: 20,
+            groups: vec![],
+            any_owner: false,
+            capabilities: false,
+            trusted: false,
+        });
+        let keep = Keep {
+            owner: false,
+            group: false,
+            ..Keep::default()
+        };
+        assert_eq!(
+            own.attainable(&source, &there, &keep, false),
+            source,
+            "what is not asked for is not missed"
+        );
     }
 
     #[test]
     fn a_set_id_bit_goes_with_the_user_or_group_that_it_stands_for() {
         let there = (10, 20, 0o755);
-        assert_eq!(attained((11, 21, 0o6755), there, false), (10, 21, 0o2755), "without the user");
-        assert_eq!(attained((10, 22, 0o6755), there, false), (10, 20, 0o4755), "without the group");
-        assert_eq!(attained((11, 22, 0o6755), there, false), (10, 20, 0o755), "without both");
-        assert_eq!(attained((10, 22, 0o2755), (10, 22, 0o755), false), (10, 22, 0o755), "not of the group, which it has already");
-        assert_eq!(attained((11, 22, 0o6755), (11, 22, 0o6755), false), (11, 22, 0o6755), "it is right already");
+        assert_eq!(
+            attained((11, 21, 0o6755), there, false),
+            (10, 21, 0o2755),
+            "without the user"
+        );
+        assert_eq!(
+            attained((10, 22, 0o6755), there, false),
+            (10, 20, 0o4755),
+            "without the group"
+        );
+        assert_eq!(
+            attained((11, 22, 0o6755), there, false),
+            (10, 20, 0o755),
+            "without both"
+        );
+        assert_eq!(
+            attained((10, 22, 0o2755), (10, 22, 0o755), false),
+            (10, 22, 0o755),
+            "not of the group, which it has already"
+        );
+        assert_eq!(
+            attained((11, 22, 0o6755), (11, 22, 0o6755), false),
+            (11, 22, 0o6755),
+            "it is right already"
+        );
     }
 
     #[test]
     fn what_only_root_may_set_is_no_difference_where_it_is_lacking() {
-        let rights = |may| Rights { uid: 10, gid: 20, groups: vec![], any_owner: may, capabilities: may, trusted: may };
-        let xattrs = |named: &[(&str, &str)]| -> Xattrs {
-            named.iter().map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into())).collect()
+        let rights = |may| Rights {
+            uid: 10,
+            gid: 20,
+            groups: vec![],
+            any_owner: may,
+            capabilities: may,
+            trusted: may,
         };
-        let (capability, trusted, own) = (("security.capability", "1"), ("trusted.a", "1"), ("user.a", "1"));
+        let xattrs = |named: &[(&str, &str)]| -> Xattrs {
+            named
+                .iter()
+                .map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()))
+                .collect()
+        };
+        let (capability, trusted, own) = (
+            ("security.capability", "1"),
+            ("trusted.a", "1"),
+            ("user.a", "1"),
+        );
         let source = xattrs(&[capability, trusted, own]);
-        let attained = |may, there: &[(&str, &str)]| attainable_xattrs(&rights(may), &source, &xattrs(there));
+        let attained =
+            |may, there: &[(&str, &str)]| attainable_xattrs(&rights(may), &source, &xattrs(there));
         assert_eq!(attained(true, &[]), None);
         assert_eq!(attained(false, &[]), Some(xattrs(&[own])));
-        assert_eq!(attained(false, &[capability, trusted]), None, "it has them already");
-        assert_eq!(attained(false, &[("trusted.a", "2"), ("trusted.b", "3")]), Some(xattrs(&[own])), "another value is a difference");
-        let is_stuck = |may, there: &[(&str, &str)]| is_stuck_with(&rights(may), &source, &xattrs(there));
+        assert_eq!(
+            attained(false, &[capability, trusted]),
+            None,
+            "it has them already"
+        );
+        assert_eq!(
+            attained(false, &[("trusted.a", "2"), ("trusted.b", "3")]),
+            Some(xattrs(&[own])),
+            "another value is a difference"
+        );
+        let is_stuck =
+            |may, there: &[(&str, &str)]| is_stuck_with(&rights(may), &source, &xattrs(there));
         assert!(is_stuck(false, &[("trusted.a", "2")]) && is_stuck(false, &[("trusted.b", "3")]));
-        assert!(!is_stuck(true, &[("trusted.a", "2")]) && !is_stuck(false, &[capability, ("user.b", "1")]));
+        assert!(
+            !is_stuck(true, &[("trusted.a", "2")])
+                && !is_stuck(false, &[capability, ("user.b", "1")])
+        );
     }
 
     #[test]
     fn what_is_somebody_elses_and_stays_keeps_its_owner() {
-        assert_eq!(attained((10, 20, 0o755), (11, 22, 0o755), true), (11, 22, 0o755));
-        assert_eq!(attained((10, 20, 0o755), (11, 22, 0o755), false), (10, 20, 0o755), "it can be made anew");
-        assert_eq!(attained((10, 21, 0o755), (10, 20, 0o755), true), (10, 21, 0o755), "it is the user's own");
+        assert_eq!(
+            attained((10, 20, 0o755), (11, 22, 0o755), true),
+            (11, 22, 0o755)
+        );
+        assert_eq!(
+            attained((10, 20, 0o755), (11, 22, 0o755), false),
+            (10, 20, 0o755),
+            "it can be made anew"
+        );
+        assert_eq!(
+            attained((10, 21, 0o755), (10, 20, 0o755), true),
+            (10, 21, 0o755),
+            "it is the user's own"
+        );
     }
 }

@@ -8,8 +8,8 @@ use driftless_tree::DirRef;
 use std::ffi::CStr;
 
 impl Run<'_> {
-    /// Whether something was mounted on a directory of the source in an earlier run, and is not now, or is another one than on the
-    /// coordinator's host. If something is, that is noted.
+    /// Whether something was mounted on a directory of the source in an earlier run, and is not
+    /// now, or is another one than on the coordinator's host. If something is, that is noted.
     pub fn is_unmounted(&self, parent: &Visit, name: &CStr, source: &DirRef) -> bool {
         let known = &self.options.known_mounts;
         let was = !known.is_empty() && known.contains(&parent.path_of(name));
@@ -19,17 +19,26 @@ impl Run<'_> {
         if is && !self.is_foreign(source) {
             self.meet_mount(parent.path_of(name));
         }
-        let is_other = self.options.mounted.get(&parent.path_of(name)).is_some_and(|shown| !shown.is_dir(source));
+        let is_other = self
+            .options
+            .mounted
+            .get(&parent.path_of(name))
+            .is_some_and(|shown| !shown.is_dir(source));
         was && !is || is_other
     }
 
-    /// Whether a file of the source that is no directory is another one than what is mounted at its name on the coordinator's host.
+    /// Whether a file of the source that is no directory is another one than what is mounted at its
+    /// name on the coordinator's host.
     pub fn is_other_file(&self, visit: &Visit, name: &CStr) -> bool {
         let mounted = &self.options.mounted;
-        !mounted.is_empty() && mounted.get(&visit.path_of(name)).is_some_and(|shown| !shown.is_file(&visit.source, name))
+        !mounted.is_empty()
+            && mounted
+                .get(&visit.path_of(name))
+                .is_some_and(|shown| !shown.is_file(&visit.source, name))
     }
 
-    /// Notes a mounted file system before anything on it is copied: the run may be killed at any time.
+    /// Notes a mounted file system before anything on it is copied: the run may be killed at any
+    /// time.
     fn meet_mount(&self, path: RelPath) {
         let mut met = self.mounts.met.lock();
         let is_new = met.len() < MOUNTS_MAX && met.insert(path.clone());
@@ -39,20 +48,25 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a directory of the source lies on another file system than its root, and is not entered for that.
+    /// Whether a directory of the source lies on another file system than its root, and is not
+    /// entered for that.
     pub fn is_foreign(&self, source: &DirRef) -> bool {
-        self.options.is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
+        self.options
+            .is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
     }
 
-    /// The same of one that cannot be entered, such as where a file system is mounted that nobody serves any more.
+    /// The same of one that cannot be entered, such as where a file system is mounted that nobody
+    /// serves any more.
     pub fn is_foreign_at(&self, visit: &Visit, name: &CStr) -> bool {
         let own = self.roots.0.first_meta().dev;
-        let is_foreign = |meta: Meta| meta.kind == Kind::Dir && self.options.is_foreign(meta.dev, own);
+        let is_foreign =
+            |meta: Meta| meta.kind == Kind::Dir && self.options.is_foreign(meta.dev, own);
         // Nobody looks there unless it matters.
         self.options.policy.one_file_system && visit.source.peek(name).is_ok_and(is_foreign)
     }
 
-    /// Whether something was mounted at or below a path that the source lacks, which the rules do not leave out; it is told once.
+    /// Whether something was mounted at or below a path that the source lacks, which the rules do
+    /// not leave out; it is told once.
     pub fn hides_mount(&self, visit: &Visit, name: &CStr) -> bool {
         if self.options.known_mounts.is_empty() {
             return false;
@@ -60,7 +74,13 @@ impl Run<'_> {
         let path = visit.path_of(name);
         let hides = self.had_mount(&path) && self.takes(visit, name, true);
         if hides && self.mounts.told.lock().insert(path.clone()) {
-            self.report(&Problem { path, side: Side::Source, act: Act::Find, cause: UNMOUNTED.into(), class: Class::Skip });
+            self.report(&Problem {
+                path,
+                side: Side::Source,
+                act: Act::Find,
+                cause: UNMOUNTED.into(),
+                class: Class::Skip,
+            });
         }
         hides
     }

@@ -16,7 +16,8 @@ use std::sync::{Arc, OnceLock};
 /// Signs of another mover at work in a directory that are believed.
 const MEETINGS_MAX: u32 = 64;
 
-/// A directory on both sides, from the moment it is entered until everything in it is equal and its own attributes are set.
+/// A directory on both sides, from the moment it is entered until everything in it is equal and its
+/// own attributes are set.
 pub struct Visit {
     /// The directory above; `None` for the root.
     pub parent: Option<Arc<Visit>>,
@@ -82,7 +83,8 @@ struct State {
     pass: AtomicU8,
 }
 
-/// A directory as it was met: on the source, on the replica, and what the replica's was like, unless this run made it.
+/// A directory as it was met: on the source, on the replica, and what the replica's was like,
+/// unless this run made it.
 pub type Met = (DirRef, Option<DirMutRef>, Option<(Meta, Xattrs)>);
 
 impl Visit {
@@ -92,7 +94,13 @@ impl Visit {
     }
 
     /// Begins the directory `name` of `parent`.
-    pub fn below(parent: &Arc<Visit>, name: &CStr, met: Met, selection: Arc<Selection>, weight: u64) -> Visit {
+    pub fn below(
+        parent: &Arc<Visit>,
+        name: &CStr,
+        met: Met,
+        selection: Arc<Selection>,
+        weight: u64,
+    ) -> Visit {
         Visit::begin((Some(parent.clone()), name.into()), met, selection, weight)
     }
 
@@ -103,8 +111,13 @@ impl Visit {
         weight: u64,
     ) -> Visit {
         let made = before.is_none();
-        let protected = before.as_ref().is_some_and(|(meta, _)| meta.mode & 0o200 == 0);
-        let protected = protected && replica.as_ref().is_some_and(|replica| replica.user().0 != 0);
+        let protected = before
+            .as_ref()
+            .is_some_and(|(meta, _)| meta.mode & 0o200 == 0);
+        let protected = protected
+            && replica
+                .as_ref()
+                .is_some_and(|replica| replica.user().0 != 0);
         let state = State {
             pending: AtomicUsize::new(1),
             fresh: AtomicBool::new(made),
@@ -115,8 +128,16 @@ impl Visit {
         Visit {
             late: above.is_some_and(|above| above.is_repeated()),
             is_marked: made && above.is_none_or(|above| !above.is_fresh()),
-            doubt: above.map(|above| Doubt { replica: above.suspect_since(), ..above.doubt }).unwrap_or_default(),
-            birth: replica.as_ref().filter(|_| made).and_then(|replica| replica.birth()),
+            doubt: above
+                .map(|above| Doubt {
+                    replica: above.suspect_since(),
+                    ..above.doubt
+                })
+                .unwrap_or_default(),
+            birth: replica
+                .as_ref()
+                .filter(|_| made)
+                .and_then(|replica| replica.birth()),
             listed: Mutex::new(*source.first_meta()),
             parent,
             name,
@@ -157,7 +178,10 @@ impl Visit {
         Spot {
             source: &*self.source,
             source_name: name,
-            replica: &**self.replica.as_ref().expect("only dry runs have none, and they make nothing"),
+            replica: &**self
+                .replica
+                .as_ref()
+                .expect("only dry runs have none, and they make nothing"),
             name: self.renamed.as_deref().unwrap_or(name),
             private: self.is_fresh(),
             nested: false,
@@ -205,14 +229,18 @@ impl Visit {
         self.state.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Says that something is about to be changed in the replica's directory, and with it its modification time. An ordinary
-    /// user who may not write to his directory lends himself the right; its mode is set again when it is finished.
+    /// Says that something is about to be changed in the replica's directory, and with it its
+    /// modification time. An ordinary user who may not write to his directory lends himself the
+    /// right; its mode is set again when it is finished.
     pub fn touch(&self) {
         self.state.touched.store(true, Ordering::Relaxed);
         if self.state.write_protected.swap(false, Ordering::Relaxed)
             && let (Some(replica), Some((before, _))) = (&self.replica, &self.before)
         {
-            let attributes = Attributes { mode: Some(before.mode | 0o700), ..Attributes::default() };
+            let attributes = Attributes {
+                mode: Some(before.mode | 0o700),
+                ..Attributes::default()
+            };
             replica.set_own(&Known::of(before), &attributes);
         }
     }
@@ -237,8 +265,8 @@ impl Visit {
         self.state.unlisted.load(Ordering::Relaxed)
     }
 
-    /// Says that the source's directory is not there any more, or its handle is stale: the one above is looked at again, and if it is
-    /// there, it is entered once more.
+    /// Says that the source's directory is not there any more, or its handle is stale: the one
+    /// above is looked at again, and if it is there, it is entered once more.
     pub fn lose(&self, above: &Visit) {
         self.state.lost.store(true, Ordering::Relaxed);
         self.mark_unlisted();
@@ -256,12 +284,14 @@ impl Visit {
         self.state.unfinished.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it may be that another mover is at work in it; after too many signs of that, something else is wrong.
+    /// Whether it may be that another mover is at work in it; after too many signs of that,
+    /// something else is wrong.
     pub fn may_meet_another(&self) -> bool {
         self.state.meetings.fetch_add(1, Ordering::Relaxed) < MEETINGS_MAX
     }
 
-    /// Says that another mover is at work in it: it is private no longer, and whoever sees all of the run finishes it.
+    /// Says that another mover is at work in it: it is private no longer, and whoever sees all of
+    /// the run finishes it.
     pub fn share_with_another(&self) {
         self.state.fresh.store(false, Ordering::Relaxed);
         self.mark_unfinished();
@@ -276,7 +306,12 @@ impl Visit {
     pub fn take_over(&mut self, left: Unfinished) {
         match left.listed {
             // Hosts number devices each in their own way.
-            Listed::As(meta) => *self.listed.lock() = Meta { dev: self.source.first_meta().dev, ..meta },
+            Listed::As(meta) => {
+                *self.listed.lock() = Meta {
+                    dev: self.source.first_meta().dev,
+                    ..meta
+                }
+            }
             Listed::Changed => self.mark_dirty(),
             Listed::InPart => {}
         }
@@ -290,9 +325,22 @@ impl Visit {
 
     /// As it is left to whoever takes it over.
     pub fn leave(&self) -> Unfinished {
-        let listed = if self.state.dirty.load(Ordering::Relaxed) { Listed::Changed } else { Listed::As(*self.listed.lock()) };
-        let listed = if self.selection.whole { listed } else { Listed::InPart };
-        Unfinished { listed, made: self.is_made(), replaced: self.replaced.is_some(), unlisted: self.is_unlisted() }
+        let listed = if self.state.dirty.load(Ordering::Relaxed) {
+            Listed::Changed
+        } else {
+            Listed::As(*self.listed.lock())
+        };
+        let listed = if self.selection.whole {
+            listed
+        } else {
+            Listed::InPart
+        };
+        Unfinished {
+            listed,
+            made: self.is_made(),
+            replaced: self.replaced.is_some(),
+            unlisted: self.is_unlisted(),
+        }
     }
 
     /// How often the directory was looked at again.
@@ -330,8 +378,8 @@ impl Visit {
     }
 }
 
-/// The last to hold a directory deep down holds all those above: they are let go of one by one, not each within the other, or
-/// a tree of some ten thousand levels would overflow the stack.
+/// The last to hold a directory deep down holds all those above: they are let go of one by one, not
+/// each within the other, or a tree of some ten thousand levels would overflow the stack.
 impl Drop for Visit {
     fn drop(&mut self) {
         let mut above = self.parent.take();

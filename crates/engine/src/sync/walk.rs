@@ -1,4 +1,5 @@
-//! Going through directories: entering, listing, handing out names, and finishing when everything below is done.
+//! Going through directories: entering, listing, handing out names, and finishing when everything
+//! below is done.
 
 use crate::sync::closed::{OPENED, mark_closed};
 use crate::sync::entry::Intent;
@@ -42,7 +43,12 @@ impl Worker<'_> {
         }
     }
 
-    fn enter(&mut self, parent: &Arc<Visit>, name: &CStr, weight: u64) -> Result<Option<Arc<Visit>>, Trouble> {
+    fn enter(
+        &mut self,
+        parent: &Arc<Visit>,
+        name: &CStr,
+        weight: u64,
+    ) -> Result<Option<Arc<Visit>>, Trouble> {
         let source = match parent.source.enter(name) {
             Err(_) if self.run.is_foreign_at(parent, name) => {
                 add(&self.run.tally.walked, weight);
@@ -56,13 +62,24 @@ impl Worker<'_> {
         let foreign = self.run.is_foreign(&source);
         if let Some(why) = self.barred(parent, name, &source, foreign) {
             // A second look at the directory above tells it no second time.
-            return Err(if parent.pass() > 0 { Trouble::Stopped } else { Trouble::Barred(Side::Source, why) });
+            return Err(if parent.pass() > 0 {
+                Trouble::Stopped
+            } else {
+                Trouble::Barred(Side::Source, why)
+            });
         }
         let (replica, before, replaced) = match self.enter_replica(parent, name) {
-            Err(Trouble::Failed(fault)) if self.tells_closed((parent, name, weight), &source, fault)? => return Ok(None),
+            Err(Trouble::Failed(fault))
+                if self.tells_closed((parent, name, weight), &source, fault)? =>
+            {
+                return Ok(None);
+            }
             entered => entered?,
         };
-        let basis = parent.basis.as_ref().and_then(|basis| basis.enter(name).ok());
+        let basis = parent
+            .basis
+            .as_ref()
+            .and_then(|basis| basis.enter(name).ok());
         let mut visit = Visit::below(parent, name, (source, replica, before), selection, weight);
         (visit.basis, visit.replaced) = (basis, replaced);
         self.run.part.assign(&mut visit);
@@ -77,7 +94,13 @@ impl Worker<'_> {
     }
 
     /// Why a directory of the source is not entered, although it is there and may be read.
-    fn barred(&self, parent: &Visit, name: &CStr, source: &DirRef, foreign: bool) -> Option<&'static str> {
+    fn barred(
+        &self,
+        parent: &Visit,
+        name: &CStr,
+        source: &DirRef,
+        foreign: bool,
+    ) -> Option<&'static str> {
         match () {
             () if !foreign && self.run.is_replica(source) => Some(OWN_REPLICA),
             () if self.run.is_unmounted(parent, name, source) => Some(UNMOUNTED),
@@ -89,9 +112,17 @@ impl Worker<'_> {
     fn leave_mount_point(&mut self, visit: Arc<Visit>) {
         add(&self.run.tally.walked, visit.weight);
         self.run.tally.skip(Reason::OtherFileSystem);
-        let parent = visit.parent.as_ref().expect("the root is on its own file system");
+        let parent = visit
+            .parent
+            .as_ref()
+            .expect("the root is on its own file system");
         if let (true, Some(replica)) = (visit.is_made(), &visit.replica) {
-            let attributes = Attributes::of(visit.source.first_meta(), Xattrs::default(), &self.run.options.policy.keep).or_mode(OPENED);
+            let attributes = Attributes::of(
+                visit.source.first_meta(),
+                Xattrs::default(),
+                &self.run.options.policy.keep,
+            )
+            .or_mode(OPENED);
             replica.set_own(&Known::default(), &attributes);
             let _its_mode_says_the_same = self.run.unmark_closed(&visit);
             parent.touch();
@@ -100,7 +131,9 @@ impl Worker<'_> {
 
     fn enter_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Entered, Trouble> {
         let Some(above) = parent.replica.as_ref().filter(|_| !parent.is_fresh()) else {
-            return self.make_replica(parent, name).map(|made| (made, None, None));
+            return self
+                .make_replica(parent, name)
+                .map(|made| (made, None, None));
         };
         match above.enter_mut(name) {
             Ok(dir) => self.existing(parent, name, dir),
@@ -108,7 +141,12 @@ impl Worker<'_> {
         }
     }
 
-    fn existing(&mut self, parent: &Visit, name: &CStr, dir: DirMutRef) -> Result<Entered, Trouble> {
+    fn existing(
+        &mut self,
+        parent: &Visit,
+        name: &CStr,
+        dir: DirMutRef,
+    ) -> Result<Entered, Trouble> {
         if self.run.is_source(&dir) {
             return Err(Trouble::Barred(Side::Replica, OWN_SOURCE));
         }
@@ -122,27 +160,48 @@ impl Worker<'_> {
     }
 
     /// There is no such directory on the replica, or something else in its place.
-    fn make_room(&mut self, parent: &Arc<Visit>, name: &CStr, above: &DirMutRef, fault: Fault) -> Result<Entered, Trouble> {
+    fn make_room(
+        &mut self,
+        parent: &Arc<Visit>,
+        name: &CStr,
+        above: &DirMutRef,
+        fault: Fault,
+    ) -> Result<Entered, Trouble> {
         match above.look(name) {
-            Err(missing) if missing.is_missing() => self.make_replica(parent, name).map(|made| (made, None, None)),
+            Err(missing) if missing.is_missing() => self
+                .make_replica(parent, name)
+                .map(|made| (made, None, None)),
             Err(other) => Err(other.into()),
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
-            Ok(there) if self.run.options.dry_run => self.spared_for_dir(parent, name).map(|()| (None, None, Some(there))),
+            Ok(there) if self.run.options.dry_run => self
+                .spared_for_dir(parent, name)
+                .map(|()| (None, None, Some(there))),
             Ok(there) => {
                 self.spared_for_dir(parent, name)?;
                 parent.touch();
                 above.remove(name)?;
-                self.make_replica(parent, name).map(|made| (made, None, Some(there)))
+                self.make_replica(parent, name)
+                    .map(|made| (made, None, Some(there)))
             }
         }
     }
 
-    /// A directory of this very user that he may not read: he gives himself the right for the time of the run.
-    fn force_open(&mut self, above: &DirMutRef, name: &CStr, meta: &Meta, fault: Fault) -> Result<Entered, Trouble> {
+    /// A directory of this very user that he may not read: he gives himself the right for the time
+    /// of the run.
+    fn force_open(
+        &mut self,
+        above: &DirMutRef,
+        name: &CStr,
+        meta: &Meta,
+        fault: Fault,
+    ) -> Result<Entered, Trouble> {
         if self.run.options.dry_run || meta.uid != above.user().0 {
             return Err(fault.into());
         }
-        let attributes = Attributes { mode: Some(meta.mode | 0o700), ..Attributes::default() };
+        let attributes = Attributes {
+            mode: Some(meta.mode | 0o700),
+            ..Attributes::default()
+        };
         above.set(name, &Known::of(meta), &attributes)?;
         let dir = above.enter_mut(name)?;
         let before = (*meta, dir.xattrs(&self.run.options.policy.keep)?);
@@ -150,19 +209,36 @@ impl Worker<'_> {
         Ok((Some(dir), Some(before), None))
     }
 
-    /// The same where nothing is changed: how it differs is told, and that nobody knows what is in it. Says whether that was it.
-    fn tells_closed(&mut self, (parent, name, weight): (&Visit, &CStr, u64), source: &DirRef, fault: Fault) -> Done<bool> {
+    /// The same where nothing is changed: how it differs is told, and that nobody knows what is in
+    /// it. Says whether that was it.
+    fn tells_closed(
+        &mut self,
+        (parent, name, weight): (&Visit, &CStr, u64),
+        source: &DirRef,
+        fault: Fault,
+    ) -> Done<bool> {
         let run = self.run;
-        let Some(above) = parent.replica.as_ref().filter(|_| run.options.dry_run) else { return Ok(false) };
+        let Some(above) = parent.replica.as_ref().filter(|_| run.options.dry_run) else {
+            return Ok(false);
+        };
         let meta = above.look(name)?;
         if meta.kind != Kind::Dir || meta.uid != above.user().0 {
             return Ok(false);
         }
-        let source = Entry { meta: *source.first_meta(), xattrs: source.xattrs(&run.options.policy.keep)? };
+        let source = Entry {
+            meta: *source.first_meta(),
+            xattrs: source.xattrs(&run.options.policy.keep)?,
+        };
         // Of a directory that may not be read, `user.*` attributes may not either (xattr(7)).
-        let xattrs = above.xattrs_of(name, &run.options.policy.keep).unwrap_or_else(|_| source.xattrs.clone());
+        let xattrs = above
+            .xattrs_of(name, &run.options.policy.keep)
+            .unwrap_or_else(|_| source.xattrs.clone());
         let replica = Entry { meta, xattrs };
-        let mut intent = Intent::new(Action::Meta, differences(&source, &replica, &run.options.policy.keep), &source.meta);
+        let mut intent = Intent::new(
+            Action::Meta,
+            differences(&source, &replica, &run.options.policy.keep),
+            &source.meta,
+        );
         if intent.what.is_empty() {
             return Ok(false);
         }
@@ -174,12 +250,23 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    fn make_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Option<DirMutRef>, Trouble> {
-        let Some(above) = parent.replica.as_ref().filter(|_| !self.run.options.dry_run) else { return Ok(None) };
+    fn make_replica(
+        &mut self,
+        parent: &Arc<Visit>,
+        name: &CStr,
+    ) -> Result<Option<DirMutRef>, Trouble> {
+        let Some(above) = parent
+            .replica
+            .as_ref()
+            .filter(|_| !self.run.options.dry_run)
+        else {
+            return Ok(None);
+        };
         parent.touch();
         let dir = above.make_dir(name)?;
         if !parent.is_fresh() {
-            // One that is made over a line may turn out not to be; further down, everything in it then says so.
+            // One that is made over a line may turn out not to be; further down, everything in it
+            // then says so.
             dir.meta()?;
             forget_inherited(&dir)?;
             mark_closed(self.run.options, &dir)?;
@@ -199,7 +286,12 @@ impl Worker<'_> {
                 self.run.deletes.forget(visit.path());
             }
             let mut names = Names::default();
-            for name in visit.selection.children.keys().filter_map(|name| CString::new(&name[..]).ok()) {
+            for name in visit
+                .selection
+                .children
+                .keys()
+                .filter_map(|name| CString::new(&name[..]).ok())
+            {
                 if !self.is_gone(visit, &name) {
                     names.push(&name, None);
                 }
@@ -216,7 +308,13 @@ impl Worker<'_> {
     }
 
     /// Reads a window of names. What is left of a longer directory becomes an item for others.
-    pub fn list_on(&mut self, visit: &Arc<Visit>, mut stream: Box<dyn NameStream>, weight: u64, is_first: bool) {
+    pub fn list_on(
+        &mut self,
+        visit: &Arc<Visit>,
+        mut stream: Box<dyn NameStream>,
+        weight: u64,
+        is_first: bool,
+    ) {
         let mut names = Names::default();
         let filled = stream.fill(&mut names, WINDOW_NAMES);
         if is_first && matches!(filled, Ok(false)) {
@@ -239,7 +337,9 @@ impl Worker<'_> {
                 }
                 self.run.remember_names(visit, &names);
                 visit.more();
-                self.run.queue.push(Task::List(visit.clone(), stream, weight / 2));
+                self.run
+                    .queue
+                    .push(Task::List(visit.clone(), stream, weight / 2));
                 self.hand_out(visit, names, weight - weight / 2);
             }
             Ok(false) => {
@@ -263,8 +363,8 @@ impl Worker<'_> {
         self.less(visit);
     }
 
-    /// Directories come first: a kernel lets one thread at a time make or remove names in a directory, and the sooner many are open, the
-    /// fewer threads wait for the same.
+    /// Directories come first: a kernel lets one thread at a time make or remove names in a
+    /// directory, and the sooner many are open, the fewer threads wait for the same.
     fn hand_out(&mut self, visit: &Arc<Visit>, mut names: Names, weight: u64) {
         names.put_directories_first();
         let count = names.len() as u64;
@@ -280,7 +380,13 @@ impl Worker<'_> {
     }
 
     /// Makes a range of names equal, giving half of the rest away whenever somebody is idle.
-    pub fn names(&mut self, visit: &Arc<Visit>, names: &Arc<Names>, mut range: Range<u64>, weight: u64) {
+    pub fn names(
+        &mut self,
+        visit: &Arc<Visit>,
+        names: &Arc<Names>,
+        mut range: Range<u64>,
+        weight: u64,
+    ) {
         let queue = &self.run.queue;
         let share = |range| {
             visit.more();
@@ -289,7 +395,15 @@ impl Worker<'_> {
         while range.start < range.end && !self.run.stopped() && !self.run.yields() {
             let (name, hint) = names.get(range.start as usize);
             range.start += 1;
-            queue.spare(&mut range, if hint == Some(Kind::Dir) { QUEUE_LONG } else { usize::MAX }, share);
+            queue.spare(
+                &mut range,
+                if hint == Some(Kind::Dir) {
+                    QUEUE_LONG
+                } else {
+                    usize::MAX
+                },
+                share,
+            );
             self.run.pace_request();
             self.entry(visit, name, hint, weight);
         }
@@ -307,10 +421,13 @@ impl Worker<'_> {
             replica.expect(name, true);
         }
         visit.more();
-        self.run.queue.push(Task::Dir(visit.clone(), name.into(), weight));
+        self.run
+            .queue
+            .push(Task::Dir(visit.clone(), name.into(), weight));
     }
 
-    /// A piece of work of `visit` is over. Finishes it if that was the last, and then the directories above.
+    /// A piece of work of `visit` is over. Finishes it if that was the last, and then the
+    /// directories above.
     pub fn less(&mut self, visit: &Arc<Visit>) {
         if visit.less() && self.finish(visit) {
             self.ascend(visit);
@@ -321,7 +438,9 @@ impl Worker<'_> {
     pub fn ascend(&mut self, visit: &Arc<Visit>) {
         let mut visit = visit.clone();
         loop {
-            let Some(parent) = visit.parent.clone() else { return };
+            let Some(parent) = visit.parent.clone() else {
+                return;
+            };
             visit.source.leave();
             if let Some(replica) = &visit.replica {
                 replica.leave();
@@ -333,7 +452,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks again at the source's directory; returns whether the matter is over, and not submitted or begun again.
+    /// Looks again at the source's directory; returns whether the matter is over, and not submitted
+    /// or begun again.
     fn finish(&mut self, visit: &Arc<Visit>) -> bool {
         if self.run.stopped() || self.leaves_open(visit) {
             return true;
@@ -344,7 +464,8 @@ impl Worker<'_> {
         self.finish_now(visit, visit.source.meta_again())
     }
 
-    /// Looks again at the source's directory, which is like `now`; returns whether the matter is over.
+    /// Looks again at the source's directory, which is like `now`; returns whether the matter is
+    /// over.
     pub fn finish_now(&mut self, visit: &Arc<Visit>, now: Done<Meta>) -> bool {
         let now = match now {
             Ok(now) => now,
@@ -362,28 +483,48 @@ impl Worker<'_> {
     }
 }
 
-/// A replica's directory, what it was like if it existed, and what it took the place of if that was something else.
+/// A replica's directory, what it was like if it existed, and what it took the place of if that was
+/// something else.
 type Entered = (Option<DirMutRef>, Option<(Meta, Xattrs)>, Option<Meta>);
 
-/// What is looked at below `name`. Of a directory that is listed again, what was not known is new, and all of it is.
+/// What is looked at below `name`. Of a directory that is listed again, what was not known is new,
+/// and all of it is.
 fn below(parent: &Visit, name: &CStr) -> Arc<Selection> {
     let known = parent.selection.below(name.to_bytes());
-    known.unwrap_or_else(|| Arc::new(if parent.was_listed() { Selection::all() } else { Selection::default() }))
+    known.unwrap_or_else(|| {
+        Arc::new(if parent.was_listed() {
+            Selection::all()
+        } else {
+            Selection::default()
+        })
+    })
 }
 
 /// A name that was a directory a moment ago and is something else now has changed.
 fn kind_changed(fault: Fault) -> Trouble {
-    if fault.is_no_directory() { Trouble::Vanished } else { fault.into() }
+    if fault.is_no_directory() {
+        Trouble::Vanished
+    } else {
+        fault.into()
+    }
 }
 
-/// Removes an ACL that a new directory took over from the one above: everything in it would take that over, too.
+/// Removes an ACL that a new directory took over from the one above: everything in it would take
+/// that over, too.
 pub fn forget_inherited(dir: &DirMutRef) -> Done {
     let keep = driftless_model::Keep::default();
     if dir.xattrs(&keep)?.is_empty() {
         return Ok(());
     }
-    let attributes = Attributes { mode: Some(0o700), xattrs: Some((Xattrs::default(), keep)), ..Attributes::default() };
-    dir.set_own(&Known::default(), &attributes).into_iter().next().map_or(Ok(()), Err)
+    let attributes = Attributes {
+        mode: Some(0o700),
+        xattrs: Some((Xattrs::default(), keep)),
+        ..Attributes::default()
+    };
+    dir.set_own(&Known::default(), &attributes)
+        .into_iter()
+        .next()
+        .map_or(Ok(()), Err)
 }
 
 impl Run<'_> {

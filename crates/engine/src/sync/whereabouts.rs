@@ -1,7 +1,7 @@
 //! Whether what was made equal is what its name leads to when the run is over.
 //!
-//! A run works on the directories that it has opened, wherever they are moved meanwhile. Who then finds another one at the path of either
-//! tree, or none, must not read that all is equal.
+//! A run works on the directories that it has opened, wherever they are moved meanwhile. Who then
+//! finds another one at the path of either tree, or none, must not read that all is equal.
 
 use crate::sync::run::Run;
 use driftless_model::{Act, Class, Fault, Meta, RelPath, Side, errno};
@@ -10,37 +10,75 @@ use driftless_tree::{Dir, Endpoint, HandlePool, Place};
 use std::sync::Arc;
 
 impl Run<'_> {
-    /// Looks once more where the paths of both roots lead to, and reports what is not as the run leaves it.
+    /// Looks once more where the paths of both roots lead to, and reports what is not as the run
+    /// leaves it.
     pub fn look_again_at_roots(&self) {
         // What is known of a single file is the directory that it is in.
         if self.stopped() || self.is_single {
             return;
         }
         // The next run compares with what is there now.
-        let _is_there = self.find_again(Side::Source, &self.options.source, &self.roots.0, Class::Changing);
-        let found = self.roots.1.as_ref().and_then(|root| self.find_again(Side::Replica, &self.options.replica, root, Class::Skip));
+        let _is_there = self.find_again(
+            Side::Source,
+            &self.options.source,
+            &self.roots.0,
+            Class::Changing,
+        );
+        let found = self.roots.1.as_ref().and_then(|root| {
+            self.find_again(Side::Replica, &self.options.replica, root, Class::Skip)
+        });
         found.iter().for_each(|now| self.report_touched(now));
     }
 
-    /// What a root is like now, if its path still leads to it. That it does not is a problem of this class.
-    fn find_again<D: Dir + ?Sized>(&self, side: Side, path: &Endpoint, root: &Arc<D>, class: Class) -> Option<Meta> {
+    /// What a root is like now, if its path still leads to it. That it does not is a problem of
+    /// this class.
+    fn find_again<D: Dir + ?Sized>(
+        &self,
+        side: Side,
+        path: &Endpoint,
+        root: &Arc<D>,
+        class: Class,
+    ) -> Option<Meta> {
         match path.locate(side, &HandlePool::new(1)) {
-            Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => return Some(*now.first_meta()),
+            Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => {
+                return Some(*now.first_meta());
+            }
             _ if path.lost().is_some() => {}
-            _ => self.problem(RelPath::root(), Fault { side, act: Act::FindAgain, errno: errno::ESTALE }, class),
+            _ => self.problem(
+                RelPath::root(),
+                Fault {
+                    side,
+                    act: Act::FindAgain,
+                    errno: errno::ESTALE,
+                },
+                class,
+            ),
         }
         None
     }
 
-    /// A lock and a mark that are files touch the time of their directory, and only its owner and root can put it back (utimensat(2)).
+    /// A lock and a mark that are files touch the time of their directory, and only its owner and
+    /// root can put it back (utimensat(2)).
     fn report_touched(&self, now: &Meta) {
-        let is_others = self.ground.rights.as_ref().is_some_and(|rights| !rights.any_owner && rights.uid != now.uid);
+        let is_others = self
+            .ground
+            .rights
+            .as_ref()
+            .is_some_and(|rights| !rights.any_owner && rights.uid != now.uid);
         if !is_others || !self.options.policy.keep.times || self.options.dry_run {
             return;
         }
         let source = self.roots.0.first_meta();
         if mtimes(source, now, self.options.policy.keep.modify_window) == Agreement::Other {
-            self.problem(RelPath::root(), Fault { side: Side::Replica, act: Act::SetTimes, errno: errno::EPERM }, Class::Partly);
+            self.problem(
+                RelPath::root(),
+                Fault {
+                    side: Side::Replica,
+                    act: Act::SetTimes,
+                    errno: errno::EPERM,
+                },
+                Class::Partly,
+            );
         }
     }
 }

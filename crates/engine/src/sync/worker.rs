@@ -42,14 +42,16 @@ impl Workload for Run<'_> {
 
     fn work_done(&self) -> u64 {
         let counts = self.tally.counts();
-        let entries = counts.same + counts.changed + counts.skipped() + counts.failed + counts.deleted;
+        let entries =
+            counts.same + counts.changed + counts.skipped() + counts.failed + counts.deleted;
         entries + (counts.bytes_copied + counts.bytes_compared) / BYTES_PER_ENTRY
     }
 
     fn work(&self, index: usize) {
         self.with_worker(|worker| {
             while let Some(task) = self.queue.take(index) {
-                // A stopped run drops what waits: its directories stay private or keep their old times, so the next run sees them.
+                // A stopped run drops what waits: its directories stay private or keep their old
+                // times, so the next run sees them.
                 if !self.stopped() {
                     worker.carry_out(task);
                 }
@@ -67,7 +69,10 @@ impl Workload for Run<'_> {
     }
 
     fn delay(&self) -> Duration {
-        self.hosts().map(|host| host.round_trip()).max().unwrap_or_default()
+        self.hosts()
+            .map(|host| host.round_trip())
+            .max()
+            .unwrap_or_default()
     }
 
     fn held_up(&self) -> usize {
@@ -81,20 +86,24 @@ impl Workload for Run<'_> {
 }
 
 impl Run<'_> {
-    /// Carries out what is in the queue and all that comes of it: few items on this thread, more by a pool.
+    /// Carries out what is in the queue and all that comes of it: few items on this thread, more by
+    /// a pool.
     pub fn work_off_queue(&self, threads_max: usize) {
         if !(self.is_few && self.listeners() == 0 && self.work_off_few()) {
             drive(self, threads_max);
         }
     }
 
-    /// Begins on this thread; returns whether that was all. Starting threads takes longer than a path that has hardly changed.
+    /// Begins on this thread; returns whether that was all. Starting threads takes longer than a
+    /// path that has hardly changed.
     fn work_off_few(&self) -> bool {
         self.queue.reopen();
         let until = Instant::now() + FEW_TIME;
         self.with_worker(|worker| {
             while self.queue.waiting() <= FEW_ITEMS && Instant::now() < until {
-                let Some(task) = self.queue.take(0) else { break };
+                let Some(task) = self.queue.take(0) else {
+                    break;
+                };
                 if !self.stopped() {
                     worker.carry_out(task);
                 }
@@ -111,8 +120,18 @@ impl Run<'_> {
         let cache = self.options.policy.cache;
         let copier = self.ground.copier(cache);
         let carrier = self.options.carrier.as_deref();
-        let mover = Mover { copier, terms: self.terms(), carrier, pace: &pace, stopped: &stopped };
-        let mut worker = Worker { run: self, mover, index: NameIndex::new(random_seed()) };
+        let mover = Mover {
+            copier,
+            terms: self.terms(),
+            carrier,
+            pace: &pace,
+            stopped: &stopped,
+        };
+        let mut worker = Worker {
+            run: self,
+            mover,
+            index: NameIndex::new(random_seed()),
+        };
         act(&mut worker);
         self.ground.keep(cache, worker.mover.copier);
     }
@@ -145,7 +164,10 @@ impl Worker<'_> {
         if matches!(&trouble, Trouble::Failed(fault) if self.meets_another(visit, fault)) {
             visit.share_with_another();
             visit.more();
-            return self.run.queue.push(Task::Waiter(visit.clone(), name.into()));
+            return self
+                .run
+                .queue
+                .push(Task::Waiter(visit.clone(), name.into()));
         }
         let tally = &self.run.tally;
         if !matches!(trouble, Trouble::Stopped) && self.run.part.passes(visit, name) {
@@ -163,7 +185,9 @@ impl Worker<'_> {
                 // It is counted when it is looked at again.
                 tally.seen.fetch_sub(1, Relaxed);
             }
-            Trouble::Vanished if self.run.part.was_passed(visit, name) => self.skip(visit, Reason::Vanished),
+            Trouble::Vanished if self.run.part.was_passed(visit, name) => {
+                self.skip(visit, Reason::Vanished)
+            }
             Trouble::Vanished if self.was_found(visit) => {
                 visit.mark_dirty();
                 self.skip(visit, Reason::Vanished);
@@ -171,7 +195,9 @@ impl Worker<'_> {
             Trouble::Vanished => {
                 self.report_listed(&self.listed_at(visit, name), (1, 0), errno::ENOENT);
             }
-            Trouble::Failed(fault) if self.run.postpone(|| visit.path_of(name), &fault) => self.count_again(visit),
+            Trouble::Failed(fault) if self.run.postpone(|| visit.path_of(name), &fault) => {
+                self.count_again(visit)
+            }
             Trouble::Postponed => self.count_again(visit),
             failed => {
                 self.count_late(visit);
@@ -202,7 +228,9 @@ impl Worker<'_> {
                 run.problem(path, fault, Class::Stop);
                 run.lose();
             }
-            Trouble::Stopped | Trouble::Vanished | Trouble::Postponed => unreachable!("an entry with such trouble has not failed"),
+            Trouble::Stopped | Trouble::Vanished | Trouble::Postponed => {
+                unreachable!("an entry with such trouble has not failed")
+            }
         }
     }
 
@@ -214,7 +242,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the names of a directory come from a look at it: then one that vanished is no problem.
+    /// Whether the names of a directory come from a look at it: then one that vanished is no
+    /// problem.
     fn was_found(&self, visit: &Visit) -> bool {
         if visit.borrowed {
             return visit.renamed.is_none() && self.run.part.found_names(self.run.options);
@@ -222,24 +251,40 @@ impl Worker<'_> {
         visit.selection.whole || visit.was_listed()
     }
 
-    /// Whether a source that cannot be used because its handle is stale is tried once more, from the directory `visit` that it is in.
+    /// Whether a source that cannot be used because its handle is stale is tried once more, from
+    /// the directory `visit` that it is in.
     fn looks_again(&self, visit: &Visit, fault: &Fault) -> bool {
-        fault.side == Side::Source && fault.is_stale() && visit.pass() == 0 && !visit.borrowed && self.was_found(visit)
+        fault.side == Side::Source
+            && fault.is_stale()
+            && visit.pass() == 0
+            && !visit.borrowed
+            && self.was_found(visit)
     }
 
-    /// Whether the source's directory `visit` went while it was looked at; then the one above is looked at again. Without one above that
-    /// was listed, that it went is a problem of its own.
+    /// Whether the source's directory `visit` went while it was looked at; then the one above is
+    /// looked at again. Without one above that was listed, that it went is a problem of its own.
     pub fn is_lost(&self, visit: &Visit, fault: &Fault) -> bool {
-        let went = |above: &Arc<Visit>| fault.is_missing() && self.was_found(above) || self.looks_again(above, fault);
-        let above = visit.parent.as_ref().filter(|above| fault.side == Side::Source && went(above));
+        let went = |above: &Arc<Visit>| {
+            fault.is_missing() && self.was_found(above) || self.looks_again(above, fault)
+        };
+        let above = visit
+            .parent
+            .as_ref()
+            .filter(|above| fault.side == Side::Source && went(above));
         above.inspect(|above| visit.lose(above)).is_some()
     }
 
-    /// Whether it looks as if another mover were at work on the same batch, having been thought dead, or thinking so: something was
-    /// made or removed on the replica under our hands. What it did counts, and the rest is tried again.
+    /// Whether it looks as if another mover were at work on the same batch, having been thought
+    /// dead, or thinking so: something was made or removed on the replica under our hands. What it
+    /// did counts, and the rest is tried again.
     fn meets_another(&self, visit: &Visit, fault: &Fault) -> bool {
-        let is_sign = fault.side == Side::Replica && matches!(fault.errno, errno::ENOENT | errno::EEXIST | errno::ESTALE);
-        is_sign && self.run.part.is_batch() && !self.run.stopped() && visit.pass() == 0 && visit.may_meet_another()
+        let is_sign = fault.side == Side::Replica
+            && matches!(fault.errno, errno::ENOENT | errno::EEXIST | errno::ESTALE);
+        is_sign
+            && self.run.part.is_batch()
+            && !self.run.stopped()
+            && visit.pass() == 0
+            && visit.may_meet_another()
     }
 
     /// Says that the source at `path` does not come to rest.
@@ -255,19 +300,41 @@ impl Worker<'_> {
 
     /// Says that the run does not go into the directory at `path`.
     fn report_barred(&self, path: RelPath, side: Side, cause: &'static str) {
-        let act = if side == Side::Source { Act::Copy } else { Act::Enter };
+        let act = if side == Side::Source {
+            Act::Copy
+        } else {
+            Act::Enter
+        };
         let cause = cause.into();
-        self.run.report(&driftless_model::Problem { path, side, act, cause, class: Class::Skip });
+        self.run.report(&driftless_model::Problem {
+            path,
+            side,
+            act,
+            cause,
+            class: Class::Skip,
+        });
     }
 
     /// Says that what stands on the replica at `path` keeps the entry from being made.
     fn report_in_the_way(&self, path: RelPath, cause: String) {
-        self.run.report(&driftless_model::Problem { path, side: Side::Replica, act: Act::Replace, cause, class: Class::Skip });
+        self.run.report(&driftless_model::Problem {
+            path,
+            side: Side::Replica,
+            act: Act::Replace,
+            cause,
+            class: Class::Skip,
+        });
     }
 
     /// Says that the user's own program did not make the file at `path`.
     fn report_undone(&self, path: RelPath, cause: String) {
-        self.run.report(&driftless_model::Problem { path, side: Side::Replica, act: Act::CopyWith, cause, class: Class::Skip });
+        self.run.report(&driftless_model::Problem {
+            path,
+            side: Side::Replica,
+            act: Act::CopyWith,
+            cause,
+            class: Class::Skip,
+        });
     }
 
     /// Says that what is read back from the replica is never what was written.
@@ -288,7 +355,8 @@ impl Worker<'_> {
         }
     }
 
-    /// In a second look at a directory only what is done or fails counts, and so it is seen only then.
+    /// In a second look at a directory only what is done or fails counts, and so it is seen only
+    /// then.
     pub fn count_late(&self, visit: &Visit) {
         if visit.pass() > 0 {
             add(&self.run.tally.seen, 1);

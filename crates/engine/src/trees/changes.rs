@@ -1,7 +1,9 @@
-//! What a run does before its first change, and what it says of that when it is over: the lock that other hosts see, and the mark.
+//! What a run does before its first change, and what it says of that when it is over: the lock that
+//! other hosts see, and the mark.
 //!
-//! Before anything is changed, the replica's mark says durably that what was changed since now may not be durable. It says so until
-//! the file systems have written everything out. A run that changes nothing writes nothing.
+//! Before anything is changed, the replica's mark says durably that what was changed since now may
+//! not be durable. It says so until the file systems have written everything out. A run that
+//! changes nothing writes nothing.
 
 use crate::clock::{Clock, MachineClock};
 use crate::monitor::Monitor;
@@ -22,8 +24,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// What was changed so short before the run began counts as changed by it: file systems tell the time in steps of up to two seconds (vfat),
-/// and the servers of one that has several do not quite agree.
+/// What was changed so short before the run began counts as changed by it: file systems tell the
+/// time in steps of up to two seconds (vfat), and the servers of one that has several do not quite
+/// agree.
 const MARGIN_SECONDS: i64 = 10;
 
 /// How often a run looks after its locks.
@@ -38,8 +41,8 @@ pub struct Changes {
     name: Option<CString>,
     /// What was locked when the run began.
     locks: Locks,
-    /// The mark is made durable before anything else is changed. Where the user leaves that to the kernel, the order in which a journal
-    /// writes things out has to do.
+    /// The mark is made durable before anything else is changed. Where the user leaves that to the
+    /// kernel, the order in which a journal writes things out has to do.
     is_durable: bool,
     scope: Scope,
     /// The run, and the boot of the replica's machine.
@@ -76,19 +79,47 @@ impl Changes {
     ///
     /// # Errors
     /// The mark cannot be read, so nobody knows what of the replica is durable.
-    pub fn of(options: &Options, root: &DirMutRef, name: Option<&CStr>, locks: &Locks) -> Result<Changes, RunError> {
-        let run = if options.run == 0 { random_id() } else { options.run };
+    pub fn of(
+        options: &Options,
+        root: &DirMutRef,
+        name: Option<&CStr>,
+        locks: &Locks,
+    ) -> Result<Changes, RunError> {
+        let run = if options.run == 0 {
+            random_id()
+        } else {
+            options.run
+        };
         let (scope, now) = (scope(options), (run, boot_of(&options.replica)));
         let texts = Marks::texts(&options.replica, root)?;
         let marks = Marks::of_texts(texts.clone(), scope);
-        let Marks { own, above } = if name.is_some() { marks.of_entry(&options.replica) } else { marks };
+        let Marks { own, above } = if name.is_some() {
+            marks.of_entry(&options.replica)
+        } else {
+            marks
+        };
         let found = own.unwrap_or_else(|| Mark::new(random_id()));
         let path = options.replica.to_string();
         let (begun, is_refused) = (Mutex::default(), AtomicBool::new(false));
         let (root, name, locks) = (root.clone(), name.map(CStr::to_owned), locks.clone());
         let last_look = Mutex::new(Instant::now());
         let is_durable = options.policy.durability != Durability::None;
-        Ok(Changes { root, path, name, locks, is_durable, scope, now, movers: None, found, texts, above, begun, is_refused, last_look })
+        Ok(Changes {
+            root,
+            path,
+            name,
+            locks,
+            is_durable,
+            scope,
+            now,
+            movers: None,
+            found,
+            texts,
+            above,
+            begun,
+            is_refused,
+            last_look,
+        })
     }
 
     /// It has movers, who know it by this number: before the first.
@@ -100,10 +131,13 @@ impl Changes {
     /// By what movers know that they may change the replica; nothing where it has no mark.
     pub fn held(&self) -> Option<Held> {
         let begun = self.begun.lock();
-        begun
-            .mark
-            .as_ref()
-            .and_then(|mark| Some(Held { identity: mark.identity, movers: mark.movers?, is_hidden: self.root.rights().trusted }))
+        begun.mark.as_ref().and_then(|mark| {
+            Some(Held {
+                identity: mark.identity,
+                movers: mark.movers?,
+                is_hidden: self.root.rights().trusted,
+            })
+        })
     }
 
     /// Tells movers, by the mark, that they may change nothing any more.
@@ -134,22 +168,35 @@ impl Changes {
 
     /// Since when what was changed on the replica is to be compared.
     pub fn suspect_since(&self) -> Option<Stamp> {
-        self.doubt_above().map(|(_, since)| since).chain(self.own_doubt()).min()
+        self.doubt_above()
+            .map(|(_, since)| since)
+            .chain(self.own_doubt())
+            .min()
     }
 
-    /// The same, where nobody has heard that what this very run did in an earlier life was made durable.
+    /// The same, where nobody has heard that what this very run did in an earlier life was made
+    /// durable.
     pub fn suspect_since_of_all(&self) -> Option<Stamp> {
-        self.suspect_since().into_iter().chain(self.found.suspect_since(0, self.now.1)).min()
+        self.suspect_since()
+            .into_iter()
+            .chain(self.found.suspect_since(0, self.now.1))
+            .min()
     }
 
-    /// What the mark said when it was found: which replica this is, and which run has changed it last.
+    /// What the mark said when it was found: which replica this is, and which run has changed it
+    /// last.
     pub fn found_mark(&self) -> Option<(u128, u128)> {
-        (self.name.is_none() && self.found.run != 0).then_some((self.found.identity, self.found.run))
+        (self.name.is_none() && self.found.run != 0)
+            .then_some((self.found.identity, self.found.run))
     }
 
     /// What the mark says now, if this run has made it so.
     pub fn own_mark(&self) -> Option<(u128, u128)> {
-        self.begun.lock().own.as_ref().map(|own| (self.found.identity, own.run))
+        self.begun
+            .lock()
+            .own
+            .as_ref()
+            .map(|own| (self.found.identity, own.run))
     }
 
     /// It is the run with this number that makes them: before the first.
@@ -162,23 +209,31 @@ impl Changes {
     }
 
     fn doubt_above(&self) -> impl Iterator<Item = (&PathBuf, Stamp)> {
-        self.above.iter().filter_map(|(path, mark)| Some((path, mark.suspect_since(self.now.0, self.now.1)?)))
+        self.above
+            .iter()
+            .filter_map(|(path, mark)| Some((path, mark.suspect_since(self.now.0, self.now.1)?)))
     }
 
-    /// Has the first change of the tree wait for [`begin`](Changes::begin), until what is returned is dropped.
+    /// Has the first change of the tree wait for [`begin`](Changes::begin), until what is returned
+    /// is dropped.
     pub fn watch(self: &Arc<Self>) -> Watch {
         let changes = self.clone();
-        self.root.before_change(Some(Arc::new(move || changes.begin(&MachineClock))));
+        self.root
+            .before_change(Some(Arc::new(move || changes.begin(&MachineClock))));
         Watch(self.root.clone())
     }
 
-    /// Where movers of an earlier run may be at work, they are given time to notice that it is over, before anything is looked at. Says
-    /// whether that was so.
+    /// Where movers of an earlier run may be at work, they are given time to notice that it is
+    /// over, before anything is looked at. Says whether that was so.
     ///
     /// # Errors
     /// Nothing may be changed.
     pub fn take_over(&self, clock: &dyn Clock) -> Result<bool, RunError> {
-        let takes_over = self.name.is_none() && self.found.movers.is_some_and(|movers| Some(movers) != self.movers);
+        let takes_over = self.name.is_none()
+            && self
+                .found
+                .movers
+                .is_some_and(|movers| Some(movers) != self.movers);
         if takes_over {
             // Why it is refused is what counts.
             let _refusal = self.begin(clock);
@@ -187,17 +242,24 @@ impl Changes {
         Ok(takes_over)
     }
 
-    /// The first change is about to be made. By this clock, movers of an earlier run are given time.
+    /// The first change is about to be made. By this clock, movers of an earlier run are given
+    /// time.
     pub fn begin(&self, clock: &dyn Clock) -> Done {
         let mut begun = self.begun.lock();
         if begun.mark.is_some() {
             return Ok(());
         }
-        let refused = Fault { side: driftless_model::Side::Replica, act: Act::Change, errno: 11 };
+        let refused = Fault {
+            side: driftless_model::Side::Replica,
+            act: Act::Change,
+            errno: 11,
+        };
         if begun.refusal.is_some() {
             return Err(refused);
         }
-        let done = self.keep_others_out(&mut begun).and_then(|()| self.mark_as_found(&mut begun, clock));
+        let done = self
+            .keep_others_out(&mut begun)
+            .and_then(|()| self.mark_as_found(&mut begun, clock));
         done.map_err(|refusal| {
             self.refuse(&mut begun, refusal);
             refused
@@ -209,7 +271,8 @@ impl Changes {
         self.is_refused.store(true, Relaxed);
     }
 
-    /// Looks after the locks, now and then. A run ends whose lock was taken away: another may be at work.
+    /// Looks after the locks, now and then. A run ends whose lock was taken away: another may be at
+    /// work.
     pub fn look_after(&self) {
         let mut last = self.last_look.lock();
         if last.elapsed() >= LOOK {
@@ -221,7 +284,13 @@ impl Changes {
     fn check_locks(&self, begun: &mut Begun) {
         // A look that fails says nothing; should the disk be gone, others will notice.
         let is_kept = |hold: &Hold| hold.is_kept().unwrap_or(true);
-        let kept = self.locks.holds.iter().map(|hold| &**hold).chain(&begun.hold).all(is_kept);
+        let kept = self
+            .locks
+            .holds
+            .iter()
+            .map(|hold| &**hold)
+            .chain(&begun.hold)
+            .all(is_kept);
         if !kept && begun.refusal.is_none() {
             self.refuse(begun, RunError::Unlocked(self.path.clone()));
         }
@@ -238,14 +307,24 @@ impl Changes {
         }
         match self.root.lock(self.name.as_deref(), Reach::Everywhere) {
             Ok(Lock::Held(hold)) => begun.hold = Some(hold),
-            Ok(Lock::Taken(holder)) => return Err(RunError::Locked { path: self.path.clone(), holder }),
+            Ok(Lock::Taken(holder)) => {
+                return Err(RunError::Locked {
+                    path: self.path.clone(),
+                    holder,
+                });
+            }
             Ok(Lock::Left(name)) => return Err(left(&self.path, &name)),
-            // Who may not write there does not change it either; what he may change below, the lock of this host keeps.
+            // Who may not write there does not change it either; what he may change below, the lock
+            // of this host keeps.
             Ok(Lock::Missing(errno)) if WITHOUT_RIGHTS.contains(&errno) => {}
             Ok(Lock::Missing(errno)) => begun.notes.push(format!(
                 "\"{}\": {} ({}): runs on other hosts are not kept out",
                 self.path,
-                if WITHOUT_LOCKS.contains(&errno) { "its file system has no locks" } else { "its lock cannot be taken there" },
+                if WITHOUT_LOCKS.contains(&errno) {
+                    "its file system has no locks"
+                } else {
+                    "its lock cannot be taken there"
+                },
                 driftless_model::cause(&std::io::Error::from_raw_os_error(errno))
             )),
             Err(fault) => return Err(self.unusable(fault)),
@@ -253,8 +332,9 @@ impl Changes {
         Ok(())
     }
 
-    /// Marks the replica, unless a run of another host has worked on it since this one began, and before it kept others out: what was
-    /// compared may be so no longer, and what that run says of what is not durable has to stay.
+    /// Marks the replica, unless a run of another host has worked on it since this one began, and
+    /// before it kept others out: what was compared may be so no longer, and what that run says of
+    /// what is not durable has to stay.
     fn mark_as_found(&self, begun: &mut Begun, clock: &dyn Clock) -> Result<(), RunError> {
         if self.name.is_some() {
             return Ok(());
@@ -274,15 +354,28 @@ impl Changes {
 
     /// The clock of the file system shows itself in what it makes, so the mark is written twice.
     fn mark(&self, begun: &mut Begun, clock: &dyn Clock) -> Result<(), RunError> {
-        let mut mark = Mark { run: self.now.0, movers: self.movers_at_work(), ..self.found.clone() };
+        let mut mark = Mark {
+            run: self.now.0,
+            movers: self.movers_at_work(),
+            ..self.found.clone()
+        };
         let waits = mark.hand_to(self.movers);
         let now = match self.root.set_mark(&mark.encode(), false) {
             Ok(now) => now,
             Err(fault) => return self.unmarked(fault, waits, begun),
         };
         let since = before(now);
-        let Scope { source, entries, .. } = self.scope;
-        let own = Unsettled { since, run: self.now.0, source, entries, boot: self.now.1, is_left: false };
+        let Scope {
+            source, entries, ..
+        } = self.scope;
+        let own = Unsettled {
+            since,
+            run: self.now.0,
+            source,
+            entries,
+            boot: self.now.1,
+            is_left: false,
+        };
         mark.begin(own.clone());
         match self.root.set_mark(&mark.encode(), self.is_durable) {
             Ok(_) => {
@@ -312,12 +405,18 @@ impl Changes {
             return Err(self.unusable(fault));
         }
         let after = "after a crash, compare it with verify --level media";
-        begun.notes.push(format!("\"{}\": {fault}; so what is not durable cannot be noted: {after}", self.path));
+        begun.notes.push(format!(
+            "\"{}\": {fault}; so what is not durable cannot be noted: {after}",
+            self.path
+        ));
         Ok(())
     }
 
     fn unusable(&self, fault: Fault) -> RunError {
-        RunError::Unusable { path: self.path.clone(), cause: fault.to_string() }
+        RunError::Unusable {
+            path: self.path.clone(),
+            cause: fault.to_string(),
+        }
     }
 
     /// Whether nothing may be changed.
@@ -341,7 +440,11 @@ impl Changes {
             monitor.note(&format!("another run is at work on the replica{who}: what it has changed so far is compared by content"));
         }
         // What the run at work says of itself is no earlier run's.
-        let earlier = if at_work.is_some() { self.found.suspect_since(self.found.run, self.now.1) } else { self.own_doubt() };
+        let earlier = if at_work.is_some() {
+            self.found.suspect_since(self.found.run, self.now.1)
+        } else {
+            self.own_doubt()
+        };
         if earlier.is_some() {
             monitor.note("an earlier run was not made durable: what was changed on the replica since then is compared by content");
         }
@@ -386,20 +489,28 @@ impl Changes {
         }
     }
 
-    /// A run that has changed nothing keeps nobody out until now: another may have something to say of what is not durable.
+    /// A run that has changed nothing keeps nobody out until now: another may have something to say
+    /// of what is not durable.
     fn settle(&self, begun: &mut Begun, mark: &Mark) -> Done {
-        let is_own = begun.own.is_some() || self.keep_others_out(begun).is_ok() && self.is_as_found()?;
+        let is_own =
+            begun.own.is_some() || self.keep_others_out(begun).is_ok() && self.is_as_found()?;
         if !is_own {
             return Ok(());
         }
-        // The clock may have been put back since the run began: what it has changed may look older than that.
+        // The clock may have been put back since the run began: what it has changed may look older
+        // than that.
         let mut put_back = mark.clone();
         put_back.put_back_to(before(self.root.set_mark(&mark.encode(), false)?));
-        if put_back == *mark { Ok(()) } else { self.root.set_mark(&put_back.encode(), false).map(drop) }
+        if put_back == *mark {
+            Ok(())
+        } else {
+            self.root.set_mark(&put_back.encode(), false).map(drop)
+        }
     }
 }
 
-/// Opens the tree's gate when it is dropped: what was to be done before the first change holds on to the tree.
+/// Opens the tree's gate when it is dropped: what was to be done before the first change holds on
+/// to the tree.
 pub struct Watch(DirMutRef);
 
 impl Drop for Watch {
@@ -410,18 +521,29 @@ impl Drop for Watch {
 
 /// A moment at which nothing was changed yet that is changed from now on.
 fn before(now: Stamp) -> Stamp {
-    Stamp { sec: now.sec.saturating_sub(MARGIN_SECONDS), ..now }
+    Stamp {
+        sec: now.sec.saturating_sub(MARGIN_SECONDS),
+        ..now
+    }
 }
 
 /// What a run with these options looks at.
 fn scope(options: &Options) -> Scope {
     let filter = &options.policy.filter;
-    let chosen = options.selection.as_ref().filter(|selection| !selection.whole);
+    let chosen = options
+        .selection
+        .as_ref()
+        .filter(|selection| !selection.whole);
     let has_bounds = filter.size_min.is_some() || filter.size_max.is_some();
     Scope {
         source: source_number(options, &RelPath::root()),
-        entries: number(format!("{filter:?} {chosen:?} {}", options.policy.one_file_system).as_bytes()),
-        whole: !filter.has_rules() && !has_bounds && chosen.is_none() && !options.policy.one_file_system,
+        entries: number(
+            format!("{filter:?} {chosen:?} {}", options.policy.one_file_system).as_bytes(),
+        ),
+        whole: !filter.has_rules()
+            && !has_bounds
+            && chosen.is_none()
+            && !options.policy.one_file_system,
     }
 }
 
@@ -434,15 +556,17 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// These, and those of the name that the root was made at. Bytes that both have locked belong to the process, so dropping either gives
-    /// them up; and a lock of a name keeps no run of another host from the root, so only these say whether it is kept out.
+    /// These, and those of the name that the root was made at. Bytes that both have locked belong
+    /// to the process, so dropping either gives them up; and a lock of a name keeps no run of
+    /// another host from the root, so only these say whether it is kept out.
     pub fn beside(mut self, of_name: Locks) -> Locks {
         self.holds.extend(of_name.holds);
         self
     }
 }
 
-/// Keeps other runs of this host from a replica, or from its entry `name`, and those of other hosts that are at work already.
+/// Keeps other runs of this host from a replica, or from its entry `name`, and those of other hosts
+/// that are at work already.
 ///
 /// # Errors
 /// Another run is at work.
@@ -450,12 +574,20 @@ pub fn hold(options: &Options, root: &DirMutRef, name: Option<&CStr>) -> Result<
     let mut locks = Locks::default();
     for reach in [Reach::Host, Reach::Found] {
         let path = || options.replica.to_string();
-        match root.lock(name, reach).map_err(|fault| RunError::Unusable { path: path(), cause: fault.to_string() })? {
+        match root.lock(name, reach).map_err(|fault| RunError::Unusable {
+            path: path(),
+            cause: fault.to_string(),
+        })? {
             Lock::Held(hold) => {
                 locks.holds.push(Arc::new(hold));
                 locks.is_everywhere |= reach == Reach::Found;
             }
-            Lock::Taken(holder) => return Err(RunError::Locked { path: path(), holder }),
+            Lock::Taken(holder) => {
+                return Err(RunError::Locked {
+                    path: path(),
+                    holder,
+                });
+            }
             Lock::Left(name) => return Err(left(&path(), &name)),
             Lock::Missing(_) => {}
         }
@@ -466,7 +598,11 @@ pub fn hold(options: &Options, root: &DirMutRef, name: Option<&CStr>) -> Result<
 /// Nobody is at work, and there is nothing to wait for.
 fn left(path: &str, name: &[u8]) -> RunError {
     let name = escape(name);
-    let cause =
-        format!("its lock \"{name}\" was left by a run of another user that is over, and may not be removed by this one: remove it");
-    RunError::Unusable { path: path.to_owned(), cause }
+    let cause = format!(
+        "its lock \"{name}\" was left by a run of another user that is over, and may not be removed by this one: remove it"
+    );
+    RunError::Unusable {
+        path: path.to_owned(),
+        cause,
+    }
 }

@@ -38,7 +38,9 @@ pub enum RunError {
         hint: String,
     },
     /// The replica is of another type.
-    #[error("the source is {source_kind}, the replica \"{path}\" is {replica_kind}: name another{hint}")]
+    #[error(
+        "the source is {source_kind}, the replica \"{path}\" is {replica_kind}: name another{hint}"
+    )]
     OtherType {
         /// What the source is.
         source_kind: &'static str,
@@ -89,7 +91,8 @@ pub enum RunError {
         /// Why.
         why: String,
     },
-    /// Another run has worked on the replica between the first look of this one and its first change.
+    /// Another run has worked on the replica between the first look of this one and its first
+    /// change.
     #[error(
         "\"{0}\": another run has worked on this replica since this one began to compare it; this one has changed nothing: start it again"
     )]
@@ -107,6 +110,17 @@ pub enum RunError {
 
 /// Who it is that works on a replica, in words.
 pub fn holder_words(holder: Option<&Holder>) -> String {
-    let since = |holder: &Holder| holder.since.map_or_else(String::new, |since| format!(", since {}", moment(since)));
-    holder.map_or_else(String::new, |holder| format!(" (process {} on {}{})", holder.process, escape(&holder.host), since(holder)))
+    let since = |holder: &Holder| {
+        holder
+            .since
+            .map_or_else(String::new, |since| format!(", since {}", moment(since)))
+    };
+    holder.map_or_else(String::new, |holder| {
+        format!(
+            " (process {} on {}{})",
+            holder.process,
+            escape(&holder.host),
+            since(holder)
+        )
+    })
 }

@@ -1,6 +1,6 @@
-//! Which names a directory of the replica takes for one. Each file system has a table of its own, and some take no heed of case alone or
-//! of Unicode form alone: so it is asked about the very names. What it tells apart is known from then on, as far as that says
-//! something of other names.
+//! Which names a directory of the replica takes for one. Each file system has a table of its own,
+//! and some take no heed of case alone or of Unicode form alone: so it is asked about the very
+//! names. What it tells apart is known from then on, as far as that says something of other names.
 
 use crate::trees::looks::there;
 use driftless_model::{Kind, Meta};
@@ -37,20 +37,27 @@ impl Folding {
         }
     }
 
-    /// The two names are not one. All tables of case have the letters of ASCII, and all that make forms one know which are canonically
-    /// equivalent.
+    /// The two names are not one. All tables of case have the letters of ASCII, and all that make
+    /// forms one know which are canonically equivalent.
     pub fn learn(&mut self, likeness: Likeness, names: (&CStr, &CStr)) {
         match likeness {
-            Likeness::Case => self.minds_case |= names.0.to_bytes().is_ascii() && names.1.to_bytes().is_ascii(),
+            Likeness::Case => {
+                self.minds_case |= names.0.to_bytes().is_ascii() && names.1.to_bytes().is_ascii()
+            }
             Likeness::Form => self.minds_form = true,
             // Some strip dots and keep spaces.
-            Likeness::End => self.minds_end |= [names.0, names.1].iter().all(|name| !name.to_bytes().ends_with(b" ")),
+            Likeness::End => {
+                self.minds_end |= [names.0, names.1]
+                    .iter()
+                    .all(|name| !name.to_bytes().ends_with(b" "))
+            }
             Likeness::Both => {}
         }
     }
 }
 
-/// Whether a directory takes names for one that are as like as that, as the first of its names tells that has another spelling.
+/// Whether a directory takes names for one that are as like as that, as the first of its names
+/// tells that has another spelling.
 pub fn told_by_its_names<D: Dir + ?Sized>(dir: &Arc<D>, likeness: Likeness) -> Option<bool> {
     let names = windows(dir).ok()?.next()?.ok()?;
     let other = |name| match likeness {
@@ -59,18 +66,29 @@ pub fn told_by_its_names<D: Dir + ?Sized>(dir: &Arc<D>, likeness: Likeness) -> O
         _ => in_other_case(name),
     };
     let names = (0..names.len()).map(|number| names.get(number).0);
-    names.filter_map(|name| Some((name, other(name)?))).take(ASKED_MAX).find_map(|(name, other)| seen(dir, (name, &other)).ok().flatten())
+    names
+        .filter_map(|name| Some((name, other(name)?)))
+        .take(ASKED_MAX)
+        .find_map(|(name, other)| seen(dir, (name, &other)).ok().flatten())
 }
 
-/// Whether two names are one, as far as what is there tells that. The first thread that makes one of them may be at work, so the first
-/// name is looked at twice, and so is the other: the first look at a name may be answered from a listing, which has its spellings only.
-pub fn seen<D: Dir + ?Sized>(replica: &Arc<D>, (first, later): (&CStr, &CStr)) -> Done<Option<bool>> {
+/// Whether two names are one, as far as what is there tells that. The first thread that makes one
+/// of them may be at work, so the first name is looked at twice, and so is the other: the first
+/// look at a name may be answered from a listing, which has its spellings only.
+pub fn seen<D: Dir + ?Sized>(
+    replica: &Arc<D>,
+    (first, later): (&CStr, &CStr),
+) -> Done<Option<bool>> {
     let looks = [first, later, later, first].map(|name| there(replica.look(name)));
     let [before, _, other, after] = looks;
-    let (Some(before), other, Some(after)) = (before?, other?, after?) else { return Ok(None) };
+    let (Some(before), other, Some(after)) = (before?, other?, after?) else {
+        return Ok(None);
+    };
     Ok(match other {
         _ if before.id() != after.id() => None,
-        Some(other) if other.id() == before.id() && !is_single(&before) => Some(!are_listed(replica, [first, later])?),
+        Some(other) if other.id() == before.id() && !is_single(&before) => {
+            Some(!are_listed(replica, [first, later])?)
+        }
         other => Some(other.is_some_and(|other| other.id() == before.id())),
     })
 }
@@ -80,7 +98,8 @@ fn is_single(meta: &Meta) -> bool {
     meta.nlink == 1 || meta.kind == Kind::Dir
 }
 
-/// Whether a listing has both names, which are one inode's: what takes them for one lists it under one of them, whichever that is.
+/// Whether a listing has both names, which are one inode's: what takes them for one lists it under
+/// one of them, whichever that is.
 fn are_listed<D: Dir + ?Sized>(dir: &Arc<D>, wanted: [&CStr; 2]) -> Done<bool> {
     Ok(listed(dir, &BTreeSet::from(wanted))?.len() == wanted.len())
 }
@@ -101,7 +120,9 @@ pub fn listed<D: Dir + ?Sized>(dir: &Arc<D>, wanted: &BTreeSet<&CStr>) -> Done<B
 
 /// In what a directory takes names for one, as one that it lists tells.
 pub fn folds(dir: &DirRef, name: &CStr) -> Option<Likeness> {
-    let is_one = |other: Option<CString>| other.is_some_and(|other| matches!(seen(dir, (name, &other)), Ok(Some(true))));
+    let is_one = |other: Option<CString>| {
+        other.is_some_and(|other| matches!(seen(dir, (name, &other)), Ok(Some(true))))
+    };
     match (is_one(in_other_case(name)), is_one(in_other_form(name))) {
         (true, true) => Some(Likeness::Both),
         (true, false) => Some(Likeness::Case),
@@ -112,7 +133,13 @@ pub fn folds(dir: &DirRef, name: &CStr) -> Option<Likeness> {
 
 /// A name with each letter of ASCII in the other case, if it has any.
 pub fn in_other_case(name: &CStr) -> Option<CString> {
-    let swap = |byte: &u8| if byte.is_ascii_lowercase() { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() };
+    let swap = |byte: &u8| {
+        if byte.is_ascii_lowercase() {
+            byte.to_ascii_uppercase()
+        } else {
+            byte.to_ascii_lowercase()
+        }
+    };
     let other: Vec<u8> = name.to_bytes().iter().map(swap).collect();
     (other != name.to_bytes()).then(|| CString::new(other).expect("names hold no NUL"))
 }
@@ -137,9 +164,16 @@ mod tests {
         let mut folding = Folding::default();
         folding.learn(Likeness::Case, (c"\xc3\x9c", c"\xc3\xbc"));
         folding.learn(Likeness::Both, (c"a", c"b"));
-        assert!(!folding.tells_apart(Likeness::Case) && !folding.tells_apart(Likeness::Both), "there may be tables without that letter");
+        assert!(
+            !folding.tells_apart(Likeness::Case) && !folding.tells_apart(Likeness::Both),
+            "there may be tables without that letter"
+        );
         folding.learn(Likeness::Form, (c"", c""));
-        assert!(folding.tells_apart(Likeness::Form) && folding.tells_apart(Likeness::Both) && !folding.tells_apart(Likeness::Case));
+        assert!(
+            folding.tells_apart(Likeness::Form)
+                && folding.tells_apart(Likeness::Both)
+                && !folding.tells_apart(Likeness::Case)
+        );
         folding.learn(Likeness::Case, (c"A", c"a"));
         assert!(folding.tells_apart(Likeness::Case));
     }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long somebody waits who takes the replica over from movers: longer than that, and what a call takes.
+/// How long somebody waits who takes the replica over from movers: longer than that, and what a
+/// call takes.
 pub const MOVERS_NOTICE: Duration = Duration::from_secs(5);
 
 /// By what a mover knows that its run holds the replica.

@@ -1,10 +1,11 @@
-//! What marks say of the trees of a run: of the replica and of all that lies above it, of replicas that lie within it, of an earlier copy,
-//! of the source.
+//! What marks say of the trees of a run: of the replica and of all that lies above it, of replicas
+//! that lie within it, of an earlier copy, of the source.
 //!
-//! A mark speaks of everything below its directory. So a replica is in doubt since the earliest moment that its own mark or one above it
-//! names, and a directory in it since an earlier one still, if it has a mark of its own: somebody has made it the root of a run. Marks
-//! above are read and left as they are, since this run sees only a part of what they speak of. Marks within are settled where it has
-//! compared all of that.
+//! A mark speaks of everything below its directory. So a replica is in doubt since the earliest
+//! moment that its own mark or one above it names, and a directory in it since an earlier one
+//! still, if it has a mark of its own: somebody has made it the root of a run. Marks above are read
+//! and left as they are, since this run sees only a part of what they speak of. Marks within are
+//! settled where it has compared all of that.
 
 use crate::clock::now;
 use crate::monitor::Monitor;
@@ -35,7 +36,11 @@ impl Marks {
     ///
     /// # Errors
     /// Nobody knows what they say.
-    pub fn read<D: Dir + ?Sized>(root: &Endpoint, dir: &Arc<D>, scope: Scope) -> Result<Marks, RunError> {
+    pub fn read<D: Dir + ?Sized>(
+        root: &Endpoint,
+        dir: &Arc<D>,
+        scope: Scope,
+    ) -> Result<Marks, RunError> {
         Ok(Marks::of_texts(Marks::texts(root, dir)?, scope))
     }
 
@@ -48,15 +53,30 @@ impl Marks {
     ///
     /// # Errors
     /// Nobody knows.
-    pub fn texts<D: Dir + ?Sized>(root: &Endpoint, dir: &Arc<D>) -> Result<Vec<MarkText>, RunError> {
-        dir.marks(true).map_err(|fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() })
+    pub fn texts<D: Dir + ?Sized>(
+        root: &Endpoint,
+        dir: &Arc<D>,
+    ) -> Result<Vec<MarkText>, RunError> {
+        dir.marks(true).map_err(|fault| RunError::Unusable {
+            path: root.to_string(),
+            cause: fault.to_string(),
+        })
     }
 
     /// The marks that say so. What cannot be read speaks of everything.
     pub fn of_texts(texts: Vec<MarkText>, scope: Scope) -> Marks {
-        let (own, above): (Vec<MarkText>, Vec<MarkText>) = texts.into_iter().partition(|found| found.above.is_empty());
-        let above = above.into_iter().map(|found| (PathBuf::from(OsString::from_vec(found.above)), decoded(&found.text, scope)));
-        Marks { own: told_as_one(&own, scope), above: above.collect() }
+        let (own, above): (Vec<MarkText>, Vec<MarkText>) =
+            texts.into_iter().partition(|found| found.above.is_empty());
+        let above = above.into_iter().map(|found| {
+            (
+                PathBuf::from(OsString::from_vec(found.above)),
+                decoded(&found.text, scope),
+            )
+        });
+        Marks {
+            own: told_as_one(&own, scope),
+            above: above.collect(),
+        }
     }
 
     /// The same of a single file or the like in that directory, which has no mark of its own.
@@ -68,11 +88,18 @@ impl Marks {
         self
     }
 
-    /// Where the earliest moment stands since which something is in doubt, and that; no path for the directory itself.
+    /// Where the earliest moment stands since which something is in doubt, and that; no path for
+    /// the directory itself.
     fn doubt(&self, now: (u128, u64)) -> Option<(Option<&PathBuf>, Stamp)> {
         let since = |mark: &Mark| mark.suspect_since(now.0, now.1);
-        let own = self.own.iter().filter_map(|mark| Some((None, since(mark)?)));
-        let above = self.above.iter().filter_map(|(path, mark)| Some((Some(path), since(mark)?)));
+        let own = self
+            .own
+            .iter()
+            .filter_map(|mark| Some((None, since(mark)?)));
+        let above = self
+            .above
+            .iter()
+            .filter_map(|(path, mark)| Some((Some(path), since(mark)?)));
         own.chain(above).min_by_key(|(_, since)| *since)
     }
 }
@@ -88,11 +115,26 @@ pub fn told_as_one(texts: &[MarkText], scope: Scope) -> Option<Mark> {
 /// Of a directory whose mark nobody can read, nothing is known.
 fn decoded(text: &[u8], scope: Scope) -> Mark {
     let mut mark = Mark::decode(text).unwrap_or_else(|| {
-        let Scope { source, entries, .. } = scope;
-        Mark { unsettled: vec![Unsettled { since: EVER, run: 0, source, entries, boot: 0, is_left: false }], ..Mark::new(random_id()) }
+        let Scope {
+            source, entries, ..
+        } = scope;
+        Mark {
+            unsettled: vec![Unsettled {
+                since: EVER,
+                run: 0,
+                source,
+                entries,
+                boot: 0,
+                is_left: false,
+            }],
+            ..Mark::new(random_id())
+        }
     });
     let now = now();
-    mark.doubt_what_is_after(Stamp { sec: now.sec + CLOCKS_SEC, ..now });
+    mark.doubt_what_is_after(Stamp {
+        sec: now.sec + CLOCKS_SEC,
+        ..now
+    });
     mark
 }
 
@@ -101,7 +143,8 @@ pub fn earliest(one: Option<Stamp>, other: Option<Stamp>) -> Option<Stamp> {
     one.into_iter().chain(other).min()
 }
 
-/// Since when changes below a directory may not be durable, as marks say that were met on the way to it from the root.
+/// Since when changes below a directory may not be durable, as marks say that were met on the way
+/// to it from the root.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Doubt {
     /// On the replica.
@@ -110,17 +153,40 @@ pub struct Doubt {
     pub basis: Option<Stamp>,
 }
 
-/// Says so if the source is a replica, or lies in one, that a run has not finished: its files are what they are, and perhaps not what they
-/// shall be.
+/// Says so if the source is a replica, or lies in one, that a run has not finished: its files are
+/// what they are, and perhaps not what they shall be.
 pub fn tell_source(options: &Options, (source, is_single): (&DirRef, bool), monitor: &dyn Monitor) {
-    // Whatever else is wrong with the source, the run finds out. What is no mark of ours says nothing of a source: it is a file of its user.
-    let Ok(mut texts) = source.marks(true) else { return };
+    // Whatever else is wrong with the source, the run finds out. What is no mark of ours says
+    // nothing of a source: it is a file of its user.
+    let Ok(mut texts) = source.marks(true) else {
+        return;
+    };
     texts.retain(|found| Mark::decode(&found.text).is_some());
-    let marks = Marks::of_texts(texts, Scope { source: 0, entries: 0, whole: false });
-    let marks = if is_single { marks.of_entry(&options.source) } else { marks };
-    let Some((above, since)) = marks.doubt((0, boot_of(&options.source))) else { return };
-    let path = above.map_or_else(|| options.source.clone(), |path| options.source.at(path.clone()));
-    let when = if since == EVER { "nobody knows when".into() } else { moment(since.sec) };
+    let marks = Marks::of_texts(
+        texts,
+        Scope {
+            source: 0,
+            entries: 0,
+            whole: false,
+        },
+    );
+    let marks = if is_single {
+        marks.of_entry(&options.source)
+    } else {
+        marks
+    };
+    let Some((above, since)) = marks.doubt((0, boot_of(&options.source))) else {
+        return;
+    };
+    let path = above.map_or_else(
+        || options.source.clone(),
+        |path| options.source.at(path.clone()),
+    );
+    let when = if since == EVER {
+        "nobody knows when".into()
+    } else {
+        moment(since.sec)
+    };
     monitor.note(&format!("the source is itself an unfinished copy: \"{path}\": what was written there since {when} was not made durable"));
 }
 
@@ -128,10 +194,27 @@ pub fn tell_source(options: &Options, (source, is_single): (&DirRef, bool), moni
 ///
 /// # Errors
 /// Nobody knows.
-pub fn doubt_of_basis(options: &Options, basis: &DirRef, monitor: &dyn Monitor) -> Result<Option<Stamp>, RunError> {
-    let root = options.link_dest.as_ref().map_or_else(|| options.replica.clone(), |path| options.replica.at(path.clone()));
-    let marks = Marks::read(&root, basis, Scope { source: 0, entries: 0, whole: false })?;
-    let doubt = marks.doubt((0, boot_of(&options.replica))).map(|(_, since)| since);
+pub fn doubt_of_basis(
+    options: &Options,
+    basis: &DirRef,
+    monitor: &dyn Monitor,
+) -> Result<Option<Stamp>, RunError> {
+    let root = options.link_dest.as_ref().map_or_else(
+        || options.replica.clone(),
+        |path| options.replica.at(path.clone()),
+    );
+    let marks = Marks::read(
+        &root,
+        basis,
+        Scope {
+            source: 0,
+            entries: 0,
+            whole: false,
+        },
+    )?;
+    let doubt = marks
+        .doubt((0, boot_of(&options.replica)))
+        .map(|(_, since)| since);
     if doubt.is_some() {
         tell_basis(&root.to_string(), monitor);
     }

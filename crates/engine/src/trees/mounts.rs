@@ -1,8 +1,10 @@
-//! File systems that are mounted below the source: those that earlier runs of the same pair of trees met, and those that this one does.
+//! File systems that are mounted below the source: those that earlier runs of the same pair of
+//! trees met, and those that this one does.
 //!
-//! One that was there and is not there now is doubt, not absence: what an empty mount point shows is not what the source has. Nothing
-//! at or below its path is touched on the replica, and that is a problem of the path. A subvolume, which has a device number of its own
-//! and cannot be unmounted, is no mounted file system; a directory that is mounted at a second place is one.
+//! One that was there and is not there now is doubt, not absence: what an empty mount point shows
+//! is not what the source has. Nothing at or below its path is touched on the replica, and that is
+//! a problem of the path. A subvolume, which has a device number of its own and cannot be
+//! unmounted, is no mounted file system; a directory that is mounted at a second place is one.
 
 use crate::options::Options;
 use crate::sample::Sample;
@@ -48,16 +50,27 @@ impl Mounts {
     }
 }
 
-/// Those below the source on this host that a run comes to, with what they show: who looks at the same source on another host must have
-/// them, too.
+/// Those below the source on this host that a run comes to, with what they show: who looks at the
+/// same source on another host must have them, too.
 pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeMap<RelPath, Option<Sample>> {
     if options.source.host.is_some() {
         return BTreeMap::new();
     }
-    let is_met = |at: &MountPoint| !leaves_out(options, &at.path.names().collect::<Vec<_>>()) && is_mounted(options, source, &at.path);
-    let met = mounts_below(&options.source.plain_path()).into_iter().filter(is_met).take(MOUNTS_MAX).enumerate();
+    let is_met = |at: &MountPoint| {
+        !leaves_out(options, &at.path.names().collect::<Vec<_>>())
+            && is_mounted(options, source, &at.path)
+    };
+    let met = mounts_below(&options.source.plain_path())
+        .into_iter()
+        .filter(is_met)
+        .take(MOUNTS_MAX)
+        .enumerate();
     met.map(|(number, at)| {
-        let shown = if number < SHOWN_MAX && !at.is_autofs { shown(source, &at.path) } else { None };
+        let shown = if number < SHOWN_MAX && !at.is_autofs {
+            shown(source, &at.path)
+        } else {
+            None
+        };
         (at.path, shown)
     })
     .collect()
@@ -68,7 +81,8 @@ fn is_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
     let is_foreign = |at: &DirRef| options.is_foreign(at.first_meta().dev, source.first_meta().dev);
     match descend(source, path) {
         Ok(at) => at.is_mount_root() == Some(true) && !is_foreign(&at),
-        Err(_) => around(source, path).is_some_and(|(dir, name)| dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir)),
+        Err(_) => around(source, path)
+            .is_some_and(|(dir, name)| dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir)),
     }
 }
 
@@ -86,13 +100,22 @@ fn around(source: &DirRef, path: &RelPath) -> Option<(DirRef, CString)> {
     Some((dir, CString::new(*name).expect("names hold no NUL")))
 }
 
-/// Which of the known ones a run that forgets what is gone still has to know: those that it does not look at, those that are there, and
-/// those of which nobody can tell.
+/// Which of the known ones a run that forgets what is gone still has to know: those that it does
+/// not look at, those that are there, and those of which nobody can tell.
 pub fn not_gone(options: &Options) -> BTreeSet<RelPath> {
     let known = &options.known_mounts;
-    let Ok(Place::Dir(source)) = options.source.locate(Side::Source, &HandlePool::new(HANDLES)) else { return (**known).clone() };
+    let Ok(Place::Dir(source)) = options
+        .source
+        .locate(Side::Source, &HandlePool::new(HANDLES))
+    else {
+        return (**known).clone();
+    };
     let is_left_out = |path: &RelPath| leaves_out(options, &path.names().collect::<Vec<_>>());
-    known.iter().filter(|path| is_left_out(path) || !is_gone(options, &source, path)).cloned().collect()
+    known
+        .iter()
+        .filter(|path| is_left_out(path) || !is_gone(options, &source, path))
+        .cloned()
+        .collect()
 }
 
 /// Whether nothing is mounted at a path of the source, as far as a run comes on the way there.
@@ -117,9 +140,14 @@ pub fn at_or_below(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
     if paths.contains(path) {
         return true;
     }
-    // What begins with the path and a slash stands together in the order of bytes; no name comes before that of the byte 1.
+    // What begins with the path and a slash stands together in the order of bytes; no name comes
+    // before that of the byte 1.
     let next = paths.range(path.join(b"\x01")..).next();
-    next.is_some_and(|next| next.as_bytes().strip_prefix(path.as_bytes()).is_some_and(|rest| rest.starts_with(b"/")))
+    next.is_some_and(|next| {
+        next.as_bytes()
+            .strip_prefix(path.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"/"))
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Trees that lie one within the other.
 //!
-//! A replica below its source is legitimate where the run leaves it out: on another file system with `--one-file-system`, excluded, or not
-//! on the list. All else is refused before anything is touched. What is found only on the way, since a directory can be mounted at
-//! several places, is not entered: no run goes into its own replica.
+//! A replica below its source is legitimate where the run leaves it out: on another file system
+//! with `--one-file-system`, excluded, or not on the list. All else is refused before anything is
+//! touched. What is found only on the way, since a directory can be mounted at several places, is
+//! not entered: no run goes into its own replica.
 
 use crate::options::Options;
 use crate::trees::error::RunError;
@@ -26,26 +27,46 @@ struct Step {
 }
 
 /// Refuses a replica in its source that the run would come to, and a source in its replica.
-pub fn refuse_overlap(options: &Options, source: &DirRef, replica: &Replica) -> Result<(), RunError> {
+pub fn refuse_overlap(
+    options: &Options,
+    source: &DirRef,
+    replica: &Replica,
+) -> Result<(), RunError> {
     if !options.is_one_machine() {
         return Ok(());
     }
     let (Replica::There(near) | Replica::Missing(near, _)) = replica;
     let exists = matches!(replica, Replica::There(_));
-    let unusable = |root: &Endpoint, fault: Fault| RunError::Unusable { path: root.to_string(), cause: fault.to_string() };
-    let above_source = source.lineage().map_err(|fault| unusable(&options.source, fault))?;
-    let above_replica = near.lineage().map_err(|fault| unusable(&options.replica, fault))?;
+    let unusable = |root: &Endpoint, fault: Fault| RunError::Unusable {
+        path: root.to_string(),
+        cause: fault.to_string(),
+    };
+    let above_source = source
+        .lineage()
+        .map_err(|fault| unusable(&options.source, fault))?;
+    let above_replica = near
+        .lineage()
+        .map_err(|fault| unusable(&options.replica, fault))?;
     let (source, near) = (above_source[0].id, above_replica[0].id);
     if exists && source == near {
         return Err(RunError::Same(options.replica.to_string()));
     }
     if let Some(levels) = above_replica.iter().position(|level| level.id == source) {
         let way = way_down(&above_replica[..levels], replica, near.0);
-        return if is_left_out(options, source.0, &way) { Ok(()) } else { Err(replica_inside(options, source.0, &way)) };
+        return if is_left_out(options, source.0, &way) {
+            Ok(())
+        } else {
+            Err(replica_inside(options, source.0, &way))
+        };
     }
     if exists && above_source.iter().any(|level| level.id == near) {
         let (path, hint) = (options.source.to_string(), String::new());
-        return Err(RunError::Inside { inner: "source", outer: "replica", path, hint });
+        return Err(RunError::Inside {
+            inner: "source",
+            outer: "replica",
+            path,
+            hint,
+        });
     }
     Ok(())
 }
@@ -54,44 +75,71 @@ pub fn refuse_overlap(options: &Options, source: &DirRef, replica: &Replica) -> 
 fn way_down(levels: &[Ancestor], replica: &Replica, near_device: u64) -> Vec<Step> {
     let last = match replica {
         Replica::There(_) => None,
-        Replica::Missing(_, name) => Some(Step { name: Some(name.as_c_str().into()), device: near_device }),
+        Replica::Missing(_, name) => Some(Step {
+            name: Some(name.as_c_str().into()),
+            device: near_device,
+        }),
     };
-    let levels = levels.iter().rev().map(|level| Step { name: level.name.clone(), device: level.id.0 });
+    let levels = levels.iter().rev().map(|level| Step {
+        name: level.name.clone(),
+        device: level.id.0,
+    });
     levels.chain(last).collect()
 }
 
 fn is_left_out(options: &Options, source_device: u64, way: &[Step]) -> bool {
-    if way.iter().any(|step| options.is_foreign(step.device, source_device)) {
+    if way
+        .iter()
+        .any(|step| options.is_foreign(step.device, source_device))
+    {
         return true;
     }
-    let names: Option<Vec<&[u8]>> = way.iter().map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();
+    let names: Option<Vec<&[u8]>> = way
+        .iter()
+        .map(|step| step.name.as_ref().map(EntryName::as_bytes))
+        .collect();
     names.is_some_and(|names| leaves_out(options, &names))
 }
 
-/// Whether the rules or the list leave out the directory with these names below the source, or one above it.
+/// Whether the rules or the list leave out the directory with these names below the source, or one
+/// above it.
 pub fn leaves_out(options: &Options, names: &[&[u8]]) -> bool {
     let excluded = (1..=names.len()).any(|depth| {
         let path = RelPath::from_names(names[..depth].iter().copied());
         !options.policy.filter.takes(path.as_bytes(), true)
     });
-    excluded || options.selection.as_ref().is_some_and(|selection| !reaches(selection, names))
+    excluded
+        || options
+            .selection
+            .as_ref()
+            .is_some_and(|selection| !reaches(selection, names))
 }
 
-/// Whether the rules or the list leave out the regular file at a path below the source or the replica, or a directory above it.
+/// Whether the rules or the list leave out the regular file at a path below the source or the
+/// replica, or a directory above it.
 pub fn leaves_out_file(options: &Options, path: &RelPath) -> bool {
     let names: Vec<&[u8]> = path.names().collect();
     let above = names.split_last().map_or(&names[..], |(_, above)| above);
-    let is_unlisted = || options.selection.as_ref().is_some_and(|selection| !reaches(selection, &names));
-    !options.policy.filter.takes(path.as_bytes(), false) || leaves_out(options, above) || is_unlisted()
+    let is_unlisted = || {
+        options
+            .selection
+            .as_ref()
+            .is_some_and(|selection| !reaches(selection, &names))
+    };
+    !options.policy.filter.takes(path.as_bytes(), false)
+        || leaves_out(options, above)
+        || is_unlisted()
 }
 
-/// A rule that leaves out the regular file at a path and nothing else, as it can be typed within quotes; none if it cannot.
+/// A rule that leaves out the regular file at a path and nothing else, as it can be typed within
+/// quotes; none if it cannot.
 pub fn rule_for(path: &RelPath) -> Option<String> {
     let rule = typed_pattern(&path.names().collect::<Vec<_>>())?;
     rule.strip_suffix('/').map(str::to_owned)
 }
 
-/// A rule that leaves out the directory at a path with all below it, and nothing else; none where a name is not UTF-8.
+/// A rule that leaves out the directory at a path with all below it, and nothing else; none where a
+/// name is not UTF-8.
 pub fn rule_for_dir(path: &RelPath) -> Option<String> {
     pattern(&path.names().collect::<Vec<_>>())
 }
@@ -110,12 +158,29 @@ fn reaches(selection: &Selection, names: &[&[u8]]) -> bool {
 }
 
 fn replica_inside(options: &Options, source_device: u64, way: &[Step]) -> RunError {
-    let names: Option<Vec<&[u8]>> = way.iter().map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();
-    let exclude = names.and_then(|names| typed_pattern(&names)).map(|pattern| format!("--exclude '{pattern}'"));
-    let foreign = way.iter().any(|step| step.device != source_device).then(|| "--one-file-system".to_owned());
+    let names: Option<Vec<&[u8]>> = way
+        .iter()
+        .map(|step| step.name.as_ref().map(EntryName::as_bytes))
+        .collect();
+    let exclude = names
+        .and_then(|names| typed_pattern(&names))
+        .map(|pattern| format!("--exclude '{pattern}'"));
+    let foreign = way
+        .iter()
+        .any(|step| step.device != source_device)
+        .then(|| "--one-file-system".to_owned());
     let ways: Vec<String> = exclude.into_iter().chain(foreign).collect();
-    let hint = if ways.is_empty() { String::new() } else { format!("; leave it out with {}", ways.join(" or ")) };
-    RunError::Inside { inner: "replica", outer: "source", path: options.replica.to_string(), hint }
+    let hint = if ways.is_empty() {
+        String::new()
+    } else {
+        format!("; leave it out with {}", ways.join(" or "))
+    };
+    RunError::Inside {
+        inner: "replica",
+        outer: "source",
+        path: options.replica.to_string(),
+        hint,
+    }
 }
 
 /// The same as it can be typed within quotes; none if it cannot.
@@ -123,7 +188,8 @@ fn typed_pattern(names: &[&[u8]]) -> Option<String> {
     pattern(names).filter(|pattern| !pattern.chars().any(|c| c == '\'' || c.is_control()))
 }
 
-/// A rule that matches the directory with these names and nothing else; none where a name is not UTF-8.
+/// A rule that matches the directory with these names and nothing else; none where a name is not
+/// UTF-8.
 fn pattern(names: &[&[u8]]) -> Option<String> {
     let mut pattern = String::new();
     for name in names {
@@ -147,16 +213,36 @@ mod tests {
     use std::sync::Arc;
 
     fn way(path: &str, devices: &[u64]) -> Vec<Step> {
-        let step = |(name, device): (&str, &u64)| Step { name: EntryName::try_from(name.as_bytes().to_vec()).ok(), device: *device };
+        let step = |(name, device): (&str, &u64)| Step {
+            name: EntryName::try_from(name.as_bytes().to_vec()).ok(),
+            device: *device,
+        };
         path.split('/').zip(devices).map(step).collect()
     }
 
     fn options(exclude: &[&str], listed: Option<&str>, one_file_system: bool) -> Options {
-        let rules = exclude.iter().map(|pattern| Rule::new(false, pattern).expect("a rule")).collect();
-        let work = |path: &str| Work { path: RelPath::parse(path.as_bytes()).expect("a path"), scope: Scope::Subtree };
+        let rules = exclude
+            .iter()
+            .map(|pattern| Rule::new(false, pattern).expect("a rule"))
+            .collect();
+        let work = |path: &str| Work {
+            path: RelPath::parse(path.as_bytes()).expect("a path"),
+            scope: Scope::Subtree,
+        };
         let selection = listed.map(|path| Arc::new(Selection::of(&[work(path)])));
-        let policy = Policy { filter: Filter { rules, ..Filter::default() }, one_file_system, ..Policy::default() };
-        Options { policy, selection, ..Options::default() }
+        let policy = Policy {
+            filter: Filter {
+                rules,
+                ..Filter::default()
+            },
+            one_file_system,
+            ..Policy::default()
+        };
+        Options {
+            policy,
+            selection,
+            ..Options::default()
+        }
     }
 
     #[test]
@@ -174,18 +260,38 @@ mod tests {
             (options(&[], Some("mnt/backup/a"), false), &[1, 1], false),
         ];
         for (options, devices, left_out) in cases {
-            assert_eq!(is_left_out(&options, 1, &way("mnt/backup", devices)), left_out, "{options:?} {devices:?}");
+            assert_eq!(
+                is_left_out(&options, 1, &way("mnt/backup", devices)),
+                left_out,
+                "{options:?} {devices:?}"
+            );
         }
-        assert!(!is_left_out(&options(&["*"], None, false), 1, &[Step { name: None, device: 1 }]), "a name that is not known");
+        assert!(
+            !is_left_out(
+                &options(&["*"], None, false),
+                1,
+                &[Step {
+                    name: None,
+                    device: 1
+                }]
+            ),
+            "a name that is not known"
+        );
     }
 
     #[test]
     fn the_rule_that_is_advised_leaves_the_replica_out() {
         for path in ["a", "mnt/backup", "[a]*/b?{c}/d\\e"] {
             let way = way(path, &[1, 1, 1]);
-            let names: Vec<&[u8]> = way.iter().filter_map(|step| step.name.as_ref().map(EntryName::as_bytes)).collect();
+            let names: Vec<&[u8]> = way
+                .iter()
+                .filter_map(|step| step.name.as_ref().map(EntryName::as_bytes))
+                .collect();
             let rule = pattern(&names).expect("it is text");
-            assert!(is_left_out(&options(&[&rule], None, false), 1, &way), "{rule}");
+            assert!(
+                is_left_out(&options(&[&rule], None, false), 1, &way),
+                "{rule}"
+            );
         }
     }
 
@@ -205,7 +311,11 @@ mod tests {
             (options(&[&rule], None, false), path("a/b/cxd\\e"), false),
         ];
         for (options, path, left_out) in cases {
-            assert_eq!(leaves_out_file(&options, &path), left_out, "{options:?} {path}");
+            assert_eq!(
+                leaves_out_file(&options, &path),
+                left_out,
+                "{options:?} {path}"
+            );
         }
     }
 }

@@ -18,8 +18,12 @@ pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<
     for path in &options.policy.required {
         require_in(source, Side::Source, path)?;
         match replica {
-            Replica::There(replica) => require_in(&(replica.clone() as DirRef), Side::Replica, path)?,
-            Replica::Missing(..) => return Err(lacking(Side::Replica, path, "it is not there itself").into()),
+            Replica::There(replica) => {
+                require_in(&(replica.clone() as DirRef), Side::Replica, path)?
+            }
+            Replica::Missing(..) => {
+                return Err(lacking(Side::Replica, path, "it is not there itself").into());
+            }
         }
     }
     Ok(())
@@ -29,24 +33,42 @@ pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<
 pub fn require_nothing(options: &Options) -> Result<(), RunError> {
     if options.selection.is_some() {
         let cause = "it is no directory, and a list of paths names what is below one".into();
-        return Err(RunError::Unusable { path: options.source.to_string(), cause });
+        return Err(RunError::Unusable {
+            path: options.source.to_string(),
+            cause,
+        });
     }
-    options.policy.required.first().map_or(Ok(()), |path| Err(lacking(Side::Source, path, "it is no directory").into()))
+    options.policy.required.first().map_or(Ok(()), |path| {
+        Err(lacking(Side::Source, path, "it is no directory").into())
+    })
 }
 
 fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError> {
-    let Some((above, name)) = path.split_last() else { return Ok(()) };
+    let Some((above, name)) = path.split_last() else {
+        return Ok(());
+    };
     let name = CString::new(name).expect("names hold no NUL");
     let found = descend(root, &above).and_then(|dir| dir.look(&name));
-    found.map(drop).map_err(|fault| lacking(side, path, &fault.cause()).into())
+    found
+        .map(drop)
+        .map_err(|fault| lacking(side, path, &fault.cause()).into())
 }
 
 fn lacking(side: Side, path: &RelPath, cause: &str) -> Refusal {
-    Refusal::Lacking { side: side.word(), path: path.to_string(), cause: cause.to_owned() }
+    Refusal::Lacking {
+        side: side.word(),
+        path: path.to_string(),
+        cause: cause.to_owned(),
+    }
 }
 
-/// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is no reason to delete.
-pub fn refuse_doubt(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), RunError> {
+/// Before deletes: a source that is empty, cannot be listed, or shares no name with the replica is
+/// no reason to delete.
+pub fn refuse_doubt(
+    options: &Options,
+    source: &DirRef,
+    replica: &DirMutRef,
+) -> Result<(), RunError> {
     let has_entries = |dir: &dyn Dir| {
         let mut names = Names::default();
         dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
@@ -72,10 +94,14 @@ enum Likeness {
     Harmless,
 }
 
-/// Two trees that are meant for each other have a name in common at the top, if only for a file system that takes no heed of case. Of a
-/// source with more names than are held at a time, the replica is looked through again for each window, unless they are alike.
+/// Two trees that are meant for each other have a name in common at the top, if only for a file
+/// system that takes no heed of case. Of a source with more names than are held at a time, the
+/// replica is looked through again for each window, unless they are alike.
 fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), RunError> {
-    let is_whole = options.selection.as_ref().is_none_or(|selection| selection.whole);
+    let is_whole = options
+        .selection
+        .as_ref()
+        .is_none_or(|selection| selection.whole);
     if options.policy.delete_unlike || !is_whole {
         return Ok(());
     }
@@ -87,19 +113,37 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Res
             return Ok(());
         }
     }
-    Err(Refusal::Unlike { replica: options.replica.to_string(), meant: meant(options, source) }.into())
+    Err(Refusal::Unlike {
+        replica: options.replica.to_string(),
+        meant: meant(options, source),
+    }
+    .into())
 }
 
-fn likeness(options: &Options, names: &Names, replica: &DirMutRef) -> driftless_tree::Done<Likeness> {
+fn likeness(
+    options: &Options,
+    names: &Names,
+    replica: &DirMutRef,
+) -> driftless_tree::Done<Likeness> {
     let mut index = NameIndex::new(crate::trees::alike::random_seed());
     let bytes = |number| names.bytes(number);
     index.fill(names.len(), bytes);
     let mut found = Likeness::Harmless;
     for theirs in windows(replica)? {
         let theirs = theirs?;
-        for (name, kind) in (0..theirs.len()).map(|at| theirs.get(at)).filter(|(name, _)| says_something(name)) {
-            let is_one_with = |number: usize| matches!(seen(replica, (name, names.get(number).0)), Ok(Some(true)));
-            if index.contains(name.to_bytes(), bytes) || index.alike(name.to_bytes(), bytes).into_iter().any(is_one_with) {
+        for (name, kind) in (0..theirs.len())
+            .map(|at| theirs.get(at))
+            .filter(|(name, _)| says_something(name))
+        {
+            let is_one_with = |number: usize| {
+                matches!(seen(replica, (name, names.get(number).0)), Ok(Some(true)))
+            };
+            if index.contains(name.to_bytes(), bytes)
+                || index
+                    .alike(name.to_bytes(), bytes)
+                    .into_iter()
+                    .any(is_one_with)
+            {
                 return Ok(Likeness::Alike);
             }
             if found == Likeness::Harmless && may_go(options, replica, name, kind) {
@@ -119,13 +163,32 @@ fn may_go(options: &Options, replica: &DirMutRef, name: &CStr, kind: Option<Kind
     if options.policy.delete_excluded || !options.policy.filter.has_rules() {
         return true;
     }
-    let is_dir = || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
+    let is_dir =
+        || kind.or_else(|| replica.look(name).ok().map(|meta| meta.kind)) == Some(Kind::Dir);
     options.policy.filter.takes(name.to_bytes(), is_dir())
 }
 
-/// The replica that was probably meant, as the user would type it: somebody who comes from rsync takes the source's name for granted.
+/// The replica that was probably meant, as the user would type it: somebody who comes from rsync
+/// takes the source's name for granted.
 fn meant(options: &Options, source: &DirRef) -> Option<Vec<u8>> {
-    let typed = options.source.path.file_name().map(|name| name.as_bytes().to_vec());
-    let name = typed.or_else(|| source.lineage().ok()?.first()?.name.as_ref().map(|name| name.as_bytes().to_vec()))?;
-    Some(options.replica.at(options.replica.path.join(OsStr::from_bytes(&name))).to_bytes())
+    let typed = options
+        .source
+        .path
+        .file_name()
+        .map(|name| name.as_bytes().to_vec());
+    let name = typed.or_else(|| {
+        source
+            .lineage()
+            .ok()?
+            .first()?
+            .name
+            .as_ref()
+            .map(|name| name.as_bytes().to_vec())
+    })?;
+    Some(
+        options
+            .replica
+            .at(options.replica.path.join(OsStr::from_bytes(&name)))
+            .to_bytes(),
+    )
 }

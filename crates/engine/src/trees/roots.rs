@@ -37,9 +37,15 @@ pub fn open_roots(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, Ru
             refuse_overlap(options, source, replica)?;
             require(options, source, replica)?;
         }
-        Roots::Entries { source: (dir, name), replica: (replica_dir, replica_name) } => {
+        Roots::Entries {
+            source: (dir, name),
+            replica: (replica_dir, replica_name),
+        } => {
             require_nothing(options)?;
-            if options.is_one_machine() && dir.first_meta().id() == replica_dir.first_meta().id() && name == replica_name {
+            if options.is_one_machine()
+                && dir.first_meta().id() == replica_dir.first_meta().id()
+                && name == replica_name
+            {
                 return Err(RunError::Same(options.source.to_string()));
             }
         }
@@ -54,33 +60,67 @@ pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError
     match (source, replica) {
         (Place::Missing { .. }, _) => Err(RunError::NoSource(options.source.to_string())),
         (Place::Dir(source), replica) => open_trees(options, source, replica),
-        (Place::Entry { parent, name, meta }, replica) => open_entries(options, (parent, name, meta), replica),
+        (Place::Entry { parent, name, meta }, replica) => {
+            open_entries(options, (parent, name, meta), replica)
+        }
     }
 }
 
-fn open_trees(options: &Options, source: DirRef, replica: Place<DirMutRef>) -> Result<Roots, RunError> {
+fn open_trees(
+    options: &Options,
+    source: DirRef,
+    replica: Place<DirMutRef>,
+) -> Result<Roots, RunError> {
     let replica = match replica {
         Place::Dir(dir) => Replica::There(dir),
         Place::Missing { parent, name } => Replica::Missing(parent, name),
-        Place::Entry { meta, .. } => return Err(other_type(options, Kind::Dir, meta.kind, String::new())),
+        Place::Entry { meta, .. } => {
+            return Err(other_type(options, Kind::Dir, meta.kind, String::new()));
+        }
     };
     Ok(Roots::Trees { source, replica })
 }
 
-fn open_entries(options: &Options, source: (DirRef, CString, Meta), replica: Place<DirMutRef>) -> Result<Roots, RunError> {
+fn open_entries(
+    options: &Options,
+    source: (DirRef, CString, Meta),
+    replica: Place<DirMutRef>,
+) -> Result<Roots, RunError> {
     let (dir, name, meta) = source;
     let replica = match replica {
         Place::Missing { parent, name } => (parent, name),
-        Place::Entry { parent, name, meta: there } if there.kind == meta.kind => (parent, name),
-        Place::Entry { meta: there, .. } => return Err(other_type(options, meta.kind, there.kind, String::new())),
+        Place::Entry {
+            parent,
+            name,
+            meta: there,
+        } if there.kind == meta.kind => (parent, name),
+        Place::Entry { meta: there, .. } => {
+            return Err(other_type(options, meta.kind, there.kind, String::new()));
+        }
         Place::Dir(_) => {
-            let meant = options.replica.at(options.replica.path.join(std::ffi::OsStr::from_bytes(name.to_bytes())));
-            return Err(other_type(options, meta.kind, Kind::Dir, format!(", such as \"{meant}\"")));
+            let meant = options.replica.at(options
+                .replica
+                .path
+                .join(std::ffi::OsStr::from_bytes(name.to_bytes())));
+            return Err(other_type(
+                options,
+                meta.kind,
+                Kind::Dir,
+                format!(", such as \"{meant}\""),
+            ));
         }
     };
-    Ok(Roots::Entries { source: (dir, name), replica })
+    Ok(Roots::Entries {
+        source: (dir, name),
+        replica,
+    })
 }
 
 fn other_type(options: &Options, source: Kind, replica: Kind, hint: String) -> RunError {
-    RunError::OtherType { source_kind: source.phrase(), replica_kind: replica.phrase(), path: options.replica.to_string(), hint }
+    RunError::OtherType {
+        source_kind: source.phrase(),
+        replica_kind: replica.phrase(),
+        path: options.replica.to_string(),
+        hint,
+    }
 }

@@ -25,11 +25,21 @@ impl<'a> HostsExchange<'a> {
     /// Starts a mover on each host.
     pub fn start(hosts: &[String], starting: Starting, witness: &'a dyn Witness) -> Self {
         let starting = Arc::new(starting);
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let (say, words) = channel();
         let line = |(index, host): (usize, &String)| {
             let (starting, program) = (starting.clone(), Mutex::new(starting.reach.agent.clone()));
-            Arc::new(MoverHandle { index, host: host.clone(), starting, program, child: Mutex::new(None), orders: Mutex::new(None) })
+            Arc::new(MoverHandle {
+                index,
+                host: host.clone(),
+                starting,
+                program,
+                child: Mutex::new(None),
+                orders: Mutex::new(None),
+            })
         };
         let hosts: Vec<Arc<MoverHandle>> = hosts.iter().enumerate().map(line).collect();
         let serve = |host: &Arc<MoverHandle>| {
@@ -37,7 +47,14 @@ impl<'a> HostsExchange<'a> {
             std::thread::spawn(move || host.serve(&shared, &say))
         };
         let threads = hosts.iter().map(serve).collect();
-        HostsExchange { shared, words, hosts, threads, told: 0, witness }
+        HostsExchange {
+            shared,
+            words,
+            hosts,
+            threads,
+            told: 0,
+            witness,
+        }
     }
 
     /// Asks movers to leave some of their work to others, if any of these has nothing to do.
@@ -47,13 +64,20 @@ impl<'a> HostsExchange<'a> {
             if state.idle == 0 || !state.waiting.is_empty() {
                 return;
             }
-            let ready = |since: &Option<Instant>| since.is_some_and(|since| since.elapsed() > 2 * TICK);
-            let asked: Vec<usize> = state.busy.iter().filter(|(_, since)| ready(since)).map(|(index, _)| *index).collect();
+            let ready =
+                |since: &Option<Instant>| since.is_some_and(|since| since.elapsed() > 2 * TICK);
+            let asked: Vec<usize> = state
+                .busy
+                .iter()
+                .filter(|(_, since)| ready(since))
+                .map(|(index, _)| *index)
+                .collect();
             state.busy.extend(asked.iter().map(|index| (*index, None)));
             asked
         };
         for index in asked {
-            let _a_line_that_is_lost_is_noticed_where_it_is_read = self.hosts[index].order(&encode(&Order::Yield));
+            let _a_line_that_is_lost_is_noticed_where_it_is_read =
+                self.hosts[index].order(&encode(&Order::Yield));
         }
     }
 
@@ -64,9 +88,19 @@ impl<'a> HostsExchange<'a> {
         };
         // What ended the last one is said at the end of the run.
         let noted = gone.len() - usize::from(all);
-        gone[..noted].iter().skip(self.told).for_each(|why| self.witness.note(&format!("{why}; the run goes on without it")));
+        gone[..noted].iter().skip(self.told).for_each(|why| {
+            self.witness
+                .note(&format!("{why}; the run goes on without it"))
+        });
         self.told = gone.len();
-        if all { Err(format!("no mover is left: {}", gone.last().map_or("", String::as_str))) } else { Ok(()) }
+        if all {
+            Err(format!(
+                "no mover is left: {}",
+                gone.last().map_or("", String::as_str)
+            ))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -74,7 +108,12 @@ impl Exchange for HostsExchange<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         let mut state = self.shared.state.lock();
         state.brief = Some(brief.clone());
-        state.waiting.push_back(Waiting { run, id, batch: batch.clone(), attempts: 0 });
+        state.waiting.push_back(Waiting {
+            run,
+            id,
+            batch: batch.clone(),
+            attempts: 0,
+        });
         drop(state);
         self.shared.changed.notify_one();
         Ok(())
@@ -88,7 +127,9 @@ impl Exchange for HostsExchange<'_> {
         self.share_out();
         match self.words.recv_timeout(limit.min(TICK)) {
             Ok(word) => Ok(Some(word)),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.tell_gone().map(|()| None),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                self.tell_gone().map(|()| None)
+            }
         }
     }
 
@@ -112,12 +153,18 @@ impl Exchange for HostsExchange<'_> {
     fn call_back(&mut self) -> Result<(), String> {
         self.shared.state.lock().over = true;
         self.shared.changed.notify_all();
-        self.hosts.iter().for_each(|host| drop(host.orders.lock().take()));
+        self.hosts
+            .iter()
+            .for_each(|host| drop(host.orders.lock().take()));
         Ok(())
     }
 
     fn dismiss(&mut self, mover: &str, why: &str) {
-        self.shared.state.lock().dismissed.insert(mover.to_owned(), why.to_owned());
+        self.shared
+            .state
+            .lock()
+            .dismissed
+            .insert(mover.to_owned(), why.to_owned());
         self.shared.changed.notify_all();
     }
 
@@ -137,6 +184,8 @@ impl Drop for HostsExchange<'_> {
         self.shared.state.lock().over = true;
         self.shared.changed.notify_all();
         self.hosts.iter().for_each(|host| host.hang_up());
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }

@@ -1,4 +1,5 @@
-//! One host and the mover on it, which a thread of the coordinator starts, gives its work, and starts again.
+//! One host and the mover on it, which a thread of the coordinator starts, gives its work, and
+//! starts again.
 
 use crate::hosts::frames::{read_message, write_message};
 use crate::hosts::pipe::{Complaint, Pipe, complained, listen, unheard};
@@ -7,20 +8,24 @@ use crate::hosts::{GREETING, TICK};
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode};
 use driftless_engine::{Alive, PartOfOutcome, Word};
 use driftless_lock::Mutex;
-use driftless_remote::{Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there};
+use driftless_remote::{
+    Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there,
+};
 use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// A host that failed so many times in a row is left alone, unless it was reached before and may come back in time.
+/// A host that failed so many times in a row is left alone, unless it was reached before and may
+/// come back in time.
 const FAILURES_MAX: u32 = 6;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a mover has to end when its output has.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// What comes over these connections is not acknowledged: a batch whose connection is lost is put back.
+/// What comes over these connections is not acknowledged: a batch whose connection is lost is put
+/// back.
 const NO_TICKET: u64 = 0;
 
 /// How movers are started.
@@ -60,9 +65,14 @@ impl MoverHandle {
             if failed.connected {
                 stood = Some(Instant::now());
             }
-            let may_come_back = !failed.connected && stood.is_some_and(|at| at.elapsed() < self.starting.patience);
+            let may_come_back =
+                !failed.connected && stood.is_some_and(|at| at.elapsed() < self.starting.patience);
             if failures >= FAILURES_MAX && !may_come_back {
-                return shared.state.lock().gone.push(format!("{}: {}", self.host, failed.why));
+                return shared
+                    .state
+                    .lock()
+                    .gone
+                    .push(format!("{}: {}", self.host, failed.why));
             }
             pause(shared, PAUSE * 2u32.pow(failures.min(FAILURES_MAX) - 1));
             if shared.state.lock().over {
@@ -70,17 +80,28 @@ impl MoverHandle {
             }
         }
         let mut state = shared.state.lock();
-        if let Some(why) = state.dismissed.get(&self.host).filter(|_| !state.over).cloned() {
+        if let Some(why) = state
+            .dismissed
+            .get(&self.host)
+            .filter(|_| !state.over)
+            .cloned()
+        {
             state.gone.push(format!("{}: {why}", self.host));
         }
     }
 
     /// One connection; it ends well when the run is over, or the host is dismissed.
     fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), Failed> {
-        let (mut input, complaint) = self.connect().map_err(|why| Failed { connected: false, worked: false, why })?;
+        let (mut input, complaint) = self.connect().map_err(|why| Failed {
+            connected: false,
+            worked: false,
+            why,
+        })?;
         let mut worked = false;
         let ended = loop {
-            let Some(batch) = take(shared, (self.index, &self.host)) else { break Ok(()) };
+            let Some(batch) = take(shared, (self.index, &self.host)) else {
+                break Ok(());
+            };
             match self.carry(&batch, &mut input, (shared, say)) {
                 Ok(Carried::Done) => worked = true,
                 Ok(Carried::Misfit(why)) => {
@@ -101,18 +122,33 @@ impl MoverHandle {
         };
         shared.state.lock().busy.remove(&self.index);
         self.hang_up();
-        ended.map_err(|why| Failed { connected: true, worked, why })
+        ended.map_err(|why| Failed {
+            connected: true,
+            worked,
+            why,
+        })
     }
 
-    /// Starts a mover there, and before that brings the program along if it is wanted and there is none.
+    /// Starts a mover there, and before that brings the program along if it is wanted and there is
+    /// none.
     fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), String> {
         let program = self.program.lock().clone();
         match (self.start(&program), &self.starting.reach.deploy) {
-            (Err(Unstarted { is_missing: true, .. }), Some(deploy)) => {
-                let brought = bring(&self.host, &self.starting.reach, deploy).map_err(|error| match error {
-                    ReachError::NotDeployed { why, .. } => format!("cannot deploy driftless: {why}"),
-                    error => error.to_string(),
-                })?;
+            (
+                Err(Unstarted {
+                    is_missing: true, ..
+                }),
+                Some(deploy),
+            ) => {
+                let brought =
+                    bring(&self.host, &self.starting.reach, deploy).map_err(
+                        |error| match error {
+                            ReachError::NotDeployed { why, .. } => {
+                                format!("cannot deploy driftless: {why}")
+                            }
+                            error => error.to_string(),
+                        },
+                    )?;
                 let brought = in_place_of(&program, brought);
                 self.program.lock().clone_from(&brought);
                 self.start(&brought).map_err(|unstarted| unstarted.why)
@@ -122,16 +158,29 @@ impl MoverHandle {
     }
 
     fn start(&self, program: &[String]) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
-        let mut child = spawn_there(&self.host, &self.starting.reach, &self.starting.command_line(program))
-            .map_err(|error| Unstarted { is_missing: false, why: error.to_string() })?;
+        let mut child = spawn_there(
+            &self.host,
+            &self.starting.reach,
+            &self.starting.command_line(program),
+        )
+        .map_err(|error| Unstarted {
+            is_missing: false,
+            why: error.to_string(),
+        })?;
         let complaint = listen(child.stderr.take().expect("it is piped"));
         *self.orders.lock() = child.stdin.take();
-        let mut input = BufReader::new(Pipe { output: child.stdout.take().expect("it is piped") });
+        let mut input = BufReader::new(Pipe {
+            output: child.stdout.take().expect("it is piped"),
+        });
         *self.child.lock() = Some(child);
         let heard = Heard::default();
-        match find(&mut input, GREETING, &heard, |rest| rest.trim().parse().ok()) {
+        match find(&mut input, GREETING, &heard, |rest| {
+            rest.trim().parse().ok()
+        }) {
             Ok(VERSION) => Ok((input, complaint)),
-            Ok(theirs) => Err(self.not_started(true, Unclear::Version(theirs).to_string(), &complaint)),
+            Ok(theirs) => {
+                Err(self.not_started(true, Unclear::Version(theirs).to_string(), &complaint))
+            }
             Err(why) => {
                 let why = format!(
                     "no mover answers ({}); is driftless of this version installed there (--agent-path, --deploy)?",
@@ -144,13 +193,18 @@ impl MoverHandle {
 
     fn not_started(&self, is_missing: bool, why: String, complaint: &Complaint) -> Unstarted {
         self.hang_up();
-        Unstarted { is_missing, why: complained(complaint, why) }
+        Unstarted {
+            is_missing,
+            why: complained(complaint, why),
+        }
     }
 
     /// Whether the line stood and has ended, so that it is the program that is not there.
     fn is_missing(&self) -> bool {
         let mut child = self.child.lock();
-        let Some(child) = child.as_mut() else { return false };
+        let Some(child) = child.as_mut() else {
+            return false;
+        };
         let until = Instant::now() + END_GRACE;
         loop {
             match child.try_wait() {
@@ -162,27 +216,57 @@ impl MoverHandle {
     }
 
     /// Has a batch carried out, and passes on what is said of it.
-    fn carry(&self, batch: &Waiting, input: &mut BufReader<Pipe>, (shared, say): (&Shared, &Sender<Word>)) -> io::Result<Carried> {
-        let brief = shared.state.lock().brief.clone().expect("it came with the batch");
-        self.order(&encode(&Order::Batch { brief: Box::new(brief), run: batch.run, id: batch.id, batch: batch.batch.clone() }))?;
+    fn carry(
+        &self,
+        batch: &Waiting,
+        input: &mut BufReader<Pipe>,
+        (shared, say): (&Shared, &Sender<Word>),
+    ) -> io::Result<Carried> {
+        let brief = shared
+            .state
+            .lock()
+            .brief
+            .clone()
+            .expect("it came with the batch");
+        self.order(&encode(&Order::Batch {
+            brief: Box::new(brief),
+            run: batch.run,
+            id: batch.id,
+            batch: batch.batch.clone(),
+        }))?;
         loop {
-            let message = read_message(input)?.ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
+            let message = read_message(input)?
+                .ok_or_else(|| io::Error::other("the mover has ended, or the connection to it"))?;
             match decode(&message).map_err(|unclear| io::Error::other(unclear.to_string()))? {
                 Report::Alive(sign) => {
-                    let _the_end_of_the_line_is_met_where_it_is_read = self.order(&encode(&Order::Heard));
-                    let _the_run_may_be_over = say.send(Word::Alive(Box::new(Alive { mover: self.host.clone(), ..sign })));
+                    let _the_end_of_the_line_is_met_where_it_is_read =
+                        self.order(&encode(&Order::Heard));
+                    let _the_run_may_be_over = say.send(Word::Alive(Box::new(Alive {
+                        mover: self.host.clone(),
+                        ..sign
+                    })));
                 }
                 Report::Part(part) => {
                     let last = part.last;
                     if last {
                         shared.state.lock().busy.remove(&self.index);
                     }
-                    let _the_run_may_be_over = say.send(Word::Part(PartOfOutcome { mover: self.host.clone(), ..part }, NO_TICKET));
+                    let _the_run_may_be_over = say.send(Word::Part(
+                        PartOfOutcome {
+                            mover: self.host.clone(),
+                            ..part
+                        },
+                        NO_TICKET,
+                    ));
                     if last {
                         return Ok(Carried::Done);
                     }
                 }
-                Report::Failed { reason, is_misfit: true, .. } => return Ok(Carried::Misfit(reason)),
+                Report::Failed {
+                    reason,
+                    is_misfit: true,
+                    ..
+                } => return Ok(Carried::Misfit(reason)),
                 Report::Failed { reason, .. } => return Ok(Carried::Failed(reason)),
             }
         }

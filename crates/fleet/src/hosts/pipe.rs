@@ -8,7 +8,8 @@ use std::process::ChildStdout;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A mover that says nothing for so long has hung or lost its host: it says that it is alive each second.
+/// A mover that says nothing for so long has hung or lost its host: it says that it is alive each
+/// second.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Standard output of a mover; silence for too long is the end of it.
@@ -19,9 +20,18 @@ pub struct Pipe {
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         use rustix::event::{PollFd, PollFlags, poll};
-        let limit = rustix::fs::Timespec { tv_sec: SILENCE_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
-        match poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&limit))? {
-            0 => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no sign of life for {} s", SILENCE_TIMEOUT.as_secs()))),
+        let limit = rustix::fs::Timespec {
+            tv_sec: SILENCE_TIMEOUT.as_secs() as i64,
+            tv_nsec: 0,
+        };
+        match poll(
+            &mut [PollFd::new(&self.output, PollFlags::IN)],
+            Some(&limit),
+        )? {
+            0 => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("no sign of life for {} s", SILENCE_TIMEOUT.as_secs()),
+            )),
             _ => self.output.read(bytes),
         }
     }
@@ -50,7 +60,11 @@ pub fn complained(complaint: &Complaint, why: String) -> String {
     // What was said may be on its way still.
     std::thread::sleep(TICK);
     let said = complaint.lock().clone();
-    if said.is_empty() { why } else { format!("{why}: {said}") }
+    if said.is_empty() {
+        why
+    } else {
+        format!("{why}: {said}")
+    }
 }
 
 /// Why there was no greeting, with what came in its place.
@@ -60,5 +74,9 @@ pub fn unheard(why: &io::Error, heard: &Heard) -> String {
         io::ErrorKind::UnexpectedEof => "the connection has ended".into(),
         _ => why.to_string(),
     };
-    if heard.words().is_empty() { why } else { format!("{why}; {}", heard.question()) }
+    if heard.words().is_empty() {
+        why
+    } else {
+        format!("{why}; {}", heard.question())
+    }
 }

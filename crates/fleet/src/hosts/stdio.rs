@@ -20,7 +20,8 @@ use tracing::error;
 #[error("the coordinator is gone")]
 pub struct CoordinatorGone;
 
-/// Works for the coordinator at the other end of the standard streams, until it hangs up or `stop` is set.
+/// Works for the coordinator at the other end of the standard streams, until it hangs up or `stop`
+/// is set.
 ///
 /// # Errors
 /// It hung up too early; somebody else gets the batch.
@@ -28,21 +29,38 @@ pub fn serve(mut executor: Executor, stop: &AtomicBool) -> Result<(), Coordinato
     let reports_out = Arc::new(Mutex::new(io::stdout()));
     greet(&mut *reports_out.lock()).map_err(|_| CoordinatorGone)?;
     let (order, orders) = channel();
-    let (yields, gone, signs) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Arc::new(Signs::default()));
-    let mut line = StdioLine { out: reports_out.clone(), yields: yields.clone(), gone: gone.clone(), signs: signs.clone() };
+    let (yields, gone, signs) = (
+        Arc::<AtomicBool>::default(),
+        Arc::<AtomicBool>::default(),
+        Arc::new(Signs::default()),
+    );
+    let mut line = StdioLine {
+        out: reports_out.clone(),
+        yields: yields.clone(),
+        gone: gone.clone(),
+        signs: signs.clone(),
+    };
     let asked = yields.clone();
     std::thread::spawn(move || read_orders(&order, &asked, &gone, &signs));
     while !stop.load(Relaxed) {
         let (brief, run, id, batch) = match orders.recv_timeout(Duration::from_secs(1)) {
-            Ok(Order::Batch { brief, run, id, batch }) => (brief, run, id, batch),
-            // A sign of life, for a coordinator that has no work either, is not needed: ssh itself watches the connection.
+            Ok(Order::Batch {
+                brief,
+                run,
+                id,
+                batch,
+            }) => (brief, run, id, batch),
+            // A sign of life, for a coordinator that has no work either, is not needed: ssh itself
+            // watches the connection.
             Ok(Order::Yield | Order::Heard) | Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         yields.store(false, Relaxed);
         let done = executor.work_off((run, id), (&brief, &batch), &mut line, stop);
         let said = said_of(done, (run, id), executor.name())?;
-        let written = said.iter().try_for_each(|report| write_message(&mut *reports_out.lock(), &encode(report)));
+        let written = said
+            .iter()
+            .try_for_each(|report| write_message(&mut *reports_out.lock(), &encode(report)));
         written.map_err(|_| CoordinatorGone)?;
     }
     Ok(())
@@ -54,8 +72,19 @@ fn greet(out: &mut impl Write) -> io::Result<()> {
 }
 
 /// What the coordinator is told of a batch; nothing where it took the batch away.
-fn said_of(done: Result<Outcome, Failure>, (run, id): (u64, u64), mover: &str) -> Result<Vec<Report>, CoordinatorGone> {
-    let failed = |reason, is_misfit| vec![Report::Failed { id, mover: mover.to_owned(), reason, is_misfit }];
+fn said_of(
+    done: Result<Outcome, Failure>,
+    (run, id): (u64, u64),
+    mover: &str,
+) -> Result<Vec<Report>, CoordinatorGone> {
+    let failed = |reason, is_misfit| {
+        vec![Report::Failed {
+            id,
+            mover: mover.to_owned(),
+            reason,
+            is_misfit,
+        }]
+    };
     match done {
         Ok(outcome) => Ok(reports((run, id), fastrand::u64(..), mover, outcome)),
         Err(Failure::Dropped) => Err(CoordinatorGone),
@@ -80,8 +109,8 @@ fn read_orders(order: &Sender<Order>, yields: &AtomicBool, gone: &AtomicBool, si
     gone.store(true, Relaxed);
 }
 
-/// Signs of life of this mover, each of which the coordinator answers in turn. What comes after a pause may be an old answer, so it
-/// tells of the moment of the question.
+/// Signs of life of this mover, each of which the coordinator answers in turn. What comes after a
+/// pause may be an old answer, so it tells of the moment of the question.
 #[derive(Default)]
 struct Signs {
     sent: Mutex<VecDeque<Moment>>,

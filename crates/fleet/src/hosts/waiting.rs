@@ -42,7 +42,8 @@ pub struct Shared {
     pub changed: Condvar,
 }
 
-/// The next batch for a host that has nothing to do; none when the run is over, or the host is dismissed.
+/// The next batch for a host that has nothing to do; none when the run is over, or the host is
+/// dismissed.
 pub fn take(shared: &Shared, (index, host): (usize, &str)) -> Option<Waiting> {
     let mut state = shared.state.lock();
     state.idle += 1;

@@ -1,4 +1,5 @@
-//! A mover's place at the queues of a job: where it takes batches, says what came of them, and sees who else is there.
+//! A mover's place at the queues of a job: where it takes batches, says what came of them, and sees
+//! who else is there.
 
 use crate::queue::{CALL, PATIENCE, patiently};
 use driftless_engine::message::{Report, encode};
@@ -9,11 +10,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// How long a question about the queues may take while a batch is worked off, which may be lost meanwhile.
+/// How long a question about the queues may take while a batch is worked off, which may be lost
+/// meanwhile.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// A mover that got nothing for so long waits for work, and says so; between two batches of a full queue passes less.
+/// A mover that got nothing for so long waits for work, and says so; between two batches of a full
+/// queue passes less.
 const WAITS: Duration = Duration::from_millis(20);
-/// Between two looks at whether another coordinator is there than the one whose run this mover does not fit.
+/// Between two looks at whether another coordinator is there than the one whose run this mover does
+/// not fit.
 const OTHER_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What a mover works with.
@@ -23,9 +27,11 @@ pub struct QueueDesk {
     /// The queue of those who have nothing to do.
     idle: String,
     publisher: Publisher,
-    /// None while nobody coordinates the job: batches wait in their queue then. Or this mover sits out.
+    /// None while nobody coordinates the job: batches wait in their queue then. Or this mover sits
+    /// out.
     consumer: Option<Consumer>,
-    /// Whose run this mover does not fit, in that coordinator's words, and when it looked last whether somebody else is there.
+    /// Whose run this mover does not fit, in that coordinator's words, and when it looked last
+    /// whether somebody else is there.
     sits_out: Option<(String, Instant)>,
     control: Control,
     broker: Broker,
@@ -49,7 +55,10 @@ impl Desk for QueueDesk {
 
     fn is_coordinated(&mut self) -> bool {
         let results = self.job.results();
-        self.consumer.as_mut().and_then(|consumer| consumer.count(&results, QUESTION_TIMEOUT)).is_some_and(|results| results.consumers > 0)
+        self.consumer
+            .as_mut()
+            .and_then(|consumer| consumer.count(&results, QUESTION_TIMEOUT))
+            .is_some_and(|results| results.consumers > 0)
     }
 
     fn wait_for_coordinator(&mut self) {
@@ -69,7 +78,12 @@ impl Desk for QueueDesk {
         let _it_is_closed_below = self.consumer.as_mut().map(|consumer| consumer.end(CALL));
         let _it_comes_again = delivery.0.hand_on(&self.publisher, CALL);
         self.consumer = None;
-        let who = self.control.coordinator().ok().flatten().unwrap_or_default();
+        let who = self
+            .control
+            .coordinator()
+            .ok()
+            .flatten()
+            .unwrap_or_default();
         self.sits_out = Some((who, Instant::now()));
     }
 
@@ -78,16 +92,23 @@ impl Desk for QueueDesk {
     }
 
     fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), String> {
-        delivery.0.park(reason, &self.publisher, PATIENCE).map_err(|error| error.to_string())
+        delivery
+            .0
+            .park(reason, &self.publisher, PATIENCE)
+            .map_err(|error| error.to_string())
     }
 
     fn report(&mut self, body: &[u8]) -> Result<(), String> {
         let publish = || self.publisher.publish(&self.job.results(), body, CALL);
-        patiently(&AtomicBool::new(false), publish).map(drop).map_err(|error| error.to_string())
+        patiently(&AtomicBool::new(false), publish)
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     fn flush(&mut self) -> Result<(), String> {
-        patiently(&AtomicBool::new(false), || self.publisher.flush(CALL)).map(drop).map_err(|error| error.to_string())
+        patiently(&AtomicBool::new(false), || self.publisher.flush(CALL))
+            .map(drop)
+            .map_err(|error| error.to_string())
     }
 
     fn note(&mut self, text: &str) {
@@ -121,7 +142,11 @@ impl QueueDesk {
         if self.sits_out() {
             return Ok(None);
         }
-        if self.control.count(&self.job.results()).is_ok_and(|results| results.consumers > 0) {
+        if self
+            .control
+            .count(&self.job.results())
+            .is_ok_and(|results| results.consumers > 0)
+        {
             self.consumer = Some(Consumer::open(&self.broker, &self.job, &self.queue, 1)?);
         }
         Ok(None)
@@ -129,7 +154,9 @@ impl QueueDesk {
 
     /// Whether the coordinator whose run this mover does not fit is still the last that there was.
     fn sits_out(&mut self) -> bool {
-        let Some((whose, looked)) = &mut self.sits_out else { return false };
+        let Some((whose, looked)) = &mut self.sits_out else {
+            return false;
+        };
         if looked.elapsed() < OTHER_INTERVAL {
             return true;
         }
@@ -148,7 +175,9 @@ impl QueueDesk {
     /// # Errors
     /// The broker is out of reach for longer than a mover waits, or refuses.
     pub fn next(&mut self) -> Result<Option<Delivery>, Error> {
-        let Some(consumer) = &mut self.consumer else { return self.look_for_coordinator() };
+        let Some(consumer) = &mut self.consumer else {
+            return self.look_for_coordinator();
+        };
         let mut next = consumer.next(WAITS)?;
         if next.is_none() {
             let _they_see_it_later = self.control.enlist(&self.idle);
@@ -164,13 +193,20 @@ impl QueueDesk {
 impl Line for QueueDesk {
     fn alive(&mut self, report: Report) {
         if self.publisher.blocked().is_none() {
-            let _the_next_one_does = self.publisher.publish(&self.job.results(), &encode(&report), Duration::ZERO);
+            let _the_next_one_does =
+                self.publisher
+                    .publish(&self.job.results(), &encode(&report), Duration::ZERO);
         }
     }
 
     fn is_hungry(&mut self) -> bool {
-        self.control.count(&self.idle).is_ok_and(|idle| idle.consumers > 0)
-            && self.control.count(&self.queue).is_ok_and(|work| work.ready == 0)
+        self.control
+            .count(&self.idle)
+            .is_ok_and(|idle| idle.consumers > 0)
+            && self
+                .control
+                .count(&self.queue)
+                .is_ok_and(|work| work.ready == 0)
     }
 
     fn is_lost(&mut self) -> bool {

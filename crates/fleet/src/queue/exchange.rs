@@ -10,7 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// How long a question about the queues may take; what it is asked for does not depend on the answer.
+/// How long a question about the queues may take; what it is asked for does not depend on the
+/// answer.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Messages of movers that are handed out and not noted yet.
 const PREFETCH: u16 = 64;
@@ -33,7 +34,8 @@ pub struct BrokerExchange<'a> {
     looked: Instant,
     witness: &'a dyn Witness,
     stop: &'a AtomicBool,
-    /// The last that is dropped: nobody else coordinates the job as long as anything of this is left.
+    /// The last that is dropped: nobody else coordinates the job as long as anything of this is
+    /// left.
     seat: Seat,
 }
 
@@ -42,8 +44,16 @@ impl<'a> BrokerExchange<'a> {
     ///
     /// # Errors
     /// The broker refuses, cannot be reached, or a name is not allowed.
-    pub fn open(broker: &Broker, name: &str, routes: &[String], witness: &'a dyn Witness, stop: &'a AtomicBool) -> Result<Self, Error> {
-        let classes: Vec<String> = std::iter::once(crate::queue::WORK.to_owned()).chain(routes.iter().cloned()).collect();
+    pub fn open(
+        broker: &Broker,
+        name: &str,
+        routes: &[String],
+        witness: &'a dyn Witness,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, Error> {
+        let classes: Vec<String> = std::iter::once(crate::queue::WORK.to_owned())
+            .chain(routes.iter().cloned())
+            .collect();
         let names: Vec<&str> = classes.iter().map(String::as_str).collect();
         let job = Job::new(name, &names)?;
         // Before anything is taken from the queues: it may be another's.
@@ -65,14 +75,25 @@ impl<'a> BrokerExchange<'a> {
     }
 
     fn queue(&self, class: u8) -> Result<String, String> {
-        let class = self.classes.get(usize::from(class)).ok_or_else(|| format!("no class of work has the number {class}"))?;
+        let class = self
+            .classes
+            .get(usize::from(class))
+            .ok_or_else(|| format!("no class of work has the number {class}"))?;
         self.job.work(class).map_err(|error| error.to_string())
     }
 
     /// Movers that listen to a queue of each class; where the broker does not say, none.
     fn consumers(&mut self, queue: impl Fn(&Job, &str) -> Result<String, Error>) -> usize {
-        let queues: Vec<String> = self.classes.iter().filter_map(|class| queue(&self.job, class).ok()).collect();
-        queues.iter().filter_map(|queue| self.control.count(queue).ok()).map(|count| count.consumers as usize).sum()
+        let queues: Vec<String> = self
+            .classes
+            .iter()
+            .filter_map(|class| queue(&self.job, class).ok())
+            .collect();
+        queues
+            .iter()
+            .filter_map(|queue| self.control.count(queue).ok())
+            .map(|count| count.consumers as usize)
+            .sum()
     }
 
     /// Says so if work waits that nobody takes.
@@ -82,12 +103,22 @@ impl<'a> BrokerExchange<'a> {
         }
         self.looked = Instant::now();
         if let Some(blocked) = self.publisher.blocked() {
-            self.witness.note(&format!("the broker takes no messages since {} s: {}", blocked.since.elapsed().as_secs(), blocked.why));
+            self.witness.note(&format!(
+                "the broker takes no messages since {} s: {}",
+                blocked.since.elapsed().as_secs(),
+                blocked.why
+            ));
         }
         for count in self.control.counts().unwrap_or_default() {
-            let class = self.classes.iter().find(|class| self.job.work(class).is_ok_and(|queue| queue == count.queue));
+            let class = self
+                .classes
+                .iter()
+                .find(|class| self.job.work(class).is_ok_and(|queue| queue == count.queue));
             if let Some(class) = class.filter(|_| count.ready > 0 && count.consumers == 0) {
-                self.witness.note(&format!("no mover takes work of the class \"{class}\" of job \"{}\"; start one", self.job.name()));
+                self.witness.note(&format!(
+                    "no mover takes work of the class \"{class}\" of job \"{}\"; start one",
+                    self.job.name()
+                ));
             }
         }
     }
@@ -113,7 +144,8 @@ impl<'a> BrokerExchange<'a> {
                 None
             }
             Err(unclear) => {
-                self.witness.note(&format!("{}: {unclear}", self.job.results()));
+                self.witness
+                    .note(&format!("{}: {unclear}", self.job.results()));
                 let _it_comes_again = delivery.park(&unclear.to_string(), &self.publisher, CALL);
                 None
             }
@@ -123,7 +155,10 @@ impl<'a> BrokerExchange<'a> {
 
 /// Who coordinates, for the eyes of others.
 fn own_words() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let since = driftless_model::moment(driftless_engine::now().sec);
     format!("process {} on {host}, since {since}", std::process::id())
 }
@@ -131,7 +166,12 @@ fn own_words() -> String {
 impl Exchange for BrokerExchange<'_> {
     fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
         let queue = self.queue(batch.class)?;
-        let body = encode(&Order::Batch { brief: Box::new(brief.clone()), run, id, batch: batch.clone() });
+        let body = encode(&Order::Batch {
+            brief: Box::new(brief.clone()),
+            run,
+            id,
+            batch: batch.clone(),
+        });
         let sent = patiently(self.stop, || self.publisher.publish(&queue, &body, CALL));
         sent.map(drop).map_err(|error| error.to_string())
     }
@@ -150,13 +190,24 @@ impl Exchange for BrokerExchange<'_> {
 
     fn accept(&mut self, ticket: u64) {
         // On a connection that is lost it comes again, and is passed over then.
-        let _stale = self.tickets.remove(&ticket).map(driftless_queue::Delivery::ack);
+        let _stale = self
+            .tickets
+            .remove(&ticket)
+            .map(driftless_queue::Delivery::ack);
     }
 
     fn waits(&mut self) -> Result<bool, String> {
-        let work: Vec<String> = self.classes.iter().filter_map(|class| self.job.work(class).ok()).collect();
+        let work: Vec<String> = self
+            .classes
+            .iter()
+            .filter_map(|class| self.job.work(class).ok())
+            .collect();
         // What cannot be counted now may well wait.
-        Ok(self.control.counts().map_or(true, |counts| counts.iter().any(|count| count.ready > 0 && work.contains(&count.queue))))
+        Ok(self.control.counts().map_or(true, |counts| {
+            counts
+                .iter()
+                .any(|count| count.ready > 0 && work.contains(&count.queue))
+        }))
     }
 
     fn idle(&mut self) -> usize {
@@ -179,20 +230,33 @@ impl Exchange for BrokerExchange<'_> {
     }
 
     fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
-        let parked = self.control.parked(driftless_queue::LISTED_MAX).unwrap_or_default();
-        let ours = parked.into_iter().filter_map(|parked| match decode(&parked.body) {
-            Ok(Order::Batch { run: of, id, .. }) if of == run => Some((id, tried(&parked.reason, parked.attempts))),
-            _ => None,
-        });
+        let parked = self
+            .control
+            .parked(driftless_queue::LISTED_MAX)
+            .unwrap_or_default();
+        let ours = parked
+            .into_iter()
+            .filter_map(|parked| match decode(&parked.body) {
+                Ok(Order::Batch { run: of, id, .. }) if of == run => {
+                    Some((id, tried(&parked.reason, parked.attempts)))
+                }
+                _ => None,
+            });
         Ok(ours.collect())
     }
 
     fn clear(&mut self, words: bool) -> Result<(), String> {
-        let work = self.classes.iter().filter_map(|class| self.job.work(class).ok());
-        let others = [self.job.results(), self.job.parked()].into_iter().filter(|_| words);
+        let work = self
+            .classes
+            .iter()
+            .filter_map(|class| self.job.work(class).ok());
+        let others = [self.job.results(), self.job.parked()]
+            .into_iter()
+            .filter(|_| words);
         let queues: Vec<String> = work.chain(others).collect();
         for queue in queues {
-            patiently(self.stop, || self.control.purge_queue(&queue)).map_err(|error| error.to_string())?;
+            patiently(self.stop, || self.control.purge_queue(&queue))
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }

@@ -40,19 +40,36 @@ pub enum MoverError {
 /// Takes batches from the queue until `stop` is set, or there was no work for long enough.
 ///
 /// # Errors
-/// The broker refuses or is out of reach for too long, or this host fails one batch after the other.
-pub fn serve(broker: &Broker, seat: &Seat<'_>, mut executor: Executor, stop: &AtomicBool) -> Result<(), MoverError> {
+/// The broker refuses or is out of reach for too long, or this host fails one batch after the
+/// other.
+pub fn serve(
+    broker: &Broker,
+    seat: &Seat<'_>,
+    mut executor: Executor,
+    stop: &AtomicBool,
+) -> Result<(), MoverError> {
     let mut desk = QueueDesk::open(broker, seat.job, seat.class)?;
-    info!("ready for \"{}\" of job \"{}\" at {}", seat.class, seat.job, broker.url());
+    info!(
+        "ready for \"{}\" of job \"{}\" at {}",
+        seat.class,
+        seat.job,
+        broker.url()
+    );
     let (mut idle_since, mut failures) = (Instant::now(), 0);
     while !stop.load(Relaxed) {
         let Some(delivery) = desk.next()? else {
-            if seat.idle_max.is_some_and(|limit| idle_since.elapsed() >= limit) {
+            if seat
+                .idle_max
+                .is_some_and(|limit| idle_since.elapsed() >= limit)
+            {
                 return Ok(());
             }
             continue;
         };
-        let mut working = Working { executor: &mut executor, leave: stop };
+        let mut working = Working {
+            executor: &mut executor,
+            leave: stop,
+        };
         match driftless_engine::serve(delivery, &mut desk, &mut working) {
             Ok(()) => failures = 0,
             Err(reason) => {
@@ -89,7 +106,12 @@ impl Carrying<QueueDesk> for Working<'_> {
         self.executor.name()
     }
 
-    fn carry_out(&mut self, batch: (u64, u64), what: (&Brief, &Batch), desk: &mut QueueDesk) -> Result<Outcome, Failure> {
+    fn carry_out(
+        &mut self,
+        batch: (u64, u64),
+        what: (&Brief, &Batch),
+        desk: &mut QueueDesk,
+    ) -> Result<Outcome, Failure> {
         self.executor.work_off(batch, what, desk, self.leave)
     }
 }

@@ -1,7 +1,8 @@
 //! What an agent is to carry out, and the threads that wait for it.
 //!
-//! To wake a thread costs as much as a short request, so threads take several of these at a time, and no more of them are woken than are
-//! needed for that. Where requests take long, each wakes a thread of its own.
+//! To wake a thread costs as much as a short request, so threads take several of these at a time,
+//! and no more of them are woken than are needed for that. Where requests take long, each wakes a
+//! thread of its own.
 
 use crate::agent::objects::Call;
 use driftless_lock::{Condvar, Mutex};
@@ -60,8 +61,8 @@ impl CallQueue {
         self.state.lock().threads += 1;
     }
 
-    /// Whether requests wait although all threads are at work. If some sleep, one is woken: those that are awake have more to do than was
-    /// thought.
+    /// Whether requests wait although all threads are at work. If some sleep, one is woken: those
+    /// that are awake have more to do than was thought.
     pub fn is_short_of_threads(&self) -> bool {
         let state = self.state.lock();
         if !state.waiting.is_empty() && state.asleep > 0 {
@@ -105,16 +106,26 @@ impl State {
         ((HANDFUL_TIME.as_secs_f64() / self.each.max(1e-9)) as usize).clamp(1, HANDFUL_MAX)
     }
 
-    /// How many threads are to be woken for what waits. Those that are awake come back soon, unless requests take long.
+    /// How many threads are to be woken for what waits. Those that are awake come back soon, unless
+    /// requests take long.
     fn wanted(&self) -> usize {
         let burst = self.burst();
-        let awake = if burst > 1 { self.threads - self.asleep } else { 0 };
-        self.waiting.len().div_ceil(burst).saturating_sub(awake).min(self.asleep)
+        let awake = if burst > 1 {
+            self.threads - self.asleep
+        } else {
+            0
+        };
+        self.waiting
+            .len()
+            .div_ceil(burst)
+            .saturating_sub(awake)
+            .min(self.asleep)
     }
 }
 
 impl Burst {
-    /// The next request. If those before it took longer than was thought, the others go back to `calls`.
+    /// The next request. If those before it took longer than was thought, the others go back to
+    /// `calls`.
     pub fn next(&mut self, calls: &CallQueue) -> Option<Call> {
         let next = self.calls.pop_front()?;
         if let Some((since, count)) = &mut self.taken
@@ -144,12 +155,21 @@ mod tests {
         let requests = Arc::new(Budget::new(u64::MAX));
         numbers.map(move |number| {
             let (request, room) = (Request::Meta { at: 0 }, requests.taken(0));
-            Call { number, request, data: Vec::new(), compressed: false, stream: Weak::new(), room }
+            Call {
+                number,
+                request,
+                data: Vec::new(),
+                compressed: false,
+                stream: Weak::new(),
+                room,
+            }
         })
     }
 
     fn all(burst: &mut Burst, from: &CallQueue) -> Vec<u64> {
-        std::iter::from_fn(|| burst.next(from)).map(|call| call.number).collect()
+        std::iter::from_fn(|| burst.next(from))
+            .map(|call| call.number)
+            .collect()
     }
 
     #[test]

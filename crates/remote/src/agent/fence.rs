@@ -1,4 +1,5 @@
-//! The directories that an agent's clients are held to: found when it starts, by whoever starts it, and held open.
+//! The directories that an agent's clients are held to: found when it starts, by whoever starts it,
+//! and held open.
 
 use crate::wire::{Apart, Limits, May};
 use crate::wire::{Handle, Request, WireFault};
@@ -11,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
-/// How often a directory is looked for that appears meanwhile: one that is made and removed without end is given up.
+/// How often a directory is looked for that appears meanwhile: one that is made and removed without
+/// end is given up.
 const LOOKS_MAX: u32 = 8;
 
 /// What clients are held to.
@@ -29,17 +31,26 @@ pub struct Permit<'f> {
 }
 
 impl Fence {
-    /// Opens the directories of the limits, and makes those that are missing unless clients only read.
+    /// Opens the directories of the limits, and makes those that are missing unless clients only
+    /// read.
     ///
     /// # Errors
     /// One of them cannot be used.
     pub fn open(limits: Limits, pool: &Arc<HandlePool>) -> io::Result<Fence> {
-        let dirs = limits.only.iter().map(|path| Fence::directory(Path::new(OsStr::from_bytes(path)), limits.may, pool));
-        Ok(Fence { dirs: dirs.collect::<io::Result<_>>()?, limits, names: RwLock::default() })
+        let dirs = limits
+            .only
+            .iter()
+            .map(|path| Fence::directory(Path::new(OsStr::from_bytes(path)), limits.may, pool));
+        Ok(Fence {
+            dirs: dirs.collect::<io::Result<_>>()?,
+            limits,
+            names: RwLock::default(),
+        })
     }
 
     fn directory(path: &Path, may: May, pool: &Arc<HandlePool>) -> io::Result<DirRef> {
-        let dir = found_or_made(path, may, pool).map_err(|why| io::Error::other(format!("--only {}: {why}", quote(path))))?;
+        let dir = found_or_made(path, may, pool)
+            .map_err(|why| io::Error::other(format!("--only {}: {why}", quote(path))))?;
         dir.as_local().into_iter().for_each(prepare_marks);
         Ok(dir)
     }
@@ -53,7 +64,11 @@ impl Fence {
     ///
     /// # Errors
     /// It is refused, or it cannot be told whether it may be.
-    pub fn permit(&self, request: &Request, dir: &dyn Fn(Handle) -> Result<DirRef, WireFault>) -> Result<Permit<'_>, WireFault> {
+    pub fn permit(
+        &self,
+        request: &Request,
+        dir: &dyn Fn(Handle) -> Result<DirRef, WireFault>,
+    ) -> Result<Permit<'_>, WireFault> {
         let mut permit = Permit::default();
         match self.limits.apart(request) {
             Apart::Nothing => {}
@@ -69,21 +84,30 @@ impl Fence {
         self.dirs.iter()
     }
 
-    /// Whether a directory is one of these or lies below one. That is asked of what is open, not of a path: what a symbolic link in a path
-    /// led to has no part in it.
+    /// Whether a directory is one of these or lies below one. That is asked of what is open, not of
+    /// a path: what a symbolic link in a path led to has no part in it.
     pub fn holds(&self, dir: &DirRef) -> bool {
-        let is_within =
-            || dir.lineage().is_ok_and(|above| above.iter().any(|above| self.dirs.iter().any(|dir| dir.first_meta().id() == above.id)));
+        let is_within = || {
+            dir.lineage().is_ok_and(|above| {
+                above.iter().any(|above| {
+                    self.dirs
+                        .iter()
+                        .any(|dir| dir.first_meta().id() == above.id)
+                })
+            })
+        };
         self.limits.only.is_empty() || is_within()
     }
 }
 
-/// The directory at a path. The agents of one run start together, and may all find it missing: one makes it, the others look again.
+/// The directory at a path. The agents of one run start together, and may all find it missing: one
+/// makes it, the others look again.
 fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef, String> {
     let mut looks_left = LOOKS_MAX;
     loop {
         looks_left -= 1;
-        let has_appeared = |errno| (errno == errno::EEXIST || errno == errno::ESTALE) && looks_left > 0;
+        let has_appeared =
+            |errno| (errno == errno::EEXIST || errno == errno::ESTALE) && looks_left > 0;
         let (parent, name) = match locate_mut(path, pool) {
             Ok(Place::Dir(dir)) => return Ok(dir),
             Ok(Place::Missing { parent, name }) if may != May::Read => (parent, name),
@@ -94,7 +118,11 @@ fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef
         };
         match parent.make_dir(&name) {
             Err(fault) if has_appeared(fault.errno) => {}
-            made => return made.map(|dir| dir as DirRef).map_err(|fault| format!("cannot {}: {}", fault.act.words(), fault.cause())),
+            made => {
+                return made
+                    .map(|dir| dir as DirRef)
+                    .map_err(|fault| format!("cannot {}: {}", fault.act.words(), fault.cause()));
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Where a relative root of a client begins: in the directory that the agent was started in, which is the home directory.
+//! Where a relative root of a client begins: in the directory that the agent was started in, which
+//! is the home directory.
 //!
-//! Unless that cannot be entered: then sshd(8) starts the agent in `/`, and `data` would silently be `/data`.
+//! Unless that cannot be entered: then sshd(8) starts the agent in `/`, and `data` would silently
+//! be `/data`.
 
 use crate::agent::objects::OpenDir;
 use driftless_model::{Act, Side, errno};
@@ -12,7 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What stands at a path that a client has named.
-pub fn find((path, side): (&[u8], Side), pool: &Arc<HandlePool>) -> Result<Place<OpenDir>, RootError> {
+pub fn find(
+    (path, side): (&[u8], Side),
+    pool: &Arc<HandlePool>,
+) -> Result<Place<OpenDir>, RootError> {
     let path = Path::new(OsStr::from_bytes(path));
     match astray().filter(|_| path.is_relative()) {
         Some(errno) => Err(RootError::from_errno(path, Act::BeginAtHome, errno)),
@@ -21,7 +26,8 @@ pub fn find((path, side): (&[u8], Side), pool: &Arc<HandlePool>) -> Result<Place
     }
 }
 
-/// Why this process is in `/` although the home directory is another one (errno(3)). Where nothing tells which that is, `/` will do.
+/// Why this process is in `/` although the home directory is another one (errno(3)). Where nothing
+/// tells which that is, `/` will do.
 fn astray() -> Option<i32> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
     let id = |path: &Path| stat(path).map(|st| (st.st_dev, st.st_ino));
@@ -29,5 +35,8 @@ fn astray() -> Option<i32> {
     if here != top || id(Path::new(&home)) == top {
         return None;
     }
-    Some(access(Path::new(&home), Access::EXEC_OK).map_or_else(|errno| errno.raw_os_error(), |()| errno::EINVAL))
+    Some(
+        access(Path::new(&home), Access::EXEC_OK)
+            .map_or_else(|errno| errno.raw_os_error(), |()| errno::EINVAL),
+    )
 }

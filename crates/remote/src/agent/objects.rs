@@ -1,8 +1,8 @@
 //! The objects that a client holds on the agent's side, by the numbers that it gave them.
 //!
-//! A number is taken as soon as the request that will make its object has been read. A request about an object that is not made
-//! yet is parked with it, and goes on when it is: so a client need not wait for a directory before it fills it, and no thread
-//! ever waits for another's work.
+//! A number is taken as soon as the request that will make its object has been read. A request
+//! about an object that is not made yet is parked with it, and goes on when it is: so a client need
+//! not wait for a directory before it fills it, and no thread ever waits for another's work.
 
 use crate::budget::{Room, Taken};
 use crate::wire::{DATA_BYTES_MAX, Frame, Handle, Request, WireFault};
@@ -33,7 +33,8 @@ pub struct Call {
     pub data: Vec<u8>,
     /// They are compressed.
     pub compressed: bool,
-    /// The stream on which it came, and on which it is answered. What waits here must not keep a stream that has ended.
+    /// The stream on which it came, and on which it is answered. What waits here must not keep a
+    /// stream that has ended.
     pub stream: Weak<Sender<Frame>>,
     /// What it takes of memory, as long as it is there.
     pub room: Taken,
@@ -42,7 +43,11 @@ pub struct Call {
 impl Call {
     /// What its data take of memory besides when they are opened.
     pub fn opened_bytes(&self) -> u64 {
-        let announced = if self.compressed { crate::wire::compress::announced(&self.data) } else { 0 };
+        let announced = if self.compressed {
+            crate::wire::compress::announced(&self.data)
+        } else {
+            0
+        };
         announced.min(DATA_BYTES_MAX as u64)
     }
 
@@ -53,8 +58,16 @@ impl Call {
 
     /// Takes a frame apart, for which room was taken.
     pub fn of((frame, room): (Frame, Taken), stream: &Arc<Sender<Frame>>) -> std::io::Result<Call> {
-        let (number, request, compressed) = (frame.number(), frame.message()?, frame.is_compressed());
-        Ok(Call { number, request, data: frame.data, compressed, stream: Arc::downgrade(stream), room })
+        let (number, request, compressed) =
+            (frame.number(), frame.message()?, frame.is_compressed());
+        Ok(Call {
+            number,
+            request,
+            data: frame.data,
+            compressed,
+            stream: Arc::downgrade(stream),
+            room,
+        })
     }
 }
 
@@ -75,8 +88,8 @@ pub struct Cursor {
 pub enum OpenFile {
     /// It is read.
     Read(Box<dyn driftless_tree::ReadFile>),
-    /// It is written. Whoever copies within this host holds the lock: the kernel lets one thread at a time write to a file, and the
-    /// others would burn a core while they wait.
+    /// It is written. Whoever copies within this host holds the lock: the kernel lets one thread at
+    /// a time write to a file, and the others would burn a core while they wait.
     Write(Box<dyn WriteFile>, Mutex<()>),
 }
 
@@ -140,7 +153,8 @@ impl Object {
 }
 
 enum Slot {
-    /// It will be made; these wait for it. The request that makes it may be on another stream, and come later.
+    /// It will be made; these wait for it. The request that makes it may be on another stream, and
+    /// come later.
     Coming {
         announced: bool,
         waiting: Vec<Call>,
@@ -169,12 +183,17 @@ impl Table {
 
     /// Takes the number of the object that a request will make. `false` if it cannot be had.
     pub fn announce(&self, call: &Call) -> bool {
-        let Some(at) = makes(&call.request) else { return true };
+        let Some(at) = makes(&call.request) else {
+            return true;
+        };
         let mut slots = self.slots.lock();
         if slots.len() >= OBJECTS_MAX {
             return false;
         }
-        match slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() }) {
+        match slots.entry(at).or_insert(Slot::Coming {
+            announced: false,
+            waiting: Vec::new(),
+        }) {
             Slot::Coming { announced, .. } => !std::mem::replace(announced, true),
             _ => false,
         }
@@ -184,11 +203,18 @@ impl Table {
     pub fn admit(&self, call: Call) -> Option<Call> {
         let mut slots = self.slots.lock();
         for at in needs(&call.request) {
-            if self.streams.load(Relaxed) > 1 && is_in_directory(&call.request) && slots.len() < OBJECTS_MAX {
-                slots.entry(at).or_insert(Slot::Coming { announced: false, waiting: Vec::new() });
+            if self.streams.load(Relaxed) > 1
+                && is_in_directory(&call.request)
+                && slots.len() < OBJECTS_MAX
+            {
+                slots.entry(at).or_insert(Slot::Coming {
+                    announced: false,
+                    waiting: Vec::new(),
+                });
             }
             if let Some(Slot::Coming { waiting, .. }) = slots.get_mut(&at) {
-                self.parked.fetch_add(usize::from(call.is_answered()), Relaxed);
+                self.parked
+                    .fetch_add(usize::from(call.is_answered()), Relaxed);
                 waiting.push(call);
                 return None;
             }
@@ -201,7 +227,10 @@ impl Table {
         let slot = object.map_or_else(Slot::Failed, Slot::Here);
         match self.slots.lock().insert(at, slot) {
             Some(Slot::Coming { waiting, .. }) => {
-                self.parked.fetch_sub(waiting.iter().filter(|call| call.is_answered()).count(), Relaxed);
+                self.parked.fetch_sub(
+                    waiting.iter().filter(|call| call.is_answered()).count(),
+                    Relaxed,
+                );
                 waiting
             }
             _ => Vec::new(),
@@ -246,12 +275,16 @@ pub fn makes(request: &Request) -> Option<Handle> {
     }
 }
 
-/// Whether a request is about an entry of a directory: only these may come before the directory itself does, since a client uses
-/// files and locks when it has been told that it has them.
+/// Whether a request is about an entry of a directory: only these may come before the directory
+/// itself does, since a client uses files and locks when it has been told that it has them.
 fn is_in_directory(request: &Request) -> bool {
     matches!(
         request,
-        Request::Make { .. } | Request::MakeDir { .. } | Request::Create { .. } | Request::Enter { .. } | Request::Fetch { .. }
+        Request::Make { .. }
+            | Request::MakeDir { .. }
+            | Request::Create { .. }
+            | Request::Enter { .. }
+            | Request::Fetch { .. }
     )
 }
 
@@ -264,24 +297,49 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::Link { dir, from, .. } | R::Take { dir, from, .. } => (Some(*dir), Some(*from)),
         R::Nest { dir, .. } => (Some(*dir), None),
         R::Again { dir, .. } => (Some(*dir), None),
-        R::Enter { dir, .. } | R::MakeDir { dir, .. } | R::List { dir, .. } | R::Look { dir, .. } | R::Peek { dir, .. } => {
-            (Some(*dir), None)
-        }
-        R::EntryXattrs { dir, .. } | R::ReadLink { dir, .. } | R::Open { dir, .. } | R::Create { dir, .. } => (Some(*dir), None),
-        R::Reopen { dir, .. } | R::Symlink { dir, .. } | R::Node { dir, .. } | R::SetEntry { dir, .. } => (Some(*dir), None),
+        R::Enter { dir, .. }
+        | R::MakeDir { dir, .. }
+        | R::List { dir, .. }
+        | R::Look { dir, .. }
+        | R::Peek { dir, .. } => (Some(*dir), None),
+        R::EntryXattrs { dir, .. }
+        | R::ReadLink { dir, .. }
+        | R::Open { dir, .. }
+        | R::Create { dir, .. } => (Some(*dir), None),
+        R::Reopen { dir, .. }
+        | R::Symlink { dir, .. }
+        | R::Node { dir, .. }
+        | R::SetEntry { dir, .. } => (Some(*dir), None),
         R::SetUnfinished { dir, .. } => (Some(*dir), None),
-        R::MakeWritable { dir } | R::SyncAll { dir } | R::Lineage { dir } | R::Hold { dir, .. } | R::Lock { dir, .. } => (Some(*dir), None),
-        R::Rename { dir, .. } | R::Displace { dir, .. } | R::RemoveLeftover { dir, .. } => (Some(*dir), None),
-        R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => (Some(*dir), None),
-        R::CountTree { dir, .. } | R::Marks { dir, .. } | R::SetMark { dir, .. } | R::Make { dir, .. } | R::Fetch { dir, .. } => {
+        R::MakeWritable { dir }
+        | R::SyncAll { dir }
+        | R::Lineage { dir }
+        | R::Hold { dir, .. }
+        | R::Lock { dir, .. } => (Some(*dir), None),
+        R::Rename { dir, .. } | R::Displace { dir, .. } | R::RemoveLeftover { dir, .. } => {
             (Some(*dir), None)
         }
+        R::Remove { dir, .. } | R::RemoveDir { dir, .. } | R::RemoveTree { dir, .. } => {
+            (Some(*dir), None)
+        }
+        R::CountTree { dir, .. }
+        | R::Marks { dir, .. }
+        | R::SetMark { dir, .. }
+        | R::Make { dir, .. }
+        | R::Fetch { dir, .. } => (Some(*dir), None),
         R::Digests { file, .. } => (Some(*file), None),
-        R::Read { file, .. } | R::NextData { file, .. } | R::DropCached { file } | R::Write { file, .. } => (Some(*file), None),
+        R::Read { file, .. }
+        | R::NextData { file, .. }
+        | R::DropCached { file }
+        | R::Write { file, .. } => (Some(*file), None),
         R::SetLen { file, .. } | R::Allocate { file, .. } => (Some(*file), None),
         R::SyncFile { file } | R::FlushFile { file } => (Some(*file), None),
         R::Progress { file } | R::SaveProgress { file, .. } => (Some(*file), None),
-        R::Meta { at } | R::Xattrs { at, .. } | R::SetOwn { at, .. } | R::IsKept { at } | R::Forget { at } => (Some(*at), None),
+        R::Meta { at }
+        | R::Xattrs { at, .. }
+        | R::SetOwn { at, .. }
+        | R::IsKept { at }
+        | R::Forget { at } => (Some(*at), None),
     };
     [first, second].into_iter().flatten()
 }

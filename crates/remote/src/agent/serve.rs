@@ -6,13 +6,17 @@ use crate::agent::home::find;
 use crate::agent::objects::{Call, Cursor, Object, OpenDir, OpenFile, Table};
 use crate::wire::HEAD_BYTES_MAX;
 use crate::wire::{
-    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, PIECE_BYTES_MAX, Reply,
-    Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, Told, WireFault,
+    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located,
+    Locked, Name, Own, PIECE_BYTES_MAX, Reply, Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules,
+    Survey, Told, WireFault,
 };
 use driftless_lock::Mutex;
 use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Xattrs, errno};
 use driftless_mover::{Mover, Trouble};
-use driftless_tree::{Dir, DirMutRef, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError, Spared, Whole, WriteFile};
+use driftless_tree::{
+    Dir, DirMutRef, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError,
+    Spared, Whole, WriteFile,
+};
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -50,12 +54,25 @@ pub struct Outcome {
 
 impl From<Reply> for Outcome {
     fn from(reply: Reply) -> Self {
-        Outcome { replied: (reply, Vec::new()), made: None }
+        Outcome {
+            replied: (reply, Vec::new()),
+            made: None,
+        }
     }
 }
 
 fn faults(faults: Vec<Fault>) -> Reply {
-    if faults.is_empty() { Reply::Done } else { Reply::Faults(faults.into_iter().map(WireFault::from).take(FAULTS_MAX).collect()) }
+    if faults.is_empty() {
+        Reply::Done
+    } else {
+        Reply::Faults(
+            faults
+                .into_iter()
+                .map(WireFault::from)
+                .take(FAULTS_MAX)
+                .collect(),
+        )
+    }
 }
 
 /// `Done`, or what went wrong.
@@ -73,49 +90,119 @@ impl Server<'_> {
         let at = crate::agent::objects::makes(&call.request);
         match self.try_carry_out(call) {
             Ok(outcome) => outcome,
-            Err(fault) => Outcome { replied: (Reply::Fault(fault.clone()), Vec::new()), made: at.map(|at| (at, Err(fault))) },
+            Err(fault) => Outcome {
+                replied: (Reply::Fault(fault.clone()), Vec::new()),
+                made: at.map(|at| (at, Err(fault))),
+            },
         }
     }
 
     fn try_carry_out(&mut self, call: Call) -> Result<Outcome, WireFault> {
         use Request as R;
-        let Call { request, data, compressed, room: _room, .. } = call;
+        let Call {
+            request,
+            data,
+            compressed,
+            room: _room,
+            ..
+        } = call;
         let _permit = self.fence.permit(&request, &|at| self.dir(at))?;
-        let data = if compressed { opened_data(&data)? } else { data };
+        let data = if compressed {
+            opened_data(&data)?
+        } else {
+            data
+        };
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
-            R::Enter { dir, name, at, survey } => self.enter(&self.open_dir(dir)?, &name.0, at, survey)?,
+            R::Enter {
+                dir,
+                name,
+                at,
+                survey,
+            } => self.enter(&self.open_dir(dir)?, &name.0, at, survey)?,
             R::MakeDir { dir, name, at } => {
                 let made = self.replica(dir, Act::MakeDirectory)?.make_dir(&name.0)?;
-                Outcome { replied: (Reply::Meta(*made.first_meta()), Vec::new()), made: Some((at, Ok(Object::dir(OpenDir::Write(made))))) }
+                Outcome {
+                    replied: (Reply::Meta(*made.first_meta()), Vec::new()),
+                    made: Some((at, Ok(Object::dir(OpenDir::Write(made))))),
+                }
             }
-            R::Nest { dir, hidden, at } => nested(at, self.replica(dir, Act::MakeDirectory)?.nest(hidden)?),
-            R::Again { dir, at } => Outcome { replied: (Reply::Done, Vec::new()), made: Some((at, Ok(Object::dir(self.open_dir(dir)?)))) },
+            R::Nest { dir, hidden, at } => {
+                nested(at, self.replica(dir, Act::MakeDirectory)?.nest(hidden)?)
+            }
+            R::Again { dir, at } => Outcome {
+                replied: (Reply::Done, Vec::new()),
+                made: Some((at, Ok(Object::dir(self.open_dir(dir)?)))),
+            },
             R::List { dir, survey } => Reply::Listing(self.list(dir, survey)?).into(),
-            R::Open { dir, name, at } => opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?,
-            R::Create { dir, name, mode, at } => {
-                opened(at, self.replica(dir, Act::Create)?.create_file(&name.0, mode).map(OpenFile::written)?)?
+            R::Open { dir, name, at } => {
+                opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?
             }
-            R::Reopen { dir, name, at } => opened(at, self.replica(dir, Act::Open)?.reopen_file(&name.0).map(OpenFile::written)?)?,
-            R::Lock { dir, name, reach, at } => locked(at, self.replica(dir, Act::Lock)?.lock(name.as_ref().map(|name| &*name.0), reach)?),
+            R::Create {
+                dir,
+                name,
+                mode,
+                at,
+            } => opened(
+                at,
+                self.replica(dir, Act::Create)?
+                    .create_file(&name.0, mode)
+                    .map(OpenFile::written)?,
+            )?,
+            R::Reopen { dir, name, at } => opened(
+                at,
+                self.replica(dir, Act::Open)?
+                    .reopen_file(&name.0)
+                    .map(OpenFile::written)?,
+            )?,
+            R::Lock {
+                dir,
+                name,
+                reach,
+                at,
+            } => locked(
+                at,
+                self.replica(dir, Act::Lock)?
+                    .lock(name.as_ref().map(|name| &*name.0), reach)?,
+            ),
             R::Make { dir, new } => self.make(dir, new.with(data))?.into(),
             R::Fetch { dir, name, keep } => {
                 let (reply, data) = fetched(&*self.dir(dir)?, &name.0, &keep)?;
-                Outcome { replied: (reply, data), made: None }
+                Outcome {
+                    replied: (reply, data),
+                    made: None,
+                }
             }
             R::Read { file, offset, len } => {
                 let data = read(self.file(file)?.reader(), offset, len as usize)?;
-                Outcome { replied: (Reply::Done, data), made: None }
+                Outcome {
+                    replied: (Reply::Done, data),
+                    made: None,
+                }
             }
-            R::Digests { file, range, piece } => Reply::Digests(digests(self.file(file)?.reader(), range, piece, self.is_over)?).into(),
+            R::Digests { file, range, piece } => Reply::Digests(digests(
+                self.file(file)?.reader(),
+                range,
+                piece,
+                self.is_over,
+            )?)
+            .into(),
             R::CopyRange { from, file, range } => {
                 let (from, to) = (self.file(from)?, self.file(file)?);
                 self.copy_within(&from, &to, range)?.into()
             }
             R::Meta { at } => self.meta(at)?.into(),
-            R::Xattrs { at, keep, long } => told(self.xattrs(at, &keep, xattrs_max(long))?, or_too_long).into(),
-            R::SetOwn { at, known, attributes } => self.set_own(at, &known, &attributes)?.into(),
-            R::Write { file, offset } => done(self.file(file)?.writer()?.write_at(&data, offset)).into(),
+            R::Xattrs { at, keep, long } => {
+                told(self.xattrs(at, &keep, xattrs_max(long))?, or_too_long).into()
+            }
+            R::SetOwn {
+                at,
+                known,
+                attributes,
+            } => self.set_own(at, &known, &attributes)?.into(),
+            R::Write { file, offset } => {
+                done(self.file(file)?.writer()?.write_at(&data, offset)).into()
+            }
             other => self.on_entry(other)?.into(),
         })
     }
@@ -126,36 +213,109 @@ impl Server<'_> {
         Ok(match request {
             R::Look { dir, name } => told(self.dir(dir)?.look(&name.0), Reply::Meta),
             R::Peek { dir, name } => told(self.dir(dir)?.peek(&name.0), Reply::Meta),
-            R::EntryXattrs { dir, name, keep, long } => {
-                told(self.dir(dir)?.xattrs_of_within(&name.0, &keep, xattrs_max(long)), or_too_long)
+            R::EntryXattrs {
+                dir,
+                name,
+                keep,
+                long,
+            } => told(
+                self.dir(dir)?
+                    .xattrs_of_within(&name.0, &keep, xattrs_max(long)),
+                or_too_long,
+            ),
+            R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| {
+                Reply::Note(Some(to.into_bytes()))
+            }),
+            R::Symlink { dir, name, target } => done(
+                self.replica(dir, Act::MakeSymlink)?
+                    .make_symlink(&name.0, &target),
+            ),
+            R::Node {
+                kind: Kind::File | Kind::Dir | Kind::Symlink,
+                ..
+            } => return Err(WireFault::new(Act::MakeNode, errno::EINVAL)),
+            R::Node {
+                dir,
+                name,
+                kind,
+                rdev,
+            } => done(
+                self.replica(dir, Act::MakeNode)?
+                    .make_node(&name.0, kind, rdev),
+            ),
+            R::Link {
+                dir,
+                name,
+                from,
+                from_name,
+                id,
+            } => done(self.replica(dir, Act::Link)?.link(
+                &name.0,
+                (&*self.dir(from)?, &from_name.0),
+                id,
+            )),
+            R::SetEntry {
+                dir,
+                name,
+                known,
+                attributes,
+            } => told(
+                self.replica(dir, Act::SetAttributes)?
+                    .set(&name.0, &known, &attributes),
+                faults,
+            ),
+            R::Take {
+                dir,
+                from,
+                name,
+                to,
+            } => done(self.replica(dir, Act::Rename)?.take(
+                &*self.replica(from, Act::Rename)?,
+                &name.0,
+                &to.0,
+            )),
+            R::Rename { dir, from, to } => {
+                done(self.replica(dir, Act::Rename)?.rename(&from.0, &to.0))
             }
-            R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| Reply::Note(Some(to.into_bytes()))),
-            R::Symlink { dir, name, target } => done(self.replica(dir, Act::MakeSymlink)?.make_symlink(&name.0, &target)),
-            R::Node { kind: Kind::File | Kind::Dir | Kind::Symlink, .. } => return Err(WireFault::new(Act::MakeNode, errno::EINVAL)),
-            R::Node { dir, name, kind, rdev } => done(self.replica(dir, Act::MakeNode)?.make_node(&name.0, kind, rdev)),
-            R::Link { dir, name, from, from_name, id } => {
-                done(self.replica(dir, Act::Link)?.link(&name.0, (&*self.dir(from)?, &from_name.0), id))
-            }
-            R::SetEntry { dir, name, known, attributes } => {
-                told(self.replica(dir, Act::SetAttributes)?.set(&name.0, &known, &attributes), faults)
-            }
-            R::Take { dir, from, name, to } => {
-                done(self.replica(dir, Act::Rename)?.take(&*self.replica(from, Act::Rename)?, &name.0, &to.0))
-            }
-            R::Rename { dir, from, to } => done(self.replica(dir, Act::Rename)?.rename(&from.0, &to.0)),
-            R::Displace { dir, from, to, below_max } => {
-                Reply::Removed(self.replica(dir, Act::Rename)?.displace(&from.0, &to.0, below_max).into())
-            }
+            R::Displace {
+                dir,
+                from,
+                to,
+                below_max,
+            } => Reply::Removed(
+                self.replica(dir, Act::Rename)?
+                    .displace(&from.0, &to.0, below_max)
+                    .into(),
+            ),
             R::Remove { dir, name } => done(self.replica(dir, Act::Remove)?.remove(&name.0)),
-            R::RemoveDir { dir, name } => done(self.replica(dir, Act::RemoveDirectory)?.remove_dir(&name.0)),
+            R::RemoveDir { dir, name } => {
+                done(self.replica(dir, Act::RemoveDirectory)?.remove_dir(&name.0))
+            }
             R::RemoveTree { dir, name, spared } => {
                 let rules = opened_rules(spared)?;
-                Reply::Removed(self.replica(dir, Act::Remove)?.remove_tree(&name.0, self.sparing(&rules)).into())
+                Reply::Removed(
+                    self.replica(dir, Act::Remove)?
+                        .remove_tree(&name.0, self.sparing(&rules))
+                        .into(),
+                )
             }
-            R::RemoveLeftover { dir, name } => Reply::Removed(self.replica(dir, Act::Remove)?.remove_leftover(&name.0).into()),
-            R::CountTree { dir, name, max, spared, is_wary } => {
+            R::RemoveLeftover { dir, name } => Reply::Removed(
+                self.replica(dir, Act::Remove)?
+                    .remove_leftover(&name.0)
+                    .into(),
+            ),
+            R::CountTree {
+                dir,
+                name,
+                max,
+                spared,
+                is_wary,
+            } => {
                 let rules = opened_rules(spared)?;
-                let spared = Spared { is_wary, ..self.sparing(&rules) };
+                let spared = Spared {
+                    is_wary,
+                    ..self.sparing(&rules)
+                };
                 Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
             }
             R::MakeWritable { dir } => {
@@ -163,11 +323,20 @@ impl Server<'_> {
                 Reply::Done
             }
             R::SyncAll { dir } => done(self.replica(dir, Act::Flush)?.sync_all()),
-            R::SetUnfinished { dir, is } => done(self.replica(dir, Act::SetXattr)?.set_unfinished(is)),
+            R::SetUnfinished { dir, is } => {
+                done(self.replica(dir, Act::SetXattr)?.set_unfinished(is))
+            }
             R::IsKept { at } => self.is_kept(at)?,
             R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
-            R::SetMark { dir, text, durable } => told(self.replica(dir, Act::Mark)?.set_mark(&text, durable), Reply::Time),
-            R::Hold { dir, identity, movers } => {
+            R::SetMark { dir, text, durable } => told(
+                self.replica(dir, Act::Mark)?.set_mark(&text, durable),
+                Reply::Time,
+            ),
+            R::Hold {
+                dir,
+                identity,
+                movers,
+            } => {
                 Hold::guard(&self.replica(dir, Act::Change)?, identity, movers);
                 Reply::Done
             }
@@ -179,20 +348,30 @@ impl Server<'_> {
     fn on_file(&self, request: Request) -> Result<Reply, WireFault> {
         use Request as R;
         Ok(match request {
-            R::NextData { file, within } => told(self.file(file)?.reader().next_data(within), Reply::Range),
+            R::NextData { file, within } => {
+                told(self.file(file)?.reader().next_data(within), Reply::Range)
+            }
             R::DropCached { file } => done(self.file(file)?.reader().drop_cached()),
             R::SetLen { file, len } => done(self.file(file)?.writer()?.set_len(len)),
-            R::Allocate { file, range } if range.start < range.end => done(self.file(file)?.writer()?.allocate(range)),
+            R::Allocate { file, range } if range.start < range.end => {
+                done(self.file(file)?.writer()?.allocate(range))
+            }
             R::SyncFile { file } => done(self.file(file)?.writer()?.sync()),
             R::FlushFile { file } => done(self.file(file)?.writer()?.flush()),
             R::Progress { file } => Reply::Note(self.file(file)?.writer()?.progress()),
-            R::SaveProgress { file, note } => done(self.file(file)?.writer()?.save_progress(note.as_deref())),
+            R::SaveProgress { file, note } => {
+                done(self.file(file)?.writer()?.save_progress(note.as_deref()))
+            }
             _ => return Err(WireFault::new(Act::Obey, errno::EINVAL)),
         })
     }
 
     fn sparing<'s>(&'s self, rules: &'s Sparing) -> Spared<'s> {
-        Spared { rules: rules.as_ref().map(|(filter, dir)| (filter, dir)), is_over: Some(self.is_unwanted), ..Spared::NOTHING }
+        Spared {
+            rules: rules.as_ref().map(|(filter, dir)| (filter, dir)),
+            is_over: Some(self.is_unwanted),
+            ..Spared::NOTHING
+        }
     }
 
     fn open_dir(&self, at: Handle) -> Result<OpenDir, WireFault> {
@@ -227,7 +406,12 @@ impl Server<'_> {
         }
     }
 
-    fn xattrs(&self, at: Handle, keep: &driftless_model::Keep, bytes_max: u64) -> Result<Done<Option<Xattrs>>, WireFault> {
+    fn xattrs(
+        &self,
+        at: Handle,
+        keep: &driftless_model::Keep,
+        bytes_max: u64,
+    ) -> Result<Done<Option<Xattrs>>, WireFault> {
         match self.table.get(at)? {
             Object::Dir(dir, _) => Ok(dir.reader().xattrs_within(keep, bytes_max)),
             Object::File(file) => Ok(file.reader().xattrs_within(keep, bytes_max)),
@@ -235,9 +419,16 @@ impl Server<'_> {
         }
     }
 
-    fn set_own(&self, at: Handle, known: &driftless_tree::Known, attributes: &driftless_tree::Attributes) -> Result<Reply, WireFault> {
+    fn set_own(
+        &self,
+        at: Handle,
+        known: &driftless_tree::Known,
+        attributes: &driftless_tree::Attributes,
+    ) -> Result<Reply, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, _) => Ok(faults(dir.writer(Act::SetAttributes)?.set_own(known, attributes))),
+            Object::Dir(dir, _) => Ok(faults(
+                dir.writer(Act::SetAttributes)?.set_own(known, attributes),
+            )),
             Object::File(file) => Ok(faults(file.writer()?.set(known, attributes))),
             Object::Lock(_) => Err(WireFault::new(Act::SetAttributes, errno::EBADF)),
         }
@@ -251,62 +442,118 @@ impl Server<'_> {
     }
 
     fn locate(&self, root: u32, at: Handle) -> Result<Outcome, WireFault> {
-        let Root { path, side } = self.roots.get(root as usize).ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
+        let Root { path, side } = self
+            .roots
+            .get(root as usize)
+            .ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
         let own = |dir: &OpenDir| own_of(&*dir.reader(), None);
         let found = find((path, *side), self.pool).and_then(|place| self.within(path, place));
         let (located, dir) = match found {
             Ok(Place::Dir(dir)) => (Located::Dir(own(&dir)), dir),
-            Ok(Place::Entry { parent, name, meta }) => (Located::Entry(own(&parent), Name(name), meta), parent),
-            Ok(Place::Missing { parent, name }) => (Located::Missing(own(&parent), Name(name)), parent),
+            Ok(Place::Entry { parent, name, meta }) => {
+                (Located::Entry(own(&parent), Name(name), meta), parent)
+            }
+            Ok(Place::Missing { parent, name }) => {
+                (Located::Missing(own(&parent), Name(name)), parent)
+            }
             Err(error) => {
                 let (act, errno) = error.parts();
                 let fault = WireFault::new(act, errno);
-                let refused = Located::Refused(error.path().as_os_str().as_bytes().to_vec(), fault.clone());
-                return Ok(Outcome { replied: (Reply::Located(refused), Vec::new()), made: Some((at, Err(fault))) });
+                let refused =
+                    Located::Refused(error.path().as_os_str().as_bytes().to_vec(), fault.clone());
+                return Ok(Outcome {
+                    replied: (Reply::Located(refused), Vec::new()),
+                    made: Some((at, Err(fault))),
+                });
             }
         };
-        Ok(Outcome { replied: (Reply::Located(located), Vec::new()), made: Some((at, Ok(Object::dir(dir)))) })
+        Ok(Outcome {
+            replied: (Reply::Located(located), Vec::new()),
+            made: Some((at, Ok(Object::dir(dir)))),
+        })
     }
 
     /// What stands at a path, unless the client is not let in there.
     fn within(&self, path: &[u8], place: Place<OpenDir>) -> Result<Place<OpenDir>, RootError> {
-        let refused = || RootError::from_errno(Path::new(OsStr::from_bytes(path)), Act::Use, errno::EACCES);
-        if self.fence.holds(&place.dir().reader()) { Ok(place) } else { Err(refused()) }
+        let refused =
+            || RootError::from_errno(Path::new(OsStr::from_bytes(path)), Act::Use, errno::EACCES);
+        if self.fence.holds(&place.dir().reader()) {
+            Ok(place)
+        } else {
+            Err(refused())
+        }
     }
 
-    fn enter(&self, parent: &OpenDir, name: &CStr, at: Handle, survey: Option<Survey>) -> Result<Outcome, WireFault> {
+    fn enter(
+        &self,
+        parent: &OpenDir,
+        name: &CStr,
+        at: Handle,
+        survey: Option<Survey>,
+    ) -> Result<Outcome, WireFault> {
         let opened = parent.enter(name)?;
         let dir = opened.reader();
-        let told = |survey: Survey| dir.xattrs_within(&survey.keep, survey.listing_bytes_max() as u64).ok().flatten();
+        let told = |survey: Survey| {
+            dir.xattrs_within(&survey.keep, survey.listing_bytes_max() as u64)
+                .ok()
+                .flatten()
+        };
         let own = own_of(&*dir, survey.and_then(told));
         let cursor = Mutex::new(Cursor::default());
         let listing = survey.and_then(|survey| next_listing((&*dir, &cursor), survey, self.table));
         let object = Object::Dir(opened, Arc::new(cursor));
-        Ok(Outcome { replied: (Reply::Entered(own, listing), Vec::new()), made: Some((at, Ok(object))) })
+        Ok(Outcome {
+            replied: (Reply::Entered(own, listing), Vec::new()),
+            made: Some((at, Ok(object))),
+        })
     }
 
     fn list(&self, at: Handle, survey: Survey) -> Result<Listing, WireFault> {
         match self.table.get(at)? {
-            Object::Dir(dir, cursor) => {
-                next_listing((&*dir.reader(), &cursor), survey, self.table).ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS))
-            }
+            Object::Dir(dir, cursor) => next_listing((&*dir.reader(), &cursor), survey, self.table)
+                .ok_or_else(|| WireFault::new(Act::List, errno::ENOBUFS)),
             _ => Err(WireFault::new(Act::List, errno::EBADF)),
         }
     }
 
-    fn copy_within(&mut self, from: &OpenFile, to: &OpenFile, range: Range<u64>) -> Result<Reply, WireFault> {
+    fn copy_within(
+        &mut self,
+        from: &OpenFile,
+        to: &OpenFile,
+        range: Range<u64>,
+    ) -> Result<Reply, WireFault> {
         let writer = to.writer()?;
-        let _alone = if let OpenFile::Write(_, copying) = to { Some(copying.lock()) } else { None };
+        let _alone = if let OpenFile::Write(_, copying) = to {
+            Some(copying.lock())
+        } else {
+            None
+        };
         let is_over = self.is_over;
-        let mut pace = |_| if is_over() { Err(Halt::Stopped) } else { Ok(()) };
-        Ok(match self.mover.copier.copy((from.reader(), writer), range, false, &mut pace) {
-            Ok(bytes) => Reply::Count(bytes),
-            Err(Halt::Fault(fault)) => Reply::Fault(fault.into()),
-            Err(Halt::Stopped) => Reply::Fault(WireFault::new(Act::Obey, errno::ECANCELED)),
-        })
+        let mut pace = |_| {
+            if is_over() {
+                Err(Halt::Stopped)
+            } else {
+                Ok(())
+            }
+        };
+        Ok(
+            match self
+                .mover
+                .copier
+                .copy((from.reader(), writer), range, false, &mut pace)
+            {
+                Ok(bytes) => Reply::Count(bytes),
+                Err(Halt::Fault(fault)) => Reply::Fault(fault.into()),
+                Err(Halt::Stopped) => Reply::Fault(WireFault::new(Act::Obey, errno::ECANCELED)),
+            },
+        )
     }
 
-    fn make(&mut self, dir: Handle, new: Option<driftless_tree::NewEntry>) -> Result<Reply, WireFault> {
+    fn make(
+        &mut self,
+        dir: Handle,
+        new: Option<driftless_tree::NewEntry>,
+    ) -> Result<Reply, WireFault> {
         let new = new.ok_or_else(|| WireFault::new(Act::Obey, errno::EINVAL))?;
         let dir = self.replica(dir, Act::MakeEntry)?;
         Ok(match self.mover.unpack(&*dir, new) {
@@ -328,19 +575,35 @@ impl Server<'_> {
     }
 }
 
-/// What is known of a directory that was opened. Its attributes have shown whether it is marked, if they were read.
+/// What is known of a directory that was opened. Its attributes have shown whether it is marked, if
+/// they were read.
 fn own_of(dir: &dyn Dir, xattrs: Option<Xattrs>) -> Own {
-    let (is_mount_root, is_marked, is_unfinished) = (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
-    Own { meta: *dir.first_meta(), is_mount_root, xattrs, is_marked, is_unfinished }
+    let (is_mount_root, is_marked, is_unfinished) =
+        (dir.is_mount_root(), dir.is_marked(), dir.is_unfinished());
+    Own {
+        meta: *dir.first_meta(),
+        is_mount_root,
+        xattrs,
+        is_marked,
+        is_unfinished,
+    }
 }
 
-/// What attributes may take of memory: no more is read, so that a file of many megabytes of them takes that much only where room was made.
+/// What attributes may take of memory: no more is read, so that a file of many megabytes of them
+/// takes that much only where room was made.
 fn xattrs_max(long: bool) -> u64 {
-    if long { HEAD_BYTES_MAX as u64 } else { SHORT_XATTRS_BYTES_MAX }
+    if long {
+        HEAD_BYTES_MAX as u64
+    } else {
+        SHORT_XATTRS_BYTES_MAX
+    }
 }
 
 fn or_too_long(xattrs: Option<Xattrs>) -> Reply {
-    xattrs.map_or_else(|| Reply::Fault(WireFault::new(Act::SendReply, errno::E2BIG)), Reply::Xattrs)
+    xattrs.map_or_else(
+        || Reply::Fault(WireFault::new(Act::SendReply, errno::E2BIG)),
+        Reply::Xattrs,
+    )
 }
 
 type Sparing = Option<(Filter, RelPath)>;
@@ -354,22 +617,34 @@ fn opened_data(compressed: &[u8]) -> Result<Vec<u8>, WireFault> {
     crate::wire::compress::open(compressed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
 }
 
-/// What is said of something that is no regular file (any more): what is said of a fifo or a device without its other half (open(2)).
+/// What is said of something that is no regular file (any more): what is said of a fifo or a device
+/// without its other half (open(2)).
 const OTHER_KIND: i32 = errno::ENXIO;
 
-/// Only regular files are held open: what is read through a device lies outside of the root that its node is in.
+/// Only regular files are held open: what is read through a device lies outside of the root that
+/// its node is in.
 fn opened(at: Handle, file: OpenFile) -> Result<Outcome, WireFault> {
     let meta = file.reader().meta()?;
     if meta.kind != Kind::File {
         return Err(WireFault::new(Act::Open, OTHER_KIND));
     }
-    Ok(Outcome { replied: (Reply::Meta(meta), Vec::new()), made: Some((at, Ok(Object::File(Arc::new(file))))) })
+    Ok(Outcome {
+        replied: (Reply::Meta(meta), Vec::new()),
+        made: Some((at, Ok(Object::File(Arc::new(file))))),
+    })
 }
 
 fn nested(at: Handle, nest: Option<DirMutRef>) -> Outcome {
-    let reply = nest.as_ref().map_or(Reply::Done, |nest| Reply::Meta(*nest.first_meta()));
-    let object = nest.map(|nest| Object::dir(OpenDir::Write(nest))).ok_or_else(|| WireFault::new(Act::Obey, errno::EBADF));
-    Outcome { replied: (reply, Vec::new()), made: Some((at, object)) }
+    let reply = nest
+        .as_ref()
+        .map_or(Reply::Done, |nest| Reply::Meta(*nest.first_meta()));
+    let object = nest
+        .map(|nest| Object::dir(OpenDir::Write(nest)))
+        .ok_or_else(|| WireFault::new(Act::Obey, errno::EBADF));
+    Outcome {
+        replied: (reply, Vec::new()),
+        made: Some((at, object)),
+    }
 }
 
 fn locked(at: Handle, lock: Lock) -> Outcome {
@@ -380,7 +655,10 @@ fn locked(at: Handle, lock: Lock) -> Outcome {
         Lock::Left(name) => (Locked::Left(name), refused(errno::EPERM)),
         Lock::Missing(errno) => (Locked::Missing(errno), refused(errno)),
     };
-    Outcome { replied: (Reply::Lock(told), Vec::new()), made: Some((at, object)) }
+    Outcome {
+        replied: (Reply::Lock(told), Vec::new()),
+        made: Some((at, object)),
+    }
 }
 
 impl OpenFile {
@@ -417,8 +695,14 @@ fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFau
 const HASHED_BYTES: u64 = 64 << 20;
 
 /// Hashes a range, some pieces at a time, unless its client is gone meanwhile.
-fn digests(file: &dyn ReadFile, range: Range<u64>, piece: u64, is_over: &dyn Fn() -> bool) -> Result<Vec<[u8; 32]>, WireFault> {
-    let bounded = (1..=PIECE_BYTES_MAX).contains(&piece) && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
+fn digests(
+    file: &dyn ReadFile,
+    range: Range<u64>,
+    piece: u64,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<[u8; 32]>, WireFault> {
+    let bounded = (1..=PIECE_BYTES_MAX).contains(&piece)
+        && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
     if !bounded {
         return Err(WireFault::new(Act::Hash, errno::EINVAL));
     }
@@ -452,7 +736,12 @@ fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<R
     let fits = |whole: &Whole| whole.extents.len() <= EXTENTS_MAX;
     let whole = Whole::read(&*file, &meta, keep)?.filter(fits);
     Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {
-        let Whole { meta, xattrs, extents, data } = whole;
+        let Whole {
+            meta,
+            xattrs,
+            extents,
+            data,
+        } = whole;
         (Reply::Whole(Some((Entry { meta, xattrs }, extents))), data)
     }))
 }
@@ -470,13 +759,29 @@ fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
     removed
 }
 
-/// Tells the next entries of a directory; none if there is no room for the names that were read besides: the listing begins anew then.
-fn next_listing((dir, cursor): (&dyn Dir, &Mutex<Cursor>), survey: Survey, table: &Table) -> Option<Listing> {
+/// Tells the next entries of a directory; none if there is no room for the names that were read
+/// besides: the listing begins anew then.
+fn next_listing(
+    (dir, cursor): (&dyn Dir, &Mutex<Cursor>),
+    survey: Survey,
+    table: &Table,
+) -> Option<Listing> {
     let mut cursor = cursor.lock();
     if !cursor.goes_on {
         match dir.list() {
-            Ok(stream) => *cursor = Cursor { stream: Some(stream), goes_on: true, ..Cursor::default() },
-            Err(fault) => return Some(Listing { fault: Some(fault.into()), ..Listing::default() }),
+            Ok(stream) => {
+                *cursor = Cursor {
+                    stream: Some(stream),
+                    goes_on: true,
+                    ..Cursor::default()
+                }
+            }
+            Err(fault) => {
+                return Some(Listing {
+                    fault: Some(fault.into()),
+                    ..Listing::default()
+                });
+            }
         }
     }
     let listing = cursor.next(dir, survey);
@@ -500,7 +805,10 @@ impl Cursor {
 
     fn next(&mut self, dir: &dyn Dir, survey: Survey) -> Listing {
         let max = (survey.entries_max as usize).clamp(1, ENTRIES_MAX);
-        let mut listing = Listing { more: true, ..Listing::default() };
+        let mut listing = Listing {
+            more: true,
+            ..Listing::default()
+        };
         let mut bytes = 0;
         while listing.told.len() < max && bytes < survey.listing_bytes_max() as u64 {
             if self.names.1 == self.names.0.len() && !self.refill(max, &mut listing) {
@@ -535,23 +843,43 @@ impl Cursor {
     }
 }
 
-/// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told itself.
+/// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told
+/// itself.
 fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told {
     let wanted = match kind {
         Some(Kind::Dir) => false,
         Some(Kind::File) => survey.files,
         _ => true,
     };
-    let entry = if wanted { look(dir, name, survey) } else { None };
-    let link = entry.as_ref().is_some_and(|entry| entry.meta.kind == Kind::Symlink);
+    let entry = if wanted {
+        look(dir, name, survey)
+    } else {
+        None
+    };
+    let link = entry
+        .as_ref()
+        .is_some_and(|entry| entry.meta.kind == Kind::Symlink);
     let target = if link { dir.read_link(name).ok() } else { None };
-    Told { name: name.into(), kind, entry, target }
+    Told {
+        name: name.into(),
+        kind,
+        entry,
+        target,
+    }
 }
 
 fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
     let meta = dir.look(name).ok()?;
     // What is too much for a listing is asked for by itself.
-    let read = || dir.xattrs_of_within(name, &survey.keep, survey.listing_bytes_max() as u64).ok().flatten();
-    let xattrs = if meta.kind == Kind::Dir { Xattrs::default() } else { read()? };
+    let read = || {
+        dir.xattrs_of_within(name, &survey.keep, survey.listing_bytes_max() as u64)
+            .ok()
+            .flatten()
+    };
+    let xattrs = if meta.kind == Kind::Dir {
+        Xattrs::default()
+    } else {
+        read()?
+    };
     Some(Entry { meta, xattrs })
 }

@@ -1,14 +1,18 @@
 //! Further streams of one client, to one agent.
 //!
-//! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a connection with long round trips needs several. Each starts a
-//! `driftless agent --join PLACE` of its own, which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and
-//! waits until that is done with them. It says nothing itself: the first agent greets on the stream that it was handed.
+//! One ssh connection carries what fits into its window (2 MiB) in each round trip, so a connection
+//! with long round trips needs several. Each starts a `driftless agent --join PLACE` of its own,
+//! which hands its standard input and output to the first agent (unix(7), SCM_RIGHTS) and waits
+//! until that is done with them. It says nothing itself: the first agent greets on the stream that
+//! it was handed.
 //!
-//! The place is an abstract socket, which needs no file: an agent that has confined itself could neither make one nor remove it. Anybody
-//! may connect to it, so both ends ask the kernel who is at the other (SO_PEERCRED). That it is the same user is not enough: his keys may
-//! start agents with different limits, and each key can name any place. So the agent draws a secret, which its client is told on the stream
-//! that it has and gives to the joining process over standard input, where no list of processes shows it; and that process says the limits
-//! that it was started with itself, which must be those of the agent.
+//! The place is an abstract socket, which needs no file: an agent that has confined itself could
+//! neither make one nor remove it. Anybody may connect to it, so both ends ask the kernel who is at
+//! the other (SO_PEERCRED). That it is the same user is not enough: his keys may start agents with
+//! different limits, and each key can name any place. So the agent draws a secret, which its client
+//! is told on the stream that it has and gives to the joining process over standard input, where no
+//! list of processes shows it; and that process says the limits that it was started with itself,
+//! which must be those of the agent.
 
 use crate::wire::Limits;
 use driftless_tree::random_secret;
@@ -18,8 +22,9 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen, recvmsg, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, getsockname, listen, recvmsg, sendmsg, socket_with,
 };
 use sha2::{Digest, Sha256};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -40,7 +45,8 @@ const BACKLOG: i32 = 16;
 pub const SECRET_BYTES: usize = 16;
 /// Bytes of what a process says that joins: the secret, and a hash (SHA-256) of its limits.
 const CLAIM_BYTES: usize = SECRET_BYTES + 32;
-/// What it is answered that does not know the secret, or whose limits are others. One whose stream is taken is answered nothing.
+/// What it is answered that does not know the secret, or whose limits are others. One whose stream
+/// is taken is answered nothing.
 const UNKNOWN: u8 = 1;
 const OTHER_LIMITS: u8 = 2;
 
@@ -50,7 +56,8 @@ pub struct Claim([u8; CLAIM_BYTES]);
 
 impl Claim {
     fn new(secret: u128, limits: &Limits) -> Claim {
-        let limits = postcard::to_stdvec(limits).expect("limits are plain values, and memory does not fail");
+        let limits =
+            postcard::to_stdvec(limits).expect("limits are plain values, and memory does not fail");
         let mut claim = [0; CLAIM_BYTES];
         let (first, last) = claim.split_at_mut(SECRET_BYTES);
         first.copy_from_slice(&secret.to_le_bytes());
@@ -59,10 +66,15 @@ impl Claim {
     }
 
     fn secret(&self) -> u128 {
-        u128::from_le_bytes(self.0[..SECRET_BYTES].try_into().expect("it begins with one"))
+        u128::from_le_bytes(
+            self.0[..SECRET_BYTES]
+                .try_into()
+                .expect("it begins with one"),
+        )
     }
 
-    /// What is answered to another claim; nothing if it is this one. Who does not know the secret learns nothing of the limits.
+    /// What is answered to another claim; nothing if it is this one. Who does not know the secret
+    /// learns nothing of the limits.
     fn refusal_of(&self, other: &Claim) -> Option<u8> {
         // Numbers take as long to compare whatever they are.
         if self.secret() != other.secret() {
@@ -80,7 +92,12 @@ pub struct Gathering {
 }
 
 fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
-    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags | SocketFlags::CLOEXEC, None)
+    socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        flags | SocketFlags::CLOEXEC,
+        None,
+    )
 }
 
 /// Whether the process at the other end is this user's.
@@ -89,7 +106,8 @@ fn is_ours(socket: &OwnedFd) -> bool {
 }
 
 impl Gathering {
-    /// Opens the place, and draws the secret. The kernel chooses a name that is free (unix(7), "Autobind feature").
+    /// Opens the place, and draws the secret. The kernel chooses a name that is free (unix(7),
+    /// "Autobind feature").
     pub fn open(limits: &Limits) -> Result<Gathering, Errno> {
         let claim = Claim::new(random_secret()?, limits);
         let socket = new_socket(SocketFlags::NONBLOCK)?;
@@ -97,7 +115,11 @@ impl Gathering {
         listen(&socket, BACKLOG)?;
         let own = SocketAddrUnix::try_from(getsockname(&socket)?)?;
         let place = own.abstract_name().ok_or(Errno::AFNOSUPPORT)?.to_vec();
-        Ok(Gathering { place, socket, claim })
+        Ok(Gathering {
+            place,
+            socket,
+            claim,
+        })
     }
 
     /// What `--join` is given, and the secret.
@@ -107,7 +129,13 @@ impl Gathering {
 
     /// The next process of this user that wants to bring a stream, if one waits.
     pub fn accept(&self) -> Option<Bringer> {
-        accept_with(&self.socket, SocketFlags::CLOEXEC).ok().filter(is_ours).map(|socket| Bringer { socket, claim: self.claim.clone() })
+        accept_with(&self.socket, SocketFlags::CLOEXEC)
+            .ok()
+            .filter(is_ours)
+            .map(|socket| Bringer {
+                socket,
+                claim: self.claim.clone(),
+            })
     }
 }
 
@@ -119,8 +147,8 @@ pub struct Bringer {
 }
 
 impl Bringer {
-    /// The stream's input and output, if the process may bring one. Nobody has to, so this waits for it a while only, and no longer than
-    /// `is_over` says.
+    /// The stream's input and output, if the process may bring one. Nobody has to, so this waits
+    /// for it a while only, and no longer than `is_over` says.
     pub fn stream(&self, is_over: impl Fn() -> bool) -> Option<(OwnedFd, OwnedFd)> {
         wait_for(self.socket.as_fd(), SILENCE, is_over).ok()?;
         let (claim, ends) = received(&self.socket).ok()?;
@@ -136,8 +164,13 @@ impl Bringer {
 /// Waits until there is something to be read.
 fn wait_for(from: BorrowedFd<'_>, silence: Duration, is_over: impl Fn() -> bool) -> io::Result<()> {
     let since = Instant::now();
-    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
-    while rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&tick)))? == 0 {
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: TICK.as_nanos() as i64,
+    };
+    while rustix::io::retry_on_intr(|| poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&tick)))?
+        == 0
+    {
         if is_over() || since.elapsed() > silence {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -149,24 +182,43 @@ fn received(peer: &OwnedFd) -> Result<(Claim, Vec<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut claim = [0; CLAIM_BYTES];
-    let got = recvmsg(peer, &mut [IoSliceMut::new(&mut claim)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let rights =
-        ancillary.drain().filter_map(|message| if let RecvAncillaryMessage::ScmRights(ends) = message { Some(ends) } else { None });
+    let got = recvmsg(
+        peer,
+        &mut [IoSliceMut::new(&mut claim)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let rights = ancillary.drain().filter_map(|message| {
+        if let RecvAncillaryMessage::ScmRights(ends) = message {
+            Some(ends)
+        } else {
+            None
+        }
+    });
     let ends = rights.flatten().collect();
     // It was sent at once, so it comes at once (unix(7)).
-    if got.bytes == CLAIM_BYTES { Ok((Claim(claim), ends)) } else { Err(Errno::BADMSG) }
+    if got.bytes == CLAIM_BYTES {
+        Ok((Claim(claim), ends))
+    } else {
+        Err(Errno::BADMSG)
+    }
 }
 
-/// Hands this process's standard input and output to the agent at `place`, and waits until it is done with them. The secret stands first on
-/// standard input; the limits are those that this process was started with.
+/// Hands this process's standard input and output to the agent at `place`, and waits until it is
+/// done with them. The secret stands first on standard input; the limits are those that this
+/// process was started with.
 ///
 /// # Errors
-/// There is no such agent of this user, the secret is not its own, or it was started with other limits.
+/// There is no such agent of this user, the secret is not its own, or it was started with other
+/// limits.
 pub fn join(place: &std::ffi::OsStr, limits: &Limits) -> io::Result<()> {
     let (input, output) = (io::stdin(), io::stdout());
     let claim = Claim::new(told_secret(input.as_fd())?, limits);
     let socket = new_socket(SocketFlags::empty())?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(place.as_encoded_bytes())?)?;
+    connect(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(place.as_encoded_bytes())?,
+    )?;
     // The agent may have ended, and its place be another's.
     if !is_ours(&socket) {
         return Err(Errno::PERM.into());
@@ -175,13 +227,18 @@ pub fn join(place: &std::ffi::OsStr, limits: &Limits) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&ends));
-    sendmsg(&socket, &[IoSlice::new(&claim.0)], &mut ancillary, SendFlags::empty())?;
+    sendmsg(
+        &socket,
+        &[IoSlice::new(&claim.0)],
+        &mut ancillary,
+        SendFlags::empty(),
+    )?;
     let mut answer = [0];
     match rustix::io::retry_on_intr(|| rustix::io::read(&socket, &mut answer))? {
         0 => Ok(()),
-        _ if answer == [OTHER_LIMITS] => {
-            Err(io::Error::other("it was started with other limits (--only, --read-only, --no-delete) than this one"))
-        }
+        _ if answer == [OTHER_LIMITS] => Err(io::Error::other(
+            "it was started with other limits (--only, --read-only, --no-delete) than this one",
+        )),
         _ => Err(io::Error::other("it is that of another client")),
     }
 }

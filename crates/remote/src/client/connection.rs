@@ -1,10 +1,14 @@
-//! The connection to an agent, as many threads share it: requests go out as they come, replies find whoever waits for them.
+//! The connection to an agent, as many threads share it: requests go out as they come, replies find
+//! whoever waits for them.
 //!
-//! Nobody holds the connection while he waits, so thousands of requests are under way at once. What is submitted has its completion kept until
-//! somebody asks for it; how much may be submitted is bounded. When the connection is lost, everything that waits fails at once.
+//! Nobody holds the connection while he waits, so thousands of requests are under way at once. What
+//! is submitted has its completion kept until somebody asks for it; how much may be submitted is
+//! bounded. When the connection is lost, everything that waits fails at once.
 
 use crate::budget::{Budget, Room, Taken};
-use crate::wire::{Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault};
+use crate::wire::{
+    Announced, Frame, HEAD_BYTES_MAX, Handle, Reply, ReplyMax, Request, SMALL_BYTES, WireFault,
+};
 use crossbeam_channel::Sender;
 use driftless_lock::{Condvar, Mutex, RwLock};
 use driftless_model::{Act, Fault, LINE_LOST, Side, errno};
@@ -14,12 +18,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// Bytes of submissions that are not complete, or whose completions nobody has taken, at most. One that is not complete counts as much
-/// as its reply may have.
+/// Bytes of submissions that are not complete, or whose completions nobody has taken, at most. One
+/// that is not complete counts as much as its reply may have.
 const SUBMITTED_BYTES_MAX: u64 = 80 << 20;
-/// Bytes of answers that threads wait for, and of blocks of files that were sent and not answered, at most. What says little is not counted.
+/// Bytes of answers that threads wait for, and of blocks of files that were sent and not answered,
+/// at most. What says little is not counted.
 const AWAITED_BYTES_MAX: u64 = 24 << 20;
-/// What a submission costs besides its data and those of its reply, for that bound; the head of its reply takes no more.
+/// What a submission costs besides its data and those of its reply, for that bound; the head of its
+/// reply takes no more.
 const SUBMISSION_BYTES: u64 = 32 << 10;
 /// How another side does not keep to the protocol.
 const UNASKED: &str = "it answers what nobody asked";
@@ -37,7 +43,11 @@ pub struct Promise {
 
 impl Promise {
     fn of(request: &Request) -> Arc<Promise> {
-        Arc::new(Promise { memory_max: request.reply_max().bytes(), frame: Mutex::default(), arrived: Condvar::new() })
+        Arc::new(Promise {
+            memory_max: request.reply_max().bytes(),
+            frame: Mutex::default(),
+            arrived: Condvar::new(),
+        })
     }
 
     fn keep(&self, frame: Result<Frame, ()>) {
@@ -72,7 +82,12 @@ pub enum Space {
 
 enum Waiter<A> {
     Promise(Arc<Promise>, Space),
-    Submitted { token: u64, bytes: u64, room: u64, finish: Finish<A> },
+    Submitted {
+        token: u64,
+        bytes: u64,
+        room: u64,
+        finish: Finish<A>,
+    },
 }
 
 /// Somebody who waits, and what the reply may have at most.
@@ -149,14 +164,16 @@ impl<A: Send> Connection<A> {
         self.ask_with(request, data, Space::Nothing)
     }
 
-    /// Asks without waiting. Of the room that was taken for it, what the reply does not need is given back when that is here.
+    /// Asks without waiting. Of the room that was taken for it, what the reply does not need is
+    /// given back when that is here.
     pub fn ask_with(&self, request: &Request, data: Vec<u8>, space: Space) -> Arc<Promise> {
         let promise = Promise::of(request);
         self.send(request, data, Waiter::Promise(promise.clone(), space));
         promise
     }
 
-    /// Takes room for what a thread waits for, waiting for it. A thread that has some must not wait for more.
+    /// Takes room for what a thread waits for, waiting for it. A thread that has some must not wait
+    /// for more.
     pub fn awaited(&self, bytes: u64) -> Taken {
         self.awaited.taken(bytes)
     }
@@ -173,25 +190,42 @@ impl<A: Send> Connection<A> {
     }
 
     /// Asks, does `more` while the request is under way, and waits.
-    pub fn call_and(&self, request: &Request, data: Vec<u8>, more: impl FnOnce()) -> Result<(Reply, Vec<u8>), WireFault> {
+    pub fn call_and(
+        &self,
+        request: &Request,
+        data: Vec<u8>,
+        more: impl FnOnce(),
+    ) -> Result<(Reply, Vec<u8>), WireFault> {
         let max = request.reply_max().bytes();
         let _room = (max > SMALL_BYTES).then(|| self.awaited(max));
         let asked = Instant::now();
         let promise = self.ask(request, data);
         more();
         let answer = self.wait(&promise);
-        self.fastest.fetch_min(asked.elapsed().as_nanos() as u64, Relaxed);
+        self.fastest
+            .fetch_min(asked.elapsed().as_nanos() as u64, Relaxed);
         answer
     }
 
     /// How long a round trip takes, by the shortest that was waited for; nothing before the first.
     pub fn round_trip(&self) -> Duration {
         let nanos = self.fastest.load(Relaxed);
-        if nanos == u64::MAX { Duration::ZERO } else { Duration::from_nanos(nanos) }
+        if nanos == u64::MAX {
+            Duration::ZERO
+        } else {
+            Duration::from_nanos(nanos)
+        }
     }
 
-    /// Submits a request; `finish` turns its reply into the completion. Waits while too much is submitted, unless it is `urgent`.
-    pub fn submit(&self, token: u64, (request, data): (&Request, Vec<u8>), urgent: bool, finish: Finish<A>) {
+    /// Submits a request; `finish` turns its reply into the completion. Waits while too much is
+    /// submitted, unless it is `urgent`.
+    pub fn submit(
+        &self,
+        token: u64,
+        (request, data): (&Request, Vec<u8>),
+        urgent: bool,
+        finish: Finish<A>,
+    ) {
         let (frame, room) = (self.frame(request, data), request.reply_max().data);
         let bytes = SUBMISSION_BYTES + frame.bytes();
         if urgent {
@@ -199,7 +233,16 @@ impl<A: Send> Connection<A> {
         } else {
             self.submitted.take(bytes + room)
         }
-        self.send_frame(request, frame, Waiter::Submitted { token, bytes, room, finish });
+        self.send_frame(
+            request,
+            frame,
+            Waiter::Submitted {
+                token,
+                bytes,
+                room,
+                finish,
+            },
+        );
     }
 
     /// Lets go of an object.
@@ -234,13 +277,22 @@ impl<A: Send> Connection<A> {
 
     fn send_frame(&self, request: &Request, frame: Frame, waiter: Waiter<A>) {
         let number = frame.number();
-        self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
+        self.content_bytes
+            .fetch_add(frame.data.len() as u64, Relaxed);
         if frame.head.len() > HEAD_BYTES_MAX {
-            return self.answer(waiter, Ok(frame.or_too_long(HEAD_BYTES_MAX as u64, Act::SendRequest)));
+            return self.answer(
+                waiter,
+                Ok(frame.or_too_long(HEAD_BYTES_MAX as u64, Act::SendRequest)),
+            );
         }
-        self.waiting.lock().insert(number, Waiting(waiter, request.reply_max()));
-        let sent = self.stream_for(request).is_some_and(|out| out.send(frame).is_ok());
-        // Whoever loses the connection says so first and then answers all who wait: one of the two sees the other.
+        self.waiting
+            .lock()
+            .insert(number, Waiting(waiter, request.reply_max()));
+        let sent = self
+            .stream_for(request)
+            .is_some_and(|out| out.send(frame).is_ok());
+        // Whoever loses the connection says so first and then answers all who wait: one of the two
+        // sees the other.
         if (!sent || self.lost.get().is_some())
             && let Some(Waiting(waiter, _)) = self.waiter(number)
         {
@@ -252,11 +304,22 @@ impl<A: Send> Connection<A> {
         self.outs.read()
     }
 
-    /// What carries content, there or back, takes the streams but the first in turn; everything else takes the first, and so is not held up.
+    /// What carries content, there or back, takes the streams but the first in turn; everything
+    /// else takes the first, and so is not held up.
     fn stream_for(&self, request: &Request) -> Option<Sender<Frame>> {
         let outs = self.outs();
-        let heavy = matches!(request, Request::Make { .. } | Request::Fetch { .. } | Request::Write { .. } | Request::Read { .. });
-        let index = if heavy && outs.len() > 1 { 1 + self.turn.fetch_add(1, Relaxed) % (outs.len() - 1) } else { 0 };
+        let heavy = matches!(
+            request,
+            Request::Make { .. }
+                | Request::Fetch { .. }
+                | Request::Write { .. }
+                | Request::Read { .. }
+        );
+        let index = if heavy && outs.len() > 1 {
+            1 + self.turn.fetch_add(1, Relaxed) % (outs.len() - 1)
+        } else {
+            0
+        };
         outs.get(index).cloned()
     }
 
@@ -282,18 +345,29 @@ impl<A: Send> Connection<A> {
             Waiter::Promise(promise, space) => {
                 match space {
                     Space::Nothing => {}
-                    Space::Completion(room) => room.lock().shrink(frame.as_ref().map_or(0, Frame::bytes)),
+                    Space::Completion(room) => {
+                        room.lock().shrink(frame.as_ref().map_or(0, Frame::bytes))
+                    }
                     Space::Sent(room) => drop(room),
                 }
                 promise.keep(frame);
             }
-            Waiter::Submitted { token, bytes, room, finish } => {
+            Waiter::Submitted {
+                token,
+                bytes,
+                room,
+                finish,
+            } => {
                 // What came with the answer takes memory until a listener takes it.
                 let came = frame.as_ref().map_or(0, Frame::data_bytes);
                 self.submitted.give(room.saturating_sub(came));
                 let opened = frame.map_err(|()| lost_fault()).and_then(open);
                 let answer = finish(opened.and_then(|opened| within(SUBMISSION_BYTES, opened)));
-                self.hand_over(Completed { token, answer, bytes: bytes + came.min(room) });
+                self.hand_over(Completed {
+                    token,
+                    answer,
+                    bytes: bytes + came.min(room),
+                });
             }
         }
     }
@@ -309,33 +383,58 @@ impl<A: Send> Connection<A> {
 
     /// Completes what is not sent.
     pub fn refuse(&self, token: u64, answer: A) {
-        self.hand_over(Completed { token, answer, bytes: 0 });
+        self.hand_over(Completed {
+            token,
+            answer,
+            bytes: 0,
+        });
     }
 
     /// Whether a frame that begins so may come.
     ///
     /// # Errors
-    /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the protocol.
+    /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the
+    /// protocol.
     pub fn admit(&self, announced: &Announced) -> Result<(), &'static str> {
         // What answers nothing says that the other side is there, and no more.
-        let alive = ReplyMax { head: SMALL_BYTES, data: 0 };
-        let asked = || self.waiting.lock().get(&announced.number()).map(|waiting| waiting.1);
-        let max = if announced.number() == 0 { Some(alive) } else { asked() };
+        let alive = ReplyMax {
+            head: SMALL_BYTES,
+            data: 0,
+        };
+        let asked = || {
+            self.waiting
+                .lock()
+                .get(&announced.number())
+                .map(|waiting| waiting.1)
+        };
+        let max = if announced.number() == 0 {
+            Some(alive)
+        } else {
+            asked()
+        };
         let max = max.ok_or(UNASKED)?;
-        if announced.head as u64 > max.head || announced.data as u64 > max.data { Err(TOO_MUCH) } else { Ok(()) }
+        if announced.head as u64 > max.head || announced.data as u64 > max.data {
+            Err(TOO_MUCH)
+        } else {
+            Ok(())
+        }
     }
 
     /// A frame has come.
     ///
     /// # Errors
-    /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the protocol.
+    /// Nobody waits for it, or it has more than the reply may have: how the other side breaks the
+    /// protocol.
     pub fn arrived(&self, frame: Frame) -> Result<(), &'static str> {
-        self.content_bytes.fetch_add(frame.data.len() as u64, Relaxed);
+        self.content_bytes
+            .fetch_add(frame.data.len() as u64, Relaxed);
         self.come.fetch_add(1, Relaxed);
         let Waiting(waiter, max) = self.waiter(frame.number()).ok_or(UNASKED)?;
         if frame.head.len() as u64 > max.head || frame.data_bytes() > max.data {
             // Whoever waits hears of it when the connection is lost for it.
-            self.waiting.lock().insert(frame.number(), Waiting(waiter, max));
+            self.waiting
+                .lock()
+                .insert(frame.number(), Waiting(waiter, max));
             return Err(TOO_MUCH);
         }
         self.answer(waiter, Ok(frame));
@@ -352,9 +451,13 @@ impl<A: Send> Connection<A> {
         let taken: Vec<Completed<A>> = completions.drain(..some).collect();
         drop(completions);
         if !taken.is_empty() {
-            self.submitted.give(taken.iter().map(|answered| answered.bytes).sum());
+            self.submitted
+                .give(taken.iter().map(|answered| answered.bytes).sum());
         }
-        taken.into_iter().map(|Completed { token, answer, .. }| (token, answer)).collect()
+        taken
+            .into_iter()
+            .map(|Completed { token, answer, .. }| (token, answer))
+            .collect()
     }
 
     /// The connection is lost: whoever waits hears of it.
@@ -362,7 +465,9 @@ impl<A: Send> Connection<A> {
         let _the_first_reason_counts = self.lost.set(loss);
         self.outs.write().clear();
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.into_values().for_each(|Waiting(waiter, _)| self.answer(waiter, Err(())));
+        waiting
+            .into_values()
+            .for_each(|Waiting(waiter, _)| self.answer(waiter, Err(())));
     }
 
     /// Why the connection is lost, if it is.
@@ -380,14 +485,22 @@ fn lost_fault() -> WireFault {
 fn open(frame: Frame) -> Result<(Reply, Vec<u8>), WireFault> {
     match frame.message() {
         Ok(Reply::Fault(fault)) => Err(fault),
-        Ok(reply) => frame.into_data().map(|data| (reply, data)).map_err(|_| nonsense()),
+        Ok(reply) => frame
+            .into_data()
+            .map(|data| (reply, data))
+            .map_err(|_| nonsense()),
         Err(_) => Err(nonsense()),
     }
 }
 
-/// The same, if its lists take no more of memory than that, of which the length of a message says little.
+/// The same, if its lists take no more of memory than that, of which the length of a message says
+/// little.
 fn within(memory_max: u64, opened: (Reply, Vec<u8>)) -> Result<(Reply, Vec<u8>), WireFault> {
-    if opened.0.lists_memory() <= memory_max { Ok(opened) } else { Err(nonsense()) }
+    if opened.0.lists_memory() <= memory_max {
+        Ok(opened)
+    } else {
+        Err(nonsense())
+    }
 }
 
 /// The reply is none to this request.
@@ -407,7 +520,11 @@ mod tests {
     use driftless_tree::WHOLE_BYTES_MAX;
 
     fn fetch() -> Request {
-        Request::Fetch { dir: 1, name: c"name".into(), keep: driftless_model::Keep::default() }
+        Request::Fetch {
+            dir: 1,
+            name: c"name".into(),
+            keep: driftless_model::Keep::default(),
+        }
     }
 
     fn whole(number: u64, bytes: u64) -> Frame {
@@ -418,16 +535,23 @@ mod tests {
     fn no_more_is_posted_than_there_is_room_for_all_answers() {
         let (out, frames) = unbounded();
         let connection: Connection<()> = Connection::new(out);
-        let post = |token| connection.submit(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
+        let post =
+            |token| connection.submit(token, (&fetch(), Vec::new()), false, Box::new(|_| ()));
         let under_way = SUBMITTED_BYTES_MAX / (SUBMISSION_BYTES + WHOLE_BYTES_MAX);
         (0..under_way).for_each(post);
         let numbers: Vec<u64> = frames.try_iter().map(|frame| frame.number()).collect();
         assert_eq!(numbers.len() as u64, under_way);
         std::thread::scope(|scope| {
             scope.spawn(|| post(under_way));
-            assert!(frames.recv_timeout(Duration::from_millis(200)).is_err(), "each may be answered with a whole file");
-            // Most answers are small, and what they do not need is given back before anybody takes them.
-            numbers.iter().for_each(|number| assert_eq!(connection.arrived(whole(*number, 1000)), Ok(())));
+            assert!(
+                frames.recv_timeout(Duration::from_millis(200)).is_err(),
+                "each may be answered with a whole file"
+            );
+            // Most answers are small, and what they do not need is given back before anybody takes
+            // them.
+            numbers
+                .iter()
+                .for_each(|number| assert_eq!(connection.arrived(whole(*number, 1000)), Ok(())));
             assert!(frames.recv().is_ok(), "there is room again");
         });
     }
@@ -439,23 +563,44 @@ mod tests {
         connection.submit(1, (&fetch(), Vec::new()), false, Box::new(|_| ()));
         let sent = frames.recv().expect("it was submitted");
         let number = sent.number();
-        let compressed = crate::wire::send::FrameCompressor::new(Some(1)).compress(whole(number, WHOLE_BYTES_MAX));
+        let compressed = crate::wire::send::FrameCompressor::new(Some(1))
+            .compress(whole(number, WHOLE_BYTES_MAX));
         assert!(compressed.is_compressed() && compressed.data_bytes() == WHOLE_BYTES_MAX);
         assert_eq!(connection.arrived(compressed), Ok(()));
-        let answered: u64 = connection.completions.lock().iter().map(|answered| answered.bytes).sum();
+        let answered: u64 = connection
+            .completions
+            .lock()
+            .iter()
+            .map(|answered| answered.bytes)
+            .sum();
         assert_eq!(answered, SUBMISSION_BYTES + sent.bytes() + WHOLE_BYTES_MAX);
     }
 
     #[test]
     fn an_answer_that_is_larger_than_any_may_be_is_not_kept() {
-        for (bytes, compress) in [(WHOLE_BYTES_MAX + 1, None), (4 << 20, None), (4 << 20, Some(1))] {
+        for (bytes, compress) in [
+            (WHOLE_BYTES_MAX + 1, None),
+            (4 << 20, None),
+            (4 << 20, Some(1)),
+        ] {
             let (out, frames) = unbounded();
             let connection: Connection<bool> = Connection::new(out);
-            connection.submit(1, (&fetch(), Vec::new()), false, Box::new(|reply| reply.is_ok()));
+            connection.submit(
+                1,
+                (&fetch(), Vec::new()),
+                false,
+                Box::new(|reply| reply.is_ok()),
+            );
             let number = frames.recv().expect("it was submitted").number();
-            let answer = crate::wire::send::FrameCompressor::new(compress).compress(whole(number, bytes));
-            let Err(why) = connection.arrived(answer) else { panic!("{bytes}") };
-            connection.lose(Loss { why: why.into(), is_mendable: false });
+            let answer =
+                crate::wire::send::FrameCompressor::new(compress).compress(whole(number, bytes));
+            let Err(why) = connection.arrived(answer) else {
+                panic!("{bytes}")
+            };
+            connection.lose(Loss {
+                why: why.into(),
+                is_mendable: false,
+            });
             assert_eq!(connection.next_completions(Duration::ZERO), [(1, false)]);
         }
     }

@@ -1,8 +1,9 @@
 //! A directory on another host.
 //!
-//! What a listing told of an entry answers the first look at it, so that a directory costs one round trip and not one for each
-//! entry. Every later look, and every look at what this side has changed, goes over the connection. A directory that is made is used at
-//! once; if it could not be made, everything in it fails for that reason.
+//! What a listing told of an entry answers the first look at it, so that a directory costs one
+//! round trip and not one for each entry. Every later look, and every look at what this side has
+//! changed, goes over the connection. A directory that is made is used at once; if it could not be
+//! made, everything in it fails for that reason.
 
 mod change;
 mod completions;
@@ -15,22 +16,29 @@ use crate::client::Client;
 use crate::client::connection::{Promise, Space, nonsense, on};
 use crate::client::file::RemoteFile;
 use crate::client::replies::{long_if_need_be, not_set};
-use crate::wire::{Handle, Listing, Located, Name, Own, Reply, Request, SparingRules, Survey, WireFault};
+use crate::wire::{
+    Handle, Listing, Located, Name, Own, Reply, Request, SparingRules, Survey, WireFault,
+};
 use completions::{fetched, looked};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs, errno};
-use driftless_tree::{Ancestor, Completion, Dir, DirRef, Done, Held, MarkText, NameStream, Op, ReadFile, Removed, Rights, Spared};
+use driftless_tree::{
+    Ancestor, Completion, Dir, DirRef, Done, Held, MarkText, NameStream, Op, ReadFile, Removed,
+    Rights, Spared,
+};
 use listing::{Entries, RemoteNames};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-/// Entries that come with a directory that was expected. Most directories have fewer; room is taken for as many, and what there is room for
-/// bounds how many directories are expected at the same time.
+/// Entries that come with a directory that was expected. Most directories have fewer; room is taken
+/// for as many, and what there is room for bounds how many directories are expected at the same
+/// time.
 const EXPECTED_ENTRIES: u32 = 64;
 /// Directories that are expected at once, at most.
 const AHEAD_MAX: usize = 4096;
-/// What their replies may take, in bytes: as much as may come while they are under way, then what came.
+/// What their replies may take, in bytes: as much as may come while they are under way, then what
+/// came.
 const AHEAD_BYTES_MAX: u64 = 48 << 20;
 
 enum First {
@@ -59,8 +67,8 @@ struct Inner {
     ahead: Mutex<HashMap<CString, Expected>>,
 }
 
-/// What is asked of each root first, and was asked for together with it. Each answers one question, and that one alone: what is asked
-/// again is meant to be looked at again.
+/// What is asked of each root first, and was asked for together with it. Each answers one question,
+/// and that one alone: what is asked again is meant to be looked at again.
 #[derive(Default)]
 pub struct Foretold {
     lineage: Option<Arc<Promise>>,
@@ -71,8 +79,15 @@ impl Foretold {
     /// Asks for it, about a directory whose number the other side has been told.
     pub fn ask(client: &Client, at: Handle) -> Foretold {
         let ask = |request| Some(client.connection.ask(&request, Vec::new()));
-        let xattrs = Request::Xattrs { at, keep: client.keep, long: false };
-        Foretold { lineage: ask(Request::Lineage { dir: at }), xattrs: ask(xattrs) }
+        let xattrs = Request::Xattrs {
+            at,
+            keep: client.keep,
+            long: false,
+        };
+        Foretold {
+            lineage: ask(Request::Lineage { dir: at }),
+            xattrs: ask(xattrs),
+        }
     }
 }
 
@@ -89,9 +104,12 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let ahead = std::mem::take(&mut *self.ahead.lock());
         self.client.connection.ahead.fetch_sub(ahead.len(), Relaxed);
-        ahead.into_values().for_each(|expected| self.client.connection.forget(expected.at));
+        ahead
+            .into_values()
+            .for_each(|expected| self.client.connection.forget(expected.at));
         self.client.connection.forget(self.at);
-        // One by one, not each within the other: a chain of some ten thousand would overflow the stack.
+        // One by one, not each within the other: a chain of some ten thousand would overflow the
+        // stack.
         let mut above = self.above.take();
         while let Some(mut inner) = above.and_then(Arc::into_inner) {
             above = inner.above.take();
@@ -120,8 +138,19 @@ impl Inner {
 
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
-    pub fn found(client: &Arc<Client>, side: Side, at: Handle, (own, foretold): (Own, Foretold)) -> RemoteDir {
-        let mut found = Self::of(client, side, at, First::Known(own.meta, own.is_mount_root), (own.xattrs, true, None));
+    pub fn found(
+        client: &Arc<Client>,
+        side: Side,
+        at: Handle,
+        (own, foretold): (Own, Foretold),
+    ) -> RemoteDir {
+        let mut found = Self::of(
+            client,
+            side,
+            at,
+            First::Known(own.meta, own.is_mount_root),
+            (own.xattrs, true, None),
+        );
         found.is_unfinished = own.is_unfinished;
         found.foretold = Mutex::new(foretold);
         found.open()
@@ -154,7 +183,10 @@ impl RemoteDir {
     }
 
     fn call(&self, request: &Request) -> Done<(Reply, Vec<u8>)> {
-        on(self.0.side, self.0.client.connection.call(request, Vec::new()))
+        on(
+            self.0.side,
+            self.0.client.connection.call(request, Vec::new()),
+        )
     }
 
     fn done(&self, request: &Request) -> Done {
@@ -200,11 +232,19 @@ impl RemoteDir {
 
     /// Lets a change through.
     fn pass_gate(&self) -> Done {
-        if self.0.side == Side::Replica { self.0.client.gate.pass() } else { Ok(()) }
+        if self.0.side == Side::Replica {
+            self.0.client.gate.pass()
+        } else {
+            Ok(())
+        }
     }
 
     fn survey(&self, entries_max: u32, files: bool) -> Survey {
-        Survey { keep: self.0.client.keep, files, entries_max }
+        Survey {
+            keep: self.0.client.keep,
+            files,
+            entries_max,
+        }
     }
 
     fn open(&self, at: Handle, request: &Request) -> Done<RemoteFile> {
@@ -218,11 +258,22 @@ impl RemoteDir {
     }
 
     /// The reply to a request to enter.
-    fn entered(&self, at: Handle, files: bool, reply: Result<(Reply, Vec<u8>), WireFault>) -> Done<RemoteDir> {
+    fn entered(
+        &self,
+        at: Handle,
+        files: bool,
+        reply: Result<(Reply, Vec<u8>), WireFault>,
+    ) -> Done<RemoteDir> {
         match on(self.0.side, reply) {
             Ok((Reply::Entered(own, listing), _)) if is_as_asked(listing.as_ref()) => {
                 let first = First::Known(own.meta, own.is_mount_root);
-                let mut entered = Self::of(&self.0.client, self.0.side, at, first, (own.xattrs, files, listing));
+                let mut entered = Self::of(
+                    &self.0.client,
+                    self.0.side,
+                    at,
+                    first,
+                    (own.xattrs, files, listing),
+                );
                 (entered.is_marked, entered.is_unfinished) = (own.is_marked, own.is_unfinished);
                 Ok(entered.open())
             }
@@ -262,10 +313,29 @@ impl RemoteDir {
         let connection = &self.0.client.connection;
         if let Some(expected) = self.0.ahead.lock().remove(name) {
             connection.ahead.fetch_sub(1, Relaxed);
-            return self.entered(expected.at, expected.files, connection.wait(&expected.promise));
+            return self.entered(
+                expected.at,
+                expected.files,
+                connection.wait(&expected.promise),
+            );
         }
-        let (at, survey) = (connection.handle(), Some(self.survey(EXPECTED_ENTRIES, true)));
-        self.entered(at, true, connection.call(&Request::Enter { dir: self.0.at, name: name.into(), at, survey }, Vec::new()))
+        let (at, survey) = (
+            connection.handle(),
+            Some(self.survey(EXPECTED_ENTRIES, true)),
+        );
+        self.entered(
+            at,
+            true,
+            connection.call(
+                &Request::Enter {
+                    dir: self.0.at,
+                    name: name.into(),
+                    at,
+                    survey,
+                },
+                Vec::new(),
+            ),
+        )
     }
 }
 
@@ -279,13 +349,35 @@ impl Dir for RemoteDir {
         if connection.ahead.load(Relaxed) >= AHEAD_MAX {
             return;
         }
-        let (at, survey) = (connection.handle(), Some(self.survey(EXPECTED_ENTRIES, look)));
-        let request = Request::Enter { dir: self.0.at, name: name.into(), at, survey };
-        let Some(room) = Room::take(&connection.expected, request.reply_max().bytes(), AHEAD_BYTES_MAX) else { return };
+        let (at, survey) = (
+            connection.handle(),
+            Some(self.survey(EXPECTED_ENTRIES, look)),
+        );
+        let request = Request::Enter {
+            dir: self.0.at,
+            name: name.into(),
+            at,
+            survey,
+        };
+        let Some(room) = Room::take(
+            &connection.expected,
+            request.reply_max().bytes(),
+            AHEAD_BYTES_MAX,
+        ) else {
+            return;
+        };
         connection.ahead.fetch_add(1, Relaxed);
         let room = Arc::new(Mutex::new(room));
         let promise = connection.ask_with(&request, Vec::new(), Space::Completion(room.clone()));
-        if let Some(unused) = self.0.ahead.lock().insert(name.into(), Expected { at, files: look, promise, _room: room }) {
+        if let Some(unused) = self.0.ahead.lock().insert(
+            name.into(),
+            Expected {
+                at,
+                files: look,
+                promise,
+                _room: room,
+            },
+        ) {
             connection.ahead.fetch_sub(1, Relaxed);
             connection.forget(unused.at);
         }
@@ -322,11 +414,23 @@ impl Dir for RemoteDir {
         {
             return Ok(own.clone());
         }
-        let foretold = if *keep == self.0.client.keep { self.0.foretold.lock().xattrs.take() } else { None };
-        if let Some(Ok((Reply::Xattrs(xattrs), _))) = foretold.map(|promise| self.0.client.connection.wait(&promise)) {
+        let foretold = if *keep == self.0.client.keep {
+            self.0.foretold.lock().xattrs.take()
+        } else {
+            None
+        };
+        if let Some(Ok((Reply::Xattrs(xattrs), _))) =
+            foretold.map(|promise| self.0.client.connection.wait(&promise))
+        {
             return Ok(xattrs);
         }
-        long_if_need_be(|long| self.xattrs_reply(&Request::Xattrs { at: self.0.at, keep: *keep, long }))
+        long_if_need_be(|long| {
+            self.xattrs_reply(&Request::Xattrs {
+                at: self.0.at,
+                keep: *keep,
+                long,
+            })
+        })
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
@@ -342,30 +446,59 @@ impl Dir for RemoteDir {
             // That the source lacks a name is proof enough to delete it only if it is so now.
             if self.0.side == Side::Replica && entries.lacks(name) {
                 entries.forget(name);
-                return Err(Fault { side: self.0.side, act: Act::LookAt, errno: errno::ENOENT });
+                return Err(Fault {
+                    side: self.0.side,
+                    act: Act::LookAt,
+                    errno: errno::ENOENT,
+                });
             }
         }
-        self.meta_reply(&Request::Look { dir: self.0.at, name: name.into() })
+        self.meta_reply(&Request::Look {
+            dir: self.0.at,
+            name: name.into(),
+        })
     }
 
     fn peek(&self, name: &CStr) -> Done<Meta> {
-        self.meta_reply(&Request::Peek { dir: self.0.at, name: name.into() })
+        self.meta_reply(&Request::Peek {
+            dir: self.0.at,
+            name: name.into(),
+        })
     }
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
         if *keep == self.0.client.keep
-            && let Some(xattrs) = self.0.entries.lock().take(name, |heard| heard.xattrs.take())
+            && let Some(xattrs) = self
+                .0
+                .entries
+                .lock()
+                .take(name, |heard| heard.xattrs.take())
         {
             return Ok(xattrs);
         }
-        long_if_need_be(|long| self.xattrs_reply(&Request::EntryXattrs { dir: self.0.at, name: name.into(), keep: *keep, long }))
+        long_if_need_be(|long| {
+            self.xattrs_reply(&Request::EntryXattrs {
+                dir: self.0.at,
+                name: name.into(),
+                keep: *keep,
+                long,
+            })
+        })
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
-        if let Some(target) = self.0.entries.lock().take(name, |heard| heard.target.take()) {
+        if let Some(target) = self
+            .0
+            .entries
+            .lock()
+            .take(name, |heard| heard.target.take())
+        {
             return Ok(target);
         }
-        match self.call(&Request::ReadLink { dir: self.0.at, name: name.into() })? {
+        match self.call(&Request::ReadLink {
+            dir: self.0.at,
+            name: name.into(),
+        })? {
             (Reply::Note(Some(target)), _) => CString::new(target).or_else(|_| self.confused()),
             _ => self.confused(),
         }
@@ -373,7 +506,14 @@ impl Dir for RemoteDir {
 
     fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>> {
         let at = self.0.client.connection.handle();
-        let file = self.open(at, &Request::Open { dir: self.0.at, name: name.into(), at })?;
+        let file = self.open(
+            at,
+            &Request::Open {
+                dir: self.0.at,
+                name: name.into(),
+                at,
+            },
+        )?;
         Ok(Box::new(file))
     }
 
@@ -383,7 +523,16 @@ impl Dir for RemoteDir {
 
     fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
         let (dir, is_wary, spared) = (self.0.at, spared.is_wary, SparingRules::of(spared));
-        self.removed(name, &Request::CountTree { dir, name: name.into(), max, spared, is_wary })
+        self.removed(
+            name,
+            &Request::CountTree {
+                dir,
+                name: name.into(),
+                max,
+                spared,
+                is_wary,
+            },
+        )
     }
 
     fn user(&self) -> (u32, u32) {
@@ -395,7 +544,10 @@ impl Dir for RemoteDir {
     }
 
     fn marks(&self, above: bool) -> Done<Vec<MarkText>> {
-        match self.call(&Request::Marks { dir: self.0.at, above })? {
+        match self.call(&Request::Marks {
+            dir: self.0.at,
+            above,
+        })? {
             (Reply::Marks(found), _) => Ok(found),
             _ => self.confused(),
         }
@@ -411,7 +563,13 @@ impl Dir for RemoteDir {
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
         let connection = &self.0.client.connection;
-        let foretold = self.0.foretold.lock().lineage.take().map(|promise| on(self.0.side, connection.wait(&promise)));
+        let foretold = self
+            .0
+            .foretold
+            .lock()
+            .lineage
+            .take()
+            .map(|promise| on(self.0.side, connection.wait(&promise)));
         match foretold.unwrap_or_else(|| self.call(&Request::Lineage { dir: self.0.at }))? {
             (Reply::Lineage(above), _) if !above.is_empty() => Ok(above),
             _ => self.confused(),
@@ -435,12 +593,26 @@ impl Dir for RemoteDir {
         match op {
             Op::Fetch(name, keep) => {
                 self.0.entries.lock().drop_heard(&name);
-                let request = Request::Fetch { dir: at, name: Name(name), keep };
-                connection.submit(token, (&request, Vec::new()), false, Box::new(move |reply| fetched(&kept, side, reply)));
+                let request = Request::Fetch {
+                    dir: at,
+                    name: Name(name),
+                    keep,
+                };
+                connection.submit(
+                    token,
+                    (&request, Vec::new()),
+                    false,
+                    Box::new(move |reply| fetched(&kept, side, reply)),
+                );
             }
             Op::Meta => {
                 let finish = move |reply| Completion::Meta(looked(&kept, side, reply));
-                connection.submit(token, (&Request::Meta { at }, Vec::new()), true, Box::new(finish));
+                connection.submit(
+                    token,
+                    (&Request::Meta { at }, Vec::new()),
+                    true,
+                    Box::new(finish),
+                );
             }
         }
     }
@@ -456,7 +628,12 @@ struct FarLock(Arc<Client>, Side, Handle);
 
 impl Held for FarLock {
     fn is_kept(&self) -> Done<bool> {
-        match on(self.1, self.0.connection.call(&Request::IsKept { at: self.2 }, Vec::new()))? {
+        match on(
+            self.1,
+            self.0
+                .connection
+                .call(&Request::IsKept { at: self.2 }, Vec::new()),
+        )? {
             (Reply::Kept(kept), _) => Ok(kept),
             _ => Err(nonsense().on(self.1)),
         }
@@ -479,8 +656,15 @@ pub fn place(
     use driftless_tree::Place;
     Ok(match located {
         Located::Dir(own) => Place::Dir(RemoteDir::found(client, side, at, (own, foretold))),
-        Located::Entry(own, name, meta) => Place::Entry { parent: RemoteDir::found(client, side, at, (own, foretold)), name: name.0, meta },
-        Located::Missing(own, name) => Place::Missing { parent: RemoteDir::found(client, side, at, (own, foretold)), name: name.0 },
+        Located::Entry(own, name, meta) => Place::Entry {
+            parent: RemoteDir::found(client, side, at, (own, foretold)),
+            name: name.0,
+            meta,
+        },
+        Located::Missing(own, name) => Place::Missing {
+            parent: RemoteDir::found(client, side, at, (own, foretold)),
+            name: name.0,
+        },
         Located::Refused(path, fault) => return Err((path, fault)),
     })
 }

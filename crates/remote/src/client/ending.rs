@@ -1,7 +1,9 @@
-//! The end of a run that was asked to stop: the other side is told, and not waited for beyond some seconds.
+//! The end of a run that was asked to stop: the other side is told, and not waited for beyond some
+//! seconds.
 //!
-//! What is under way comes to its end there, and notes of progress are kept; what takes long is broken off. A host that gives no answer
-//! meanwhile, though it may say that it is there, keeps nobody from ending: its stream is given up like one that is lost.
+//! What is under way comes to its end there, and notes of progress are kept; what takes long is
+//! broken off. A host that gives no answer meanwhile, though it may say that it is there, keeps
+//! nobody from ending: its stream is given up like one that is lost.
 
 use crate::client::Client;
 use crate::wire::Request;
@@ -24,7 +26,11 @@ pub struct Ending {
 impl Ending {
     /// Of a stream of a run that is to end when `stop` is set.
     pub fn new(stop: &Arc<AtomicBool>, client: &Arc<Client>) -> Ending {
-        Ending { stop: stop.clone(), client: client.clone(), last: None }
+        Ending {
+            stop: stop.clone(),
+            client: client.clone(),
+            last: None,
+        }
     }
 
     /// An error gives the stream up.
@@ -40,7 +46,13 @@ impl Ending {
         if answers != connection.answers_come() || !connection.is_waited_for() {
             self.last = Some((connection.answers_come(), now));
         } else if now.duration_since(since) >= PATIENCE {
-            return Err(io::Error::new(ErrorKind::TimedOut, format!("no answer for {} s, and the run is to end", PATIENCE.as_secs())));
+            return Err(io::Error::new(
+                ErrorKind::TimedOut,
+                format!(
+                    "no answer for {} s, and the run is to end",
+                    PATIENCE.as_secs()
+                ),
+            ));
         }
         Ok(())
     }

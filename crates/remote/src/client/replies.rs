@@ -14,7 +14,8 @@ pub fn not_set(side: Side, reply: Reply) -> Done<Vec<Fault>> {
     }
 }
 
-/// Asks for attributes, of which there are mostly few, and once more with room for more of them where that did not suffice.
+/// Asks for attributes, of which there are mostly few, and once more with room for more of them
+/// where that did not suffice.
 pub fn long_if_need_be(ask: impl Fn(bool) -> Done<Xattrs>) -> Done<Xattrs> {
     match ask(false) {
         Err(fault) if fault.act == Act::SendReply && fault.errno == errno::E2BIG => ask(true),

@@ -12,7 +12,9 @@ pub const TICK: Duration = Duration::from_millis(20);
 
 /// Starts a thread that works with one end of a stream.
 pub fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send + 'static) {
-    let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(end));
+    let thread = std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || work(end));
     thread.expect("a thread for each direction of the line can be started");
 }
 
@@ -30,7 +32,8 @@ pub fn part(child: &mut Child) -> Option<i32> {
     end(child)
 }
 
-/// Asks ssh to end, which gives the terminal back where it asks for a password, and ends it if it does not.
+/// Asks ssh to end, which gives the terminal back where it asks for a password, and ends it if it
+/// does not.
 pub fn ask_to_end(child: &mut Child) {
     let _it_may_have_ended = kill_process(Pid::from_child(child), Signal::TERM);
     part(child);

@@ -14,10 +14,12 @@ const COMPLAINT_BYTES_MAX: usize = 4096;
 /// Exit code of ssh when it could not connect (ssh(1), "EXIT STATUS").
 pub const SSH_FAILED: i32 = 255;
 
-/// How lines end that OpenSSH says itself (log.c, `do_log`); those of a shell or a program there come without a carriage return.
+/// How lines end that OpenSSH says itself (log.c, `do_log`); those of a shell or a program there
+/// come without a carriage return.
 const OWN_END: &[u8] = b"\r\n";
 
-/// What OpenSSH says (sshconnect.c, sshconnect2.c, readconf.c) when connecting again leads to the same.
+/// What OpenSSH says (sshconnect.c, sshconnect2.c, readconf.c) when connecting again leads to the
+/// same.
 const FOR_GOOD: [&str; 7] = [
     "Permission denied",
     "Too many authentication failures",
@@ -34,13 +36,24 @@ pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 /// Whether ssh itself says that it could not connect and would not another time either.
 pub fn is_for_good(code: Option<i32>, complaint: &Complaint) -> bool {
     let said = complaint.lock();
-    let mut own = said.0.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(OWN_END));
-    code == Some(SSH_FAILED) && own.any(|line| FOR_GOOD.iter().any(|words| String::from_utf8_lossy(line).contains(words)))
+    let mut own = said
+        .0
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter_map(|line| line.strip_suffix(OWN_END));
+    code == Some(SSH_FAILED)
+        && own.any(|line| {
+            FOR_GOOD
+                .iter()
+                .any(|words| String::from_utf8_lossy(line).contains(words))
+        })
 }
 
 /// What was said, as one line for a person.
 fn one_line(said: &[u8]) -> String {
-    let lines = said.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let lines = said
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty());
     lines.map(escape).collect::<Vec<_>>().join("; ")
 }
 
@@ -58,8 +71,8 @@ pub fn listen(stderr: ChildStderr, complaint: Complaint) {
     });
 }
 
-/// What was said, for a person. The line may end before the last word is heard, so this waits for that; not for ever, since a
-/// process that stays behind may keep standard error open.
+/// What was said, for a person. The line may end before the last word is heard, so this waits for
+/// that; not for ever, since a process that stays behind may keep standard error open.
 pub fn words(complaint: &Complaint) -> String {
     let since = Instant::now();
     while since.elapsed() < PARTING && !complaint.lock().1 {
@@ -67,12 +80,18 @@ pub fn words(complaint: &Complaint) -> String {
     }
     let said = complaint.lock();
     let said = one_line(&said.0);
-    if said.is_empty() { said } else { format!(": {said}") }
+    if said.is_empty() {
+        said
+    } else {
+        format!(": {said}")
+    }
 }
 
 /// How ssh has ended, where nobody says why: at some levels of its own log it does not.
 pub fn unsaid(code: Option<i32>) -> String {
-    let how = code.map_or("was killed".into(), |code| format!("ended with exit code {code}"));
+    let how = code.map_or("was killed".into(), |code| {
+        format!("ended with exit code {code}")
+    });
     format!(": the command that connects {how}, and said nothing")
 }
 
@@ -93,13 +112,22 @@ mod tests {
         ];
         for (code, said, expected) in cases {
             let complaint = Complaint::new(Mutex::new((said.to_vec(), true)));
-            assert_eq!(is_for_good(code, &complaint), expected, "{code:?} {}", one_line(said));
+            assert_eq!(
+                is_for_good(code, &complaint),
+                expected,
+                "{code:?} {}",
+                one_line(said)
+            );
         }
     }
 
     #[test]
     fn what_ssh_says_is_one_line_without_its_line_ends() {
-        let said = b"Permission denied, please try again.\r\nme@far: Permission \x1bdenied.\r\n\r\n";
-        assert_eq!(one_line(said), r"Permission denied, please try again.; me@far: Permission \x1bdenied.");
+        let said =
+            b"Permission denied, please try again.\r\nme@far: Permission \x1bdenied.\r\n\r\n";
+        assert_eq!(
+            one_line(said),
+            r"Permission denied, please try again.; me@far: Permission \x1bdenied."
+        );
     }
 }

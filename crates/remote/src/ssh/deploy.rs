@@ -1,8 +1,10 @@
-//! Bringing the agent along: a statically linked program is copied into the user's cache on the other host, and started from there.
+//! Bringing the agent along: a statically linked program is copied into the user's cache on the
+//! other host, and started from there.
 //!
-//! All goes through the command that connects, and needs no more there than `sh` and what every Linux has (`find`, `mktemp`,
-//! `sha256sum`). The name of the folder says version and content, so that what is there already is not copied again; what is there is
-//! started only if its hash is right, in a folder that only this user may change.
+//! All goes through the command that connects, and needs no more there than `sh` and what every
+//! Linux has (`find`, `mktemp`, `sha256sum`). The name of the folder says version and content, so
+//! that what is there already is not copied again; what is there is started only if its hash is
+//! right, in a folder that only this user may change.
 
 use crate::ssh::child::{TICK, ask_to_end, start};
 use crate::ssh::complaint::{Complaint, listen, words};
@@ -12,7 +14,9 @@ use crate::wire::handshake::NOISE_BYTES_MAX;
 use crossbeam_channel::unbounded;
 use driftless_model::{cause, escape, quote};
 use elf::ElfBytes;
-use elf::abi::{EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, PT_INTERP};
+use elf::abi::{
+    EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, PT_INTERP,
+};
 use elf::endian::AnyEndian;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -25,9 +29,10 @@ const MARK: &str = "driftless-deploy ";
 /// Digits of the hash in the folder's name.
 const HASH_DIGITS: usize = 16;
 
-/// `$1` is the name of the folder, `$2` the hash. Says what machine it is, and either where the program is or where it is to be put.
-/// Nobody else may be able to put something else there, not between the look at it and its start either: each folder is a real one and the
-/// user's own, and nobody but he and root may rename in those above.
+/// `$1` is the name of the folder, `$2` the hash. Says what machine it is, and either where the
+/// program is or where it is to be put. Nobody else may be able to put something else there, not
+/// between the look at it and its start either: each folder is a real one and the user's own, and
+/// nobody but he and root may rename in those above.
 const PREPARE: &str = r#"
 say() { printf 'driftless-deploy %s\n' "$*"; }
 fail() { say fail "$*"; exit 0; }
@@ -81,43 +86,85 @@ struct Program {
 
 /// Brings the program to the host, unless it is there, and returns where.
 pub fn bring(name: &str, reach: &Reach, program: &Deploy) -> Result<String, ReachError> {
-    let failed = |why: String| ReachError::NotDeployed { host: name.into(), why };
+    let failed = |why: String| ReachError::NotDeployed {
+        host: name.into(),
+        why,
+    };
     let program = Program::load(program).map_err(failed)?;
     let host = There { name, reach };
-    let folder = format!("{}-{}", env!("CARGO_PKG_VERSION"), &program.hash[..HASH_DIGITS]);
+    let folder = format!(
+        "{}-{}",
+        env!("CARGO_PKG_VERSION"),
+        &program.hash[..HASH_DIGITS]
+    );
     let prepared = host.script(PREPARE, &[&folder, &program.hash])?;
-    program.fits(prepared.word("system").unwrap_or_default()).map_err(failed)?;
+    program
+        .fits(prepared.word("system").unwrap_or_default())
+        .map_err(failed)?;
     if let Some(file) = prepared.word("have") {
         return Ok(file.into());
     }
-    let Some(new) = prepared.word("need") else { return Err(failed(prepared.why())) };
-    host.run(&format!("sh -c 'cat >\"$0\"' {}", shell_words::quote(new)), program.bytes.clone())?;
+    let Some(new) = prepared.word("need") else {
+        return Err(failed(prepared.why()));
+    };
+    host.run(
+        &format!("sh -c 'cat >\"$0\"' {}", shell_words::quote(new)),
+        program.bytes.clone(),
+    )?;
     let published = host.script(PUBLISH, &[new, &program.hash])?;
-    published.word("have").map(str::to_owned).ok_or_else(|| failed(published.why()))
+    published
+        .word("have")
+        .map(str::to_owned)
+        .ok_or_else(|| failed(published.why()))
 }
 
 impl Program {
-    #[allow(clippy::disallowed_methods, reason = "a program of the user's, no part of a replicated tree")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a program of the user's, no part of a replicated tree"
+    )]
     fn load(from: &Deploy) -> Result<Program, String> {
         let (path, hint) = match from {
             // Also when its file was replaced meanwhile (proc(5)).
-            Deploy::Own => (Path::new("/proc/self/exe"), "build a static one with \"make static\", or name one with --deploy=FILE"),
+            Deploy::Own => (
+                Path::new("/proc/self/exe"),
+                "build a static one with \"make static\", or name one with --deploy=FILE",
+            ),
             Deploy::File(path) => (path.as_path(), "\"make static\" builds one"),
         };
-        let shown = if *from == Deploy::Own { "this program".into() } else { quote(path) };
-        let bytes = fs::read(path).map_err(|error| format!("{shown}: cannot read: {}", cause(&error)))?;
-        let (machine, is_dynamic) = inspect(&bytes).ok_or_else(|| format!("{shown} is no program of Linux"))?;
+        let shown = if *from == Deploy::Own {
+            "this program".into()
+        } else {
+            quote(path)
+        };
+        let bytes =
+            fs::read(path).map_err(|error| format!("{shown}: cannot read: {}", cause(&error)))?;
+        let (machine, is_dynamic) =
+            inspect(&bytes).ok_or_else(|| format!("{shown} is no program of Linux"))?;
         if is_dynamic {
-            return Err(format!("{shown} is dynamically linked, and may not find its libraries there: {hint}"));
+            return Err(format!(
+                "{shown} is dynamically linked, and may not find its libraries there: {hint}"
+            ));
         }
-        let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Program { bytes, machine, hash })
+        let hash = Sha256::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Program {
+            bytes,
+            machine,
+            hash,
+        })
     }
 
     /// Whether it runs on what `uname -sm` says.
     fn fits(&self, system: &str) -> Result<(), String> {
         let own = machine_word(self.machine);
-        let is_own = own.is_none_or(|own| system.strip_prefix("Linux ").is_some_and(|machine| own.contains(&machine)));
+        let is_own = own.is_none_or(|own| {
+            system
+                .strip_prefix("Linux ")
+                .is_some_and(|machine| own.contains(&machine))
+        });
         let shown = own.map_or("another machine", |own| own[0]);
         let other = || {
             format!(
@@ -129,10 +176,14 @@ impl Program {
     }
 }
 
-/// The machine that a program is for (elf(5), `e_machine`), and whether it asks for a dynamic linker (`PT_INTERP`).
+/// The machine that a program is for (elf(5), `e_machine`), and whether it asks for a dynamic
+/// linker (`PT_INTERP`).
 fn inspect(bytes: &[u8]) -> Option<(u16, bool)> {
     let file = ElfBytes::<AnyEndian>::minimal_parse(bytes).ok()?;
-    let is_dynamic = file.segments()?.iter().any(|segment| segment.p_type == PT_INTERP);
+    let is_dynamic = file
+        .segments()?
+        .iter()
+        .any(|segment| segment.p_type == PT_INTERP);
     Some((file.ehdr.e_machine, is_dynamic))
 }
 
@@ -166,20 +217,31 @@ struct Said {
 impl Said {
     /// What follows a word.
     fn word(&self, word: &str) -> Option<&str> {
-        self.lines.iter().find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))
+        self.lines
+            .iter()
+            .find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))
     }
 
     /// Why it did not do what it was to do.
     fn why(&self) -> String {
         let said = self.word("fail").map(|why| escape(why.as_bytes()));
-        said.unwrap_or_else(|| format!("the shell there does not do as it is told{}", self.complaint))
+        said.unwrap_or_else(|| {
+            format!(
+                "the shell there does not do as it is told{}",
+                self.complaint
+            )
+        })
     }
 }
 
 impl There<'_> {
-    /// Runs a script. It goes over standard input, so that it does not matter whose syntax the login shell has.
+    /// Runs a script. It goes over standard input, so that it does not matter whose syntax the
+    /// login shell has.
     fn script(&self, script: &str, arguments: &[&str]) -> Result<Said, ReachError> {
-        let arguments: Vec<_> = arguments.iter().map(|argument| shell_words::quote(argument)).collect();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .map(|argument| shell_words::quote(argument))
+            .collect();
         self.run(&format!("sh -s -- {}", arguments.join(" ")), script.into())
     }
 
@@ -187,16 +249,36 @@ impl There<'_> {
     fn run(&self, command_line: &str, input: Vec<u8>) -> Result<Said, ReachError> {
         let mut child = spawn_there(self.name, self.reach, command_line)?;
         let complaint = Complaint::default();
-        listen(child.stderr.take().expect("it is piped"), Arc::clone(&complaint));
-        start("deploy", child.stdin.take().expect("it is piped"), move |mut stdin| {
-            let _what_did_not_arrive_is_noticed_there = stdin.write_all(&input);
-        });
-        let output = BufReader::new(child.stdout.take().expect("it is piped").take(NOISE_BYTES_MAX));
+        listen(
+            child.stderr.take().expect("it is piped"),
+            Arc::clone(&complaint),
+        );
+        start(
+            "deploy",
+            child.stdin.take().expect("it is piped"),
+            move |mut stdin| {
+                let _what_did_not_arrive_is_noticed_there = stdin.write_all(&input);
+            },
+        );
+        let output = BufReader::new(
+            child
+                .stdout
+                .take()
+                .expect("it is piped")
+                .take(NOISE_BYTES_MAX),
+        );
         let (tell, told) = unbounded();
         start("deploy-in", output, move |output| {
-            let lines = output.split(b'\n').map_while(Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned());
+            let lines = output
+                .split(b'\n')
+                .map_while(Result::ok)
+                .map(|line| String::from_utf8_lossy(&line).into_owned());
             // What a start-up file prints need not end its line.
-            let _nobody_waits_any_more = tell.send(lines.filter_map(|line| Some(line.split_once(MARK)?.1.to_owned())).collect());
+            let _nobody_waits_any_more = tell.send(
+                lines
+                    .filter_map(|line| Some(line.split_once(MARK)?.1.to_owned()))
+                    .collect(),
+            );
         });
         let lines = loop {
             match told.recv_timeout(TICK) {
@@ -213,7 +295,10 @@ impl There<'_> {
         if ended {
             Ok(Said { lines, complaint })
         } else {
-            Err(ReachError::NotDeployed { host: self.name.into(), why: format!("\"sh\" fails there{complaint}") })
+            Err(ReachError::NotDeployed {
+                host: self.name.into(),
+                why: format!("\"sh\" fails there{complaint}"),
+            })
         }
     }
 }
@@ -223,7 +308,11 @@ mod tests {
     use super::*;
 
     fn program(machine: u16) -> Program {
-        Program { bytes: Vec::new(), machine, hash: String::new() }
+        Program {
+            bytes: Vec::new(),
+            machine,
+            hash: String::new(),
+        }
     }
 
     #[test]
@@ -238,7 +327,11 @@ mod tests {
             (EM_PPC64, "Linux ppc64le", true),
         ];
         for (machine, system, expected) in cases {
-            assert_eq!(program(machine).fits(system).is_ok(), expected, "{machine} {system}");
+            assert_eq!(
+                program(machine).fits(system).is_ok(),
+                expected,
+                "{machine} {system}"
+            );
         }
     }
 

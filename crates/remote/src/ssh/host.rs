@@ -21,13 +21,16 @@ use std::process::Child;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a host may take to be connected to for the first time. Somebody may have to type passwords, for which OpenSSH's server gives two
-/// minutes (sshd_config(5), `LoginGraceTime`).
+/// How long a host may take to be connected to for the first time. Somebody may have to type
+/// passwords, for which OpenSSH's server gives two minutes (sshd_config(5), `LoginGraceTime`).
 const CONNECTING: Duration = Duration::from_secs(300);
 
-/// What the first agent is started with; further ones hand their connections over to it. That both sides can compress, the protocol's number says.
+/// What the first agent is started with; further ones hand their connections over to it. That both
+/// sides can compress, the protocol's number says.
 fn agent_arguments(reach: &Reach, known_as: &str) -> String {
-    reach.compress.map_or(format!("agent {known_as}"), |level| format!("agent --compress={level} {known_as}"))
+    reach.compress.map_or(format!("agent {known_as}"), |level| {
+        format!("agent --compress={level} {known_as}")
+    })
 }
 
 /// Another host, reached through ssh.
@@ -45,20 +48,33 @@ pub struct SshHost {
 }
 
 impl SshHost {
-    /// Connects to `name`, which is what ssh takes: a host or `user@host`. Nothing but these roots can be used there.
-    pub fn connect(name: &str, roots: Vec<Root>, reach: &Reach) -> Result<Arc<SshHost>, ReachError> {
+    /// Connects to `name`, which is what ssh takes: a host or `user@host`. Nothing but these roots
+    /// can be used there.
+    pub fn connect(
+        name: &str,
+        roots: Vec<Root>,
+        reach: &Reach,
+    ) -> Result<Arc<SshHost>, ReachError> {
         let (mut reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
         let arguments = agent_arguments(&reach, &format!("--run {token}"));
         let until = Instant::now() + CONNECTING;
         let give_up = || Instant::now() >= until;
-        let opened = match (Stream::open(name, &reach, &arguments, &give_up), &reach.deploy) {
+        let opened = match (
+            Stream::open(name, &reach, &arguments, &give_up),
+            &reach.deploy,
+        ) {
             (Err(ReachError::NoAgent { .. } | ReachError::OtherVersion { .. }), Some(program)) => {
                 reach.agent = in_place_of(&reach.agent, bring(name, &reach, program)?);
                 Stream::open(name, &reach, &arguments, &give_up)?
             }
             (opened, _) => opened?,
         };
-        Ok(SshHost::over(opened, (name, roots), (reach, token), Arc::default()))
+        Ok(SshHost::over(
+            opened,
+            (name, roots),
+            (reach, token),
+            Arc::default(),
+        ))
     }
 
     /// What the agent there lets its clients do.
@@ -66,8 +82,9 @@ impl SshHost {
         &self.limits
     }
 
-    /// Connects in place of this host, whose connection was lost. Its agent is ended, if it has not noticed. Nobody is asked for a password,
-    /// since nobody may be there any more. Polls `give_up`, and ends with [`ReachError::NoAnswer`] when that says so.
+    /// Connects in place of this host, whose connection was lost. Its agent is ended, if it has not
+    /// noticed. Nobody is asked for a password, since nobody may be there any more. Polls
+    /// `give_up`, and ends with [`ReachError::NoAnswer`] when that says so.
     pub fn connect_again(&self, give_up: &dyn Fn() -> bool) -> Result<Arc<SshHost>, ReachError> {
         // What the lost connection still holds must not arrive there any more.
         for child in &mut *self.children() {
@@ -92,7 +109,12 @@ impl SshHost {
             }
         }
         let reach = (self.reach.clone(), self.token.clone());
-        Ok(SshHost::over(opened, (&self.name, self.roots.clone()), reach, self.told.clone()))
+        Ok(SshHost::over(
+            opened,
+            (&self.name, self.roots.clone()),
+            reach,
+            self.told.clone(),
+        ))
     }
 
     /// What the user should know and was not told yet.
@@ -104,9 +126,21 @@ impl SshHost {
         self.children.lock()
     }
 
-    fn over(opened: Stream, (name, roots): (&str, Vec<Root>), (reach, token): (Reach, String), told: Arc<Told>) -> Arc<SshHost> {
+    fn over(
+        opened: Stream,
+        (name, roots): (&str, Vec<Root>),
+        (reach, token): (Reach, String),
+        told: Arc<Told>,
+    ) -> Arc<SshHost> {
         let (out, frames) = unbounded();
-        out.send(Frame::new(0, &Opening { roots: roots.clone() }, Vec::new())).expect("both ends are here");
+        out.send(Frame::new(
+            0,
+            &Opening {
+                roots: roots.clone(),
+            },
+            Vec::new(),
+        ))
+        .expect("both ends are here");
         let client = Arc::new(Client {
             connection: Connection::new(out),
             rights: opened.hello.rights.clone(),
@@ -115,18 +149,34 @@ impl SshHost {
         });
         let (identity, limits) = (opened.hello.identity.clone(), opened.hello.limits.clone());
         // A key with a command of its own may start an agent that knows nothing of it.
-        let agreed = Reach { compress: reach.compress.filter(|_| opened.hello.compresses), ..reach.clone() };
+        let agreed = Reach {
+            compress: reach.compress.filter(|_| opened.hello.compresses),
+            ..reach.clone()
+        };
         let child = opened.run(frames, (&client, &agreed), || ());
         let children = Arc::new(Mutex::new(vec![child]));
         Further::new(name, &silent(&agreed), (&client, &children), &told).begin();
-        Arc::new(SshHost { name: name.into(), reach, token, identity, limits, roots, client, children, told })
+        Arc::new(SshHost {
+            name: name.into(),
+            reach,
+            token,
+            identity,
+            limits,
+            roots,
+            client,
+            children,
+            told,
+        })
     }
 }
 
 impl Drop for SshHost {
     fn drop(&mut self) {
         let was_lost = self.client.connection.lost().is_some();
-        self.client.connection.lose(Loss { why: "it was given up".into(), is_mendable: false });
+        self.client.connection.lose(Loss {
+            why: "it was given up".into(),
+            is_mendable: false,
+        });
         let mut children = std::mem::take(&mut *self.children());
         for child in &mut children {
             // Over a connection that is lost nobody is told anything any more.
@@ -153,7 +203,9 @@ impl Host for SshHost {
     }
 
     fn locate_mut(&self, path: &Path) -> Result<Place<DirMutRef>, RootError> {
-        Ok(self.find(path, Side::Replica)?.map(|dir| Arc::new(dir) as DirMutRef))
+        Ok(self
+            .find(path, Side::Replica)?
+            .map(|dir| Arc::new(dir) as DirMutRef))
     }
 
     fn completions(&self, wait: Duration) -> Vec<(u64, Completion)> {
@@ -176,12 +228,26 @@ fn request_path(path: &Path) -> Vec<u8> {
 impl SshHost {
     /// What stands at a path that was named when this was connected to.
     fn find(&self, path: &Path, side: Side) -> Result<Place<RemoteDir>, RootError> {
-        let named = self.roots.iter().position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
-        let Some(root) = named else { return Err(self.refused(&request_path(path), &WireFault::new(Act::Open, errno::EACCES), side)) };
+        let named = self
+            .roots
+            .iter()
+            .position(|root| root.path == path.as_os_str().as_bytes() && root.side == side);
+        let Some(root) = named else {
+            return Err(self.refused(
+                &request_path(path),
+                &WireFault::new(Act::Open, errno::EACCES),
+                side,
+            ));
+        };
         let at = self.client.connection.handle();
-        let request = Request::Locate { root: root as u32, at };
+        let request = Request::Locate {
+            root: root as u32,
+            at,
+        };
         let mut foretold = Foretold::default();
-        let located = match self.client.connection.call_and(&request, Vec::new(), || foretold = Foretold::ask(&self.client, at)) {
+        let located = match self.client.connection.call_and(&request, Vec::new(), || {
+            foretold = Foretold::ask(&self.client, at)
+        }) {
             Ok((Reply::Located(located), _)) => place(&self.client, (side, at), located, foretold),
             Ok(_) => Err((request_path(path), nonsense())),
             Err(fault) => Err((request_path(path), fault)),
@@ -192,8 +258,20 @@ impl SshHost {
     fn refused(&self, path: &[u8], fault: &WireFault, side: Side) -> RootError {
         let fault = fault.on(side);
         let shown = [self.name.as_bytes(), b":", path].concat();
-        let error = RootError::from_errno(&PathBuf::from(std::ffi::OsString::from_vec(shown)), fault.act, fault.errno);
-        let limits = if fault.errno == errno::EACCES { self.limits.places() } else { None };
-        limits.map_or(error.clone(), |places| error.with_hint(format!("the agent there lets this login in to {places} only")))
+        let error = RootError::from_errno(
+            &PathBuf::from(std::ffi::OsString::from_vec(shown)),
+            fault.act,
+            fault.errno,
+        );
+        let limits = if fault.errno == errno::EACCES {
+            self.limits.places()
+        } else {
+            None
+        };
+        limits.map_or(error.clone(), |places| {
+            error.with_hint(format!(
+                "the agent there lets this login in to {places} only"
+            ))
+        })
     }
 }

@@ -21,7 +21,8 @@ pub enum Deploy {
 pub struct Reach {
     /// The command that connects, with its arguments.
     pub ssh: Vec<String>,
-    /// The agent's program there: a command with its arguments, never empty; the last word is the program itself.
+    /// The agent's program there: a command with its arguments, never empty; the last word is the
+    /// program itself.
     pub agent: Vec<String>,
     /// Which attributes are kept.
     pub keep: Keep,
@@ -31,7 +32,8 @@ pub struct Reach {
     pub compress: Option<i32>,
     /// What is copied there if there is no agent, or one of another version.
     pub deploy: Option<Deploy>,
-    /// Set when the run is to end: nobody waits for a host any more then, neither for a connection nor, beyond some seconds, for an answer.
+    /// Set when the run is to end: nobody waits for a host any more then, neither for a connection
+    /// nor, beyond some seconds, for an answer.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -102,7 +104,9 @@ pub enum ReachError {
         why: String,
     },
     /// Another machine answers to the name.
-    #[error("{host}: \"{now}\" answers now, and the run began on \"{first}\": run again with the name of one of them")]
+    #[error(
+        "{host}: \"{now}\" answers now, and the run began on \"{first}\": run again with the name of one of them"
+    )]
     OtherHost {
         /// What was connected to.
         host: String,
@@ -117,17 +121,21 @@ pub enum ReachError {
 }
 
 impl ReachError {
-    /// Whether the host may be reached later: what is wrong is the network or the host, not what was asked for.
+    /// Whether the host may be reached later: what is wrong is the network or the host, not what
+    /// was asked for.
     pub fn may_pass(&self) -> bool {
         match self {
-            ReachError::NoAnswer(_) | ReachError::NoGreeting { .. } | ReachError::OtherHost { .. } => true,
+            ReachError::NoAnswer(_)
+            | ReachError::NoGreeting { .. }
+            | ReachError::OtherHost { .. } => true,
             ReachError::NoConnection { for_good, .. } => !for_good,
             _ => false,
         }
     }
 }
 
-/// The command that starts a program which was brought there, in place of the one that is missing: what starts it stays.
+/// The command that starts a program which was brought there, in place of the one that is missing:
+/// what starts it stays.
 pub fn in_place_of(agent: &[String], brought: String) -> Vec<String> {
     let starting = agent.split_last().map_or(&[][..], |(_, starting)| starting);
     starting.iter().cloned().chain([brought]).collect()
@@ -140,7 +148,13 @@ mod tests {
     #[test]
     fn what_starts_the_agent_starts_one_that_was_brought() {
         let words = |text: &str| shell_words::split(text).expect("words");
-        assert_eq!(in_place_of(&words("sudo -n driftless"), "/cache/it".into()), words("sudo -n /cache/it"));
-        assert_eq!(in_place_of(&words("driftless"), "/cache/it".into()), words("/cache/it"));
+        assert_eq!(
+            in_place_of(&words("sudo -n driftless"), "/cache/it".into()),
+            words("sudo -n /cache/it")
+        );
+        assert_eq!(
+            in_place_of(&words("driftless"), "/cache/it".into()),
+            words("/cache/it")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The command that carries a line: how it is started, and what OpenSSH is told besides what the user has configured.
+//! The command that carries a line: how it is started, and what OpenSSH is told besides what the
+//! user has configured.
 
 use crate::ssh::reach::{Reach, ReachError};
 use rustix::fs::Access;
@@ -7,25 +8,40 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// How long ssh has to connect and agree on keys, unless the user's configuration says how long, in seconds.
+/// How long ssh has to connect and agree on keys, unless the user's configuration says how long, in
+/// seconds.
 const CONNECT_SECONDS: u32 = 60;
-/// A shell that becomes its arguments, deaf to what is said to all in the foreground, by a terminal, or by who asks where the run stands
-/// (SIGUSR1): the run hears that, and needs its lines to come to a clean end. What asks for a password listens for itself while it does (readpassphrase(3)).
-const DEAF: [&str; 4] = ["/bin/sh", "-c", "trap '' INT HUP USR1 && exec \"$@\"", "driftless"];
+/// A shell that becomes its arguments, deaf to what is said to all in the foreground, by a
+/// terminal, or by who asks where the run stands (SIGUSR1): the run hears that, and needs its lines
+/// to come to a clean end. What asks for a password listens for itself while it does
+/// (readpassphrase(3)).
+const DEAF: [&str; 4] = [
+    "/bin/sh",
+    "-c",
+    "trap '' INT HUP USR1 && exec \"$@\"",
+    "driftless",
+];
 
 /// Starts a command line on the host, with pipes to all its ends.
 pub fn spawn_there(name: &str, reach: &Reach, command_line: &str) -> Result<Child, ReachError> {
     let program = reach.ssh.first().expect("a command is never empty");
-    let failed = |cause| ReachError::NoSsh { command: program.clone(), cause };
+    let failed = |cause| ReachError::NoSsh {
+        command: program.clone(),
+        cause,
+    };
     check_program(program).map_err(failed)?;
     let mut command = Command::new(DEAF[0]);
     command.args(&DEAF[1..]).args(&reach.ssh);
     command.arg("--").arg(name).arg(command_line);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command.spawn().map_err(failed)
 }
 
-/// Whether there is a program that can be started (execvp(3)). The shell would only say that it has none.
+/// Whether there is a program that can be started (execvp(3)). The shell would only say that it has
+/// none.
 fn check_program(program: &str) -> io::Result<()> {
     let check = |path: &Path| rustix::fs::access(path, Access::EXEC_OK).map_err(io::Error::from);
     if program.contains('/') {
@@ -33,21 +49,36 @@ fn check_program(program: &str) -> io::Result<()> {
     }
     let paths = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let is_there = std::env::split_paths(&paths).any(|folder| check(&folder.join(program)).is_ok());
-    if is_there { Ok(()) } else { Err(ErrorKind::NotFound.into()) }
+    if is_there {
+        Ok(())
+    } else {
+        Err(ErrorKind::NotFound.into())
+    }
 }
 
-/// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for each line.
+/// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for
+/// each line.
 pub fn tuned(name: &str, reach: &Reach) -> Reach {
     let mut reach = reach.clone();
     if is_openssh(&reach) {
-        // A host that is cut off is noticed within seconds (ssh_config(5)). A connection that is there already may be used, but others must
-        // not come to depend on this one.
-        let fixed = ["ServerAliveInterval=3", "ServerAliveCountMax=3", "ControlMaster=no"].map(String::from);
+        // A host that is cut off is noticed within seconds (ssh_config(5)). A connection that is
+        // there already may be used, but others must not come to depend on this one.
+        let fixed = [
+            "ServerAliveInterval=3",
+            "ServerAliveCountMax=3",
+            "ControlMaster=no",
+        ]
+        .map(String::from);
         let settings = settings(&reach, &["--", name]);
-        let cipher = fast_cipher(&settings, || self::settings(&reach, &["-F", "none", "--", name]));
-        let limit = (setting(&settings, "connecttimeout") == Some("none")).then(|| format!("ConnectTimeout={CONNECT_SECONDS}"));
+        let cipher = fast_cipher(&settings, || {
+            self::settings(&reach, &["-F", "none", "--", name])
+        });
+        let limit = (setting(&settings, "connecttimeout") == Some("none"))
+            .then(|| format!("ConnectTimeout={CONNECT_SECONDS}"));
         let options = fixed.into_iter().chain(cipher).chain(limit);
-        reach.ssh.extend(options.flat_map(|option| ["-o".into(), option]));
+        reach
+            .ssh
+            .extend(options.flat_map(|option| ["-o".into(), option]));
     }
     reach
 }
@@ -55,16 +86,26 @@ pub fn tuned(name: &str, reach: &Reach) -> Reach {
 /// What ssh would do, as its configuration has it (ssh(1), `-G`); nothing if it does not say.
 fn settings(reach: &Reach, more: &[&str]) -> String {
     let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
-    let asked = Command::new(program).args(arguments).arg("-G").args(more).stdin(Stdio::null()).output();
-    asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default()
+    let asked = Command::new(program)
+        .args(arguments)
+        .arg("-G")
+        .args(more)
+        .stdin(Stdio::null())
+        .output();
+    asked
+        .map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned())
+        .unwrap_or_default()
 }
 
 fn setting<'s>(settings: &'s str, name: &str) -> Option<&'s str> {
-    settings.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    settings
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
 }
 
-/// The same where nobody may be there to be asked for a password. The connection is one of its own: what it would share with others may be
-/// what was lost. Of an option that is given twice, the first counts.
+/// The same where nobody may be there to be asked for a password. The connection is one of its own:
+/// what it would share with others may be what was lost. Of an option that is given twice, the
+/// first counts.
 pub fn silent(reach: &Reach) -> Reach {
     let mut silent = reach.clone();
     if is_openssh(reach) {
@@ -76,11 +117,15 @@ pub fn silent(reach: &Reach) -> Reach {
 
 /// Whether the command that connects takes OpenSSH's options.
 fn is_openssh(reach: &Reach) -> bool {
-    reach.ssh.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("ssh")))
+    reach
+        .ssh
+        .first()
+        .is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("ssh")))
 }
 
-/// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois counter mode where the processor has
-/// instructions for that: it is put first, unless the user's configuration says anything about ciphers.
+/// The default cipher of OpenSSH (ChaCha20-Poly1305) takes three times as long as AES in Galois
+/// counter mode where the processor has instructions for that: it is put first, unless the user's
+/// configuration says anything about ciphers.
 fn fast_cipher(settings: &str, without_files: impl FnOnce() -> String) -> Option<String> {
     let ciphers = setting(settings, "ciphers")?;
     let is_default = has_aes() && setting(&without_files(), "ciphers") == Some(ciphers);

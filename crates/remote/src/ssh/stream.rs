@@ -1,4 +1,5 @@
-//! One connection through ssh: it is there when the agent has greeted on it, and has a thread for each direction from then on.
+//! One connection through ssh: it is there when the agent has greeted on it, and has a thread for
+//! each direction from then on.
 
 use crate::client::connection::Connection;
 use crate::client::{Client, ending::Ending};
@@ -32,8 +33,14 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Connects and starts the agent with these arguments, unless `give_up` says that it takes too long.
-    pub fn open(name: &str, reach: &Reach, arguments: &str, give_up: &dyn Fn() -> bool) -> Result<Stream, ReachError> {
+    /// Connects and starts the agent with these arguments, unless `give_up` says that it takes too
+    /// long.
+    pub fn open(
+        name: &str,
+        reach: &Reach,
+        arguments: &str,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Stream, ReachError> {
         Stream::open_with(name, reach, (arguments, &[]), give_up)
     }
 
@@ -45,12 +52,17 @@ impl Stream {
         give_up: &dyn Fn() -> bool,
     ) -> Result<Stream, ReachError> {
         let mut child = spawn(name, reach, arguments)?;
-        // Nobody listens where ssh has ended, which is told by what it leaves behind. So few bytes wait for nobody (pipe(7)).
+        // Nobody listens where ssh has ended, which is told by what it leaves behind. So few bytes
+        // wait for nobody (pipe(7)).
         let _it_is_told_below = child.stdin.as_mut().expect("it is piped").write_all(said);
         let complaint = Complaint::default();
         listen(child.stderr.take().expect("it is piped"), complaint.clone());
-        let input = BufReader::with_capacity(BUFFER_BYTES, Ear::new(child.stdout.take().expect("it is piped")));
-        // What ssh has started may keep the stream open when ssh is gone, so nobody waits for this thread.
+        let input = BufReader::with_capacity(
+            BUFFER_BYTES,
+            Ear::new(child.stdout.take().expect("it is piped")),
+        );
+        // What ssh has started may keep the stream open when ssh is gone, so nobody waits for this
+        // thread.
         let (tell, told) = unbounded();
         let heard = Heard::default();
         let listening = heard.clone();
@@ -60,8 +72,22 @@ impl Stream {
         });
         loop {
             match told.recv_timeout(TICK) {
-                Ok((Ok(hello), input)) => return Ok(Stream { child, input, complaint, hello }),
-                Ok((Err(silence), _)) => return Err(explain(silence, &heard, (name, reach), (&mut child, &complaint))),
+                Ok((Ok(hello), input)) => {
+                    return Ok(Stream {
+                        child,
+                        input,
+                        complaint,
+                        hello,
+                    });
+                }
+                Ok((Err(silence), _)) => {
+                    return Err(explain(
+                        silence,
+                        &heard,
+                        (name, reach),
+                        (&mut child, &complaint),
+                    ));
+                }
                 Err(_) if heard.is_overdue() => return Err(unheard(name, &heard, &mut child)),
                 Err(_) if give_up() || reach.is_stopped() => {
                     ask_to_end(&mut child);
@@ -77,19 +103,48 @@ impl Stream {
         part(&mut self.child);
     }
 
-    /// Starts a thread for each direction, as it was `agreed` with the agent; returns ssh. Calls `lost` when the stream is.
-    pub fn run(self, frames: Receiver<Frame>, (client, agreed): (&Arc<Client>, &Reach), lost: impl FnOnce() + Send + 'static) -> Child {
-        let Stream { mut child, mut input, complaint, .. } = self;
+    /// Starts a thread for each direction, as it was `agreed` with the agent; returns ssh. Calls
+    /// `lost` when the stream is.
+    pub fn run(
+        self,
+        frames: Receiver<Frame>,
+        (client, agreed): (&Arc<Client>, &Reach),
+        lost: impl FnOnce() + Send + 'static,
+    ) -> Child {
+        let Stream {
+            mut child,
+            mut input,
+            complaint,
+            ..
+        } = self;
         let (compress, mut ending) = (agreed.compress, Ending::new(&agreed.stop, client));
-        input.get_mut().watch(Box::new(move || ending.check()), (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS));
-        let output = BufWriter::with_capacity(BUFFER_BYTES, child.stdin.take().expect("it is piped"));
-        start("stream-out", output, move |mut to: BufWriter<ChildStdin>| {
-            let beat = || Frame::new(0, &Request::Alive, Vec::new());
-            write_all(&mut to, (&frames, FrameCompressor::new(compress)), beat, |_| ());
-        });
+        input.get_mut().watch(
+            Box::new(move || ending.check()),
+            (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS),
+        );
+        let output =
+            BufWriter::with_capacity(BUFFER_BYTES, child.stdin.take().expect("it is piped"));
+        start(
+            "stream-out",
+            output,
+            move |mut to: BufWriter<ChildStdin>| {
+                let beat = || Frame::new(0, &Request::Alive, Vec::new());
+                write_all(
+                    &mut to,
+                    (&frames, FrameCompressor::new(compress)),
+                    beat,
+                    |_| (),
+                );
+            },
+        );
         let reading = client.clone();
         start("stream-in", input, move |mut from| {
-            let loss = read_all(&mut from, compress.is_some(), &reading.connection, &complaint);
+            let loss = read_all(
+                &mut from,
+                compress.is_some(),
+                &reading.connection,
+                &complaint,
+            );
             lost();
             reading.connection.lose(loss);
         });
@@ -100,10 +155,18 @@ impl Stream {
 /// There was much noise, or a long silence after it, and no greeting.
 fn unheard(name: &str, heard: &Heard, child: &mut Child) -> ReachError {
     end(child);
-    ReachError::NoGreeting { host: name.into(), heard: heard.question() }
+    ReachError::NoGreeting {
+        host: name.into(),
+        heard: heard.question(),
+    }
 }
 
-fn read_all(stream: &mut impl Read, compressed: bool, connection: &Connection<Completion>, complaint: &Complaint) -> Loss {
+fn read_all(
+    stream: &mut impl Read,
+    compressed: bool,
+    connection: &Connection<Completion>,
+    complaint: &Complaint,
+) -> Loss {
     let (why, is_mendable) = loop {
         // Memory is taken only for what is an answer, and no larger than was asked for.
         let admit = |_: &mut _, announced: &Announced| {
@@ -117,7 +180,12 @@ fn read_all(stream: &mut impl Read, compressed: bool, connection: &Connection<Co
                     break (bad(why).to_string(), false);
                 }
             }
-            Ok(None) => break (format!("the connection has ended{}", words(complaint)), true),
+            Ok(None) => {
+                break (
+                    format!("the connection has ended{}", words(complaint)),
+                    true,
+                );
+            }
             Err(error) => break (error.to_string(), error.kind() != ErrorKind::InvalidData),
         }
     };
@@ -130,11 +198,21 @@ fn is_alive(frame: &Frame) -> bool {
 }
 
 fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, ReachError> {
-    spawn_there(name, reach, &format!("{} {agent_arguments}", shell_words::join(&reach.agent)))
+    spawn_there(
+        name,
+        reach,
+        &format!("{} {agent_arguments}", shell_words::join(&reach.agent)),
+    )
 }
 
-/// Why there is no agent to talk to, from what was heard in place of its greeting and from how ssh has ended.
-fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (child, complaint): (&mut Child, &Complaint)) -> ReachError {
+/// Why there is no agent to talk to, from what was heard in place of its greeting and from how ssh
+/// has ended.
+fn explain(
+    silence: Silence,
+    heard: &Heard,
+    (name, reach): (&str, &Reach),
+    (child, complaint): (&mut Child, &Complaint),
+) -> ReachError {
     let host = name.to_string();
     let (version, protocol) = match silence {
         Silence::Other { version, protocol } => (version, protocol),
@@ -142,15 +220,31 @@ fn explain(silence: Silence, heard: &Heard, (name, reach): (&str, &Reach), (chil
         Silence::Ended => {
             let code = part(child);
             let heard = heard.words();
-            let heard = if heard.is_empty() { heard } else { format!("; {heard}") };
+            let heard = if heard.is_empty() {
+                heard
+            } else {
+                format!("; {heard}")
+            };
             let said = words(complaint) + &heard;
             let said = if said.is_empty() { unsaid(code) } else { said };
             return match code {
-                Some(NOT_FOUND) => ReachError::NoAgent { host, agent: reach.agent.join(" "), complaint: said },
-                _ => ReachError::NoConnection { host, complaint: said, for_good: is_for_good(code, complaint) },
+                Some(NOT_FOUND) => ReachError::NoAgent {
+                    host,
+                    agent: reach.agent.join(" "),
+                    complaint: said,
+                },
+                _ => ReachError::NoConnection {
+                    host,
+                    complaint: said,
+                    for_good: is_for_good(code, complaint),
+                },
             };
         }
     };
     part(child);
-    ReachError::OtherVersion { host, version, protocol }
+    ReachError::OtherVersion {
+        host,
+        version,
+        protocol,
+    }
 }

@@ -1,8 +1,9 @@
 //! Further streams of a client to one agent, where a round trip takes long.
 //!
-//! They are a gain if they come about, and no loss if they do not. A name may stand for several hosts, and a key for another command than
-//! the one that was asked for, so a further stream counts only once the first agent itself has greeted on it, with the number that it was
-//! given on the first stream. If one goes astray no more are tried in this run, and the user is told once.
+//! They are a gain if they come about, and no loss if they do not. A name may stand for several
+//! hosts, and a key for another command than the one that was asked for, so a further stream counts
+//! only once the first agent itself has greeted on it, with the number that it was given on the
+//! first stream. If one goes astray no more are tried in this run, and the user is told once.
 
 use crate::client::Client;
 use crate::ssh::child::{part, start};
@@ -17,11 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A round trip that is worth more than one connection: one carries what fits into its window each time.
+/// A round trip that is worth more than one connection: one carries what fits into its window each
+/// time.
 const LONG: Duration = Duration::from_millis(4);
 /// Streams where round trips take long: one for requests, the others for content.
 const STREAMS: usize = 9;
-/// The first few further connections are opened when this much content has crossed, the next when twice as much has, and so on.
+/// The first few further connections are opened when this much content has crossed, the next when
+/// twice as much has, and so on.
 const STREAM_EACH_BYTES: u64 = 4 << 20;
 const STREAMS_AT_ONCE: usize = 3;
 /// After so many losses that began with a further stream there are none any more.
@@ -32,7 +35,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// The ssh processes of all streams.
 pub type Children = Arc<Mutex<Vec<Child>>>;
 
-/// What a host's streams have taught, and what the user should be told of it: kept however often they are made again.
+/// What a host's streams have taught, and what the user should be told of it: kept however often
+/// they are made again.
 #[derive(Debug, Default)]
 pub struct Told {
     notes: Mutex<Vec<String>>,
@@ -56,7 +60,9 @@ impl Told {
     /// No further stream is tried any more.
     fn give_up(&self, name: &str, why: &str) {
         if !self.astray.swap(true, Relaxed) {
-            self.say(format!("{name}: the run goes on with one connection: {why}"));
+            self.say(format!(
+                "{name}: the run goes on with one connection: {why}"
+            ));
         }
     }
 
@@ -90,8 +96,19 @@ struct Join {
 
 impl Further {
     /// Streams besides the first one of `client`.
-    pub fn new(name: &str, reach: &Reach, (client, children): (&Arc<Client>, &Children), told: &Arc<Told>) -> Further {
-        Further { name: name.into(), reach: reach.clone(), client: client.clone(), children: Arc::downgrade(children), told: told.clone() }
+    pub fn new(
+        name: &str,
+        reach: &Reach,
+        (client, children): (&Arc<Client>, &Children),
+        told: &Arc<Told>,
+    ) -> Further {
+        Further {
+            name: name.into(),
+            reach: reach.clone(),
+            client: client.clone(),
+            children: Arc::downgrade(children),
+            told: told.clone(),
+        }
     }
 
     /// Opens them as content begins to flow.
@@ -102,16 +119,32 @@ impl Further {
     }
 
     fn add_all(self) {
-        let Some(more) = self.wanted().checked_sub(1).filter(|more| *more > 0) else { return };
-        let own = random_id();
-        let Ok((Reply::Gathers { place, secret }, _)) = self.client.connection.call(&Request::Gather { secret: own }, Vec::new()) else {
+        let Some(more) = self.wanted().checked_sub(1).filter(|more| *more > 0) else {
             return;
         };
-        let Ok(place) = String::from_utf8(place) else { return };
-        let join = Join { arguments: format!("agent --join {}", shell_words::quote(&place)), secret, own };
+        let own = random_id();
+        let Ok((Reply::Gathers { place, secret }, _)) = self
+            .client
+            .connection
+            .call(&Request::Gather { secret: own }, Vec::new())
+        else {
+            return;
+        };
+        let Ok(place) = String::from_utf8(place) else {
+            return;
+        };
+        let join = Join {
+            arguments: format!("agent --join {}", shell_words::quote(&place)),
+            secret,
+            own,
+        };
         for number in 0..more {
             let (further, join) = (self.clone(), join.clone());
-            let patience = if self.reach.streams.is_some() { 0 } else { STREAM_EACH_BYTES << number.saturating_sub(STREAMS_AT_ONCE) };
+            let patience = if self.reach.streams.is_some() {
+                0
+            } else {
+                STREAM_EACH_BYTES << number.saturating_sub(STREAMS_AT_ONCE)
+            };
             start("streams", (), move |()| further.add(&join, patience));
         }
     }
@@ -122,12 +155,18 @@ impl Further {
             let connection = &self.client.connection;
             // Asking about no object costs a round trip and nothing else.
             (0..3).for_each(|_| drop(connection.call(&Request::Meta { at: 0 }, Vec::new())));
-            if connection.round_trip() < LONG { 1 } else { STREAMS }
+            if connection.round_trip() < LONG {
+                1
+            } else {
+                STREAMS
+            }
         })
     }
 
     fn is_over(&self) -> bool {
-        self.client.connection.lost().is_some() || self.told.astray.load(Relaxed) || self.reach.is_stopped()
+        self.client.connection.lost().is_some()
+            || self.told.astray.load(Relaxed)
+            || self.reach.is_stopped()
     }
 
     /// Opens one stream more when so many bytes of content have crossed.
@@ -149,7 +188,10 @@ impl Further {
                 );
             }
             Err(_) if self.is_over() => {}
-            Err(error) => self.told.give_up(&self.name, &format!("a further one did not reach the agent: {error}")),
+            Err(error) => self.told.give_up(
+                &self.name,
+                &format!("a further one did not reach the agent: {error}"),
+            ),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Signs of life: how each side of a stream knows that the other is still there.
 //!
-//! Each side says something at least every few seconds, and takes a stream on which nothing came for much longer for lost. So it does
-//! not matter what carries the stream, and what that notices of a host that has lost its power, or of a process that was stopped. The
-//! client gives up first: when it is back, the agent that it left is on its way out. Only the time counts that this side was awake and
-//! listened: whoever slept hears what has come meanwhile before it judges.
+//! Each side says something at least every few seconds, and takes a stream on which nothing came
+//! for much longer for lost. So it does not matter what carries the stream, and what that notices
+//! of a host that has lost its power, or of a process that was stopped. The client gives up first:
+//! when it is back, the agent that it left is on its way out. Only the time counts that this side
+//! was awake and listened: whoever slept hears what has come meanwhile before it judges.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
@@ -21,7 +22,10 @@ pub const AGENT_BEGINNING_SECONDS: u32 = 120;
 /// A client that is silent for so many seconds is gone.
 pub const CLIENT_SILENCE_SECONDS: u32 = 30;
 /// Between two looks at whether to listen on.
-const TICK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const TICK: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// Asked each second, and before each piece that is read: an error ends the listening.
 pub type Wanted<'a> = Box<dyn FnMut() -> io::Result<()> + Send + 'a>;
@@ -39,20 +43,36 @@ pub struct Ear<'a, R> {
 impl<'a, R: Read + AsFd> Ear<'a, R> {
     /// Listens for as long as it takes.
     pub fn new(stream: R) -> Self {
-        Ear { stream, wanted: Box::new(|| Ok(())), ticks_max: u32::MAX, first_ticks_max: u32::MAX }
+        Ear {
+            stream,
+            wanted: Box::new(|| Ok(())),
+            ticks_max: u32::MAX,
+            first_ticks_max: u32::MAX,
+        }
     }
 
-    /// From now on listens only while `wanted` says so, and for so many seconds to a silent stream, the first time for so many.
+    /// From now on listens only while `wanted` says so, and for so many seconds to a silent stream,
+    /// the first time for so many.
     pub fn watch(&mut self, wanted: Wanted<'a>, (first_seconds_max, seconds_max): (u32, u32)) {
-        (self.wanted, self.ticks_max, self.first_ticks_max) = (wanted, seconds_max, first_seconds_max);
+        (self.wanted, self.ticks_max, self.first_ticks_max) =
+            (wanted, seconds_max, first_seconds_max);
     }
 
     /// An error says that nobody can say anything any more, whatever was said and not read yet.
     pub fn check_open(&self) -> io::Result<()> {
         let mut end = [PollFd::new(&self.stream, PollFlags::RDHUP)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         match poll(&mut end, Some(&now)) {
-            Ok(1..) if end[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) => Err(ErrorKind::BrokenPipe.into()),
+            Ok(1..)
+                if end[0]
+                    .revents()
+                    .intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) =>
+            {
+                Err(ErrorKind::BrokenPipe.into())
+            }
             _ => Ok(()),
         }
     }
@@ -69,7 +89,10 @@ impl<'a, R: Read + AsFd> Ear<'a, R> {
                 Err(errno) => return Err(errno.into()),
             }
             if ticks >= self.first_ticks_max {
-                return Err(io::Error::new(ErrorKind::TimedOut, format!("no sign of life for {ticks} s")));
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    format!("no sign of life for {ticks} s"),
+                ));
             }
         }
     }
@@ -91,7 +114,10 @@ mod tests {
 
     fn stream() -> (File, File) {
         let (reader, writer) = std::io::pipe().expect("a pipe");
-        (std::os::fd::OwnedFd::from(reader).into(), std::os::fd::OwnedFd::from(writer).into())
+        (
+            std::os::fd::OwnedFd::from(reader).into(),
+            std::os::fd::OwnedFd::from(writer).into(),
+        )
     }
 
     #[test]
@@ -102,7 +128,10 @@ mod tests {
         writer.write_all(b"a").expect("write");
         let mut bytes = [0; 4];
         assert_eq!(ear.read(&mut bytes).expect("a word"), 1);
-        assert_eq!(ear.read(&mut bytes).expect_err("silence").kind(), ErrorKind::TimedOut);
+        assert_eq!(
+            ear.read(&mut bytes).expect_err("silence").kind(),
+            ErrorKind::TimedOut
+        );
         drop(writer);
         assert_eq!(ear.read(&mut bytes).expect("the end"), 0);
     }
@@ -114,9 +143,16 @@ mod tests {
         let mut ear = Ear::new(reader);
         let wanted = move || {
             asked += 1;
-            if asked > 2 { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+            if asked > 2 {
+                Err(ErrorKind::BrokenPipe.into())
+            } else {
+                Ok(())
+            }
         };
         ear.watch(Box::new(wanted), (100, 100));
-        assert_eq!(ear.read(&mut [0]).expect_err("an end").kind(), ErrorKind::BrokenPipe);
+        assert_eq!(
+            ear.read(&mut [0]).expect_err("an end").kind(),
+            ErrorKind::BrokenPipe
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! What one message may hold at most, whoever sends it. Lengths and counts are checked before memory is taken.
+//! What one message may hold at most, whoever sends it. Lengths and counts are checked before
+//! memory is taken.
 
 pub use driftless_model::bounds::at_most;
 use driftless_tree::WHOLE_BYTES_MAX;
 use serde::{Deserialize, Deserializer};
 use std::io::{self, ErrorKind};
 
-/// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which may have 64 KiB.
+/// Bytes of a head at most: a listing of some thousand entries with their attributes, each of which
+/// may have 64 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of data in a frame at most.
@@ -26,13 +28,16 @@ pub const ROOTS_MAX: usize = 16;
 /// Directories that a client can be held to.
 pub const ONLY_MAX: usize = 64;
 
-/// Bytes of the head of an answer to [`Request::Fetch`], at most: a file with more attributes is read the long way.
+/// Bytes of the head of an answer to [`Request::Fetch`], at most: a file with more attributes is
+/// read the long way.
 pub const FETCHED_HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// What the attributes of an entry may take of memory that are asked for by themselves, in bytes, unless all of them are.
+/// What the attributes of an entry may take of memory that are asked for by themselves, in bytes,
+/// unless all of them are.
 pub const SHORT_XATTRS_BYTES_MAX: u64 = 16 << 10;
 
-/// Extents of a file that is moved whole, at most: no file system has smaller blocks than 512 bytes, and a hole lies between two extents.
+/// Extents of a file that is moved whole, at most: no file system has smaller blocks than 512
+/// bytes, and a hole lies between two extents.
 pub const EXTENTS_MAX: usize = (WHOLE_BYTES_MAX / 1024) as usize + 1;
 
 /// Bytes of the head of a reply that says little.
@@ -64,5 +69,8 @@ pub fn maybe_at_most<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer
 
 /// The peer said something that cannot be.
 pub fn bad(why: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("the other side does not keep to the protocol: {why}"))
+    io::Error::new(
+        ErrorKind::InvalidData,
+        format!("the other side does not keep to the protocol: {why}"),
+    )
 }

@@ -15,15 +15,23 @@ pub struct WireFault {
     errno: i32,
 }
 
-/// Reads an error number. What is none of the kernel's would be taken for one, or for the loss of a connection, and is neither (errno(3)).
+/// Reads an error number. What is none of the kernel's would be taken for one, or for the loss of a
+/// connection, and is neither (errno(3)).
 pub fn kernels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     let errno = i32::deserialize(deserializer)?;
-    Ok(if ERRNOS.contains(&errno) { errno } else { errno::EPROTO })
+    Ok(if ERRNOS.contains(&errno) {
+        errno
+    } else {
+        errno::EPROTO
+    })
 }
 
 impl From<Fault> for WireFault {
     fn from(fault: Fault) -> Self {
-        WireFault { act: fault.act, errno: fault.errno }
+        WireFault {
+            act: fault.act,
+            errno: fault.errno,
+        }
     }
 }
 
@@ -35,6 +43,10 @@ impl WireFault {
 
     /// The fault on the side of the tree that it happened on.
     pub fn on(&self, side: Side) -> Fault {
-        Fault { side, act: self.act, errno: self.errno }
+        Fault {
+            side,
+            act: self.act,
+            errno: self.errno,
+        }
     }
 }

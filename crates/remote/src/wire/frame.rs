@@ -22,14 +22,15 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) const NUMBER_BYTES: usize = 8;
 
-/// Of a frame's number, the bit that says that its data are compressed. Requests are counted from one and never get there.
+/// Of a frame's number, the bit that says that its data are compressed. Requests are counted from
+/// one and never get there.
 const COMPRESSED: u64 = 1 << 63;
 
 impl Frame {
     /// A frame that carries a message.
     pub fn new(number: u64, message: &impl Serialize, data: Vec<u8>) -> Self {
-        let mut head =
-            postcard::to_extend(message, number.to_le_bytes().to_vec()).expect("messages are plain values, and memory does not fail");
+        let mut head = postcard::to_extend(message, number.to_le_bytes().to_vec())
+            .expect("messages are plain values, and memory does not fail");
         // What grew in steps has room to spare, which would count as nothing.
         if head.len() > SPARE_BYTES_MAX {
             head.shrink_to_fit();
@@ -56,7 +57,11 @@ impl Frame {
 
     /// The data as they were before they were compressed.
     pub fn into_data(self) -> io::Result<Vec<u8>> {
-        if self.is_compressed() { compress::open(&self.data) } else { Ok(self.data) }
+        if self.is_compressed() {
+            compress::open(&self.data)
+        } else {
+            Ok(self.data)
+        }
     }
 
     fn marked_number(&self) -> u64 {
@@ -67,8 +72,13 @@ impl Frame {
 
     /// The message.
     pub fn message<T: DeserializeOwned>(&self) -> io::Result<T> {
-        let (message, rest) = postcard::take_from_bytes(&self.head[NUMBER_BYTES..]).map_err(|e| bad(&e.to_string()))?;
-        if rest.is_empty() { Ok(message) } else { Err(bad("bytes are left over")) }
+        let (message, rest) = postcard::take_from_bytes(&self.head[NUMBER_BYTES..])
+            .map_err(|e| bad(&e.to_string()))?;
+        if rest.is_empty() {
+            Ok(message)
+        } else {
+            Err(bad("bytes are left over"))
+        }
     }
 
     /// What it takes of memory.
@@ -78,7 +88,11 @@ impl Frame {
 
     /// Bytes of its data before they were compressed, as it says itself.
     pub fn data_bytes(&self) -> u64 {
-        if self.is_compressed() { compress::announced(&self.data) } else { self.data.len() as u64 }
+        if self.is_compressed() {
+            compress::announced(&self.data)
+        } else {
+            self.data.len() as u64
+        }
     }
 
     /// Writes the frame.
@@ -103,7 +117,9 @@ impl Frame {
         stream: &mut R,
         admit: impl FnOnce(&mut R, &Announced) -> io::Result<T>,
     ) -> io::Result<Option<(Frame, T)>> {
-        let Some(announced) = Announced::read(stream)? else { return Ok(None) };
+        let Some(announced) = Announced::read(stream)? else {
+            return Ok(None);
+        };
         let admitted = admit(stream, &announced)?;
         let mut head = announced.number.to_le_bytes().to_vec();
         read_bytes(stream, announced.head, &mut head)?;
@@ -131,13 +147,18 @@ impl Announced {
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }
-        let [head, data] = [&lengths[..4], &lengths[4..]].map(|four| u32::from_le_bytes(four.try_into().expect("four bytes")) as usize);
+        let [head, data] = [&lengths[..4], &lengths[4..]]
+            .map(|four| u32::from_le_bytes(four.try_into().expect("four bytes")) as usize);
         if !(NUMBER_BYTES..=HEAD_BYTES_MAX).contains(&head) || data > DATA_BYTES_MAX {
             return Err(bad("a frame is longer than any may be"));
         }
         let mut number = [0; NUMBER_BYTES];
         stream.read_exact(&mut number)?;
-        Ok(Some(Announced { number: u64::from_le_bytes(number), head, data }))
+        Ok(Some(Announced {
+            number: u64::from_le_bytes(number),
+            head,
+            data,
+        }))
     }
 
     /// Number of the request that the frame belongs to.
@@ -152,7 +173,11 @@ impl Announced {
 
     /// An error where data are compressed although nobody asked for that.
     pub fn check_agreed(&self, compressed: bool) -> io::Result<()> {
-        if self.is_compressed() && !compressed { Err(bad("data are compressed, and nobody asked for that")) } else { Ok(()) }
+        if self.is_compressed() && !compressed {
+            Err(bad("data are compressed, and nobody asked for that"))
+        } else {
+            Ok(())
+        }
     }
 
     /// What the frame takes of memory as long as its data are not opened.
@@ -161,7 +186,8 @@ impl Announced {
     }
 }
 
-/// Reads up to `len` bytes in all. Memory is taken as bytes arrive, not as they are announced, and for no more than these.
+/// Reads up to `len` bytes in all. Memory is taken as bytes arrive, not as they are announced, and
+/// for no more than these.
 fn read_bytes(stream: &mut impl Read, len: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     while bytes.len() < len {

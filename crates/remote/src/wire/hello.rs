@@ -19,13 +19,20 @@ pub struct Hello {
     pub joined: u128,
     /// What its clients are limited to.
     pub limits: Limits,
-    /// Content is compressed: it was started as the client wanted, which a key with a command of its own may prevent.
+    /// Content is compressed: it was started as the client wanted, which a key with a command of
+    /// its own may prevent.
     pub compresses: bool,
 }
 
 impl Hello {
     /// What this process says on its first stream, where it has no limits and does not compress.
     pub fn own() -> Hello {
-        Hello { rights: Rights::own(), identity: Identity::own(), joined: 0, limits: Limits::default(), compresses: false }
+        Hello {
+            rights: Rights::own(),
+            identity: Identity::own(),
+            joined: 0,
+            limits: Limits::default(),
+            compresses: false,
+        }
     }
 }

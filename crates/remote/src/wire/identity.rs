@@ -1,6 +1,7 @@
 //! Which machine answers, and in which of its boots.
 //!
-//! A name may stand for several machines, and a machine may be started anew while a run goes on. Both show when a connection is made again.
+//! A name may stand for several machines, and a machine may be started anew while a run goes on.
+//! Both show when a connection is made again.
 
 use driftless_tree::this_machine;
 use rustix::system::uname;
@@ -29,7 +30,10 @@ pub enum Met {
 impl Identity {
     /// This machine's.
     pub fn own() -> Identity {
-        Identity { machine: this_machine(), host: uname().nodename().to_bytes().to_vec() }
+        Identity {
+            machine: this_machine(),
+            host: uname().nodename().to_bytes().to_vec(),
+        }
     }
 
     /// What the one is that answers now.
@@ -49,7 +53,10 @@ mod tests {
 
     #[test]
     fn a_machine_is_known_by_its_boot_and_then_by_its_name() {
-        let identity = |machine: &str, host: &str| Identity { machine: machine.into(), host: host.into() };
+        let identity = |machine: &str, host: &str| Identity {
+            machine: machine.into(),
+            host: host.into(),
+        };
         let first = identity("boot", "node1");
         let cases = [
             ("boot", "node1", Met::Same),
@@ -58,7 +65,11 @@ mod tests {
             ("other", "node2", Met::Other),
         ];
         for (machine, host, met) in cases {
-            assert_eq!(first.meets(&identity(machine, host)), met, "{machine} {host}");
+            assert_eq!(
+                first.meets(&identity(machine, host)),
+                met,
+                "{machine} {host}"
+            );
         }
     }
 }

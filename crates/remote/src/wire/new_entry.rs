@@ -1,4 +1,5 @@
-//! A small entry with all that it has, as it crosses a connection: the head in the message, the content as the frame's data.
+//! A small entry with all that it has, as it crosses a connection: the head in the message, the
+//! content as the frame's data.
 
 use crate::wire::bounds::{EXTENTS_MAX, maybe_at_most};
 use crate::wire::name::Name;
@@ -26,9 +27,34 @@ pub struct NewEntryHead {
 impl NewEntryHead {
     /// Takes a new entry apart: what goes into the head, and the data.
     pub fn of(new: NewEntry) -> (Self, Vec<u8>) {
-        let NewEntry { name, entry, content, target, keep, private, room, sync, verify } = new;
-        let (extents, data) = content.map_or((None, Vec::new()), |whole| (Some(whole.extents), whole.data));
-        (NewEntryHead { name: Name(name), entry, extents, target, keep, private, room, sync, verify }, data)
+        let NewEntry {
+            name,
+            entry,
+            content,
+            target,
+            keep,
+            private,
+            room,
+            sync,
+            verify,
+        } = new;
+        let (extents, data) = content.map_or((None, Vec::new()), |whole| {
+            (Some(whole.extents), whole.data)
+        });
+        (
+            NewEntryHead {
+                name: Name(name),
+                entry,
+                extents,
+                target,
+                keep,
+                private,
+                room,
+                sync,
+                verify,
+            },
+            data,
+        )
     }
 
     /// What it makes: the name and the kind.
@@ -38,7 +64,17 @@ impl NewEntryHead {
 
     /// Puts it together again. `None` if the data does not fit the head.
     pub fn with(self, data: Vec<u8>) -> Option<NewEntry> {
-        let NewEntryHead { name, entry, extents, target, keep, private, room, sync, verify } = self;
+        let NewEntryHead {
+            name,
+            entry,
+            extents,
+            target,
+            keep,
+            private,
+            room,
+            sync,
+            verify,
+        } = self;
         let size = data.len() as u64;
         let kind = entry.meta.kind;
         let has_content = match &extents {
@@ -46,8 +82,23 @@ impl NewEntryHead {
             None => size == 0 && kind != Kind::File,
         };
         let fits = has_content && (kind == Kind::Symlink) == target.is_some();
-        let content = extents.map(|extents| Whole { meta: entry.meta, xattrs: entry.xattrs.clone(), extents, data });
-        fits.then_some(NewEntry { name: name.0, entry, content, target, keep, private, room, sync, verify })
+        let content = extents.map(|extents| Whole {
+            meta: entry.meta,
+            xattrs: entry.xattrs.clone(),
+            extents,
+            data,
+        });
+        fits.then_some(NewEntry {
+            name: name.0,
+            entry,
+            content,
+            target,
+            keep,
+            private,
+            room,
+            sync,
+            verify,
+        })
     }
 }
 
@@ -55,8 +106,16 @@ impl NewEntryHead {
 pub fn whole(entry: Entry, extents: Vec<Range<u64>>, data: Vec<u8>) -> Option<Whole> {
     let Entry { meta, xattrs } = entry;
     let is_small = meta.size <= WHOLE_BYTES_MAX && extents.len() <= EXTENTS_MAX;
-    let fits = is_small && meta.kind == Kind::File && meta.size == data.len() as u64 && within(&extents, meta.size);
-    fits.then_some(Whole { meta, xattrs, extents, data })
+    let fits = is_small
+        && meta.kind == Kind::File
+        && meta.size == data.len() as u64
+        && within(&extents, meta.size);
+    fits.then_some(Whole {
+        meta,
+        xattrs,
+        extents,
+        data,
+    })
 }
 
 /// Whether extents are in order, not empty, and end within `size`.
@@ -98,7 +157,8 @@ mod tests {
     #[test]
     fn a_parcel_holds_what_its_kind_has_and_no_more() {
         type Extents = Option<Vec<Range<u64>>>;
-        let (all, to): (Extents, Option<CString>) = (Some(std::iter::once(0..3).collect()), Some(c"to".into()));
+        let (all, to): (Extents, Option<CString>) =
+            (Some(std::iter::once(0..3).collect()), Some(c"to".into()));
         let beyond: Extents = Some(std::iter::once(0..4).collect());
         let cases: [(Kind, Extents, Option<CString>, usize, bool); 10] = [
             (Kind::File, all.clone(), None, 3, true),
@@ -114,9 +174,25 @@ mod tests {
         ];
         for (kind, extents, target, bytes, fits) in cases {
             let context = format!("{kind:?} {extents:?} {target:?} {bytes}");
-            let (entry, keep) = (Entry { meta: meta(kind, 3), xattrs: Xattrs::default() }, Keep::default());
+            let (entry, keep) = (
+                Entry {
+                    meta: meta(kind, 3),
+                    xattrs: Xattrs::default(),
+                },
+                Keep::default(),
+            );
             let name = Name(c"name".into());
-            let head = NewEntryHead { name, entry, extents, target, keep, private: false, room: 0, sync: false, verify: None };
+            let head = NewEntryHead {
+                name,
+                entry,
+                extents,
+                target,
+                keep,
+                private: false,
+                room: 0,
+                sync: false,
+                verify: None,
+            };
             assert_eq!(head.with(vec![1; bytes]).is_some(), fits, "{context}");
         }
     }

@@ -13,7 +13,10 @@ use std::ops::Range;
 
 /// What attributes take of memory, in bytes. A peer can tell one in three bytes.
 pub fn xattrs_memory(xattrs: &Xattrs) -> u64 {
-    xattrs.iter().map(|(name, value)| Xattrs::memory_of_one(name, value)).sum()
+    xattrs
+        .iter()
+        .map(|(name, value)| Xattrs::memory_of_one(name, value))
+        .sum()
 }
 
 /// What came of a lock.
@@ -139,12 +142,16 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// What the lists in it take of memory, where that may be much more than of the message, in bytes.
+    /// What the lists in it take of memory, where that may be much more than of the message, in
+    /// bytes.
     pub fn lists_memory(&self) -> u64 {
         match self {
-            Reply::Whole(Some((entry, extents))) => xattrs_memory(&entry.xattrs) + size_of_val(&extents[..]) as u64,
+            Reply::Whole(Some((entry, extents))) => {
+                xattrs_memory(&entry.xattrs) + size_of_val(&extents[..]) as u64
+            }
             Reply::Entered(own, listing) => {
-                own.xattrs.as_ref().map_or(0, xattrs_memory) + listing.as_ref().map_or(0, Listing::strings_memory)
+                own.xattrs.as_ref().map_or(0, xattrs_memory)
+                    + listing.as_ref().map_or(0, Listing::strings_memory)
             }
             Reply::Listing(listing) => listing.strings_memory(),
             Reply::Xattrs(xattrs) => xattrs_memory(xattrs),
@@ -162,18 +169,32 @@ impl Listing {
 impl Told {
     /// What its name, target and attributes take of memory, in bytes.
     pub fn strings_memory(&self) -> u64 {
-        let xattrs = self.entry.as_ref().map_or(0, |entry| xattrs_memory(&entry.xattrs));
-        let target = self.target.as_ref().map_or(0, |target| target.count_bytes());
+        let xattrs = self
+            .entry
+            .as_ref()
+            .map_or(0, |entry| xattrs_memory(&entry.xattrs));
+        let target = self
+            .target
+            .as_ref()
+            .map_or(0, |target| target.count_bytes());
         (self.name.0.count_bytes() + target) as u64 + xattrs
     }
 }
 
 impl Frame {
-    /// This frame if the other side would read a head of its length, else one that says so: what is too long for a message is a problem
-    /// of one entry.
+    /// This frame if the other side would read a head of its length, else one that says so: what is
+    /// too long for a message is a problem of one entry.
     pub fn or_too_long(self, head_bytes_max: u64, act: Act) -> Frame {
         let fits = self.head.len() as u64 <= head_bytes_max;
-        if fits { self } else { Frame::new(self.number(), &Reply::Fault(WireFault::new(act, errno::E2BIG)), Vec::new()) }
+        if fits {
+            self
+        } else {
+            Frame::new(
+                self.number(),
+                &Reply::Fault(WireFault::new(act, errno::E2BIG)),
+                Vec::new(),
+            )
+        }
     }
 }
 
@@ -196,17 +217,38 @@ mod tests {
     #[test]
     fn no_peer_can_say_that_the_line_is_lost() {
         for errno in [LINE_LOST, 0, -1, i32::MIN, i32::MAX] {
-            let said = Frame::new(1, &Reply::Fault(WireFault::new(Act::ReachAgent, errno)), Vec::new());
-            let Ok(Reply::Fault(heard)) = said.message() else { panic!("{errno}") };
+            let said = Frame::new(
+                1,
+                &Reply::Fault(WireFault::new(Act::ReachAgent, errno)),
+                Vec::new(),
+            );
+            let Ok(Reply::Fault(heard)) = said.message() else {
+                panic!("{errno}")
+            };
             let heard = heard.on(Side::Source);
-            assert!(heard.errno == errno::EPROTO && !heard.is_cut_off(), "{errno}");
+            assert!(
+                heard.errno == errno::EPROTO && !heard.is_cut_off(),
+                "{errno}"
+            );
         }
-        assert!(WireFault::new(Act::ReachAgent, LINE_LOST).on(Side::Source).is_cut_off(), "this side can");
+        assert!(
+            WireFault::new(Act::ReachAgent, LINE_LOST)
+                .on(Side::Source)
+                .is_cut_off(),
+            "this side can"
+        );
     }
 
     #[test]
     fn lists_that_would_take_much_memory_are_not_read() {
-        let read = |count: usize| Frame::new(1, &Reply::Faults(vec![WireFault::new(Act::Open, 1); count]), Vec::new()).message::<Reply>();
+        let read = |count: usize| {
+            Frame::new(
+                1,
+                &Reply::Faults(vec![WireFault::new(Act::Open, 1); count]),
+                Vec::new(),
+            )
+            .message::<Reply>()
+        };
         assert!(read(FAULTS_MAX).is_ok());
         assert!(read(FAULTS_MAX + 1).is_err());
     }

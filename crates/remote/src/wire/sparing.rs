@@ -1,6 +1,7 @@
 //! What a removal on another host spares, and what came of it, as they go over the connection.
 //!
-//! The rules travel with the request, so that the whole walk is over there: one round trip for a tree and not one for each entry.
+//! The rules travel with the request, so that the whole walk is over there: one round trip for a
+//! tree and not one for each entry.
 
 use crate::wire::bounds::at_most;
 use crate::wire::fault::WireFault;
@@ -23,7 +24,14 @@ impl SparingRules {
     /// As they travel.
     pub fn of(spared: Spared<'_>) -> Option<Self> {
         let (filter, at) = spared.rules?;
-        Some(SparingRules { rules: filter.rules.iter().map(|rule| (rule.includes(), rule.pattern().to_owned())).collect(), at: at.clone() })
+        Some(SparingRules {
+            rules: filter
+                .rules
+                .iter()
+                .map(|rule| (rule.includes(), rule.pattern().to_owned()))
+                .collect(),
+            at: at.clone(),
+        })
     }
 
     /// As they are asked.
@@ -31,8 +39,18 @@ impl SparingRules {
     /// # Errors
     /// A rule cannot be understood.
     pub fn open(self) -> Result<(Filter, RelPath), FilterError> {
-        let rules: Result<Vec<Rule>, FilterError> = self.rules.iter().map(|(include, pattern)| Rule::new(*include, pattern)).collect();
-        Ok((Filter { rules: rules?, ..Filter::default() }, self.at))
+        let rules: Result<Vec<Rule>, FilterError> = self
+            .rules
+            .iter()
+            .map(|(include, pattern)| Rule::new(*include, pattern))
+            .collect();
+        Ok((
+            Filter {
+                rules: rules?,
+                ..Filter::default()
+            },
+            self.at,
+        ))
     }
 }
 
@@ -47,15 +65,43 @@ pub struct WireRemoved {
 }
 
 impl From<Removed> for WireRemoved {
-    fn from(Removed { entries, met, spares, stuck }: Removed) -> Self {
-        WireRemoved { entries, met, spares, stuck: stuck.into_iter().map(|(path, fault)| (path, fault.into())).collect() }
+    fn from(
+        Removed {
+            entries,
+            met,
+            spares,
+            stuck,
+        }: Removed,
+    ) -> Self {
+        WireRemoved {
+            entries,
+            met,
+            spares,
+            stuck: stuck
+                .into_iter()
+                .map(|(path, fault)| (path, fault.into()))
+                .collect(),
+        }
     }
 }
 
 impl WireRemoved {
     /// On the side of the tree that it happened on.
     pub fn on(self, side: Side) -> Removed {
-        let WireRemoved { entries, met, spares, stuck } = self;
-        Removed { entries, met, spares, stuck: stuck.into_iter().map(|(path, fault)| (path, fault.on(side))).collect() }
+        let WireRemoved {
+            entries,
+            met,
+            spares,
+            stuck,
+        } = self;
+        Removed {
+            entries,
+            met,
+            spares,
+            stuck: stuck
+                .into_iter()
+                .map(|(path, fault)| (path, fault.on(side)))
+                .collect(),
+        }
     }
 }

@@ -10,7 +10,8 @@ use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 use std::ops::Range;
 
-/// Problems that are kept for whoever looks into the record; all of them are told when they are met.
+/// Problems that are kept for whoever looks into the record; all of them are told when they are
+/// met.
 const PROBLEMS_MAX: i64 = 10_000;
 
 /// What is known of a directory that is to be finished.
@@ -41,9 +42,14 @@ impl<'a> Transaction<'a> {
     /// Drops everything, for a new run about `about`; returns its number.
     pub(super) fn empty(&self, about: &str) -> Done<u64> {
         self.0.execute_batch(FORGET)?;
-        self.0.execute_batch("DELETE FROM batches; DELETE FROM run;")?;
-        self.0.execute("INSERT INTO run (id, number, about) VALUES (0, random(), ?)", [about])?;
-        self.0.query_row("SELECT number FROM run", [], |row| number(row, 0))
+        self.0
+            .execute_batch("DELETE FROM batches; DELETE FROM run;")?;
+        self.0.execute(
+            "INSERT INTO run (id, number, about) VALUES (0, random(), ?)",
+            [about],
+        )?;
+        self.0
+            .query_row("SELECT number FROM run", [], |row| number(row, 0))
     }
 
     /// What stands in it cannot be understood by whoever has to go on with it.
@@ -55,7 +61,8 @@ impl<'a> Transaction<'a> {
         self.0.prepare_cached(insert)?.execute(values).map(drop)
     }
 
-    /// Begins the walk over everything: of what was noted before, nothing is left but the run and its open batches.
+    /// Begins the walk over everything: of what was noted before, nothing is left but the run and
+    /// its open batches.
     pub fn begin_walk(&self, source: &str, replica: &str, seconds: u64) -> Done {
         self.0.execute_batch(FORGET)?;
         const BEGUN: &str = "UPDATE run SET source = ?, replica = ?, begun = coalesce(begun, ?)";
@@ -78,77 +85,185 @@ impl<'a> Transaction<'a> {
         self.put("DELETE FROM counts", [])?;
         let mut insert = self.0.prepare_cached("INSERT INTO counts VALUES (?, ?)")?;
         let counted = counts.into_iter().filter(|(_, count)| *count != 0);
-        counted.into_iter().try_for_each(|(name, count)| insert.execute(params![name, count.cast_signed()]).map(drop))
+        counted.into_iter().try_for_each(|(name, count)| {
+            insert.execute(params![name, count.cast_signed()]).map(drop)
+        })
     }
 
     /// Adds an open batch; returns its number, which no other batch of the file ever has.
     pub fn add_batch(&self, batch: &Batch) -> Done<u64> {
         const INSERT: &str = "INSERT INTO batches (class, alone, what, path, pieces, entries, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-        let Batch { class, is_alone, what, path, pieces, entries, bytes, body } = batch;
-        let (pieces, entries, bytes) = (*pieces as i64, *entries as i64, bytes.map(u64::cast_signed));
-        self.put(INSERT, params![class, is_alone, what, path.as_bytes(), pieces, entries, bytes, body])?;
+        let Batch {
+            class,
+            is_alone,
+            what,
+            path,
+            pieces,
+            entries,
+            bytes,
+            body,
+        } = batch;
+        let (pieces, entries, bytes) =
+            (*pieces as i64, *entries as i64, bytes.map(u64::cast_signed));
+        self.put(
+            INSERT,
+            params![
+                class,
+                is_alone,
+                what,
+                path.as_bytes(),
+                pieces,
+                entries,
+                bytes,
+                body
+            ],
+        )?;
         Ok(self.0.last_insert_rowid().cast_unsigned())
     }
 
     /// Whether a batch is open.
     pub fn is_open(&self, id: u64) -> Done<bool> {
-        self.0.prepare_cached("SELECT 1 FROM batches WHERE id = ?")?.exists([id.cast_signed()])
+        self.0
+            .prepare_cached("SELECT 1 FROM batches WHERE id = ?")?
+            .exists([id.cast_signed()])
     }
 
-    /// Notes a part of what came of an open batch, in an attempt and with its place among the parts; `mover` says so.
-    pub fn add_part(&self, (batch, attempt, number): (u64, u64, u32), mover: &str, outcome: &[u8]) -> Done {
+    /// Notes a part of what came of an open batch, in an attempt and with its place among the
+    /// parts; `mover` says so.
+    pub fn add_part(
+        &self,
+        (batch, attempt, number): (u64, u64, u32),
+        mover: &str,
+        outcome: &[u8],
+    ) -> Done {
         const PUT: &str = "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)";
-        self.put(PUT, params![batch.cast_signed(), attempt.cast_signed(), number, mover, outcome])
+        self.put(
+            PUT,
+            params![
+                batch.cast_signed(),
+                attempt.cast_signed(),
+                number,
+                mover,
+                outcome
+            ],
+        )
     }
 
-    /// The parts of what came of an open batch that one attempt has said, with their places, in order.
+    /// The parts of what came of an open batch that one attempt has said, with their places, in
+    /// order.
     pub fn parts(&self, batch: u64, attempt: u64) -> Done<Vec<(u32, Vec<u8>)>> {
-        let mut find = self.0.prepare_cached("SELECT number, outcome FROM parts WHERE batch = ? AND attempt = ? ORDER BY number")?;
-        let found = find.query_map([batch.cast_signed(), attempt.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut find = self.0.prepare_cached(
+            "SELECT number, outcome FROM parts WHERE batch = ? AND attempt = ? ORDER BY number",
+        )?;
+        let found = find.query_map([batch.cast_signed(), attempt.cast_signed()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
         found.collect()
     }
 
-    /// Settles a batch, if it is open; returns what it was. The parts of all attempts at it go, too.
+    /// Settles a batch, if it is open; returns what it was. The parts of all attempts at it go,
+    /// too.
     pub fn settle(&self, id: u64) -> Done<Option<Vec<u8>>> {
-        let mut settle = self.0.prepare_cached("DELETE FROM batches WHERE id = ? RETURNING body")?;
-        settle.query_row([id.cast_signed()], |row| row.get(0)).optional()
+        let mut settle = self
+            .0
+            .prepare_cached("DELETE FROM batches WHERE id = ? RETURNING body")?;
+        settle
+            .query_row([id.cast_signed()], |row| row.get(0))
+            .optional()
     }
 
     /// Keeps a problem for whoever looks into the record, as long as there are not too many.
     pub fn add_problem(&self, problem: &Problem) -> Done {
-        const INSERT: &str = "INSERT INTO problems (path, side, act, cause, class) SELECT ?, ?, ?, ?, ?
+        const INSERT: &str =
+            "INSERT INTO problems (path, side, act, cause, class) SELECT ?, ?, ?, ?, ?
             WHERE (SELECT coalesce(max(id), 0) FROM problems) < ?";
-        let Problem { path, side, act, cause, class } = problem;
-        self.put(INSERT, params![path.as_bytes(), side.word(), act.words(), cause, class.word(), PROBLEMS_MAX])
+        let Problem {
+            path,
+            side,
+            act,
+            cause,
+            class,
+        } = problem;
+        self.put(
+            INSERT,
+            params![
+                path.as_bytes(),
+                side.word(),
+                act.words(),
+                cause,
+                class.word(),
+                PROBLEMS_MAX
+            ],
+        )
     }
 
     /// One more piece of a large file is open.
     pub fn open_piece(&self, file: &LargeFile) -> Done {
         const PUT: &str = "INSERT INTO large_files (path, source, size, class, alone, pieces) VALUES (?, ?, ?, ?, ?, 1)
             ON CONFLICT (path, source) DO UPDATE SET pieces = pieces + 1";
-        let LargeFile { path, source, size, class, is_alone } = file;
-        self.put(PUT, params![path.as_bytes(), source, size.map(u64::cast_signed), class, is_alone])
+        let LargeFile {
+            path,
+            source,
+            size,
+            class,
+            is_alone,
+        } = file;
+        self.put(
+            PUT,
+            params![
+                path.as_bytes(),
+                source,
+                size.map(u64::cast_signed),
+                class,
+                is_alone
+            ],
+        )
     }
 
     /// These bytes of a large file were copied, if pieces of it are open.
     pub fn add_copied(&self, (path, source): (&RelPath, &str), range: &Range<u64>) -> Done {
-        const PUT: &str = "INSERT INTO copied SELECT id, ?, ? FROM large_files WHERE path = ? AND source = ?
+        const PUT: &str =
+            "INSERT INTO copied SELECT id, ?, ? FROM large_files WHERE path = ? AND source = ?
             ON CONFLICT (file, first) DO UPDATE SET until = max(until, excluded.until)";
-        self.put(PUT, params![range.start.cast_signed(), range.end.cast_signed(), path.as_bytes(), source])
+        self.put(
+            PUT,
+            params![
+                range.start.cast_signed(),
+                range.end.cast_signed(),
+                path.as_bytes(),
+                source
+            ],
+        )
     }
 
-    /// One piece of a large file is settled. After the last one the file is forgotten, and returned with what was copied of it.
-    pub fn close_piece(&self, path: &RelPath, source: &str) -> Done<Option<(LargeFile, Vec<Range<u64>>)>> {
-        const CLOSE: &str = "UPDATE large_files SET pieces = max(pieces - 1, 0) WHERE path = ? AND source = ?
+    /// One piece of a large file is settled. After the last one the file is forgotten, and returned
+    /// with what was copied of it.
+    pub fn close_piece(
+        &self,
+        path: &RelPath,
+        source: &str,
+    ) -> Done<Option<(LargeFile, Vec<Range<u64>>)>> {
+        const CLOSE: &str =
+            "UPDATE large_files SET pieces = max(pieces - 1, 0) WHERE path = ? AND source = ?
             RETURNING pieces, id, size, class, alone";
         let mut close = self.0.prepare_cached(CLOSE)?;
         let closed = close.query_row(params![path.as_bytes(), source], |row| {
             let size = row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned);
-            let file = LargeFile { path: path.clone(), source: source.to_owned(), size, class: row.get(3)?, is_alone: row.get(4)? };
+            let file = LargeFile {
+                path: path.clone(),
+                source: source.to_owned(),
+                size,
+                class: row.get(3)?,
+                is_alone: row.get(4)?,
+            };
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, file))
         });
-        let Some((0, id, file)) = closed.optional()? else { return Ok(None) };
-        let mut find = self.0.prepare_cached("SELECT first, until FROM copied WHERE file = ? ORDER BY first")?;
+        let Some((0, id, file)) = closed.optional()? else {
+            return Ok(None);
+        };
+        let mut find = self
+            .0
+            .prepare_cached("SELECT first, until FROM copied WHERE file = ? ORDER BY first")?;
         let copied = find.query_map([id], range)?.collect::<Done<Vec<_>>>()?;
         self.put("DELETE FROM large_files WHERE id = ?", [id])?;
         Ok(Some((file, copied)))
@@ -156,14 +271,30 @@ impl<'a> Transaction<'a> {
 
     /// Notes a name of a file that has several.
     pub fn add_link(&self, link: &LinkName) -> Done {
-        let LinkName { id: (dev, ino), path, size, there } = link;
-        let values = params![dev.cast_signed(), ino.cast_signed(), path.as_bytes(), size.cast_signed(), there];
-        self.put("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?)", values)
+        let LinkName {
+            id: (dev, ino),
+            path,
+            size,
+            there,
+        } = link;
+        let values = params![
+            dev.cast_signed(),
+            ino.cast_signed(),
+            path.as_bytes(),
+            size.cast_signed(),
+            there
+        ];
+        self.put(
+            "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?)",
+            values,
+        )
     }
 
     /// What is noted of a directory that is to be finished.
     pub fn directory(&self, path: &RelPath) -> Done<Option<OpenDir>> {
-        let mut find = self.0.prepare_cached(&format!("{SELECT_DIR} WHERE path = ?"))?;
+        let mut find = self
+            .0
+            .prepare_cached(&format!("{SELECT_DIR} WHERE path = ?"))?;
         find.query_row([path.as_bytes()], open_dir).optional()
     }
 
@@ -178,17 +309,26 @@ impl<'a> Transaction<'a> {
         let own: [&dyn ToSql; 5] = [&path, &listed, &dir.made, &dir.replaced, &dir.unlisted];
         let all = own.into_iter().chain(meta.iter().map(|value| &**value));
         let places = vec!["?"; own.len() + META_COLUMNS].join(", ");
-        self.put(&format!("INSERT OR REPLACE INTO directories VALUES ({places})"), params_from_iter(all))
+        self.put(
+            &format!("INSERT OR REPLACE INTO directories VALUES ({places})"),
+            params_from_iter(all),
+        )
     }
 
     /// Notes a name that the source lacks.
     pub fn add_extra(&self, dir: &RelPath, name: &EntryName) -> Done {
-        self.put("INSERT OR IGNORE INTO extras VALUES (?, ?)", params![dir.as_bytes(), name.as_bytes()])
+        self.put(
+            "INSERT OR IGNORE INTO extras VALUES (?, ?)",
+            params![dir.as_bytes(), name.as_bytes()],
+        )
     }
 
     /// Notes an entry for which there was no room.
     pub fn add_no_room(&self, path: &RelPath) -> Done {
-        self.put("INSERT OR IGNORE INTO no_room VALUES (?)", [path.as_bytes()])
+        self.put(
+            "INSERT OR IGNORE INTO no_room VALUES (?)",
+            [path.as_bytes()],
+        )
     }
 
     /// Notes a path below the source on which a file system is mounted.
@@ -205,7 +345,11 @@ impl<'a> Transaction<'a> {
 
     /// Notes what is to be respelt.
     pub fn add_misspelt(&self, one: &Misspelling) -> Done {
-        let values = params![one.dir.as_bytes(), one.found.as_bytes(), one.wanted.as_bytes()];
+        let values = params![
+            one.dir.as_bytes(),
+            one.found.as_bytes(),
+            one.wanted.as_bytes()
+        ];
         self.put("INSERT OR IGNORE INTO misspelt VALUES (?, ?, ?)", values)
     }
 }

@@ -1,4 +1,5 @@
-//! The life of a run: which process keeps its record, and what it stands on. Plain values; who may go on with what, the engine decides.
+//! The life of a run: which process keeps its record, and what it stands on. Plain values; who may
+//! go on with what, the engine decides.
 
 use crate::StoreError;
 use crate::record::rows::{from_hex, hex, opt_stamp};
@@ -18,14 +19,16 @@ pub struct Root {
     pub made: Option<Stamp>,
 }
 
-/// What a run stands on: by this it is known whether what was noted of it still speaks of the same trees.
+/// What a run stands on: by this it is known whether what was noted of it still speaks of the same
+/// trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ground {
     /// The root of the source.
     pub source: Root,
     /// The root of the replica.
     pub replica: Root,
-    /// Which replica its mark says it is, and which run has changed it last; none if nothing says so.
+    /// Which replica its mark says it is, and which run has changed it last; none if nothing says
+    /// so.
     pub mark: Option<(u128, u128)>,
 }
 
@@ -52,25 +55,47 @@ pub(super) fn read(file: &Connection) -> Result<Option<Life>, StoreError> {
     find.query_row([], |row| {
         let root = |at: usize| -> Result<Root, StoreError> {
             let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
-            Ok(Root { boot: number(at)?, dev: number(at + 1)?, ino: number(at + 2)?, made: opt_stamp(row, at + 3)? })
+            Ok(Root {
+                boot: number(at)?,
+                dev: number(at + 1)?,
+                ino: number(at + 2)?,
+                made: opt_stamp(row, at + 3)?,
+            })
         };
-        let mark = row.get::<_, Option<String>>(14)?.zip(row.get::<_, Option<String>>(15)?);
-        let mark = mark.map(|(replica, run)| Ok::<_, StoreError>((from_hex(14, &replica)?, from_hex(15, &run)?)));
+        let mark = row
+            .get::<_, Option<String>>(14)?
+            .zip(row.get::<_, Option<String>>(15)?);
+        let mark = mark.map(|(replica, run)| {
+            Ok::<_, StoreError>((from_hex(14, &replica)?, from_hex(15, &run)?))
+        });
         Ok(Life {
             process: from_hex(0, &row.get::<_, String>(0)?)?,
             seconds: row.get::<_, i64>(1)?.cast_unsigned(),
             is_second_hand: row.get(2)?,
             is_doubtful: row.get(3)?,
-            ground: Ground { source: root(4)?, replica: root(9)?, mark: mark.transpose()? },
+            ground: Ground {
+                source: root(4)?,
+                replica: root(9)?,
+                mark: mark.transpose()?,
+            },
         })
     })
     .optional()
 }
 
 pub(super) fn write(file: &Connection, life: &Life) -> Result<(), StoreError> {
-    let Ground { source, replica, mark } = life.ground;
-    let mut put = file.prepare_cached("INSERT OR REPLACE INTO life VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
-    let (second, nano) = (|root: &Root| root.made.map(|made| made.sec), |root: &Root| root.made.map(|made| made.nsec));
+    let Ground {
+        source,
+        replica,
+        mark,
+    } = life.ground;
+    let mut put = file.prepare_cached(
+        "INSERT OR REPLACE INTO life VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    let (second, nano) = (
+        |root: &Root| root.made.map(|made| made.sec),
+        |root: &Root| root.made.map(|made| made.nsec),
+    );
     put.execute(params![
         hex(life.process),
         life.seconds.cast_signed(),

@@ -1,4 +1,5 @@
-//! What the record holds, as values, and how rows become such values. Numbers keep their 64 bits: SQLite's integers are signed.
+//! What the record holds, as values, and how rows become such values. Numbers keep their 64 bits:
+//! SQLite's integers are signed.
 
 use crate::{StateError, StoreError};
 use driftless_model::{EntryName, Kind, Meta, RelPath, Stamp, Unkept};
@@ -118,8 +119,14 @@ pub struct Rows<'a, T> {
 type Page<'a, T> = dyn Fn(Option<&T>, usize) -> Result<Vec<T>, StateError> + 'a;
 
 impl<T: Clone> Rows<'_, T> {
-    pub(super) fn of<'a>(page: impl Fn(Option<&T>, usize) -> Result<Vec<T>, StateError> + 'a) -> Rows<'a, T> {
-        Rows { page: Box::new(page), read: VecDeque::new(), last: None }
+    pub(super) fn of<'a>(
+        page: impl Fn(Option<&T>, usize) -> Result<Vec<T>, StateError> + 'a,
+    ) -> Rows<'a, T> {
+        Rows {
+            page: Box::new(page),
+            read: VecDeque::new(),
+            last: None,
+        }
     }
 
     /// The next one.
@@ -145,7 +152,11 @@ impl<T: Clone> Rows<'_, T> {
 }
 
 /// A value of a row that none of ours is.
-fn bad(at: usize, kind: Type, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+fn bad(
+    at: usize,
+    kind: Type,
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
     StoreError::FromSqlConversionFailure(at, kind, why.into())
 }
 
@@ -163,7 +174,9 @@ pub(super) fn number(row: &Row<'_>, at: usize) -> Result<u64, StoreError> {
 }
 
 pub(super) fn path(row: &Row<'_>, at: usize) -> Result<RelPath, StoreError> {
-    let ValueRef::Blob(bytes) = row.get_ref(at)? else { return Err(bad(at, Type::Blob, "no path")) };
+    let ValueRef::Blob(bytes) = row.get_ref(at)? else {
+        return Err(bad(at, Type::Blob, "no path"));
+    };
     RelPath::parse(bytes).map_err(|error| bad(at, Type::Blob, error))
 }
 
@@ -173,7 +186,9 @@ pub(super) fn name(row: &Row<'_>, at: usize) -> Result<EntryName, StoreError> {
 
 /// Seconds, and nanoseconds in the next column; nothing where both are `NULL`.
 pub(super) fn opt_stamp(row: &Row<'_>, at: usize) -> Result<Option<Stamp>, StoreError> {
-    let parts = row.get::<_, Option<i64>>(at)?.zip(row.get::<_, Option<u32>>(at + 1)?);
+    let parts = row
+        .get::<_, Option<i64>>(at)?
+        .zip(row.get::<_, Option<u32>>(at + 1)?);
     Ok(parts.map(|(sec, nsec)| Stamp { sec, nsec }))
 }
 
@@ -185,9 +200,13 @@ fn stamp(row: &Row<'_>, at: usize) -> Result<Stamp, StoreError> {
 pub(super) const META_COLUMNS: usize = 17;
 
 pub(super) fn meta_values(meta: Option<&Meta>) -> [Box<dyn ToSql>; META_COLUMNS] {
-    let bits = |value: fn(&Meta) -> u64| Box::new(meta.map(|meta| value(meta).cast_signed())) as Box<dyn ToSql>;
-    let sec = |time: fn(&Meta) -> Stamp| Box::new(meta.map(|meta| time(meta).sec)) as Box<dyn ToSql>;
-    let nsec = |time: fn(&Meta) -> Stamp| Box::new(meta.map(|meta| time(meta).nsec)) as Box<dyn ToSql>;
+    let bits = |value: fn(&Meta) -> u64| {
+        Box::new(meta.map(|meta| value(meta).cast_signed())) as Box<dyn ToSql>
+    };
+    let sec =
+        |time: fn(&Meta) -> Stamp| Box::new(meta.map(|meta| time(meta).sec)) as Box<dyn ToSql>;
+    let nsec =
+        |time: fn(&Meta) -> Stamp| Box::new(meta.map(|meta| time(meta).nsec)) as Box<dyn ToSql>;
     [
         Box::new(meta.map(|meta| meta.kind.word())),
         bits(|meta| meta.mode.into()),
@@ -211,7 +230,10 @@ pub(super) fn meta_values(meta: Option<&Meta>) -> [Box<dyn ToSql>; META_COLUMNS]
 
 pub(super) fn meta(row: &Row<'_>, at: usize) -> Result<Meta, StoreError> {
     let word: String = row.get(at)?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| bad(at, Type::Text, "no kind of entry"))?;
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| kind.word() == word)
+        .ok_or_else(|| bad(at, Type::Text, "no kind of entry"))?;
     Ok(Meta {
         kind,
         mode: row.get(at + 1)?,
@@ -236,27 +258,54 @@ pub(super) fn open_dir(row: &Row<'_>) -> Result<OpenDir, StoreError> {
         "changed" => Listing::Changed,
         _ => Listing::InPart,
     };
-    Ok(OpenDir { path: path(row, 0)?, listing, made: row.get(2)?, replaced: row.get(3)?, unlisted: row.get(4)? })
+    Ok(OpenDir {
+        path: path(row, 0)?,
+        listing,
+        made: row.get(2)?,
+        replaced: row.get(3)?,
+        unlisted: row.get(4)?,
+    })
 }
 
 pub(super) fn link(row: &Row<'_>) -> Result<LinkName, StoreError> {
-    Ok(LinkName { id: (number(row, 0)?, number(row, 1)?), path: path(row, 2)?, size: number(row, 3)?, there: row.get(4)? })
+    Ok(LinkName {
+        id: (number(row, 0)?, number(row, 1)?),
+        path: path(row, 2)?,
+        size: number(row, 3)?,
+        there: row.get(4)?,
+    })
 }
 
 pub(super) fn alike(row: &Row<'_>) -> Result<Alike, StoreError> {
     let bytes: Vec<u8> = row.get(2)?;
-    let names = bytes.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-    let earlier: Result<Vec<EntryName>, _> = names.map(|name| EntryName::try_from(name.to_vec())).collect();
-    Ok(Alike { dir: path(row, 0)?, name: name(row, 1)?, earlier: earlier.map_err(|error| bad(2, Type::Blob, error))? })
+    let names = bytes
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty());
+    let earlier: Result<Vec<EntryName>, _> = names
+        .map(|name| EntryName::try_from(name.to_vec()))
+        .collect();
+    Ok(Alike {
+        dir: path(row, 0)?,
+        name: name(row, 1)?,
+        earlier: earlier.map_err(|error| bad(2, Type::Blob, error))?,
+    })
 }
 
 /// Names in one value: none of them has a "/".
 pub(super) fn joined(names: &[EntryName]) -> Vec<u8> {
-    names.iter().map(EntryName::as_bytes).collect::<Vec<_>>().join(&b'/')
+    names
+        .iter()
+        .map(EntryName::as_bytes)
+        .collect::<Vec<_>>()
+        .join(&b'/')
 }
 
 pub(super) fn misspelling(row: &Row<'_>) -> Result<Misspelling, StoreError> {
-    Ok(Misspelling { dir: path(row, 0)?, found: name(row, 1)?, wanted: name(row, 2)? })
+    Ok(Misspelling {
+        dir: path(row, 0)?,
+        found: name(row, 1)?,
+        wanted: name(row, 2)?,
+    })
 }
 
 pub(super) fn range(row: &Row<'_>) -> Result<Range<u64>, StoreError> {

@@ -1,7 +1,9 @@
-//! A mounted `/dev/fuse`: threads that read requests, hand them to a [`Server`] and write its answers.
+//! A mounted `/dev/fuse`: threads that read requests, hand them to a [`Server`] and write its
+//! answers.
 //!
-//! Root mounts by itself, without a helper program. The threads wait on the device and on an event, so that the connection
-//! can be cut at any time; then whoever waits in the kernel for an answer gets an error, and nothing holds the mount.
+//! Root mounts by itself, without a helper program. The threads wait on the device and on an event,
+//! so that the connection can be cut at any time; then whoever waits in the kernel for an answer
+//! gets an error, and nothing holds the mount.
 
 use super::wire::{Answer, Call, Op, WRITE_BYTES_MAX, greeting};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -52,7 +54,8 @@ impl Door {
     /// Mounts at `path`; needs root.
     pub fn open(path: &Path, server: Arc<impl Server>) -> Door {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let device = rustix::fs::openat(CWD, "/dev/fuse", flags, Mode::empty()).expect("open /dev/fuse");
+        let device =
+            rustix::fs::openat(CWD, "/dev/fuse", flags, Mode::empty()).expect("open /dev/fuse");
         let end = eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd");
         mount(path, &device, server.flags());
         let line = Arc::new(Line { device, end });
@@ -61,21 +64,34 @@ impl Door {
             std::thread::spawn(move || line.serve(&*server))
         };
         let threads = (0..THREADS).map(work).collect();
-        Door { path: path.to_owned(), line: Some(line), threads }
+        Door {
+            path: path.to_owned(),
+            line: Some(line),
+            threads,
+        }
     }
 
-    /// Cuts the connection; every request, those under way too, fails from now on (`ENOTCONN`, `ECONNABORTED`).
+    /// Cuts the connection; every request, those under way too, fails from now on (`ENOTCONN`,
+    /// `ECONNABORTED`).
     pub fn cut(&mut self) {
         let Some(line) = self.line.take() else { return };
         let _ = rustix::io::write(&line.end, &1u64.to_ne_bytes());
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }
 
-/// Mounts a file system at `path` for which nobody answers, not once; whatever asks it is refused (`ENOTCONN`). It stays until it is
-/// unmounted. Needs root.
+/// Mounts a file system at `path` for which nobody answers, not once; whatever asks it is refused
+/// (`ENOTCONN`). It stays until it is unmounted. Needs root.
 pub fn mount_dead(path: &Path) {
-    let device = rustix::fs::openat(CWD, "/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).expect("open /dev/fuse");
+    let device = rustix::fs::openat(
+        CWD,
+        "/dev/fuse",
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .expect("open /dev/fuse");
     mount(path, &device, MountFlags::empty());
 }
 
@@ -86,9 +102,13 @@ impl Drop for Door {
     }
 }
 
-/// Access is checked by the kernel, from the modes and ACLs that it is told, and everybody may come.
+/// Access is checked by the kernel, from the modes and ACLs that it is told, and everybody may
+/// come.
 fn mount(path: &Path, device: &OwnedFd, flags: MountFlags) {
-    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions", device.as_raw_fd());
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
+        device.as_raw_fd()
+    );
     let data = CString::new(data).expect("no NUL");
     rustix::mount::mount("driftless-test", path, "fuse", flags, &*data)
         .unwrap_or_else(|e| panic!("cannot mount a FUSE file system at {}: {e}", path.display()));
@@ -104,15 +124,21 @@ impl Line {
                 Some(Op::Destroy) => Answer::Done(Vec::new()),
                 _ => server.answer(&call),
             };
-            // The caller may be gone (ENOENT), or the whole connection (ENODEV): neither matters here.
-            answer.encode(call.unique).map(|bytes| rustix::io::write(&self.device, &bytes));
+            // The caller may be gone (ENOENT), or the whole connection (ENODEV): neither matters
+            // here.
+            answer
+                .encode(call.unique)
+                .map(|bytes| rustix::io::write(&self.device, &bytes));
         }
     }
 
     /// Waits for a request; none once the connection has ended.
     fn next(&self, buffer: &mut [u8]) -> Option<usize> {
         loop {
-            let mut both = [PollFd::new(&self.device, PollFlags::IN), PollFd::new(&self.end, PollFlags::IN)];
+            let mut both = [
+                PollFd::new(&self.device, PollFlags::IN),
+                PollFd::new(&self.end, PollFlags::IN),
+            ];
             match poll(&mut both, None) {
                 Err(Errno::INTR) => continue,
                 ready => drop(ready.expect("poll /dev/fuse")),

@@ -1,9 +1,11 @@
-//! A file system that misbehaves on order: a backing directory seen through `/dev/fuse`, with errors, lies and delays.
+//! A file system that misbehaves on order: a backing directory seen through `/dev/fuse`, with
+//! errors, lies and delays.
 //!
-//! A [`Mood`] is how it is as a whole (coarse times, names without case, no attributes, listings without kinds, a cache of
-//! attributes); a [`Rule`] is what goes wrong with single requests, by kind, name and number. Both can be changed while it is
-//! mounted. Without a rule, in a healthy mood, it holds what the file system below it holds, and caches nothing: what a test
-//! changes in the backing directory shows at once.
+//! A [`Mood`] is how it is as a whole (coarse times, names without case, no attributes, listings
+//! without kinds, a cache of attributes); a [`Rule`] is what goes wrong with single requests, by
+//! kind, name and number. Both can be changed while it is mounted. Without a rule, in a healthy
+//! mood, it holds what the file system below it holds, and caches nothing: what a test changes in
+//! the backing directory shows at once.
 //!
 //! ```no_run
 //! use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
@@ -18,9 +20,10 @@
 //! drop(fuse); // unmounted, threads ended, folders gone; a panic does the same
 //! ```
 //!
-//! [`door`] with [`wire`] is the protocol alone, and serves any [`door::Server`]. `syncfs` never reaches a FUSE server that is
-//! not on a block device (`fs/fuse/inode.c`, `fuse_sync_fs`), so no rule can make it fail; `Fsync` and `Flush` do arrive.
-//! The kernel asks again by itself after `ESTALE` of a lookup or an open, so such a rule is met twice.
+//! [`door`] with [`wire`] is the protocol alone, and serves any [`door::Server`]. `syncfs` never
+//! reaches a FUSE server that is not on a block device (`fs/fuse/inode.c`, `fuse_sync_fs`), so no
+//! rule can make it fail; `Fsync` and `Flush` do arrive. The kernel asks again by itself after
+//! `ESTALE` of a lookup or an open, so such a rule is met twice.
 
 pub mod door;
 mod mood;
@@ -70,7 +73,13 @@ impl Fuse {
         fs::create_dir(&mount).expect("mount point");
         let tree = Arc::new(Tree::new(&backing, Orders::new(mood)));
         let door = Door::open(&mount, tree.clone());
-        Fuse { door, tree, backing, mount, _folder: folder }
+        Fuse {
+            door,
+            tree,
+            backing,
+            mount,
+            _folder: folder,
+        }
     }
 
     /// Where it is mounted.

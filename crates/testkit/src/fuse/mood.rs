@@ -1,4 +1,5 @@
-//! How a file system behaves as a whole (a [`Mood`]), and what goes wrong with single requests (a [`Rule`]).
+//! How a file system behaves as a whole (a [`Mood`]), and what goes wrong with single requests (a
+//! [`Rule`]).
 
 use super::wire::Op;
 use rustix::fs::FileType;
@@ -28,11 +29,13 @@ pub struct Mood {
     pub read_only: bool,
     /// There are change times; without, the modification time stands in their place.
     pub change_times: bool,
-    /// What is removed while it is open gets a hidden name, and goes when it is closed (libfuse without `hard_remove`, as sshfs).
+    /// What is removed while it is open gets a hidden name, and goes when it is closed (libfuse
+    /// without `hard_remove`, as sshfs).
     pub hides: bool,
     /// The hidden name is not counted among those of its file (libfuse 2).
     pub hides_count: bool,
-    /// All files show these rights, and directories may be searched besides by whoever may read (vfat, exfat, ntfs-3g without permissions).
+    /// All files show these rights, and directories may be searched besides by whoever may read
+    /// (vfat, exfat, ntfs-3g without permissions).
     pub fixed_mode: Option<u32>,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
@@ -60,29 +63,45 @@ impl Mood {
 
     /// Whole seconds, as Lustre.
     pub fn whole_seconds() -> Mood {
-        Mood { grain_ns: 1_000_000_000, ..Mood::healthy() }
+        Mood {
+            grain_ns: 1_000_000_000,
+            ..Mood::healthy()
+        }
     }
 
     /// Every second second and names without case, as vfat.
     pub fn folded() -> Mood {
-        Mood { grain_ns: 2_000_000_000, folds: true, ..Mood::healthy() }
+        Mood {
+            grain_ns: 2_000_000_000,
+            folds: true,
+            ..Mood::healthy()
+        }
     }
 
     /// Neither extended attributes nor ACLs.
     pub fn bare() -> Mood {
-        Mood { attributes: false, acls: false, ..Mood::healthy() }
+        Mood {
+            attributes: false,
+            acls: false,
+            ..Mood::healthy()
+        }
     }
 
     /// Listings without kinds, as ext2 without `filetype` or NFS in large directories.
     pub fn untyped() -> Mood {
-        Mood { unknown_kinds: true, ..Mood::healthy() }
+        Mood {
+            unknown_kinds: true,
+            ..Mood::healthy()
+        }
     }
 
     /// The mode that an entry shows.
     pub(super) fn shown(&self, mode: u32) -> u32 {
         const SEARCH: u32 = 0o111;
         let is_dir = FileType::from_raw_mode(mode).is_dir();
-        let fixed = |rights: u32| mode & !super::tree::MODE_BITS | rights | if is_dir { rights >> 2 & SEARCH } else { 0 };
+        let fixed = |rights: u32| {
+            mode & !super::tree::MODE_BITS | rights | if is_dir { rights >> 2 & SEARCH } else { 0 }
+        };
         self.fixed_mode.map_or(mode, fixed)
     }
 
@@ -94,7 +113,10 @@ impl Mood {
         }
         let all = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         let cut = all - all.rem_euclid(i128::from(self.grain_ns));
-        (cut.div_euclid(1_000_000_000) as i64, cut.rem_euclid(1_000_000_000) as u32)
+        (
+            cut.div_euclid(1_000_000_000) as i64,
+            cut.rem_euclid(1_000_000_000) as u32,
+        )
     }
 }
 
@@ -122,7 +144,13 @@ pub struct Rule {
 
 impl Rule {
     fn new(op: Op, deed: Deed) -> Rule {
-        Rule { op, name: None, skipped: 0, times: u64::MAX, deed }
+        Rule {
+            op,
+            name: None,
+            skipped: 0,
+            times: u64::MAX,
+            deed,
+        }
     }
 
     /// It fails.
@@ -160,7 +188,8 @@ impl Rule {
         Rule::new(Op::Readdir, Deed::Omit).named(name)
     }
 
-    /// Only for this last component of a path, or this extended attribute; `*` at the end stands for anything.
+    /// Only for this last component of a path, or this extended attribute; `*` at the end stands
+    /// for anything.
     #[must_use]
     pub fn named(mut self, name: impl AsRef<[u8]>) -> Rule {
         self.name = Some(name.as_ref().to_vec());
@@ -211,19 +240,30 @@ pub(super) struct Orders {
 
 impl Orders {
     pub(super) fn new(mood: Mood) -> Orders {
-        Orders { mood, rules: Vec::new(), calls: HashMap::new() }
+        Orders {
+            mood,
+            rules: Vec::new(),
+            calls: HashMap::new(),
+        }
     }
 
     /// Counts a request and says what is to go wrong with it.
     pub(super) fn judge(&mut self, op: Op, names: &[&[u8]]) -> Vec<Deed> {
         *self.calls.entry(op).or_default() += 1;
-        let struck = |rule: &mut &mut Rule| rule.deed != Deed::Omit && rule.fits(op, names) && rule.strikes();
-        self.rules.iter_mut().filter_map(|mut rule| struck(&mut rule).then_some(rule.deed)).collect()
+        let struck = |rule: &mut &mut Rule| {
+            rule.deed != Deed::Omit && rule.fits(op, names) && rule.strikes()
+        };
+        self.rules
+            .iter_mut()
+            .filter_map(|mut rule| struck(&mut rule).then_some(rule.deed))
+            .collect()
     }
 
     /// Whether a listing leaves this name out.
     pub(super) fn omits(&mut self, name: &[u8]) -> bool {
-        self.rules.iter_mut().any(|rule| rule.deed == Deed::Omit && rule.fits(Op::Readdir, &[name]) && rule.strikes())
+        self.rules.iter_mut().any(|rule| {
+            rule.deed == Deed::Omit && rule.fits(Op::Readdir, &[name]) && rule.strikes()
+        })
     }
 }
 
@@ -236,16 +276,32 @@ mod tests {
         assert_eq!(Mood::whole_seconds().cut((7, 999)), (7, 0));
         assert_eq!(Mood::folded().cut((-1, 5)), (-2, 0));
         assert_eq!(Mood::healthy().cut((-1, 5)), (-1, 5));
-        let old = Mood { seconds: -10..=10, ..Mood::healthy() };
+        let old = Mood {
+            seconds: -10..=10,
+            ..Mood::healthy()
+        };
         assert_eq!(old.cut((11, 5)), (10, 0));
     }
 
     #[test]
     fn a_rule_strikes_by_name_and_number() {
         let mut orders = Orders::new(Mood::healthy());
-        orders.rules.push(Rule::fail(Op::Open, Errno::IO).named("a*").after(1).times(1));
+        orders.rules.push(
+            Rule::fail(Op::Open, Errno::IO)
+                .named("a*")
+                .after(1)
+                .times(1),
+        );
         let mut strikes = |name: &[u8]| orders.judge(Op::Open, &[name]) == [Deed::Fail(Errno::IO)];
-        assert_eq!([strikes(b"ab"), strikes(b"b"), strikes(b"ab"), strikes(b"ab")], [false, false, true, false]);
+        assert_eq!(
+            [
+                strikes(b"ab"),
+                strikes(b"b"),
+                strikes(b"ab"),
+                strikes(b"ab")
+            ],
+            [false, false, true, false]
+        );
         assert_eq!(orders.calls[&Op::Open], 4);
     }
 }

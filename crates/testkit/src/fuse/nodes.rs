@@ -1,6 +1,8 @@
-//! The inodes and open files that the kernel knows by number, each a handle on the backing directory.
+//! The inodes and open files that the kernel knows by number, each a handle on the backing
+//! directory.
 //!
-//! A node holds an `O_PATH` handle, so it stays the same inode whatever happens to its names, and hard links share it.
+//! A node holds an `O_PATH` handle, so it stays the same inode whatever happens to its names, and
+//! hard links share it.
 
 use super::wire::{Attr, pack_device};
 use rustix::fd::OwnedFd;
@@ -75,25 +77,45 @@ impl Nodes {
     /// The backing directory alone.
     pub(super) fn new(backing: &Path) -> Nodes {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(CWD, backing, flags, Mode::empty()).expect("open the backing directory");
-        let nodes = Nodes(Mutex::new(Tables { last: ROOT - 1, ..Tables::default() }));
+        let fd = rustix::fs::openat(CWD, backing, flags, Mode::empty())
+            .expect("open the backing directory");
+        let nodes = Nodes(Mutex::new(Tables {
+            last: ROOT - 1,
+            ..Tables::default()
+        }));
         nodes.know(fd, b"").expect("look at the backing directory");
         nodes
     }
 
     pub(super) fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        lock(&self.0).nodes.get(&id).map(|(node, _)| node.clone()).ok_or(Errno::STALE)
+        lock(&self.0)
+            .nodes
+            .get(&id)
+            .map(|(node, _)| node.clone())
+            .ok_or(Errno::STALE)
     }
 
     /// The node of an inode, which the kernel is told of once more.
     pub(super) fn know(&self, fd: OwnedFd, name: &[u8]) -> Result<(Arc<Node>, Stat), Errno> {
         let stat = rustix::fs::fstat(&fd)?;
         let tables = &mut *lock(&self.0);
-        let id = *tables.by_inode.entry((stat.st_dev, stat.st_ino)).or_insert_with(|| {
-            tables.last += 1;
-            tables.last
-        });
-        let new = || (Arc::new(Node { id, fd, name: Mutex::default() }), 0);
+        let id = *tables
+            .by_inode
+            .entry((stat.st_dev, stat.st_ino))
+            .or_insert_with(|| {
+                tables.last += 1;
+                tables.last
+            });
+        let new = || {
+            (
+                Arc::new(Node {
+                    id,
+                    fd,
+                    name: Mutex::default(),
+                }),
+                0,
+            )
+        };
         let (node, lookups) = tables.nodes.entry(id).or_insert_with(new);
         *lookups += 1;
         *lock(&node.name) = name.to_vec();
@@ -103,7 +125,9 @@ impl Nodes {
     /// The kernel gives back so many of its lookups.
     pub(super) fn forget(&self, id: u64, count: u64) {
         let tables = &mut *lock(&self.0);
-        let Some((_, lookups)) = tables.nodes.get_mut(&id) else { return };
+        let Some((_, lookups)) = tables.nodes.get_mut(&id) else {
+            return;
+        };
         *lookups = lookups.saturating_sub(count);
         if *lookups == 0 && id != ROOT {
             tables.nodes.remove(&id);
@@ -124,8 +148,13 @@ impl Nodes {
 
     /// Whether an inode of the backing directory is open as a file.
     pub(super) fn is_open(&self, id: (u64, u64)) -> bool {
-        let is_it = |file: &OwnedFd| rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == id);
-        lock(&self.0).handles.values().any(|handle| matches!(&**handle, Handle::File(file) if is_it(file)))
+        let is_it = |file: &OwnedFd| {
+            rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == id)
+        };
+        lock(&self.0)
+            .handles
+            .values()
+            .any(|handle| matches!(&**handle, Handle::File(file) if is_it(file)))
     }
 
     pub(super) fn release(&self, id: u64) {
@@ -136,14 +165,24 @@ impl Nodes {
 /// The entries of a directory, `.` and `..` among them.
 pub(super) fn list(node: &Node) -> Result<Vec<Listed>, Errno> {
     let fd = node.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let listed =
-        |entry: rustix::fs::DirEntry| Listed { name: entry.file_name().to_bytes().to_vec(), ino: entry.ino(), kind: entry.file_type() };
-    rustix::fs::Dir::read_from(&fd)?.map(|entry| entry.map(listed)).collect()
+    let listed = |entry: rustix::fs::DirEntry| Listed {
+        name: entry.file_name().to_bytes().to_vec(),
+        ino: entry.ino(),
+        kind: entry.file_type(),
+    };
+    rustix::fs::Dir::read_from(&fd)?
+        .map(|entry| entry.map(listed))
+        .collect()
 }
 
 /// Opens a name itself.
 pub(super) fn reach(parent: &Node, name: &[u8]) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(&parent.fd, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::openat(
+        &parent.fd,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// Whether a name is there.
@@ -153,13 +192,20 @@ pub(super) fn is_there(parent: &Node, name: &[u8]) -> bool {
 
 /// A `stat` as the kernel wants it.
 pub(super) fn attr(stat: &Stat) -> Attr {
-    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let (major, minor) = (
+        rustix::fs::major(stat.st_rdev),
+        rustix::fs::minor(stat.st_rdev),
+    );
     let time = |seconds: i64, nanoseconds: u64| (seconds, nanoseconds as u32);
     Attr {
         ino: stat.st_ino,
         size: stat.st_size as u64,
         blocks: stat.st_blocks as u64,
-        times: [time(stat.st_atime, stat.st_atime_nsec), time(stat.st_mtime, stat.st_mtime_nsec), time(stat.st_ctime, stat.st_ctime_nsec)],
+        times: [
+            time(stat.st_atime, stat.st_atime_nsec),
+            time(stat.st_mtime, stat.st_mtime_nsec),
+            time(stat.st_ctime, stat.st_ctime_nsec),
+        ],
         mode: stat.st_mode,
         nlink: stat.st_nlink as u32,
         uid: stat.st_uid,

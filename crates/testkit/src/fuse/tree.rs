@@ -1,6 +1,7 @@
 //! Each request carried out on the backing directory, and the lies that a mood tells.
 //!
-//! Right answers come from the file system below; the server acts as root, and what it makes gets the caller's owner and mode.
+//! Right answers come from the file system below; the server acts as root, and what it makes gets
+//! the caller's owner and mode.
 
 use super::door::Server;
 use super::mood::{Deed, Orders};
@@ -9,7 +10,8 @@ use super::wire::{Answer, Attr, Call, FEATURE_ACLS, Fields, Op, Words, add_entry
 use crate::attrs::ACL_DEFAULT;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec,
+    Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -55,15 +57,25 @@ struct Hidden {
 
 impl Server for Tree {
     fn features(&self) -> u32 {
-        if lock(&self.orders).mood.acls { FEATURE_ACLS } else { 0 }
+        if lock(&self.orders).mood.acls {
+            FEATURE_ACLS
+        } else {
+            0
+        }
     }
 
     fn flags(&self) -> MountFlags {
-        if lock(&self.orders).mood.read_only { MountFlags::RDONLY } else { MountFlags::empty() }
+        if lock(&self.orders).mood.read_only {
+            MountFlags::RDONLY
+        } else {
+            MountFlags::empty()
+        }
     }
 
     fn answer(&self, call: &Call<'_>) -> Answer {
-        let Some(op) = call.op else { return Answer::Failed(Errno::NOSYS) };
+        let Some(op) = call.op else {
+            return Answer::Failed(Errno::NOSYS);
+        };
         let names = self.names(op, call);
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let deeds = lock(&self.orders).judge(op, &names);
@@ -89,7 +101,9 @@ fn misbehave(op: Op, call: &Call<'_>, deed: Deed) -> Option<Answer> {
         Deed::Fail(errno) => Some(Answer::Failed(errno)),
         Deed::FailNonblocking(errno) => {
             let flags = OFlags::from_bits_retain(fields.u32());
-            flags.contains(OFlags::NONBLOCK).then_some(Answer::Failed(errno))
+            flags
+                .contains(OFlags::NONBLOCK)
+                .then_some(Answer::Failed(errno))
         }
         Deed::Slow(delay) => {
             std::thread::sleep(delay);
@@ -110,13 +124,21 @@ fn misbehave(op: Op, call: &Call<'_>, deed: Deed) -> Option<Answer> {
 
 impl Tree {
     pub(super) fn new(backing: &Path, orders: Orders) -> Tree {
-        Tree { nodes: Nodes::new(backing), orders: Mutex::new(orders), hidden: Mutex::default() }
+        Tree {
+            nodes: Nodes::new(backing),
+            orders: Mutex::new(orders),
+            hidden: Mutex::default(),
+        }
     }
 
     /// The names that a rule may mean.
     fn names(&self, op: Op, call: &Call<'_>) -> Vec<Vec<u8>> {
         let mut fields = call.fields();
-        let own = self.nodes.node(call.node).map(|node| node.name()).unwrap_or_default();
+        let own = self
+            .nodes
+            .node(call.node)
+            .map(|node| node.name())
+            .unwrap_or_default();
         let (skip, count) = match op {
             Op::Lookup | Op::Unlink | Op::Rmdir | Op::Symlink => (0, 1),
             Op::Mknod | Op::Create => (16, 1),
@@ -130,7 +152,11 @@ impl Tree {
         fields.bytes(skip);
         let named = (0..count).map(|_| fields.name().to_vec());
         let is_attribute = matches!(op, Op::Setxattr | Op::Getxattr | Op::Removexattr);
-        if is_attribute { named.chain([own]).collect() } else { named.collect() }
+        if is_attribute {
+            named.chain([own]).collect()
+        } else {
+            named.collect()
+        }
     }
 
     fn forget(&self, op: Op, call: &Call<'_>) {
@@ -154,7 +180,11 @@ impl Tree {
             Op::Symlink | Op::Mknod | Op::Mkdir | Op::Link => self.make(op, &node, call),
             Op::Create => self.create(&node, call),
             Op::Unlink => self.unlink(&node, &self.spelled(&node, fields.name())?),
-            Op::Rmdir => removed(&node, &self.spelled(&node, fields.name())?, AtFlags::REMOVEDIR),
+            Op::Rmdir => removed(
+                &node,
+                &self.spelled(&node, fields.name())?,
+                AtFlags::REMOVEDIR,
+            ),
             Op::Rename | Op::Rename2 => self.rename(op, &node, fields),
             Op::Open => self.open(&node, fields),
             Op::Opendir => Ok(opened(self.nodes.hold(Handle::Directory(Mutex::default())))),
@@ -165,8 +195,12 @@ impl Tree {
                 Ok(Vec::new())
             }
             Op::Statfs => statfs(&node),
-            Op::Setxattr | Op::Getxattr | Op::Listxattr | Op::Removexattr => self.attribute(op, &node, fields),
-            Op::Read | Op::Write | Op::Fsync | Op::Fallocate | Op::Lseek => self.on_file(op, fields),
+            Op::Setxattr | Op::Getxattr | Op::Listxattr | Op::Removexattr => {
+                self.attribute(op, &node, fields)
+            }
+            Op::Read | Op::Write | Op::Fsync | Op::Fallocate | Op::Lseek => {
+                self.on_file(op, fields)
+            }
             Op::Flush | Op::Fsyncdir | Op::Syncfs => Ok(Vec::new()),
             _ => Err(Errno::NOSYS),
         }
@@ -182,7 +216,9 @@ impl Tree {
         if !folds || is_there(parent, name) {
             return Ok(name.to_vec());
         }
-        let known = list(parent)?.into_iter().find(|entry| fold(&entry.name) == fold(name));
+        let known = list(parent)?
+            .into_iter()
+            .find(|entry| fold(&entry.name) == fold(name));
         Ok(known.map_or_else(|| name.to_vec(), |entry| entry.name))
     }
 
@@ -193,7 +229,11 @@ impl Tree {
         if !lock(&self.orders).mood.hides || !self.nodes.is_open(id) {
             return removed(parent, name, AtFlags::empty());
         }
-        let hidden = Hidden { id, parent: parent.clone(), name: format!(".fuse_hidden{:016x}", stat.st_ino) };
+        let hidden = Hidden {
+            id,
+            parent: parent.clone(),
+            name: format!(".fuse_hidden{:016x}", stat.st_ino),
+        };
         rustix::fs::renameat(&parent.fd, name, &parent.fd, &*hidden.name)?;
         lock(&self.hidden).push(hidden);
         Ok(Vec::new())
@@ -202,7 +242,8 @@ impl Tree {
     fn remove_hidden(&self) {
         let mut hidden = lock(&self.hidden);
         for closed in hidden.extract_if(.., |hidden| !self.nodes.is_open(hidden.id)) {
-            let _it_may_be_gone = rustix::fs::unlinkat(&closed.parent.fd, &*closed.name, AtFlags::empty());
+            let _it_may_be_gone =
+                rustix::fs::unlinkat(&closed.parent.fd, &*closed.name, AtFlags::empty());
         }
     }
 
@@ -218,7 +259,9 @@ impl Tree {
     }
 
     fn shown(&self, stat: &Stat) -> (Attr, Duration) {
-        let is_hidden = lock(&self.hidden).iter().any(|hidden| hidden.id == (stat.st_dev, stat.st_ino));
+        let is_hidden = lock(&self.hidden)
+            .iter()
+            .any(|hidden| hidden.id == (stat.st_dev, stat.st_ino));
         let mood = &lock(&self.orders).mood;
         let mut attr = attr(stat);
         attr.nlink -= u32::from(mood.hides_count && is_hidden).min(attr.nlink);
@@ -255,13 +298,25 @@ impl Tree {
         if valid & (SET_ATIME | SET_MTIME) != 0 {
             let last_access = timespec(valid, (SET_ATIME, ATIME_NOW), (atime, atime_ns));
             let last_modification = timespec(valid, (SET_MTIME, MTIME_NOW), (mtime, mtime_ns));
-            rustix::fs::utimensat(&node.fd, c"", &Timestamps { last_access, last_modification }, AtFlags::EMPTY_PATH)?;
+            rustix::fs::utimensat(
+                &node.fd,
+                c"",
+                &Timestamps {
+                    last_access,
+                    last_modification,
+                },
+                AtFlags::EMPTY_PATH,
+            )?;
         }
         self.told(&node.stat()?)
     }
 
     fn resize(&self, node: &Node, handle: Option<u64>, size: u64) -> Result<(), Errno> {
-        match handle.map(|handle| self.nodes.handle(handle)).transpose()?.as_deref() {
+        match handle
+            .map(|handle| self.nodes.handle(handle))
+            .transpose()?
+            .as_deref()
+        {
             Some(Handle::File(file)) => rustix::fs::ftruncate(file, size),
             _ => rustix::fs::ftruncate(node.open(OFlags::WRONLY)?, size),
         }
@@ -284,11 +339,22 @@ impl Tree {
                 (name, Some(mode & !umask))
             }
             Op::Mknod => {
-                let (mode, device, umask, _) = (fields.u32(), unpack_device(fields.u32()), fields.u32(), fields.u32());
+                let (mode, device, umask, _) = (
+                    fields.u32(),
+                    unpack_device(fields.u32()),
+                    fields.u32(),
+                    fields.u32(),
+                );
                 let name = self.spelled(parent, fields.name())?;
                 let device = rustix::fs::makedev(device.0, device.1);
                 let bits = Mode::from_raw_mode(mode & MODE_BITS);
-                rustix::fs::mknodat(&parent.fd, &name[..], FileType::from_raw_mode(mode), bits, device)?;
+                rustix::fs::mknodat(
+                    &parent.fd,
+                    &name[..],
+                    FileType::from_raw_mode(mode),
+                    bits,
+                    device,
+                )?;
                 (name, Some(mode & !umask))
             }
             _ => {
@@ -309,7 +375,12 @@ impl Tree {
         let name = self.spelled(parent, fields.name())?;
         let is_new = !is_there(parent, &name);
         let flags = plain(flags) | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&parent.fd, &name[..], flags, Mode::from_raw_mode(mode & MODE_BITS))?;
+        let file = rustix::fs::openat(
+            &parent.fd,
+            &name[..],
+            flags,
+            Mode::from_raw_mode(mode & MODE_BITS),
+        )?;
         if is_new {
             hand_over(parent, &name, Some(mode & !umask), call)?;
         }
@@ -324,17 +395,37 @@ impl Tree {
 
     fn rename(&self, op: Op, parent: &Node, mut fields: Fields<'_>) -> Done {
         let to = self.nodes.node(fields.u64())?;
-        let flags = if op == Op::Rename2 { (fields.u32(), fields.u32()).0 } else { 0 };
-        // What stands at the new name gives way and leaves its spelling; the kernel renames no inode to itself.
-        let (old, new) = (self.spelled(parent, fields.name())?, self.spelled(&to, fields.name())?);
-        rustix::fs::renameat_with(&parent.fd, &old[..], &to.fd, &new[..], RenameFlags::from_bits_retain(flags))?;
+        let flags = if op == Op::Rename2 {
+            (fields.u32(), fields.u32()).0
+        } else {
+            0
+        };
+        // What stands at the new name gives way and leaves its spelling; the kernel renames no
+        // inode to itself.
+        let (old, new) = (
+            self.spelled(parent, fields.name())?,
+            self.spelled(&to, fields.name())?,
+        );
+        rustix::fs::renameat_with(
+            &parent.fd,
+            &old[..],
+            &to.fd,
+            &new[..],
+            RenameFlags::from_bits_retain(flags),
+        )?;
         Ok(Vec::new())
     }
 
     /// `fuse_read_in`; the offset is the number of the entry, and the start is listed anew.
     fn read_directory(&self, node: &Node, mut fields: Fields<'_>) -> Done {
-        let (handle, offset, size) = (self.nodes.handle(fields.u64())?, fields.u64() as usize, fields.u32() as usize);
-        let Handle::Directory(listed) = &*handle else { return Err(Errno::NOTDIR) };
+        let (handle, offset, size) = (
+            self.nodes.handle(fields.u64())?,
+            fields.u64() as usize,
+            fields.u32() as usize,
+        );
+        let Handle::Directory(listed) = &*handle else {
+            return Err(Errno::NOTDIR);
+        };
         let mut listed = lock(listed);
         if offset == 0 {
             *listed = self.listing(node)?;
@@ -342,8 +433,16 @@ impl Tree {
         let unknown = lock(&self.orders).mood.unknown_kinds;
         let mut answer = Vec::new();
         for (index, entry) in listed.iter().enumerate().skip(offset) {
-            let kind = if unknown { 0 } else { entry.kind.as_raw_mode() >> 12 };
-            if !add_entry(&mut answer, size, (entry.ino, index as u64 + 1, kind, &entry.name)) {
+            let kind = if unknown {
+                0
+            } else {
+                entry.kind.as_raw_mode() >> 12
+            };
+            if !add_entry(
+                &mut answer,
+                size,
+                (entry.ino, index as u64 + 1, kind, &entry.name),
+            ) {
                 break;
             }
         }
@@ -367,17 +466,31 @@ impl Tree {
             let mut names = vec![0; XATTR_BYTES_MAX];
             let length = rustix::fs::listxattr(node.path(), &mut names[..])?;
             let is_kept = |name: &&[u8]| mood.acls || !name.starts_with(b"system.posix_acl");
-            let kept: Vec<u8> = names[..length].split_inclusive(|byte| *byte == 0).filter(is_kept).flatten().copied().collect();
+            let kept: Vec<u8> = names[..length]
+                .split_inclusive(|byte| *byte == 0)
+                .filter(is_kept)
+                .flatten()
+                .copied()
+                .collect();
             return sized(kept, size);
         }
-        let (size, flags) = if op == Op::Removexattr { (0, 0) } else { (fields.u32() as usize, fields.u32()) };
+        let (size, flags) = if op == Op::Removexattr {
+            (0, 0)
+        } else {
+            (fields.u32() as usize, fields.u32())
+        };
         let name = fields.name();
         let is_acl = name.starts_with(b"system.posix_acl");
         if !mood.attributes && !is_acl || !mood.acls && is_acl {
             return Err(Errno::NOTSUP);
         }
         match op {
-            Op::Setxattr => rustix::fs::setxattr(node.path(), name, fields.bytes(size), XattrFlags::from_bits_retain(flags))?,
+            Op::Setxattr => rustix::fs::setxattr(
+                node.path(),
+                name,
+                fields.bytes(size),
+                XattrFlags::from_bits_retain(flags),
+            )?,
             Op::Removexattr => rustix::fs::removexattr(node.path(), name)?,
             _ => {
                 let mut value = vec![0; XATTR_BYTES_MAX];
@@ -392,7 +505,9 @@ impl Tree {
     /// Requests that begin with the number of an open file.
     fn on_file(&self, op: Op, mut fields: Fields<'_>) -> Done {
         let handle = self.nodes.handle(fields.u64())?;
-        let Handle::File(file) = &*handle else { return Err(Errno::BADF) };
+        let Handle::File(file) = &*handle else {
+            return Err(Errno::BADF);
+        };
         match op {
             Op::Read => {
                 let (offset, size) = (fields.u64(), fields.u32());
@@ -407,7 +522,8 @@ impl Tree {
             Op::Fsync => rustix::fs::fsync(file).map(|()| Vec::new()),
             Op::Fallocate => {
                 let (offset, length, mode) = (fields.u64(), fields.u64(), fields.u32());
-                rustix::fs::fallocate(file, FallocateFlags::from_bits_retain(mode), offset, length).map(|()| Vec::new())
+                rustix::fs::fallocate(file, FallocateFlags::from_bits_retain(mode), offset, length)
+                    .map(|()| Vec::new())
             }
             _ => {
                 let offset = fields.u64();
@@ -427,26 +543,51 @@ fn opened(handle: u64) -> Vec<u8> {
     Words::new().u64(handle).u64(0).0
 }
 
-/// The flags with which the backing file is opened: offsets come with each request, in any alignment.
+/// The flags with which the backing file is opened: offsets come with each request, in any
+/// alignment.
 fn plain(flags: u32) -> OFlags {
     let flags = OFlags::from_bits_retain(flags);
-    let kept = flags.difference(OFlags::APPEND | OFlags::DIRECT | OFlags::NONBLOCK | OFlags::NOFOLLOW);
+    let kept =
+        flags.difference(OFlags::APPEND | OFlags::DIRECT | OFlags::NONBLOCK | OFlags::NOFOLLOW);
     // Partial pages may be read before they are written.
-    if flags.contains(OFlags::WRONLY) { kept.difference(OFlags::WRONLY) | OFlags::RDWR } else { kept }
+    if flags.contains(OFlags::WRONLY) {
+        kept.difference(OFlags::WRONLY) | OFlags::RDWR
+    } else {
+        kept
+    }
 }
 
-/// Gives what root made to the caller, with the mode that the caller's umask leaves, unless a default ACL has decided.
+/// Gives what root made to the caller, with the mode that the caller's umask leaves, unless a
+/// default ACL has decided.
 fn hand_over(parent: &Node, name: &[u8], mode: Option<u32>, call: &Call<'_>) -> Result<(), Errno> {
     let takes_group = parent.stat()?.st_mode & 0o2000 != 0;
     if call.uid != 0 || call.gid != 0 {
         let gid = (!takes_group).then(|| Gid::from_raw(call.gid));
-        rustix::fs::chownat(&parent.fd, name, Some(Uid::from_raw(call.uid)), gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        rustix::fs::chownat(
+            &parent.fd,
+            name,
+            Some(Uid::from_raw(call.uid)),
+            gid,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?;
     }
     let inherits = rustix::fs::getxattr(parent.path(), ACL_DEFAULT, &mut [0u8; 0][..]).is_ok();
     if let Some(mode) = mode.filter(|_| !inherits) {
-        let is_directory = FileType::from_raw_mode(rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode).is_dir();
-        let inherited = if takes_group && is_directory { 0o2000 } else { 0 };
-        rustix::fs::chmodat(&parent.fd, name, Mode::from_raw_mode(mode & MODE_BITS | inherited), AtFlags::empty())?;
+        let is_directory = FileType::from_raw_mode(
+            rustix::fs::statat(&parent.fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode,
+        )
+        .is_dir();
+        let inherited = if takes_group && is_directory {
+            0o2000
+        } else {
+            0
+        };
+        rustix::fs::chmodat(
+            &parent.fd,
+            name,
+            Mode::from_raw_mode(mode & MODE_BITS | inherited),
+            AtFlags::empty(),
+        )?;
     }
     Ok(())
 }
@@ -457,13 +598,19 @@ fn removed(parent: &Node, name: &[u8], flags: AtFlags) -> Done {
 
 /// A name without this character at its end; one of it alone stays.
 fn without_end(name: &[u8], end: u8) -> &[u8] {
-    let length = name.iter().rposition(|byte| *byte != end).map_or(name.len(), |last| last + 1);
+    let length = name
+        .iter()
+        .rposition(|byte| *byte != end)
+        .map_or(name.len(), |last| last + 1);
     &name[..length]
 }
 
 /// A name without case, where it is text.
 fn fold(name: &[u8]) -> Vec<u8> {
-    std::str::from_utf8(name).map_or_else(|_| name.to_ascii_lowercase(), |text| text.to_lowercase().into_bytes())
+    std::str::from_utf8(name).map_or_else(
+        |_| name.to_ascii_lowercase(),
+        |text| text.to_lowercase().into_bytes(),
+    )
 }
 
 fn timespec(valid: u32, (set, now): (u32, u32), (seconds, nanoseconds): (i64, u32)) -> Timespec {
@@ -472,7 +619,10 @@ fn timespec(valid: u32, (set, now): (u32, u32), (seconds, nanoseconds): (i64, u3
         () if valid & now != 0 => rustix::fs::UTIME_NOW,
         () => nanoseconds.into(),
     };
-    Timespec { tv_sec: seconds, tv_nsec }
+    Timespec {
+        tv_sec: seconds,
+        tv_nsec,
+    }
 }
 
 /// The value, or its size where that is asked for (`fuse_getxattr_out`).
@@ -508,8 +658,17 @@ fn write_fully(file: &OwnedFd, offset: u64, data: &[u8]) -> Result<(), Errno> {
 /// `fuse_statfs_out`.
 fn statfs(node: &Node) -> Done {
     let stat = rustix::fs::statfs(node.path())?;
-    let words = Words::new().u64(stat.f_blocks).u64(stat.f_bfree).u64(stat.f_bavail).u64(stat.f_files).u64(stat.f_ffree);
-    let mut all = words.u32(stat.f_bsize as u32).u32(stat.f_namelen as u32).u32(stat.f_frsize as u32).0;
+    let words = Words::new()
+        .u64(stat.f_blocks)
+        .u64(stat.f_bfree)
+        .u64(stat.f_bavail)
+        .u64(stat.f_files)
+        .u64(stat.f_ffree);
+    let mut all = words
+        .u32(stat.f_bsize as u32)
+        .u32(stat.f_namelen as u32)
+        .u32(stat.f_frsize as u32)
+        .0;
     all.resize(80, 0);
     Ok(all)
 }

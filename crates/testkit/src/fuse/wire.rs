@@ -1,7 +1,8 @@
 //! The kernel's protocol: requests read from `/dev/fuse`, and the structures of the answers.
 //!
-//! Layouts and numbers are those of `linux/fuse.h` (protocol 7.31), written and read field by field in the machine's byte
-//! order, so that there is no unsafe code and an answer may lie: a library would insist on a kind for every entry of a listing.
+//! Layouts and numbers are those of `linux/fuse.h` (protocol 7.31), written and read field by field
+//! in the machine's byte order, so that there is no unsafe code and an answer may lie: a library
+//! would insist on a kind for every entry of a listing.
 
 use rustix::io::Errno;
 use std::time::Duration;
@@ -13,7 +14,8 @@ const MINOR: u32 = 31;
 pub const WRITE_BYTES_MAX: u32 = 128 << 10;
 const HEADER_BYTES: usize = 40;
 
-/// `FUSE_ASYNC_READ`, `FUSE_BIG_WRITES`, `FUSE_DONT_MASK`, `FUSE_AUTO_INVAL_DATA`, `FUSE_ASYNC_DIO`, `FUSE_PARALLEL_DIROPS`.
+/// `FUSE_ASYNC_READ`, `FUSE_BIG_WRITES`, `FUSE_DONT_MASK`, `FUSE_AUTO_INVAL_DATA`,
+/// `FUSE_ASYNC_DIO`, `FUSE_PARALLEL_DIROPS`.
 const FEATURES: u32 = 1 | 1 << 5 | 1 << 6 | 1 << 12 | 1 << 15 | 1 << 18;
 /// `FUSE_POSIX_ACL`: the kernel checks access by the ACLs that the server keeps.
 pub const FEATURE_ACLS: u32 = 1 << 20;
@@ -64,7 +66,14 @@ impl<'a> Call<'a> {
         let (_length, code) = (fields.u32(), fields.u32());
         let (unique, node) = (fields.u64(), fields.u64());
         let (uid, gid) = (fields.u32(), fields.u32());
-        Call { op: Op::of(code), unique, node, uid, gid, body: &bytes[HEADER_BYTES..] }
+        Call {
+            op: Op::of(code),
+            unique,
+            node,
+            uid,
+            gid,
+            body: &bytes[HEADER_BYTES..],
+        }
     }
 
     /// The fields of its body, from the first.
@@ -97,7 +106,11 @@ impl<'a> Fields<'a> {
 
     /// A name up to its NUL.
     pub fn name(&mut self) -> &'a [u8] {
-        let end = self.0.iter().position(|byte| *byte == 0).expect("names end with NUL");
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .expect("names end with NUL");
         let name = self.bytes(end);
         self.0 = &self.0[1..];
         name
@@ -163,8 +176,13 @@ impl Words {
 /// The answer to `INIT` (`struct fuse_init_out`): what the kernel offers and we can do as well.
 pub fn greeting(call: &Call<'_>, features: u32) -> Vec<u8> {
     let mut offered = call.fields();
-    let (_major, _minor, readahead, flags) = (offered.u32(), offered.u32(), offered.u32(), offered.u32());
-    let head = Words::new().u32(MAJOR).u32(MINOR).u32(readahead).u32(flags & (FEATURES | features));
+    let (_major, _minor, readahead, flags) =
+        (offered.u32(), offered.u32(), offered.u32(), offered.u32());
+    let head = Words::new()
+        .u32(MAJOR)
+        .u32(MINOR)
+        .u32(readahead)
+        .u32(flags & (FEATURES | features));
     // No bounds on requests in the background; times as fine as nanoseconds.
     let mut all = head.u32(0).u32(WRITE_BYTES_MAX).u32(1).0;
     all.resize(64, 0);
@@ -191,45 +209,83 @@ pub struct Attr {
 impl Attr {
     fn put(&self, words: Words) -> Words {
         let words = words.u64(self.ino).u64(self.size).u64(self.blocks);
-        let words = self.times.iter().fold(words, |words, time| words.u64(time.0 as u64));
-        let words = self.times.iter().fold(words, |words, time| words.u32(time.1));
-        let words = words.u32(self.mode).u32(self.nlink).u32(self.uid).u32(self.gid).u32(self.rdev);
+        let words = self
+            .times
+            .iter()
+            .fold(words, |words, time| words.u64(time.0 as u64));
+        let words = self
+            .times
+            .iter()
+            .fold(words, |words, time| words.u32(time.1));
+        let words = words
+            .u32(self.mode)
+            .u32(self.nlink)
+            .u32(self.uid)
+            .u32(self.gid)
+            .u32(self.rdev);
         words.u32(self.blksize).u32(0)
     }
 
     /// `struct fuse_attr_out`, which the kernel may use for so long.
     pub fn out(&self, valid: Duration) -> Vec<u8> {
-        self.put(Words::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0)).0
+        self.put(
+            Words::new()
+                .u64(valid.as_secs())
+                .u32(valid.subsec_nanos())
+                .u32(0),
+        )
+        .0
     }
 
     /// `struct fuse_entry_out`: a node with its attributes, which the kernel may use for so long.
     pub fn entry(&self, node: u64, valid: Duration) -> Vec<u8> {
-        let words = Words::new().u64(node).u64(0).u64(valid.as_secs()).u64(valid.as_secs());
-        self.put(words.u32(valid.subsec_nanos()).u32(valid.subsec_nanos())).0
+        let words = Words::new()
+            .u64(node)
+            .u64(0)
+            .u64(valid.as_secs())
+            .u64(valid.as_secs());
+        self.put(words.u32(valid.subsec_nanos()).u32(valid.subsec_nanos()))
+            .0
     }
 }
 
-/// Adds an entry of a listing (`struct fuse_dirent`) while it fits into `max` bytes; `kind` is one of `DT_*`.
-pub fn add_entry(list: &mut Vec<u8>, max: usize, (ino, next, kind, name): (u64, u64, u32, &[u8])) -> bool {
+/// Adds an entry of a listing (`struct fuse_dirent`) while it fits into `max` bytes; `kind` is one
+/// of `DT_*`.
+pub fn add_entry(
+    list: &mut Vec<u8>,
+    max: usize,
+    (ino, next, kind, name): (u64, u64, u32, &[u8]),
+) -> bool {
     let length = (24 + name.len()).next_multiple_of(8);
     if list.len() + length > max {
         return false;
     }
     let end = list.len() + length;
-    list.extend(Words::new().u64(ino).u64(next).u32(name.len() as u32).u32(kind).0);
+    list.extend(
+        Words::new()
+            .u64(ino)
+            .u64(next)
+            .u32(name.len() as u32)
+            .u32(kind)
+            .0,
+    );
     list.extend(name);
     list.resize(end, 0);
     true
 }
 
-/// A device number as the kernel's user interface packs it into 32 bits (`new_encode_dev` in `linux/kdev_t.h`).
+/// A device number as the kernel's user interface packs it into 32 bits (`new_encode_dev` in
+/// `linux/kdev_t.h`).
 pub fn pack_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
 /// Major and minor of such a number.
 pub fn unpack_device(device: u32) -> (u32, u32) {
-    ((device & 0xfff00) >> 8, (device & 0xff) | ((device >> 12) & 0xfff00))
+    (
+        (device & 0xfff00) >> 8,
+        (device & 0xff) | ((device >> 12) & 0xfff00),
+    )
 }
 
 #[cfg(test)]
@@ -238,7 +294,18 @@ mod tests {
 
     #[test]
     fn structures_have_the_lengths_of_the_header_file() {
-        let attr = Attr { ino: 1, size: 2, blocks: 3, times: [(-1, 5); 3], mode: 0, nlink: 1, uid: 0, gid: 0, rdev: 0, blksize: 4096 };
+        let attr = Attr {
+            ino: 1,
+            size: 2,
+            blocks: 3,
+            times: [(-1, 5); 3],
+            mode: 0,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+        };
         assert_eq!(attr.out(Duration::ZERO).len(), 16 + 88);
         assert_eq!(attr.entry(9, Duration::ZERO).len(), 40 + 88);
     }

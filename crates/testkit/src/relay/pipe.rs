@@ -1,4 +1,5 @@
-//! One direction of one connection: a thread takes bytes in and notes when they are due, another delivers them.
+//! One direction of one connection: a thread takes bytes in and notes when they are due, another
+//! delivers them.
 
 use super::{Shared, Way};
 use std::collections::VecDeque;
@@ -36,8 +37,21 @@ struct Queue {
 }
 
 impl<'a> Pipe<'a> {
-    pub(super) fn new(shared: &'a Shared, way: &'a Way, (from, to): (&'a TcpStream, &'a TcpStream), cut: &'a AtomicBool) -> Pipe<'a> {
-        Pipe { shared, way, from, to, cut, queue: Mutex::default(), filled: Condvar::new() }
+    pub(super) fn new(
+        shared: &'a Shared,
+        way: &'a Way,
+        (from, to): (&'a TcpStream, &'a TcpStream),
+        cut: &'a AtomicBool,
+    ) -> Pipe<'a> {
+        Pipe {
+            shared,
+            way,
+            from,
+            to,
+            cut,
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+        }
     }
 
     /// Reads to the end of the stream, or until the connection is cut.
@@ -108,7 +122,11 @@ impl<'a> Pipe<'a> {
                 queue.bytes -= piece.len();
                 return Some((due, piece));
             }
-            queue = self.filled.wait_timeout(queue, TICK).unwrap_or_else(PoisonError::into_inner).0;
+            queue = self
+                .filled
+                .wait_timeout(queue, TICK)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         None
     }
@@ -131,15 +149,24 @@ impl<'a> Pipe<'a> {
 
     fn part_bytes(&self) -> usize {
         let rate = self.shared.weather.bytes_per_second_max;
-        rate.map_or(PIECE_BYTES_MAX, |rate| (rate * PACED_MILLISECONDS / 1000).clamp(1, PIECE_BYTES_MAX as u64) as usize)
+        rate.map_or(PIECE_BYTES_MAX, |rate| {
+            (rate * PACED_MILLISECONDS / 1000).clamp(1, PIECE_BYTES_MAX as u64) as usize
+        })
     }
 
     /// Waits until so many bytes have passed at the limited rate, which all connections share.
     fn pace(&self, bytes: usize) {
-        let Some(rate) = self.shared.weather.bytes_per_second_max else { return };
+        let Some(rate) = self.shared.weather.bytes_per_second_max else {
+            return;
+        };
         let passed = {
-            let mut free_at = self.way.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-            *free_at = Instant::now().max(*free_at) + Duration::from_secs_f64(bytes as f64 / rate as f64);
+            let mut free_at = self
+                .way
+                .free_at
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *free_at =
+                Instant::now().max(*free_at) + Duration::from_secs_f64(bytes as f64 / rate as f64);
             *free_at
         };
         self.wait_until(passed);
@@ -151,7 +178,9 @@ impl<'a> Pipe<'a> {
             self.wait_for_resume();
             match stream.write(bytes) {
                 Ok(length) => {
-                    self.way.delivered.fetch_add(length as u64, Ordering::SeqCst);
+                    self.way
+                        .delivered
+                        .fetch_add(length as u64, Ordering::SeqCst);
                     bytes = &bytes[length..];
                 }
                 Err(error) if is_passing(error.kind()) => (),
@@ -163,5 +192,8 @@ impl<'a> Pipe<'a> {
 
 /// Whether the call may be made again: a time limit is no error here.
 fn is_passing(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+    matches!(
+        kind,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+    )
 }

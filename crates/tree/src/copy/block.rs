@@ -8,14 +8,33 @@ use std::io::{IoSlice, IoSliceMut};
 
 /// A fault of moving content, on this side.
 pub fn io_fault(side: Side, errno: Errno) -> Fault {
-    fault(side, if side == Side::Source { Act::Read } else { Act::Write }, errno)
+    fault(
+        side,
+        if side == Side::Source {
+            Act::Read
+        } else {
+            Act::Write
+        },
+        errno,
+    )
 }
 
 /// Moves one block between descriptors; a write that ends short is continued.
-pub fn move_with(from: &OwnedFd, to: &OwnedFd, block: &mut [u8], at: u64, flags: ReadWriteFlags) -> Result<usize, (Side, Errno)> {
+pub fn move_with(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    block: &mut [u8],
+    at: u64,
+    flags: ReadWriteFlags,
+) -> Result<usize, (Side, Errno)> {
     let mut got = 0;
     while got < block.len() {
-        match rustix::io::preadv2(from, &mut [IoSliceMut::new(&mut block[got..])], at + got as u64, flags) {
+        match rustix::io::preadv2(
+            from,
+            &mut [IoSliceMut::new(&mut block[got..])],
+            at + got as u64,
+            flags,
+        ) {
             Ok(0) => break,
             Ok(n) => got += n,
             Err(Errno::INTR) => {}
@@ -24,7 +43,12 @@ pub fn move_with(from: &OwnedFd, to: &OwnedFd, block: &mut [u8], at: u64, flags:
     }
     let mut put = 0;
     while put < got {
-        match rustix::io::pwritev2(to, &[IoSlice::new(&block[put..got])], at + put as u64, flags) {
+        match rustix::io::pwritev2(
+            to,
+            &[IoSlice::new(&block[put..got])],
+            at + put as u64,
+            flags,
+        ) {
             Ok(0) => return Err((Side::Replica, Errno::IO)),
             Ok(n) => put += n,
             Err(Errno::INTR) => {}

@@ -13,8 +13,8 @@ pub const HASHED_BYTES: u64 = 64 * 1024;
 pub const DIFFERENCE_BYTES: u64 = 4096;
 
 impl Copier {
-    /// Copies a range like [`copy`](Copier::copy), reads it back, from the medium if asked for, and tells as well whether it is
-    /// what was read from the source.
+    /// Copies a range like [`copy`](Copier::copy), reads it back, from the medium if asked for, and
+    /// tells as well whether it is what was read from the source.
     pub fn copy_verified(
         &mut self,
         (from, to): (&dyn ReadFile, &dyn WriteFile),
@@ -43,7 +43,11 @@ impl Copier {
         let mut digest = blake3::Hasher::new();
         let mut at = range.start;
         while at < range.end {
-            let extent = if sparse { from.next_data(at..range.end)? } else { Some(at..range.end) };
+            let extent = if sparse {
+                from.next_data(at..range.end)?
+            } else {
+                Some(at..range.end)
+            };
             let Some(extent) = extent else { break };
             at = extent.start;
             while at < extent.end {
@@ -58,8 +62,8 @@ impl Copier {
         Ok(digest.finalize())
     }
 
-    /// Finds where a range of two files differs, in multiples of [`DIFFERENCE_BYTES`]. What only one of them has differs, and so does
-    /// what cannot be read from the replica.
+    /// Finds where a range of two files differs, in multiples of [`DIFFERENCE_BYTES`]. What only
+    /// one of them has differs, and so does what cannot be read from the replica.
     pub fn differing(
         &mut self,
         files: (&dyn ReadFile, &dyn ReadFile),
@@ -86,7 +90,8 @@ impl Copier {
         let Ok(got) = files.1.digests(range.clone(), HASHED_BYTES) else {
             return self.differing_near(files, range, found, &mut |_| Ok(()));
         };
-        differing_pieces(range, &wanted, &got).try_for_each(|piece| self.differing_near(files, piece, found, &mut |_| Ok(())))
+        differing_pieces(range, &wanted, &got)
+            .try_for_each(|piece| self.differing_near(files, piece, found, &mut |_| Ok(())))
     }
 
     fn differing_near(
@@ -126,7 +131,9 @@ impl Copier {
         let (left, right) = self.buffer.split_at_mut(len);
         let (left, right) = (&mut left[..], &mut right[..len]);
         let wanted = source.read_at(left, piece.start)?;
-        let Ok(got) = replica.read_at(right, piece.start) else { return Ok(false) };
+        let Ok(got) = replica.read_at(right, piece.start) else {
+            return Ok(false);
+        };
         if (wanted, got) != (len, len) || left != right {
             differing_blocks(&left[..wanted], &right[..got], piece.start, found);
         }
@@ -135,9 +142,14 @@ impl Copier {
 }
 
 /// The pieces of a range, each of [`HASHED_BYTES`], whose hashes are not known to be equal.
-pub fn differing_pieces(range: Range<u64>, wanted: &[[u8; 32]], got: &[[u8; 32]]) -> impl Iterator<Item = Range<u64>> {
+pub fn differing_pieces(
+    range: Range<u64>,
+    wanted: &[[u8; 32]],
+    got: &[[u8; 32]],
+) -> impl Iterator<Item = Range<u64>> {
     let starts = range.clone().step_by(HASHED_BYTES as usize).enumerate();
-    let differ = starts.filter(|(index, _)| wanted.get(*index).is_none() || wanted.get(*index) != got.get(*index));
+    let differ = starts
+        .filter(|(index, _)| wanted.get(*index).is_none() || wanted.get(*index) != got.get(*index));
     differ.map(move |(_, start)| start..range.end.min(start + HASHED_BYTES))
 }
 
@@ -148,7 +160,10 @@ fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Ra
     while start < end {
         let stop = ((start / DIFFERENCE_BYTES + 1) * DIFFERENCE_BYTES).min(end);
         let part = (start - at) as usize..(stop - at) as usize;
-        if left.get(part.clone()).is_none_or(|left| right.get(part) != Some(left)) {
+        if left
+            .get(part.clone())
+            .is_none_or(|left| right.get(part) != Some(left))
+        {
             found(start..stop);
         }
         start = stop;

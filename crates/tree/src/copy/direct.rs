@@ -1,4 +1,5 @@
-//! Copying beside the page cache: what passes through it leaves it again (RWF_DONTCACHE, posix_fadvise(2)), or it is passed by (O_DIRECT).
+//! Copying beside the page cache: what passes through it leaves it again (RWF_DONTCACHE,
+//! posix_fadvise(2)), or it is passed by (O_DIRECT).
 
 use crate::Done;
 use crate::copy::Copier;
@@ -13,16 +14,32 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `RWF_DONTCACHE` of linux/fs.h (Linux 6.14): pages that this call brings in leave the cache when it is done.
+/// `RWF_DONTCACHE` of linux/fs.h (Linux 6.14): pages that this call brings in leave the cache when
+/// it is done.
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 impl Copier {
     /// Moves a block whose pages leave the cache again, in the way that this kernel knows.
-    pub(super) fn move_dropping(&mut self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done<usize> {
+    pub(super) fn move_dropping(
+        &mut self,
+        from: &LocalFile,
+        to: &LocalFile,
+        at: u64,
+        len: usize,
+    ) -> Done<usize> {
         let plain = self.ladder.no_dontcache.load(Relaxed);
-        let flags = if plain { ReadWriteFlags::empty() } else { DONTCACHE };
+        let flags = if plain {
+            ReadWriteFlags::empty()
+        } else {
+            DONTCACHE
+        };
         let moved = move_with(&from.fd, &to.fd, self.block(len), at, flags);
-        if !plain && matches!(moved, Err((_, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS))) {
+        if !plain
+            && matches!(
+                moved,
+                Err((_, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS))
+            )
+        {
             self.ladder.no_dontcache.store(true, Relaxed);
             return self.move_dropping(from, to, at, len);
         }
@@ -38,16 +55,37 @@ impl Copier {
     fn forget(&self, from: &LocalFile, to: &LocalFile, at: u64, len: usize) -> Done {
         fs::fdatasync(&to.fd).map_err(|e| fault(Side::Replica, Act::Flush, e))?;
         for file in [from, to] {
-            let _only_advice = fs::fadvise(&file.fd, at, NonZeroU64::new(len as u64), Advice::DontNeed);
+            let _only_advice =
+                fs::fadvise(&file.fd, at, NonZeroU64::new(len as u64), Advice::DontNeed);
         }
         Ok(())
     }
 
-    /// Moves a block past the cache, but for its end where that is not `aligned`; through it where the device wants something else.
-    pub(super) fn move_direct(&mut self, from: &LocalFile, to: &LocalFile, at: u64, aligned: usize, len: usize) -> Done<usize> {
-        let handles = if self.ladder.no_direct.load(Relaxed) { None } else { from.direct().zip(to.direct()) };
-        let Some((source, replica)) = handles else { return self.move_dropping(from, to, at, len) };
-        let moved = move_with(source, replica, self.block(aligned), at, ReadWriteFlags::empty());
+    /// Moves a block past the cache, but for its end where that is not `aligned`; through it where
+    /// the device wants something else.
+    pub(super) fn move_direct(
+        &mut self,
+        from: &LocalFile,
+        to: &LocalFile,
+        at: u64,
+        aligned: usize,
+        len: usize,
+    ) -> Done<usize> {
+        let handles = if self.ladder.no_direct.load(Relaxed) {
+            None
+        } else {
+            from.direct().zip(to.direct())
+        };
+        let Some((source, replica)) = handles else {
+            return self.move_dropping(from, to, at, len);
+        };
+        let moved = move_with(
+            source,
+            replica,
+            self.block(aligned),
+            at,
+            ReadWriteFlags::empty(),
+        );
         if let Ok(moved) = moved {
             self.digest_block(moved);
         }
@@ -67,10 +105,17 @@ impl Copier {
 }
 
 impl LocalFile {
-    /// A second descriptor of the same file that passes the page cache by, if the file system offers one.
+    /// A second descriptor of the same file that passes the page cache by, if the file system
+    /// offers one.
     fn direct(&self) -> Option<&OwnedFd> {
-        let access = if self.side == Side::Source { OFlags::RDONLY } else { OFlags::RDWR };
+        let access = if self.side == Side::Source {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
+        };
         let flags = access | OFlags::DIRECT | OFlags::CLOEXEC;
-        self.direct.get_or_init(|| fs::open(proc_path(self.fd.as_fd(), None), flags, Mode::empty()).ok()).as_ref()
+        self.direct
+            .get_or_init(|| fs::open(proc_path(self.fd.as_fd(), None), flags, Mode::empty()).ok())
+            .as_ref()
     }
 }

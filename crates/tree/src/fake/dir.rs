@@ -3,8 +3,9 @@
 use super::file::FakeFile;
 use super::{Call, Content, FakeTree, ROOT, missing};
 use crate::{
-    Ancestor, Attributes, BeforeChange, Dir, DirMut, DirMutRef, DirRef, Done, Held, Known, Lock, MarkText, NameStream, Names, Place, Reach,
-    ReadFile, Removed, Rights, Sentry, Spared, WriteFile, is_temp_name,
+    Ancestor, Attributes, BeforeChange, Dir, DirMut, DirMutRef, DirRef, Done, Held, Known, Lock,
+    MarkText, NameStream, Names, Place, Reach, ReadFile, Removed, Rights, Sentry, Spared,
+    WriteFile, is_temp_name,
 };
 use driftless_model::{Act, Fault, Keep, Kind, Meta, RelPath, Side, Stamp, Xattrs, errno};
 use std::collections::BTreeMap;
@@ -26,7 +27,9 @@ struct FakeNames(std::vec::IntoIter<(CString, Kind)>);
 impl NameStream for FakeNames {
     fn fill(&mut self, names: &mut Names, max: usize) -> Done<bool> {
         while names.len() < max {
-            let Some((name, kind)) = self.0.next() else { return Ok(false) };
+            let Some((name, kind)) = self.0.next() else {
+                return Ok(false);
+            };
             names.push(&name, Some(kind));
         }
         Ok(self.0.len() > 0)
@@ -45,19 +48,32 @@ impl Held for Kept {
 impl FakeDir {
     pub(super) fn root(tree: &FakeTree, side: Side) -> FakeDir {
         let first = tree.0.state.lock().nodes[&ROOT].meta;
-        FakeDir { tree: tree.clone(), ino: ROOT, side, first }
+        FakeDir {
+            tree: tree.clone(),
+            ino: ROOT,
+            side,
+            first,
+        }
     }
 
     /// What stands at a name that cannot be entered.
     pub(super) fn place(self, name: CString, fault: &Fault) -> Place<FakeDir> {
         match self.look(&name) {
-            Ok(meta) if !fault.is_missing() => Place::Entry { parent: self, name, meta },
+            Ok(meta) if !fault.is_missing() => Place::Entry {
+                parent: self,
+                name,
+                meta,
+            },
             _ => Place::Missing { parent: self, name },
         }
     }
 
     fn fault(&self, act: Act, errno: i32) -> Fault {
-        Fault { side: self.side, act, errno }
+        Fault {
+            side: self.side,
+            act,
+            errno,
+        }
     }
 
     fn path_of(&self, name: &CStr) -> String {
@@ -82,7 +98,12 @@ impl FakeDir {
     }
 
     fn child(&self, act: Act, name: &CStr) -> Done<u64> {
-        self.tree.0.state.lock().child(self.ino, name).ok_or_else(|| missing(self.side, act))
+        self.tree
+            .0
+            .state
+            .lock()
+            .child(self.ino, name)
+            .ok_or_else(|| missing(self.side, act))
     }
 
     pub(super) fn open(&self, name: &CStr) -> Done<FakeDir> {
@@ -90,7 +111,12 @@ impl FakeDir {
         let ino = self.child(Act::Enter, name)?;
         let first = self.tree.0.state.lock().nodes[&ino].meta;
         match first.kind {
-            Kind::Dir => Ok(FakeDir { tree: self.tree.clone(), ino, side: self.side, first }),
+            Kind::Dir => Ok(FakeDir {
+                tree: self.tree.clone(),
+                ino,
+                side: self.side,
+                first,
+            }),
             Kind::Symlink => Err(self.fault(Act::Enter, errno::ELOOP)),
             _ => Err(self.fault(Act::Enter, errno::ENOTDIR)),
         }
@@ -98,13 +124,31 @@ impl FakeDir {
 
     fn file(&self, name: &CStr, act: Act) -> Done<FakeFile> {
         let ino = self.child(act, name)?;
-        let is_file = matches!(self.tree.0.state.lock().nodes[&ino].content, Content::File(_));
-        let file = FakeFile { tree: self.tree.clone(), ino, side: self.side, path: self.path_of(name) };
-        if is_file { Ok(file) } else { Err(self.fault(act, errno::ELOOP)) }
+        let is_file = matches!(
+            self.tree.0.state.lock().nodes[&ino].content,
+            Content::File(_)
+        );
+        let file = FakeFile {
+            tree: self.tree.clone(),
+            ino,
+            side: self.side,
+            path: self.path_of(name),
+        };
+        if is_file {
+            Ok(file)
+        } else {
+            Err(self.fault(act, errno::ELOOP))
+        }
     }
 
     /// Makes an entry, where nothing may stand at its name.
-    fn made(&self, call: Call, name: &CStr, (kind, mode): (Kind, u32), content: Content) -> Done<u64> {
+    fn made(
+        &self,
+        call: Call,
+        name: &CStr,
+        (kind, mode): (Kind, u32),
+        content: Content,
+    ) -> Done<u64> {
         self.changing(call, name)?;
         let mut state = self.tree.0.state.lock();
         if !state.nodes.contains_key(&self.ino) {
@@ -129,20 +173,39 @@ impl FakeDir {
             }
             let is_dir = |ino: &u64| matches!(state.nodes[ino].content, Content::Dir(_));
             if is_dir(&there) {
-                return Err(self.fault(Act::Rename, if is_dir(&ino) { errno::ENOTEMPTY } else { errno::EISDIR }));
+                return Err(self.fault(
+                    Act::Rename,
+                    if is_dir(&ino) {
+                        errno::ENOTEMPTY
+                    } else {
+                        errno::EISDIR
+                    },
+                ));
             }
             state.detach(self.ino, to);
         }
         // It must not be gone in between.
-        let names = &mut state.nodes.get_mut(&from.ino).expect("it has a name there").content;
-        let Content::Dir(names) = names else { unreachable!("names stand in directories") };
+        let names = &mut state
+            .nodes
+            .get_mut(&from.ino)
+            .expect("it has a name there")
+            .content;
+        let Content::Dir(names) = names else {
+            unreachable!("names stand in directories")
+        };
         names.remove(name);
         state.attach(self.ino, to, ino);
         Ok(())
     }
 
     /// Goes through an entry and all below it; with `acts` removes what may go.
-    fn go(&self, (name, at): (&CStr, &RelPath), spared: Spared<'_>, acts: bool, removed: &mut Removed) {
+    fn go(
+        &self,
+        (name, at): (&CStr, &RelPath),
+        spared: Spared<'_>,
+        acts: bool,
+        removed: &mut Removed,
+    ) {
         removed.met += 1;
         let Ok(meta) = self.look(name) else { return };
         let (path, is_dir) = (at.join(name.to_bytes()), meta.kind == Kind::Dir);
@@ -161,7 +224,9 @@ impl FakeDir {
             match self.open(name) {
                 Ok(dir) => {
                     let names = self.tree.0.state.lock().names(dir.ino);
-                    names.iter().for_each(|(below, _)| dir.go((below, &path), spared, acts, removed));
+                    names
+                        .iter()
+                        .for_each(|(below, _)| dir.go((below, &path), spared, acts, removed));
                 }
                 Err(fault) => removed.stuck.push((path.clone(), fault)),
             }
@@ -171,7 +236,11 @@ impl FakeDir {
         if stays {
             return;
         }
-        match if acts { self.changing(Call::Remove, name) } else { Ok(()) } {
+        match if acts {
+            self.changing(Call::Remove, name)
+        } else {
+            Ok(())
+        } {
             Ok(()) => {
                 removed.entries += 1;
                 if acts {
@@ -197,7 +266,11 @@ impl Dir for FakeDir {
     fn meta(&self) -> Done<Meta> {
         self.asked_own(Call::Look)?;
         let state = self.tree.0.state.lock();
-        state.nodes.get(&self.ino).map(|node| node.meta).ok_or_else(|| missing(self.side, Act::LookAt))
+        state
+            .nodes
+            .get(&self.ino)
+            .map(|node| node.meta)
+            .ok_or_else(|| missing(self.side, Act::LookAt))
     }
 
     fn meta_again(&self) -> Done<Meta> {
@@ -206,15 +279,25 @@ impl Dir for FakeDir {
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
         let state = self.tree.0.state.lock();
-        let node = state.nodes.get(&self.ino).ok_or_else(|| missing(self.side, Act::ReadXattrs))?;
-        Ok(if keep.any_xattr() { node.xattrs.clone() } else { Xattrs::default() })
+        let node = state
+            .nodes
+            .get(&self.ino)
+            .ok_or_else(|| missing(self.side, Act::ReadXattrs))?;
+        Ok(if keep.any_xattr() {
+            node.xattrs.clone()
+        } else {
+            Xattrs::default()
+        })
     }
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         self.asked_own(Call::List)?;
         let state = self.tree.0.state.lock();
-        let names: Vec<(CString, Kind)> =
-            state.names(self.ino).into_iter().map(|(name, ino)| (name, state.nodes[&ino].meta.kind)).collect();
+        let names: Vec<(CString, Kind)> = state
+            .names(self.ino)
+            .into_iter()
+            .map(|(name, ino)| (name, state.nodes[&ino].meta.kind))
+            .collect();
         Ok(Box::new(FakeNames(names.into_iter())))
     }
 
@@ -227,7 +310,11 @@ impl Dir for FakeDir {
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
         let ino = self.child(Act::ReadXattrs, name)?;
         let state = self.tree.0.state.lock();
-        Ok(if keep.any_xattr() { state.nodes[&ino].xattrs.clone() } else { Xattrs::default() })
+        Ok(if keep.any_xattr() {
+            state.nodes[&ino].xattrs.clone()
+        } else {
+            Xattrs::default()
+        })
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
@@ -255,31 +342,65 @@ impl Dir for FakeDir {
     }
 
     fn rights(&self) -> Rights {
-        Rights { uid: 0, gid: 0, groups: Vec::new(), any_owner: true, capabilities: true, trusted: true }
+        Rights {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+            any_owner: true,
+            capabilities: true,
+            trusted: true,
+        }
     }
 
     fn marks(&self, _above: bool) -> Done<Vec<MarkText>> {
         self.asked_own(Call::Mark)?;
         let state = self.tree.0.state.lock();
-        let text = state.nodes.get(&self.ino).and_then(|node| node.mark.clone());
-        Ok(text.map(|text| MarkText { above: Vec::new(), text }).into_iter().collect())
+        let text = state
+            .nodes
+            .get(&self.ino)
+            .and_then(|node| node.mark.clone());
+        Ok(text
+            .map(|text| MarkText {
+                above: Vec::new(),
+                text,
+            })
+            .into_iter()
+            .collect())
     }
 
     fn is_marked(&self) -> bool {
-        self.tree.0.state.lock().nodes.get(&self.ino).is_some_and(|node| node.mark.is_some())
+        self.tree
+            .0
+            .state
+            .lock()
+            .nodes
+            .get(&self.ino)
+            .is_some_and(|node| node.mark.is_some())
     }
 
     fn is_unfinished(&self) -> bool {
-        self.tree.0.state.lock().nodes.get(&self.ino).is_some_and(|node| node.is_unfinished)
+        self.tree
+            .0
+            .state
+            .lock()
+            .nodes
+            .get(&self.ino)
+            .is_some_and(|node| node.is_unfinished)
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
         let state = self.tree.0.state.lock();
         let (mut above, mut at) = (Vec::new(), self.ino);
         loop {
-            let node = state.nodes.get(&at).ok_or_else(|| missing(self.side, Act::FindAbove))?;
+            let node = state
+                .nodes
+                .get(&at)
+                .ok_or_else(|| missing(self.side, Act::FindAbove))?;
             let name = node.above.as_ref().map(|(_, name)| name.as_c_str().into());
-            above.push(Ancestor { id: node.meta.id(), name });
+            above.push(Ancestor {
+                id: node.meta.id(),
+                name,
+            });
             match &node.above {
                 Some((dir, _)) => at = *dir,
                 None => return Ok(above),
@@ -300,8 +421,14 @@ impl FakeDir {
     /// Another directory of the same tree.
     fn other(&self, token: Option<(usize, u64)>, act: Act) -> Done<FakeDir> {
         let own = Arc::as_ptr(&self.tree.0) as usize;
-        let ino = token.filter(|(tree, _)| *tree == own).map(|(_, ino)| ino).ok_or_else(|| self.fault(act, errno::EXDEV))?;
-        Ok(FakeDir { ino, ..self.clone() })
+        let ino = token
+            .filter(|(tree, _)| *tree == own)
+            .map(|(_, ino)| ino)
+            .ok_or_else(|| self.fault(act, errno::EXDEV))?;
+        Ok(FakeDir {
+            ino,
+            ..self.clone()
+        })
     }
 }
 
@@ -311,14 +438,33 @@ impl DirMut for FakeDir {
     }
 
     fn make_dir(&self, name: &CStr) -> Done<DirMutRef> {
-        let ino = self.made(Call::MakeDir, name, (Kind::Dir, 0o700), Content::Dir(BTreeMap::new()))?;
+        let ino = self.made(
+            Call::MakeDir,
+            name,
+            (Kind::Dir, 0o700),
+            Content::Dir(BTreeMap::new()),
+        )?;
         let first = self.tree.0.state.lock().nodes[&ino].meta;
-        Ok(Arc::new(FakeDir { ino, first, ..self.clone() }))
+        Ok(Arc::new(FakeDir {
+            ino,
+            first,
+            ..self.clone()
+        }))
     }
 
     fn create_file(&self, name: &CStr, mode: u32) -> Done<Box<dyn WriteFile>> {
-        let ino = self.made(Call::Create, name, (Kind::File, mode), Content::File(Vec::new()))?;
-        Ok(Box::new(FakeFile { tree: self.tree.clone(), ino, side: self.side, path: self.path_of(name) }))
+        let ino = self.made(
+            Call::Create,
+            name,
+            (Kind::File, mode),
+            Content::File(Vec::new()),
+        )?;
+        Ok(Box::new(FakeFile {
+            tree: self.tree.clone(),
+            ino,
+            side: self.side,
+            path: self.path_of(name),
+        }))
     }
 
     fn reopen_file(&self, name: &CStr) -> Done<Box<dyn WriteFile>> {
@@ -327,18 +473,34 @@ impl DirMut for FakeDir {
     }
 
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
-        self.made(Call::MakeNode, name, (Kind::Symlink, 0o777), Content::Symlink(target.into())).map(drop)
+        self.made(
+            Call::MakeNode,
+            name,
+            (Kind::Symlink, 0o777),
+            Content::Symlink(target.into()),
+        )
+        .map(drop)
     }
 
     fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
         let ino = self.made(Call::MakeNode, name, (kind, 0o600), Content::Node)?;
-        self.tree.0.state.lock().nodes.get_mut(&ino).expect("it was made above").meta.rdev = rdev;
+        self.tree
+            .0
+            .state
+            .lock()
+            .nodes
+            .get_mut(&ino)
+            .expect("it was made above")
+            .meta
+            .rdev = rdev;
         Ok(())
     }
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
         self.changing(Call::Link, name)?;
-        let ino = self.other(from.token(), Act::Link)?.child(Act::Link, from_name)?;
+        let ino = self
+            .other(from.token(), Act::Link)?
+            .child(Act::Link, from_name)?;
         let mut state = self.tree.0.state.lock();
         if state.child(self.ino, name).is_some() {
             return Err(self.fault(Act::Link, errno::EEXIST));
@@ -357,7 +519,10 @@ impl DirMut for FakeDir {
         self.changing(Call::Set, name)?;
         let ino = self.child(Act::SetAttributes, name)?;
         let mut state = self.tree.0.state.lock();
-        if expected.id.is_some_and(|id| id != state.nodes[&ino].meta.id()) {
+        if expected
+            .id
+            .is_some_and(|id| id != state.nodes[&ino].meta.id())
+        {
             return Err(self.fault(Act::SetAttributes, errno::ESTALE));
         }
         state.set(ino, attributes);
@@ -365,7 +530,13 @@ impl DirMut for FakeDir {
     }
 
     fn set_own(&self, _known: &Known, attributes: &Attributes) -> Vec<Fault> {
-        if let Err(fault) = self.tree.0.gate.pass().and_then(|()| self.asked_own(Call::Set)) {
+        if let Err(fault) = self
+            .tree
+            .0
+            .gate
+            .pass()
+            .and_then(|()| self.asked_own(Call::Set))
+        {
             return vec![fault];
         }
         self.tree.0.state.lock().set(self.ino, attributes);
@@ -393,8 +564,14 @@ impl DirMut for FakeDir {
         }
         let gone = self.remove_tree(to, Spared::NOTHING);
         match self.moved(self, from, to) {
-            Ok(()) => Removed { entries: gone.entries.saturating_sub(1), ..gone },
-            Err(fault) => Removed { stuck: Removed::failed(to, fault).stuck, ..gone },
+            Ok(()) => Removed {
+                entries: gone.entries.saturating_sub(1),
+                ..gone
+            },
+            Err(fault) => Removed {
+                stuck: Removed::failed(to, fault).stuck,
+                ..gone
+            },
         }
     }
 
@@ -429,7 +606,11 @@ impl DirMut for FakeDir {
     }
 
     fn remove_leftover(&self, name: &CStr) -> Removed {
-        if is_temp_name(name) { self.remove_tree(name, Spared::NOTHING) } else { Removed::default() }
+        if is_temp_name(name) {
+            self.remove_tree(name, Spared::NOTHING)
+        } else {
+            Removed::default()
+        }
     }
 
     fn sync_all(&self) -> Done {
@@ -437,7 +618,11 @@ impl DirMut for FakeDir {
     }
 
     fn lock(&self, _name: Option<&CStr>, reach: Reach) -> Done<Lock> {
-        Ok(if reach == Reach::Seen { Lock::Missing(errno::ENOENT) } else { Lock::Held(Box::new(Kept)) })
+        Ok(if reach == Reach::Seen {
+            Lock::Missing(errno::ENOENT)
+        } else {
+            Lock::Held(Box::new(Kept))
+        })
     }
 
     fn set_unfinished(&self, is: bool) -> Done {

@@ -36,7 +36,11 @@ impl FakeFile {
         })?;
         let mut state = self.tree.0.state.lock();
         let now = state.tick();
-        let meta = &mut state.nodes.get_mut(&self.ino).expect("it was written to").meta;
+        let meta = &mut state
+            .nodes
+            .get_mut(&self.ino)
+            .expect("it was written to")
+            .meta;
         (meta.size, meta.mtime, meta.ctime) = (size, now, now);
         Ok(())
     }
@@ -46,13 +50,24 @@ impl ReadFile for FakeFile {
     fn meta(&self) -> Done<Meta> {
         self.asked(Call::Look)?;
         let state = self.tree.0.state.lock();
-        state.nodes.get(&self.ino).map(|node| node.meta).ok_or_else(|| missing(self.side, Act::LookAt))
+        state
+            .nodes
+            .get(&self.ino)
+            .map(|node| node.meta)
+            .ok_or_else(|| missing(self.side, Act::LookAt))
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
         let state = self.tree.0.state.lock();
-        let node = state.nodes.get(&self.ino).ok_or_else(|| missing(self.side, Act::ReadXattrs))?;
-        Ok(if keep.any_xattr() { node.xattrs.clone() } else { Xattrs::default() })
+        let node = state
+            .nodes
+            .get(&self.ino)
+            .ok_or_else(|| missing(self.side, Act::ReadXattrs))?;
+        Ok(if keep.any_xattr() {
+            node.xattrs.clone()
+        } else {
+            Xattrs::default()
+        })
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
@@ -114,7 +129,14 @@ impl WriteFile for FakeFile {
     }
 
     fn progress(&self) -> Option<Vec<u8>> {
-        self.tree.0.state.lock().nodes.get(&self.ino)?.progress.clone()
+        self.tree
+            .0
+            .state
+            .lock()
+            .nodes
+            .get(&self.ino)?
+            .progress
+            .clone()
     }
 
     fn save_progress(&self, note: Option<&[u8]>) -> Done {

@@ -1,7 +1,9 @@
-//! Making the attributes of one entry equal: owner, extended attributes and ACLs, mode, times, in this order.
+//! Making the attributes of one entry equal: owner, extended attributes and ACLs, mode, times, in
+//! this order.
 //!
-//! The order matters. A change of owner drops setuid bits and `security.capability`, an ACL changes the mode, and the
-//! modification time is last, so that an entry that was left half done differs from its source.
+//! The order matters. A change of owner drops setuid bits and `security.capability`, an ACL changes
+//! the mode, and the modification time is last, so that an entry that was left half done differs
+//! from its source.
 
 use crate::Rights;
 use crate::local::look::fault;
@@ -9,7 +11,9 @@ use crate::local::sys;
 use crate::local::xattr::{Target, proc_path};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs, bounds};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
@@ -33,10 +37,11 @@ pub struct Attributes {
     /// Permission bits, 07777.
     #[serde(deserialize_with = "bounds::maybe_mode")]
     pub mode: Option<u32>,
-    /// Nobody asked for that mode: where the file system has modes of its own, it is none to be missed.
+    /// Nobody asked for that mode: where the file system has modes of its own, it is none to be
+    /// missed.
     pub mode_is_plain: bool,
-    /// Whose rights the set-id bits among them stand for: the user and the group that the entry must belong to, where that matters. `None`
-    /// if there are no such bits.
+    /// Whose rights the set-id bits among them stand for: the user and the group that the entry
+    /// must belong to, where that matters. `None` if there are no such bits.
     pub lends: Option<Lends>,
     /// Modification time.
     pub mtime: Option<Stamp>,
@@ -49,7 +54,11 @@ pub struct Attributes {
 impl Attributes {
     /// These, and a mode where none is to be kept.
     pub fn or_mode(self, plain: u32) -> Self {
-        Attributes { mode_is_plain: self.mode.is_none(), mode: self.mode.or(Some(plain)), ..self }
+        Attributes {
+            mode_is_plain: self.mode.is_none(),
+            mode: self.mode.or(Some(plain)),
+            ..self
+        }
     }
 
     /// Everything that `keep` names, as the source has it.
@@ -71,23 +80,36 @@ impl Attributes {
     /// Whether somebody else than the owner so far may have rights to a directory that gets them.
     pub(crate) fn opens(&self) -> bool {
         let others = self.mode.is_some_and(|mode| mode & 0o077 != 0);
-        let listed = self.xattrs.as_ref().is_some_and(|(xattrs, _)| !xattrs.is_empty());
+        let listed = self
+            .xattrs
+            .as_ref()
+            .is_some_and(|(xattrs, _)| !xattrs.is_empty());
         self.uid.is_some() || self.gid.is_some() || others || listed
     }
 
-    /// The permission bits that are part of the ACL, where that is kept and the mode is not: another mode would change the ACL.
+    /// The permission bits that are part of the ACL, where that is kept and the mode is not:
+    /// another mode would change the ACL.
     fn mode_of_acl(&self) -> Option<u32> {
-        let (xattrs, _) = self.xattrs.as_ref().filter(|(_, keep)| keep.acls && !keep.mode)?;
-        xattrs.iter().find(|(name, _)| **name == *ACL_ACCESS).and_then(|(_, acl)| mode_of_acl(acl))
+        let (xattrs, _) = self
+            .xattrs
+            .as_ref()
+            .filter(|(_, keep)| keep.acls && !keep.mode)?;
+        xattrs
+            .iter()
+            .find(|(name, _)| **name == *ACL_ACCESS)
+            .and_then(|(_, acl)| mode_of_acl(acl))
     }
 }
 
-/// The permission bits that an ACL makes: rights of the owner, of the mask, or of the group where there is none, and of others (acl(5)). Its
-/// form is a version of 4 bytes, then entries of 8: a tag, rights, an identity.
+/// The permission bits that an ACL makes: rights of the owner, of the mask, or of the group where
+/// there is none, and of others (acl(5)). Its form is a version of 4 bytes, then entries of 8: a
+/// tag, rights, an identity.
 fn mode_of_acl(acl: &[u8]) -> Option<u32> {
     let rights = |wanted: u16| {
         let mut entries = acl.get(4..)?.chunks_exact(8);
-        entries.find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == wanted).map(|entry| u32::from(entry[2] & 7))
+        entries
+            .find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == wanted)
+            .map(|entry| u32::from(entry[2] & 7))
     };
     let (owner, group, mask, others) = (rights(0x01)?, rights(0x04)?, rights(0x10), rights(0x20)?);
     Some(owner << 6 | mask.unwrap_or(group) << 3 | others)
@@ -103,15 +125,20 @@ pub struct Lends {
 }
 
 impl Lends {
-    /// A file lends the rights of its owner and group to whoever runs it. A directory lends none: only what is kept otherwise matters.
+    /// A file lends the rights of its owner and group to whoever runs it. A directory lends none:
+    /// only what is kept otherwise matters.
     fn of(meta: &Meta, keep: &Keep) -> Option<Lends> {
         let is_dir = meta.kind == Kind::Dir;
-        let (uid, gid) = ((!is_dir || keep.owner).then_some(meta.uid), (!is_dir || keep.group).then_some(meta.gid));
+        let (uid, gid) = (
+            (!is_dir || keep.owner).then_some(meta.uid),
+            (!is_dir || keep.group).then_some(meta.gid),
+        );
         (meta.mode & SETID_BITS != 0).then_some(Lends { uid, gid })
     }
 }
 
-/// What is known of an entry before its attributes are set; what is known to be right is not set again.
+/// What is known of an entry before its attributes are set; what is known to be right is not set
+/// again.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Known {
     /// Device and inode that the entry must be.
@@ -161,11 +188,31 @@ pub struct Setter<'a> {
 
 impl<'a> Setter<'a> {
     /// Sets `attributes` on `target` and returns what could not be set.
-    pub fn apply(target: Target<'a>, side: Side, known: &Known, attributes: &Attributes) -> Vec<Fault> {
+    pub fn apply(
+        target: Target<'a>,
+        side: Side,
+        known: &Known,
+        attributes: &Attributes,
+    ) -> Vec<Fault> {
         let faults = Vec::new();
-        let (owner_failed, acl_failed, mode_touched, mode_lent, narrowed) = (false, false, false, false, false);
-        let narrower = known.mode.zip(attributes.mode).and_then(|(now, wanted)| narrower(now, wanted)).filter(|_| !known.symlink);
-        let mut setter = Setter { target, side, faults, owner_failed, acl_failed, mode_touched, mode_lent, narrower, narrowed };
+        let (owner_failed, acl_failed, mode_touched, mode_lent, narrowed) =
+            (false, false, false, false, false);
+        let narrower = known
+            .mode
+            .zip(attributes.mode)
+            .and_then(|(now, wanted)| narrower(now, wanted))
+            .filter(|_| !known.symlink);
+        let mut setter = Setter {
+            target,
+            side,
+            faults,
+            owner_failed,
+            acl_failed,
+            mode_touched,
+            mode_lent,
+            narrower,
+            narrowed,
+        };
         setter.own(known, attributes);
         if let Some((xattrs, keep)) = &attributes.xattrs {
             setter.xattrs(known, xattrs, keep);
@@ -189,23 +236,33 @@ impl<'a> Setter<'a> {
     }
 
     fn own(&mut self, known: &Known, wanted: &Attributes) {
-        let uid = wanted.uid.filter(|uid| known.owner.is_none_or(|now| now.0 != *uid));
-        let gid = wanted.gid.filter(|gid| known.owner.is_none_or(|now| now.1 != *gid));
+        let uid = wanted
+            .uid
+            .filter(|uid| known.owner.is_none_or(|now| now.0 != *uid));
+        let gid = wanted
+            .gid
+            .filter(|gid| known.owner.is_none_or(|now| now.1 != *gid));
         if uid.is_none() && gid.is_none() {
             return;
         }
         self.narrow();
         let done = self.chown(uid, gid);
         let is_refused = done == Err(Errno::PERM);
-        let gives_group = is_refused && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok();
+        let gives_group =
+            is_refused && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok();
         // What was refused leaves the mode as it is.
         self.mode_touched = !is_refused || gives_group;
-        let act = if uid.is_some() { Act::SetOwner } else { Act::SetGroup };
+        let act = if uid.is_some() {
+            Act::SetOwner
+        } else {
+            Act::SetGroup
+        };
         self.owner_failed = !self.note(act, done);
     }
 
-    /// Before owner, group or ACL are others and the mode is not yet, and after an end between the two, nobody shall have rights who had none
-    /// and gets none: those of the group wait. With an ACL they are its mask, so nobody in it has any (acl(5)).
+    /// Before owner, group or ACL are others and the mode is not yet, and after an end between the
+    /// two, nobody shall have rights who had none and gets none: those of the group wait. With an
+    /// ACL they are its mask, so nobody in it has any (acl(5)).
     fn narrow(&mut self) {
         if let Some(mode) = self.narrower.take() {
             // Who may not set it changes nothing else either, or is told of it then.
@@ -218,7 +275,9 @@ impl<'a> Setter<'a> {
         match self.target {
             Target::Open(fd) => rustix::fs::fchown(fd, uid, gid),
             Target::Pinned(fd) => rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
-            Target::Name(dir, name) => rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+            Target::Name(dir, name) => {
+                rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+            }
         }
     }
 
@@ -229,7 +288,9 @@ impl<'a> Setter<'a> {
         let left = if known.clean {
             Ok(Xattrs::default())
         } else {
-            self.target.read(keep).and_then(|now| self.remove_others(known, now, wanted, keep))
+            self.target
+                .read(keep)
+                .and_then(|now| self.remove_others(known, now, wanted, keep))
         };
         let left = match left {
             Ok(left) => left,
@@ -244,10 +305,18 @@ impl<'a> Setter<'a> {
             }
             // Whoever read them may be another host: what is not kept is not set either.
             let set = |name: CString| self.with_right(known, |target| target.set(&name, value));
-            let done = if keep.wants_xattr(name) { c_name(name).and_then(set) } else { Err(Errno::INVAL) };
+            let done = if keep.wants_xattr(name) {
+                c_name(name).and_then(set)
+            } else {
+                Err(Errno::INVAL)
+            };
             match done {
-                // Where there is another value, it is not done without: that would be more than the source has.
-                Err(Errno::PERM) if !Rights::own().may_set(name) && !left.iter().any(|(other, _)| other == name) => {
+                // Where there is another value, it is not done without: that would be more than the
+                // source has.
+                Err(Errno::PERM)
+                    if !Rights::own().may_set(name)
+                        && !left.iter().any(|(other, _)| other == name) =>
+                {
                     self.note(Act::SetPrivileged, done)
                 }
                 done => self.xattr_done(Act::SetXattr, name, done),
@@ -255,24 +324,43 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// Removes what is not wanted, and returns what is there then. One attribute may be another form of a second one, which goes with it:
-    /// so what is equal is judged by what is left.
-    fn remove_others(&mut self, known: &Known, now: Xattrs, wanted: &Xattrs, keep: &Keep) -> Result<Xattrs, Errno> {
+    /// Removes what is not wanted, and returns what is there then. One attribute may be another
+    /// form of a second one, which goes with it: so what is equal is judged by what is left.
+    fn remove_others(
+        &mut self,
+        known: &Known,
+        now: Xattrs,
+        wanted: &Xattrs,
+        keep: &Keep,
+    ) -> Result<Xattrs, Errno> {
         let mut removed = false;
-        for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name)) {
+        for (name, _) in now
+            .iter()
+            .filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name))
+        {
             if **name == *ACL_ACCESS {
                 self.narrow();
             }
-            let done = c_name(name).and_then(|name| self.with_right(known, |target| target.unset(&name)));
+            let done =
+                c_name(name).and_then(|name| self.with_right(known, |target| target.unset(&name)));
             self.xattr_done(Act::RemoveXattr, name, done);
             removed = true;
         }
-        if removed { self.target.read(keep) } else { Ok(now) }
+        if removed {
+            self.target.read(keep)
+        } else {
+            Ok(now)
+        }
     }
 
-    /// An owner who may not write to his entry may not change `user.*` attributes either (xattr(7)): he lends himself the right,
-    /// with a mode that lets nobody else in. The mode that it shall have is set afterwards.
-    fn with_right(&mut self, known: &Known, change: impl Fn(Target<'_>) -> Result<(), Errno>) -> Result<(), Errno> {
+    /// An owner who may not write to his entry may not change `user.*` attributes either
+    /// (xattr(7)): he lends himself the right, with a mode that lets nobody else in. The mode that
+    /// it shall have is set afterwards.
+    fn with_right(
+        &mut self,
+        known: &Known,
+        change: impl Fn(Target<'_>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let done = change(self.target);
         if done != Err(Errno::ACCESS) || self.mode_lent || known.symlink {
             return done;
@@ -284,14 +372,21 @@ impl<'a> Setter<'a> {
     fn xattr_done(&mut self, act: Act, name: &[u8], done: Result<(), Errno>) -> bool {
         self.mode_touched |= name == ACL_ACCESS && done.is_ok();
         self.acl_failed |= name == ACL_ACCESS && done.is_err();
-        let act = if name.starts_with(b"system.posix_acl") { Act::SetAcl } else { act };
+        let act = if name.starts_with(b"system.posix_acl") {
+            Act::SetAcl
+        } else {
+            act
+        };
         self.note(act, done)
     }
 
-    /// Never wider than the source: without its user no set-user-id, without its group no set-group-id, without its ACL no rights for the
-    /// group (they are the ACL's mask).
+    /// Never wider than the source: without its user no set-user-id, without its group no
+    /// set-group-id, without its ACL no rights for the group (they are the ACL's mask).
     fn mode(&mut self, known: &Known, wanted: u32, attributes: &Attributes) {
-        let mut mode = attributes.mode_of_acl().filter(|_| !self.acl_failed).map_or(wanted, |bits| wanted & !ACL_BITS | bits);
+        let mut mode = attributes
+            .mode_of_acl()
+            .filter(|_| !self.acl_failed)
+            .map_or(wanted, |bits| wanted & !ACL_BITS | bits);
         if let Some(lends) = attributes.lends.filter(|_| mode & SETID_BITS != 0) {
             mode &= !self.foreign_bits(lends, attributes.gid.is_some() && mode & SETGID != 0);
         }
@@ -301,17 +396,29 @@ impl<'a> Setter<'a> {
         let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
         if !right || self.mode_lent || self.narrowed {
             let done = self.chmod(mode).and_then(|()| self.check_setid(mode));
-            self.note(Act::SetMode, if attributes.mode_is_plain { done.or_else(unless_fixed) } else { done });
+            self.note(
+                Act::SetMode,
+                if attributes.mode_is_plain {
+                    done.or_else(unless_fixed)
+                } else {
+                    done
+                },
+            );
         }
     }
 
-    /// A set-id bit may be dropped without an error: by the kernel where the caller is not of the file's group (chmod(2)), by servers of
-    /// network file systems. Few entries have one, and of these it is asked.
+    /// A set-id bit may be dropped without an error: by the kernel where the caller is not of the
+    /// file's group (chmod(2)), by servers of network file systems. Few entries have one, and of
+    /// these it is asked.
     fn check_setid(&self, mode: u32) -> Result<(), Errno> {
         if mode & SETID_BITS == 0 {
             return Ok(());
         }
-        if mode & SETID_BITS & !self.look()?.st_mode == 0 { Ok(()) } else { Err(Errno::PERM) }
+        if mode & SETID_BITS & !self.look()?.st_mode == 0 {
+            Ok(())
+        } else {
+            Err(Errno::PERM)
+        }
     }
 
     fn look(&self) -> Result<Stat, Errno> {
@@ -321,8 +428,9 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// The set-id bits that would lend the rights of somebody else than `lends`, and the one that the kernel drops without a word: a
-    /// group's, from a user who is not of the group (chmod(2)). Where that group was to be `given`, it is as if it were not.
+    /// The set-id bits that would lend the rights of somebody else than `lends`, and the one that
+    /// the kernel drops without a word: a group's, from a user who is not of the group (chmod(2)).
+    /// Where that group was to be `given`, it is as if it were not.
     fn foreign_bits(&mut self, lends: Lends, given: bool) -> u32 {
         let now = match self.look() {
             Ok(now) => now,
@@ -331,8 +439,10 @@ impl<'a> Setter<'a> {
                 return SETID_BITS;
             }
         };
-        let (foreign_user, foreign_group) =
-            (lends.uid.is_some_and(|uid| uid != now.st_uid), lends.gid.is_some_and(|gid| gid != now.st_gid));
+        let (foreign_user, foreign_group) = (
+            lends.uid.is_some_and(|uid| uid != now.st_uid),
+            lends.gid.is_some_and(|gid| gid != now.st_gid),
+        );
         let dropped = given && !foreign_group && !Rights::own().may_give_to(now.st_gid);
         if dropped && !self.owner_failed {
             self.note(Act::SetGroup, Err::<(), _>(Errno::PERM));
@@ -349,23 +459,35 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// A change of owner drops the set-id bits; an ACL that was set or removed changes the group bits.
+    /// A change of owner drops the set-id bits; an ACL that was set or removed changes the group
+    /// bits.
     fn needs_mode_again(&self, mode: u32) -> bool {
         mode & SETID_BITS != 0 || !self.owner_failed && mode & GROUP_BITS != 0 || self.acl_failed
     }
 
     fn times(&mut self, wanted: &Attributes) {
-        let times = Timestamps { last_access: spec(wanted.atime), last_modification: spec(wanted.mtime) };
+        let times = Timestamps {
+            last_access: spec(wanted.atime),
+            last_modification: spec(wanted.mtime),
+        };
         let done = match self.target {
             Target::Open(fd) => rustix::fs::futimens(fd, &times),
             Target::Pinned(fd) => rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH),
-            Target::Name(dir, name) => rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW),
+            Target::Name(dir, name) => {
+                rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            }
         };
-        let done = done.and_then(|()| wanted.mtime.filter(|mtime| !mtime.is_kept_everywhere()).map_or(Ok(()), |mtime| self.kept(mtime)));
+        let done = done.and_then(|()| {
+            wanted
+                .mtime
+                .filter(|mtime| !mtime.is_kept_everywhere())
+                .map_or(Ok(()), |mtime| self.kept(mtime))
+        });
         self.note(Act::SetTimes, done);
     }
 
-    /// The kernel moves a time that the file system cannot keep to the first or last one that it can, and says nothing.
+    /// The kernel moves a time that the file system cannot keep to the first or last one that it
+    /// can, and says nothing.
     fn kept(&self, wanted: Stamp) -> Result<(), Errno> {
         /// FAT keeps every second second.
         const GRAIN_SEC_MAX: u64 = 2;
@@ -373,29 +495,45 @@ impl<'a> Setter<'a> {
             Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd),
             Target::Name(dir, name) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW),
         };
-        if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX { Err(Errno::RANGE) } else { Ok(()) }
+        if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX {
+            Err(Errno::RANGE)
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// A mode with the rights of others that both modes give, and of the group's those that all others have too; none if the present mode is that.
+/// A mode with the rights of others that both modes give, and of the group's those that all others
+/// have too; none if the present mode is that.
 fn narrower(now: u32, wanted: u32) -> Option<u32> {
     let both = now & wanted;
     let mode = now & 0o700 | both & (both & 0o007) << 3 | both & 0o007;
     (now & 0o077 != mode & 0o077).then_some(mode)
 }
 
-/// Where a file system has modes of its own, others cannot be set (vfat refuses with EPERM, others with EOPNOTSUPP; mount(8), ntfs-3g(8)).
+/// Where a file system has modes of its own, others cannot be set (vfat refuses with EPERM, others
+/// with EOPNOTSUPP; mount(8), ntfs-3g(8)).
 fn unless_fixed(errno: Errno) -> Result<(), Errno> {
-    if matches!(errno, Errno::PERM | Errno::OPNOTSUPP) { Ok(()) } else { Err(errno) }
+    if matches!(errno, Errno::PERM | Errno::OPNOTSUPP) {
+        Ok(())
+    } else {
+        Err(errno)
+    }
 }
 
-/// Sets the mode of an entry that is no symbolic link. fchmodat(2) follows a link that somebody has put in its place.
+/// Sets the mode of an entry that is no symbolic link. fchmodat(2) follows a link that somebody has
+/// put in its place.
 fn chmod_no_link(dir: BorrowedFd<'_>, name: &CStr, mode: Mode) -> Result<(), Errno> {
     match sys::fchmodat2(dir, name, mode.as_raw_mode()) {
         Err(Errno::NOSYS) => {}
         done => return done,
     }
-    let pinned = rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let pinned = rustix::fs::openat(
+        dir,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     if FileType::from_raw_mode(rustix::fs::fstat(&pinned)?.st_mode) == FileType::Symlink {
         return Err(Errno::LOOP);
     }
@@ -404,8 +542,14 @@ fn chmod_no_link(dir: BorrowedFd<'_>, name: &CStr, mode: Mode) -> Result<(), Err
 
 fn spec(stamp: Option<Stamp>) -> Timespec {
     match stamp {
-        Some(stamp) => Timespec { tv_sec: stamp.sec, tv_nsec: stamp.nsec.into() },
-        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(stamp) => Timespec {
+            tv_sec: stamp.sec,
+            tv_nsec: stamp.nsec.into(),
+        },
+        None => Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
     }
 }
 

@@ -47,7 +47,8 @@ impl Dir for LocalDir {
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
-        self.xattrs_within(keep, u64::MAX).map(Option::unwrap_or_default)
+        self.xattrs_within(keep, u64::MAX)
+            .map(Option::unwrap_or_default)
     }
 
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
@@ -55,9 +56,20 @@ impl Dir for LocalDir {
         if self.side() == Side::Source && !keep.any_xattr() {
             return Ok(Some(Xattrs::default()));
         }
-        let meets = |name: &CStr| self.state.marked.store(self.is_marked() || crate::mark::is_mark(name), Relaxed);
-        let read = self.fail(Act::ReadXattrs, Target::Open(self.fd()?.as_fd()).read_meeting((keep, bytes_max), meets))?;
-        Ok(if keep.any_xattr() { read } else { Some(Xattrs::default()) })
+        let meets = |name: &CStr| {
+            self.state
+                .marked
+                .store(self.is_marked() || crate::mark::is_mark(name), Relaxed)
+        };
+        let read = self.fail(
+            Act::ReadXattrs,
+            Target::Open(self.fd()?.as_fd()).read_meeting((keep, bytes_max), meets),
+        )?;
+        Ok(if keep.any_xattr() {
+            read
+        } else {
+            Some(Xattrs::default())
+        })
     }
 
     fn is_marked(&self) -> bool {
@@ -67,8 +79,16 @@ impl Dir for LocalDir {
     fn list(&self) -> Done<Box<dyn NameStream>> {
         let own = self.fd()?;
         // The own handle has one place in the listing, and the one before may be under way still.
-        let fd = if self.state.listed.swap(true, Relaxed) { Arc::new(self.fail(Act::List, opened_again(&own))?) } else { own };
-        Ok(Box::new(LocalNames { fd, side: self.side(), at_root: self.node.is_root() }))
+        let fd = if self.state.listed.swap(true, Relaxed) {
+            Arc::new(self.fail(Act::List, opened_again(&own))?)
+        } else {
+            own
+        };
+        Ok(Box::new(LocalNames {
+            fd,
+            side: self.side(),
+            at_root: self.node.is_root(),
+        }))
     }
 
     fn look(&self, name: &CStr) -> Done<Meta> {
@@ -77,19 +97,29 @@ impl Dir for LocalDir {
 
     fn peek(&self, name: &CStr) -> Done<Meta> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-        self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags)).map(|look| look.0)
+        self.fail(Act::LookAt, look_at(&*self.fd()?, name, flags))
+            .map(|look| look.0)
     }
 
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs> {
-        self.fail(Act::ReadXattrs, Target::Name(self.fd()?.as_fd(), name).read(keep))
+        self.fail(
+            Act::ReadXattrs,
+            Target::Name(self.fd()?.as_fd(), name).read(keep),
+        )
     }
 
     fn xattrs_of_within(&self, name: &CStr, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
-        self.fail(Act::ReadXattrs, Target::Name(self.fd()?.as_fd(), name).read_within(keep, bytes_max))
+        self.fail(
+            Act::ReadXattrs,
+            Target::Name(self.fd()?.as_fd(), name).read_within(keep, bytes_max),
+        )
     }
 
     fn read_link(&self, name: &CStr) -> Done<CString> {
-        self.fail(Act::ReadLink, fs::readlinkat(&*self.fd()?, name, Vec::with_capacity(256)))
+        self.fail(
+            Act::ReadLink,
+            fs::readlinkat(&*self.fd()?, name, Vec::with_capacity(256)),
+        )
     }
 
     fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>> {
@@ -102,7 +132,10 @@ impl Dir for LocalDir {
     }
 
     fn user(&self) -> (u32, u32) {
-        (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+        (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        )
     }
 
     fn may_give(&self) -> bool {
@@ -161,15 +194,22 @@ impl DirMut for LocalDir {
         self.node.pass_gate()?;
         let fd = self.open_regular(name, OFlags::RDWR)?;
         let st = self.fail(Act::LookAt, fs::fstat(&fd))?;
-        let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1 && self.is_birth_owner(st.st_uid);
+        let ours = FileType::from_raw_mode(st.st_mode) == FileType::RegularFile
+            && st.st_nlink == 1
+            && self.is_birth_owner(st.st_uid);
         if !ours {
             return self.fail(Act::Open, Err(Errno::STALE));
         }
-        Ok(Box::new(LocalFile::new(fd, self.side()).behind(self.node.gate())))
+        Ok(Box::new(
+            LocalFile::new(fd, self.side()).behind(self.node.gate()),
+        ))
     }
 
     fn make_symlink(&self, name: &CStr, target: &CStr) -> Done {
-        self.fail(Act::MakeSymlink, fs::symlinkat(target, &*self.changing()?, name))
+        self.fail(
+            Act::MakeSymlink,
+            fs::symlinkat(target, &*self.changing()?, name),
+        )
     }
 
     fn make_node(&self, name: &CStr, kind: Kind, rdev: u64) -> Done {
@@ -180,12 +220,26 @@ impl DirMut for LocalDir {
             _ => FileType::BlockDevice,
         };
         let mode = Mode::RUSR | Mode::WUSR;
-        self.fail(Act::MakeNode, fs::mknodat(&*self.changing()?, name, file_type, mode, rdev))
+        self.fail(
+            Act::MakeNode,
+            fs::mknodat(&*self.changing()?, name, file_type, mode, rdev),
+        )
     }
 
     fn link(&self, name: &CStr, (from, from_name): (&dyn Dir, &CStr), id: (u64, u64)) -> Done {
-        let Some(from) = from.as_local() else { return self.fail(Act::Link, Err(Errno::XDEV)) };
-        self.fail(Act::Link, fs::linkat(&*from.fd()?, from_name, &*self.changing()?, name, AtFlags::empty()))?;
+        let Some(from) = from.as_local() else {
+            return self.fail(Act::Link, Err(Errno::XDEV));
+        };
+        self.fail(
+            Act::Link,
+            fs::linkat(
+                &*from.fd()?,
+                from_name,
+                &*self.changing()?,
+                name,
+                AtFlags::empty(),
+            ),
+        )?;
         // linkat(2) goes by the name, at which somebody else may have put another file.
         let linked = self.look(name);
         if linked.as_ref().is_ok_and(|linked| linked.id() == id) {
@@ -199,10 +253,20 @@ impl DirMut for LocalDir {
         self.node.pass_gate()?;
         if expected.private {
             let fd = self.fd()?;
-            return Ok(Setter::apply(Target::Name(fd.as_fd(), name), self.side(), expected, attributes));
+            return Ok(Setter::apply(
+                Target::Name(fd.as_fd(), name),
+                self.side(),
+                expected,
+                attributes,
+            ));
         }
         let pinned = self.pin(name, expected)?;
-        Ok(Setter::apply(Target::Pinned(pinned.as_fd()), self.side(), expected, attributes))
+        Ok(Setter::apply(
+            Target::Pinned(pinned.as_fd()),
+            self.side(),
+            expected,
+            attributes,
+        ))
     }
 
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
@@ -214,9 +278,14 @@ impl DirMut for LocalDir {
         }
         match self.changing() {
             Ok(fd) => {
-                let set = || Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes);
+                let set =
+                    || Setter::apply(Target::Open(fd.as_fd()), self.side(), known, attributes);
                 let faults = set();
-                if crate::mark::makes_room(self, &faults) { set() } else { faults }
+                if crate::mark::makes_room(self, &faults) {
+                    set()
+                } else {
+                    faults
+                }
             }
             Err(e) => vec![e],
         }
@@ -226,7 +295,8 @@ impl DirMut for LocalDir {
         let Ok(fd) = self.changing() else { return };
         let Ok(st) = fs::fstat(&*fd) else { return };
         if st.st_mode & 0o700 != 0o700 && !rustix::process::geteuid().is_root() {
-            let _may_fail_for_others = fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
+            let _may_fail_for_others =
+                fs::fchmod(&*fd, Mode::from_raw_mode(st.st_mode & 0o7777 | 0o700));
         }
     }
 
@@ -238,8 +308,13 @@ impl DirMut for LocalDir {
     }
 
     fn take(&self, from: &dyn DirMut, name: &CStr, to: &CStr) -> Done {
-        let Some(from) = from.as_local() else { return self.fail(Act::Rename, Err(Errno::XDEV)) };
-        self.fail(Act::Rename, fs::renameat(&*from.fd()?, name, &*self.changing()?, to))
+        let Some(from) = from.as_local() else {
+            return self.fail(Act::Rename, Err(Errno::XDEV));
+        };
+        self.fail(
+            Act::Rename,
+            fs::renameat(&*from.fd()?, name, &*self.changing()?, to),
+        )
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {
@@ -252,7 +327,10 @@ impl DirMut for LocalDir {
     }
 
     fn remove(&self, name: &CStr) -> Done {
-        self.fail(Act::Remove, fs::unlinkat(&*self.changing()?, name, AtFlags::empty()))
+        self.fail(
+            Act::Remove,
+            fs::unlinkat(&*self.changing()?, name, AtFlags::empty()),
+        )
     }
 
     fn remove_dir(&self, name: &CStr) -> Done {
@@ -280,7 +358,11 @@ impl DirMut for LocalDir {
     }
 
     fn set_unfinished(&self, is: bool) -> Done {
-        if is { crate::leftover::mark(self) } else { crate::leftover::unmark(self) }
+        if is {
+            crate::leftover::mark(self)
+        } else {
+            crate::leftover::unmark(self)
+        }
     }
 
     fn set_mark(&self, text: &[u8], durable: bool) -> Done<Stamp> {
@@ -296,6 +378,10 @@ impl DirMut for LocalDir {
     }
 
     fn confirm(&self) -> Done {
-        if self.side() == Side::Replica { self.node.gate().confirm() } else { Ok(()) }
+        if self.side() == Side::Replica {
+            self.node.gate().confirm()
+        } else {
+            Ok(())
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Giving an entry the name at which a directory stands.
 //!
-//! Nothing is moved aside: what lies in the directory goes where it is, if all of it may, and then the empty directory and the entry
-//! change places. So whoever is killed in between leaves no tree under a name that nobody knows, and something always stands at the name.
+//! Nothing is moved aside: what lies in the directory goes where it is, if all of it may, and then
+//! the empty directory and the entry change places. So whoever is killed in between leaves no tree
+//! under a name that nobody knows, and something always stands at the name.
 
 use crate::DirMut;
 use crate::Done;
@@ -14,10 +15,12 @@ use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Renames `temp` to `name`, at which a directory stands that may go with at most `below_max` entries in it. Whoever may rename here
-/// can put another directory there meanwhile: what is removed is in the one that was counted, and an empty one is all that goes by name.
+/// Renames `temp` to `name`, at which a directory stands that may go with at most `below_max`
+/// entries in it. Whoever may rename here can put another directory there meanwhile: what is
+/// removed is in the one that was counted, and an empty one is all that goes by name.
 ///
-/// Returns the entries that went, also where something stays after all, which is seen before anything goes wherever a look can tell.
+/// Returns the entries that went, also where something stays after all, which is seen before
+/// anything goes wherever a look can tell.
 pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Removed {
     let cleared = match enter_same(dir, name) {
         Ok(there) => below(name, clear_all(&there, below_max)),
@@ -28,19 +31,29 @@ pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Rem
     }
     match change_places(dir, temp, name) {
         Ok(()) => cleared,
-        Err(fault) => Removed { stuck: Removed::failed(name, fault).stuck, ..cleared },
+        Err(fault) => Removed {
+            stuck: Removed::failed(name, fault).stuck,
+            ..cleared
+        },
     }
 }
 
-/// Removes all that is in a directory, if it is at most `max` entries and nothing is known to keep any of them.
+/// Removes all that is in a directory, if it is at most `max` entries and nothing is known to keep
+/// any of them.
 fn clear_all(there: &LocalDir, max: u64) -> Removed {
     let counted = count_in(there, max);
     if counted.stays() {
-        return Removed { entries: 0, ..counted };
+        return Removed {
+            entries: 0,
+            ..counted
+        };
     }
     if counted.entries > max {
         let fault = fault(there.side(), Act::ReplaceDirectory, Errno::NOTEMPTY);
-        return Removed { stuck: vec![(RelPath::root(), fault)], ..Removed::default() };
+        return Removed {
+            stuck: vec![(RelPath::root(), fault)],
+            ..Removed::default()
+        };
     }
     if counted.entries == 0 {
         return Removed::default();
@@ -54,7 +67,8 @@ fn change_places(dir: &LocalDir, temp: &CStr, name: &CStr) -> Done {
     let exchange = || renameat_with(&*fd, temp, &*fd, name, RenameFlags::EXCHANGE);
     match exchange() {
         Ok(()) => {}
-        // Not every kernel and file system can, and what comes from a lower layer cannot be renamed (overlayfs).
+        // Not every kernel and file system can, and what comes from a lower layer cannot be renamed
+        // (overlayfs).
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP | Errno::XDEV) => {
             dir.remove_dir(name)?;
             return dir.rename(temp, name);

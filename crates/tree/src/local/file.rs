@@ -47,12 +47,20 @@ pub struct LocalFile {
 impl LocalFile {
     /// A file that was just opened.
     pub(crate) fn new(fd: OwnedFd, side: Side) -> Self {
-        LocalFile { fd, side, direct: OnceLock::new(), gate: None }
+        LocalFile {
+            fd,
+            side,
+            direct: OnceLock::new(),
+            gate: None,
+        }
     }
 
     /// The same, each change of which passes a gate.
     pub(crate) fn behind(self, gate: &Arc<Gate>) -> Self {
-        LocalFile { gate: Some(gate.clone()), ..self }
+        LocalFile {
+            gate: Some(gate.clone()),
+            ..self
+        }
     }
 
     /// Lets a change of it through.
@@ -60,8 +68,8 @@ impl LocalFile {
         self.gate.as_ref().map_or(Ok(()), |gate| gate.pass())
     }
 
-    /// Hands over a range as it stands in the page cache, without copying it; `false` if it is not all there, and then what was
-    /// handed over, if anything, is not to be used.
+    /// Hands over a range as it stands in the page cache, without copying it; `false` if it is not
+    /// all there, and then what was handed over, if anything, is not to be used.
     pub fn with_cached(&self, range: Range<u64>, use_bytes: impl FnOnce(&[u8])) -> bool {
         if range.end - range.start < MAPPED_BYTES_MIN {
             return false;
@@ -86,7 +94,9 @@ impl LocalFile {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.data_by_reading(within),
             other => other?,
         };
-        let Some(start) = start.filter(|start| *start < within.end) else { return Ok(None) };
+        let Some(start) = start.filter(|start| *start < within.end) else {
+            return Ok(None);
+        };
         let end = match self.seek(SeekFrom::Hole(start)) {
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.data_by_reading(within),
             other => other?.unwrap_or(within.end),
@@ -94,8 +104,8 @@ impl LocalFile {
         Ok(Some(start..end.min(within.end)))
     }
 
-    /// Where the file system cannot tell (lseek(2): EINVAL), blocks of zeros count as holes. What is found ends soon, since all of it
-    /// is read twice.
+    /// Where the file system cannot tell (lseek(2): EINVAL), blocks of zeros count as holes. What
+    /// is found ends soon, since all of it is read twice.
     fn data_by_reading(&self, within: &Range<u64>) -> Result<Option<Range<u64>>, Errno> {
         let mut block = [0; HOLE_BYTES as usize];
         let (mut start, mut at) = (None, within.start);
@@ -142,7 +152,10 @@ impl ReadFile for LocalFile {
     }
 
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
-        self.fail(Act::ReadXattrs, Target::Open(self.fd.as_fd()).read_within(keep, bytes_max))
+        self.fail(
+            Act::ReadXattrs,
+            Target::Open(self.fd.as_fd()).read_within(keep, bytes_max),
+        )
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize> {
@@ -157,7 +170,10 @@ impl ReadFile for LocalFile {
     /// Dirty pages stay when they are only advised away, hence the flush before (posix_fadvise(2)).
     fn drop_cached(&self) -> Done {
         self.fail(Act::Flush, rustix::fs::fsync(&self.fd))?;
-        self.fail(Act::LeaveCache, rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed))
+        self.fail(
+            Act::LeaveCache,
+            rustix::fs::fadvise(&self.fd, 0, None, Advice::DontNeed),
+        )
     }
 
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>> {
@@ -216,17 +232,25 @@ impl WriteFile for LocalFile {
         self.fail(Act::Flush, rustix::fs::fsync(&self.fd))
     }
 
-    /// What is closed is a second descriptor of the same open file: the file system hears of each (filp_flush of fs/open.c).
+    /// What is closed is a second descriptor of the same open file: the file system hears of each
+    /// (filp_flush of fs/open.c).
     fn flush(&self) -> Done {
         let direct = self.direct.get().and_then(Option::as_ref);
         let close_one = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0).and_then(sys::close);
-        [&self.fd].into_iter().chain(direct).try_for_each(|fd| self.fail(Act::Close, close_one(fd)))
+        [&self.fd]
+            .into_iter()
+            .chain(direct)
+            .try_for_each(|fd| self.fail(Act::Close, close_one(fd)))
     }
 
     fn close(self: Box<Self>) -> Done {
-        let LocalFile { fd, side, direct, .. } = *self;
+        let LocalFile {
+            fd, side, direct, ..
+        } = *self;
         let direct = direct.into_inner().flatten().map_or(Ok(()), sys::close);
-        sys::close(fd).and(direct).map_err(|errno| fault(side, Act::Close, errno))
+        sys::close(fd)
+            .and(direct)
+            .map_err(|errno| fault(side, Act::Close, errno))
     }
 
     fn progress(&self) -> Option<Vec<u8>> {

@@ -1,8 +1,9 @@
 //! Open directories under a bound on file descriptors.
 //!
-//! A [`Node`] remembers its parent, its name and which inode it is. Its descriptor may be taken away when too many are
-//! open; then it is opened again from the nearest open ancestor, one name at a time, and must be the same inode. So trees
-//! may be deeper than the limit on open files, and paths longer than the kernel takes in one call.
+//! A [`Node`] remembers its parent, its name and which inode it is. Its descriptor may be taken
+//! away when too many are open; then it is opened again from the nearest open ancestor, one name at
+//! a time, and must be the same inode. So trees may be deeper than the limit on open files, and
+//! paths longer than the kernel takes in one call.
 
 use crate::Done;
 use crate::gate::Gate;
@@ -30,7 +31,8 @@ pub struct HandlePool {
     gate: Arc<Gate>,
 }
 
-/// What an entry looks like that this process has just made for itself alone. Some file systems have owners or modes of their own.
+/// What an entry looks like that this process has just made for itself alone. Some file systems
+/// have owners or modes of their own.
 #[derive(Debug, Clone, Copy)]
 pub struct Birth {
     pub uid: u32,
@@ -39,7 +41,8 @@ pub struct Birth {
 }
 
 impl HandlePool {
-    /// A pool for at most about `open_max` descriptors (the roots and those in use at the moment come on top).
+    /// A pool for at most about `open_max` descriptors (the roots and those in use at the moment
+    /// come on top).
     pub fn new(open_max: usize) -> Arc<Self> {
         Arc::new(HandlePool {
             open_max: open_max.max(4),
@@ -60,7 +63,9 @@ impl HandlePool {
         let mut tries = order.len().min(16);
         while self.open.load(Relaxed) > self.open_max && tries > 0 {
             tries -= 1;
-            let Some(oldest) = order.pop_front() else { break };
+            let Some(oldest) = order.pop_front() else {
+                break;
+            };
             self.take_back(oldest, &mut order);
         }
     }
@@ -72,7 +77,8 @@ impl HandlePool {
         } else {
             order.push_back(oldest);
         }
-        // Dropping the last reference to a node under this lock would be its own Drop's business only: it takes no lock here.
+        // Dropping the last reference to a node under this lock would be its own Drop's business
+        // only: it takes no lock here.
     }
 }
 
@@ -87,7 +93,8 @@ pub struct Node {
     fd: Mutex<Option<Arc<OwnedFd>>>,
 }
 
-/// Opens a directory below an open one without following a symlink, and without touching its access time where that is allowed.
+/// Opens a directory below an open one without following a symlink, and without touching its access
+/// time where that is allowed.
 pub fn open_dir(at: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, name, flags | OFlags::NOATIME, Mode::empty()) {
@@ -104,7 +111,14 @@ impl Node {
     /// The root of a tree; its descriptor is never taken away.
     pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
         let fd = Mutex::new(Some(Arc::new(fd)));
-        Arc::new(Node { pool: pool.clone(), side, parent: None, name: c".".into(), id, fd })
+        Arc::new(Node {
+            pool: pool.clone(),
+            side,
+            parent: None,
+            name: c".".into(),
+            id,
+            fd,
+        })
     }
 
     /// Whether it is the root of a tree.
@@ -116,7 +130,14 @@ impl Node {
     pub fn child(parent: &Arc<Node>, name: &CStr, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
         let (pool, side) = (parent.pool.clone(), parent.side);
         let fd = Mutex::new(Some(Arc::new(fd)));
-        let node = Arc::new(Node { pool, side, parent: Some(parent.clone()), name: name.into(), id, fd });
+        let node = Arc::new(Node {
+            pool,
+            side,
+            parent: Some(parent.clone()),
+            name: name.into(),
+            id,
+            fd,
+        });
         node.pool.opened(&node);
         node
     }
@@ -133,7 +154,11 @@ impl Node {
 
     /// Lets a change through.
     pub fn pass_gate(&self) -> Done {
-        if self.side == Side::Replica { self.pool.gate.pass() } else { Ok(()) }
+        if self.side == Side::Replica {
+            self.pool.gate.pass()
+        } else {
+            Ok(())
+        }
     }
 
     /// What new entries look like on this directory's device, found by `probe` once.
@@ -152,7 +177,9 @@ impl Node {
         if let Some(fd) = &*self.fd.lock() {
             return Ok(fd.clone());
         }
-        let fd = self.reopen().map_err(|e| fault(self.side, Act::ReopenDirectory, e))?;
+        let fd = self
+            .reopen()
+            .map_err(|e| fault(self.side, Act::ReopenDirectory, e))?;
         Ok(self.keep(fd))
     }
 
@@ -171,7 +198,10 @@ impl Node {
     fn reopen(self: &Arc<Self>) -> Result<OwnedFd, Errno> {
         let mut closed = vec![self.clone()];
         let mut at = loop {
-            let parent = closed.last().and_then(|node| node.parent.clone()).ok_or(Errno::STALE)?;
+            let parent = closed
+                .last()
+                .and_then(|node| node.parent.clone())
+                .ok_or(Errno::STALE)?;
             let fd = parent.fd.lock().clone();
             match fd {
                 Some(fd) => break fd,
@@ -187,16 +217,23 @@ impl Node {
     }
 
     fn check(&self, fd: &OwnedFd) -> Result<(), Errno> {
-        if id_of(fd)? == self.id { Ok(()) } else { Err(Errno::STALE) }
+        if id_of(fd)? == self.id {
+            Ok(())
+        } else {
+            Err(Errno::STALE)
+        }
     }
 
-    /// Opens the parent again through `..`, if it was taken away and this one is open: one call where a deep walk is due otherwise.
+    /// Opens the parent again through `..`, if it was taken away and this one is open: one call
+    /// where a deep walk is due otherwise.
     pub fn revive_parent(&self) {
         let Some(parent) = &self.parent else { return };
         if parent.fd.lock().is_some() {
             return;
         }
-        let Some(own) = self.fd.lock().clone() else { return };
+        let Some(own) = self.fd.lock().clone() else {
+            return;
+        };
         if let Ok(fd) = open_dir(&own, c"..")
             && parent.check(&fd).is_ok()
         {
@@ -209,7 +246,9 @@ impl Node {
         if self.parent.is_none() {
             return false;
         }
-        let Some(mut slot) = self.fd.try_lock() else { return false };
+        let Some(mut slot) = self.fd.try_lock() else {
+            return false;
+        };
         if slot.as_ref().is_some_and(|fd| Arc::strong_count(fd) == 1) {
             *slot = None;
             return true;
@@ -219,7 +258,8 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Lets go of a long chain of ancestors one by one: recursion would overflow the stack of a thread.
+    /// Lets go of a long chain of ancestors one by one: recursion would overflow the stack of a
+    /// thread.
     fn drop(&mut self) {
         if self.parent.is_some() && self.fd.lock().is_some() {
             self.pool.open.fetch_sub(1, Relaxed);

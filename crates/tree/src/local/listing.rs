@@ -13,11 +13,18 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// The same directory with a place of its own in the listing (open(2): an open file description). Where the user has lost the right to
-/// open it since, the place is that of the handle, at the beginning.
+/// The same directory with a place of its own in the listing (open(2): an open file description).
+/// Where the user has lost the right to open it since, the place is that of the handle, at the
+/// beginning.
 pub fn opened_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
-    match fs::openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-        Err(Errno::ACCESS) => fs::seek(dir, fs::SeekFrom::Start(0)).and_then(|_| rustix::io::fcntl_dupfd_cloexec(dir, 0)),
+    match fs::openat(
+        dir,
+        c".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
+        Err(Errno::ACCESS) => fs::seek(dir, fs::SeekFrom::Start(0))
+            .and_then(|_| rustix::io::fcntl_dupfd_cloexec(dir, 0)),
         opened => opened,
     }
 }
@@ -34,10 +41,11 @@ pub struct LocalNames {
 }
 
 impl LocalNames {
-    /// What no listing shows: the mark and the lock of a replica, which are files in its root. Anywhere else, and of any other kind, such
-    /// a name is one of the reserved form like others.
+    /// What no listing shows: the mark and the lock of a replica, which are files in its root.
+    /// Anywhere else, and of any other kind, such a name is one of the reserved form like others.
     fn hides(&self, name: &CStr, kind: Option<Kind>) -> bool {
-        matches!(name.to_bytes(), b"." | b"..") || self.at_root && matches!(kind, None | Some(Kind::File)) && is_root_name(name)
+        matches!(name.to_bytes(), b"." | b"..")
+            || self.at_root && matches!(kind, None | Some(Kind::File)) && is_root_name(name)
     }
 }
 
@@ -50,7 +58,8 @@ impl NameStream for LocalNames {
                     None => return Ok(false),
                     Some(Err(Errno::INTR)) => {}
                     Some(Err(e)) => return Err(fault(self.side, Act::List, e)),
-                    Some(Ok(entry)) if self.hides(entry.file_name(), kind_of(entry.file_type())) => {}
+                    Some(Ok(entry))
+                        if self.hides(entry.file_name(), kind_of(entry.file_type())) => {}
                     Some(Ok(entry)) => names.push(entry.file_name(), kind_of(entry.file_type())),
                 }
             }
@@ -69,10 +78,14 @@ mod tests {
     fn listings_of_one_directory_do_not_disturb_each_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let pool = HandlePool::new(8);
-        let Ok(crate::Place::Dir(dir)) = crate::locate_mut(folder.path(), &pool) else { panic!("it is there") };
+        let Ok(crate::Place::Dir(dir)) = crate::locate_mut(folder.path(), &pool) else {
+            panic!("it is there")
+        };
         let name = |number: usize| CString::new(format!("name-{number}")).expect("no NUL");
         (0..5000).for_each(|number| drop(dir.create_file(&name(number), 0o600).expect("create")));
-        let mut listings: Vec<(Box<dyn NameStream>, Names)> = (0..3).map(|_| (dir.list().expect("list"), Names::default())).collect();
+        let mut listings: Vec<(Box<dyn NameStream>, Names)> = (0..3)
+            .map(|_| (dir.list().expect("list"), Names::default()))
+            .collect();
         // In turn, and the last one is begun when the others are under way.
         for round in 1..=100 {
             for (stream, names) in &mut listings {
@@ -81,7 +94,8 @@ mod tests {
         }
         for (_, mut names) in listings {
             names.sort();
-            let all: std::collections::BTreeSet<&[u8]> = (0..names.len()).map(|number| names.bytes(number)).collect();
+            let all: std::collections::BTreeSet<&[u8]> =
+                (0..names.len()).map(|number| names.bytes(number)).collect();
             assert_eq!((names.len(), all.len()), (5000, 5000), "each name once");
         }
     }

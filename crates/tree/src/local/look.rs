@@ -2,28 +2,38 @@
 
 use driftless_model::{Act, Fault, Kind, Meta, Side, Stamp, Unkept};
 use rustix::fd::AsFd;
-use rustix::fs::{self, AtFlags, FileType, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
+use rustix::fs::{
+    self, AtFlags, FileType, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
+};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
 /// A fault from an error number.
 pub fn fault(side: Side, act: Act, errno: Errno) -> Fault {
-    Fault { side, act, errno: errno.raw_os_error() }
+    Fault {
+        side,
+        act,
+        errno: errno.raw_os_error(),
+    }
 }
 
 /// Blocks of a file at most: so many have a number of bytes.
 const BLOCKS_MAX: u64 = u64::MAX / 512;
 
-/// A time as a file system tells it. What is told through FUSE is not checked by every kernel, and nanoseconds beyond a second would mean
-/// something else to utimensat(2).
+/// A time as a file system tells it. What is told through FUSE is not checked by every kernel, and
+/// nanoseconds beyond a second would mean something else to utimensat(2).
 pub fn stamp(sec: i64, nsec: u32) -> Stamp {
-    Stamp { sec, nsec: nsec.min(999_999_999) }
+    Stamp {
+        sec,
+        nsec: nsec.min(999_999_999),
+    }
 }
 
 /// Metadata from stat(2).
 pub fn meta_of(st: &Stat) -> Meta {
     Meta {
-        kind: kind_of(FileType::from_raw_mode(st.st_mode)).expect("the kernel knows no other kinds"),
+        kind: kind_of(FileType::from_raw_mode(st.st_mode))
+            .expect("the kernel knows no other kinds"),
         mode: st.st_mode & 0o7777,
         uid: st.st_uid,
         gid: st.st_gid,
@@ -40,8 +50,9 @@ pub fn meta_of(st: &Stat) -> Meta {
     }
 }
 
-/// Metadata of what is open, asked of the file system and not of what a network file system or FUSE remembers of it (statx(2),
-/// `AT_STATX_FORCE_SYNC`). Where nothing is remembered, that costs what fstat(2) does.
+/// Metadata of what is open, asked of the file system and not of what a network file system or FUSE
+/// remembers of it (statx(2), `AT_STATX_FORCE_SYNC`). Where nothing is remembered, that costs what
+/// fstat(2) does.
 pub fn meta_again(fd: impl AsFd) -> Result<Meta, Errno> {
     look_at(fd, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC).map(|look| look.0)
 }
@@ -51,26 +62,39 @@ pub fn meta_open(fd: impl AsFd) -> Result<Meta, Errno> {
     first_look(fd).map(|look| look.0)
 }
 
-/// The same for what was just opened; and whether something is mounted there, which kernels tell from 5.8 on.
+/// The same for what was just opened; and whether something is mounted there, which kernels tell
+/// from 5.8 on.
 pub fn first_look(fd: impl AsFd) -> Result<(Meta, Option<bool>), Errno> {
     look_at(fd, c"", AtFlags::EMPTY_PATH)
 }
 
-/// Metadata of an entry with the flags of its inode, which statx(2) tells with all else, and whether something is mounted there.
+/// Metadata of an entry with the flags of its inode, which statx(2) tells with all else, and
+/// whether something is mounted there.
 pub fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<bool>), Errno> {
     match fs::statx(&dir, name, flags, StatxFlags::BASIC_STATS) {
         Ok(st) => Ok((meta_of_statx(&st), is_mount_root(&st))),
         // An old kernel does not have the call, and a sandbox that does not know it forbids it.
-        Err(Errno::NOSYS | Errno::PERM) => {
-            fs::statat(&dir, name, flags - AtFlags::STATX_FORCE_SYNC - AtFlags::STATX_DONT_SYNC).map(|st| (meta_of(&st), None))
-        }
+        Err(Errno::NOSYS | Errno::PERM) => fs::statat(
+            &dir,
+            name,
+            flags - AtFlags::STATX_FORCE_SYNC - AtFlags::STATX_DONT_SYNC,
+        )
+        .map(|st| (meta_of(&st), None)),
         Err(errno) => Err(errno),
     }
 }
 
 /// When an entry was made, or with no name what is open, if the file system tells.
 pub fn made_at(fd: impl AsFd, name: &CStr) -> Option<Stamp> {
-    birth_of(&fs::statx(fd, name, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME).ok()?)
+    birth_of(
+        &fs::statx(
+            fd,
+            name,
+            AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
+            StatxFlags::BTIME,
+        )
+        .ok()?,
+    )
 }
 
 fn birth_of(st: &Statx) -> Option<Stamp> {
@@ -78,7 +102,8 @@ fn birth_of(st: &Statx) -> Option<Stamp> {
     is_told.then(|| stamp(st.stx_btime.tv_sec, st.stx_btime.tv_nsec))
 }
 
-/// The flags that no copy gets. That of DAX is none of an entry, but says how its file system is mounted.
+/// The flags that no copy gets. That of DAX is none of an entry, but says how its file system is
+/// mounted.
 fn unkept_of(attributes: StatxAttributes) -> Unkept {
     const FLAGS: [(StatxAttributes, Unkept); 6] = [
         (StatxAttributes::IMMUTABLE, Unkept::IMMUTABLE),
@@ -89,10 +114,17 @@ fn unkept_of(attributes: StatxAttributes) -> Unkept {
         (StatxAttributes::VERITY, Unkept::VERITY),
     ];
     // Hardly any entry has one, and this is asked of each.
-    if !attributes.intersects(FLAGS.iter().fold(StatxAttributes::empty(), |all, (flag, _)| all | *flag)) {
+    if !attributes.intersects(
+        FLAGS
+            .iter()
+            .fold(StatxAttributes::empty(), |all, (flag, _)| all | *flag),
+    ) {
         return Unkept::NONE;
     }
-    FLAGS.iter().filter(|(flag, _)| attributes.contains(*flag)).fold(Unkept::NONE, |all, (_, unkept)| all | *unkept)
+    FLAGS
+        .iter()
+        .filter(|(flag, _)| attributes.contains(*flag))
+        .fold(Unkept::NONE, |all, (_, unkept)| all | *unkept)
 }
 
 fn meta_of_statx(st: &Statx) -> Meta {
@@ -138,7 +170,9 @@ pub fn kind_of(file_type: FileType) -> Option<Kind> {
 
 /// `STATX_ATTR_MOUNT_ROOT` of statx(2), if this kernel knows it.
 pub fn is_mount_root(found: &Statx) -> Option<bool> {
-    let known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    let known = found
+        .stx_attributes_mask
+        .contains(StatxAttributes::MOUNT_ROOT);
     known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
@@ -150,10 +184,19 @@ mod tests {
     #[test]
     fn both_ways_to_look_at_an_inode_say_the_same() {
         for path in [c"/", c"/dev/null", c"/proc/self/stat", c"/etc"] {
-            let fd = fs::openat(fs::CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).expect("open");
+            let fd = fs::openat(fs::CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .expect("open");
             let first = fs::fstat(&fd).map(|st| meta_of(&st)).expect("look");
             let again = meta_again(&fd).expect("look again");
-            assert_eq!(again, Meta { atime: again.atime, unkept: again.unkept, ..first }, "{path:?}");
+            assert_eq!(
+                again,
+                Meta {
+                    atime: again.atime,
+                    unkept: again.unkept,
+                    ..first
+                },
+                "{path:?}"
+            );
         }
     }
 
@@ -162,7 +205,13 @@ mod tests {
         let mut st = fs::statx(fs::CWD, c"/", AtFlags::empty(), StatxFlags::BTIME).expect("look");
         st.stx_mask = StatxFlags::BTIME.bits();
         (st.stx_btime.tv_sec, st.stx_btime.tv_nsec) = (7, 1_000_000_000);
-        assert_eq!(birth_of(&st), Some(Stamp { sec: 7, nsec: 999_999_999 }));
+        assert_eq!(
+            birth_of(&st),
+            Some(Stamp {
+                sec: 7,
+                nsec: 999_999_999
+            })
+        );
         st.stx_mask = 0;
         assert_eq!(birth_of(&st), None, "not every file system tells");
     }

@@ -1,9 +1,12 @@
-//! A private directory in which entries grow out of the sight of others, before they are moved to where they belong.
+//! A private directory in which entries grow out of the sight of others, before they are moved to
+//! where they belong.
 //!
-//! What has no handle (a link, a fifo, a device) is made by its name, and so is a directory: where others may rename, something else may
-//! stand at that name a moment later, and would get the attributes that were meant for the new entry. And who may look into the
-//! directory may open a file that was given to him, and write to it, before it has the rights that its content is to have. One nest
-//! does for all that is made in a directory; it goes before the directory gets its own attributes, or with the last handle on it.
+//! What has no handle (a link, a fifo, a device) is made by its name, and so is a directory: where
+//! others may rename, something else may stand at that name a moment later, and would get the
+//! attributes that were meant for the new entry. And who may look into the directory may open a
+//! file that was given to him, and write to it, before it has the rights that its content is to
+//! have. One nest does for all that is made in a directory; it goes before the directory gets its
+//! own attributes, or with the last handle on it.
 
 use crate::DirMut;
 use crate::Done;
@@ -26,13 +29,14 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl LocalDir {
-    /// Whether nobody else can look into this directory: this process has made it, and has not given it away yet.
+    /// Whether nobody else can look into this directory: this process has made it, and has not
+    /// given it away yet.
     pub fn is_private(&self) -> bool {
         self.state.private.load(Relaxed)
     }
 
-    /// Whether nobody else can put anything in the place of what is made here. The group's rights bound those of an ACL (acl(5)); in a
-    /// sticky directory everybody renames what is his alone.
+    /// Whether nobody else can put anything in the place of what is made here. The group's rights
+    /// bound those of an ACL (acl(5)); in a sticky directory everybody renames what is his alone.
     pub fn is_guarded(&self) -> bool {
         const STICKY: u32 = 0o1000;
         const WRITABLE: u32 = 0o022;
@@ -54,8 +58,15 @@ impl LocalDir {
         }
         let name = temp_name();
         let made = self.make_and_open(&name)?;
-        let keeper = Keeper { above: self.node.clone(), name: name.clone() };
-        let nest = LocalDir::nested(Node::child(&self.node, &name, made.0, (made.1.st_dev, made.1.st_ino)), &made.1, keeper);
+        let keeper = Keeper {
+            above: self.node.clone(),
+            name: name.clone(),
+        };
+        let nest = LocalDir::nested(
+            Node::child(&self.node, &name, made.0, (made.1.st_dev, made.1.st_ino)),
+            &made.1,
+            keeper,
+        );
         crate::leftover::mark(&nest)?;
         *slot = Some(nest.clone());
         Ok(nest)
@@ -69,15 +80,28 @@ impl LocalDir {
 
     /// Makes a directory with mode 0700 and opens it; it is the one made.
     pub fn make_dir_local(&self, name: &CStr) -> Done<LocalDir> {
-        let (fd, st) = if self.is_guarded() { self.make_and_open(name)? } else { self.hatch_dir(name)? };
-        let made = Meta { unkept: self.first.unkept.inherited(), ..meta_of(&st) };
-        let dir = Self::of(Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)), (made, Some(false)));
+        let (fd, st) = if self.is_guarded() {
+            self.make_and_open(name)?
+        } else {
+            self.hatch_dir(name)?
+        };
+        let made = Meta {
+            unkept: self.first.unkept.inherited(),
+            ..meta_of(&st)
+        };
+        let dir = Self::of(
+            Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)),
+            (made, Some(false)),
+        );
         let is_closed = dir.first.mode & OTHERS == 0;
-        // Set-group-id is taken over from above (inode(7)); what shows rights of others has a mode that cannot be set.
+        // Set-group-id is taken over from above (inode(7)); what shows rights of others has a mode
+        // that cannot be set.
         if is_closed && dir.first.mode != 0o700 {
             self.fail(Act::SetMode, fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
-        dir.state.private.store(is_own(dir.first.uid) && is_closed, Relaxed);
+        dir.state
+            .private
+            .store(is_own(dir.first.uid) && is_closed, Relaxed);
         if crate::is_temp_name(name) {
             crate::leftover::mark(&dir)?;
         }
@@ -88,7 +112,13 @@ impl LocalDir {
     pub fn hatch_dir(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
         let (nest, temp) = (self.nest_local()?, temp_name());
         let made = nest.make_and_open(&temp)?;
-        let moved = renameat_with(&*nest.fd()?, &*temp, &*self.changing()?, name, RenameFlags::NOREPLACE);
+        let moved = renameat_with(
+            &*nest.fd()?,
+            &*temp,
+            &*self.changing()?,
+            name,
+            RenameFlags::NOREPLACE,
+        );
         if moved.is_err() {
             let _the_first_error_counts = nest.remove_dir(&temp);
         }
@@ -105,6 +135,10 @@ impl LocalDir {
         let made = self.make_and_open(name)?;
         let mut names = Names::default();
         self.names_of(&made.0)?.fill(&mut names, 1)?;
-        if names.is_empty() { Ok(made) } else { Err(fault(self.side(), Act::HoldDirectory, Errno::STALE)) }
+        if names.is_empty() {
+            Ok(made)
+        } else {
+            Err(fault(self.side(), Act::HoldDirectory, Errno::STALE))
+        }
     }
 }

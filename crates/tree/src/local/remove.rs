@@ -1,8 +1,8 @@
-//! Removing an entry and all below it, or counting what would go: one walk, on the same terms, through open directories only and
-//! without recursion.
+//! Removing an entry and all below it, or counting what would go: one walk, on the same terms,
+//! through open directories only and without recursion.
 //!
-//! What is spared stays, with all directories that lead to it. Where another file system is mounted, and where it is not known whether
-//! one is, nothing is entered or removed.
+//! What is spared stays, with all directories that lead to it. Where another file system is
+//! mounted, and where it is not known whether one is, nothing is entered or removed.
 
 use crate::DirMut;
 use crate::Done;
@@ -23,18 +23,23 @@ pub const STUCK_MAX: usize = 64;
 /// What stays although what is around it goes.
 #[derive(Clone, Copy, Default)]
 pub struct Spared<'a> {
-    /// What these rules leave out. The path is that of the directory in which the removal begins, from where the rules see all others.
+    /// What these rules leave out. The path is that of the directory in which the removal begins,
+    /// from where the rules see all others.
     pub rules: Option<(&'a Filter, &'a RelPath)>,
     /// From the moment on that this says so, everything that is still there.
     pub is_over: Option<&'a dyn Fn() -> bool>,
-    /// A count looks at each entry for what would keep it: something that is mounted there, and flags (chattr(1)). Where all goes or
-    /// nothing does, that has to be known before.
+    /// A count looks at each entry for what would keep it: something that is mounted there, and
+    /// flags (chattr(1)). Where all goes or nothing does, that has to be known before.
     pub is_wary: bool,
 }
 
 impl Spared<'_> {
     /// Nothing but what is mounted.
-    pub const NOTHING: Spared<'static> = Spared { rules: None, is_over: None, is_wary: false };
+    pub const NOTHING: Spared<'static> = Spared {
+        rules: None,
+        is_over: None,
+        is_wary: false,
+    };
 }
 
 /// What a removal did, or would do.
@@ -46,7 +51,8 @@ pub struct Removed {
     pub met: u64,
     /// Something was spared.
     pub spares: bool,
-    /// What could not be removed, by its path below the directory in which the removal began, and why: the first of it.
+    /// What could not be removed, by its path below the directory in which the removal began, and
+    /// why: the first of it.
     pub stuck: Vec<(RelPath, Fault)>,
 }
 
@@ -63,7 +69,10 @@ impl Removed {
 
     /// A removal that could not begin.
     pub fn failed(name: &CStr, fault: Fault) -> Removed {
-        Removed { stuck: vec![(RelPath::from_names([name.to_bytes()]), fault)], ..Removed::default() }
+        Removed {
+            stuck: vec![(RelPath::from_names([name.to_bytes()]), fault)],
+            ..Removed::default()
+        }
     }
 }
 
@@ -72,9 +81,14 @@ pub fn remove_tree(dir: &LocalDir, name: &CStr, spared: Spared<'_>) -> Removed {
     Walk::new(dir, spared, true).whole(name)
 }
 
-/// Counts what would go if `name` in `dir` were removed; stops when that is more than `max` entries.
+/// Counts what would go if `name` in `dir` were removed; stops when that is more than `max`
+/// entries.
 pub fn count_tree(dir: &LocalDir, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
-    Walk { max, ..Walk::new(dir, spared, false) }.whole(name)
+    Walk {
+        max,
+        ..Walk::new(dir, spared, false)
+    }
+    .whole(name)
 }
 
 impl LocalDir {
@@ -89,15 +103,19 @@ pub fn clear(dir: &LocalDir) -> Removed {
     Walk::within(dir, true).go()
 }
 
-/// Counts what [`clear`] would remove, and looks at each entry for what would keep it; stops when that is more than `max` entries.
+/// Counts what [`clear`] would remove, and looks at each entry for what would keep it; stops when
+/// that is more than `max` entries.
 pub fn count_in(dir: &LocalDir, max: u64) -> Removed {
-    let mut walk = Walk { max, ..Walk::within(dir, false) };
+    let mut walk = Walk {
+        max,
+        ..Walk::within(dir, false)
+    };
     walk.spared.is_wary = true;
     walk.go()
 }
 
-/// Enters a subdirectory in which nothing is mounted. A subvolume, which may be somebody's snapshot, goes only if nothing lies in it:
-/// rmdir(2) removes it then, since Linux 4.18.
+/// Enters a subdirectory in which nothing is mounted. A subvolume, which may be somebody's
+/// snapshot, goes only if nothing lies in it: rmdir(2) removes it then, since Linux 4.18.
 pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
     let dir = above.enter_local(name)?;
     if !is_crossing(above, &dir)? {
@@ -106,7 +124,11 @@ pub fn enter_same(above: &LocalDir, name: &CStr) -> Done<LocalDir> {
     if !is_subvolume(&dir) {
         return Err(fault(dir.side(), Act::RemoveMount, Errno::BUSY));
     }
-    if is_empty(&dir)? { Ok(dir) } else { Err(fault(dir.side(), Act::RemoveSubvolume, Errno::NOTEMPTY)) }
+    if is_empty(&dir)? {
+        Ok(dir)
+    } else {
+        Err(fault(dir.side(), Act::RemoveSubvolume, Errno::NOTEMPTY))
+    }
 }
 
 /// A fault if an entry that is no directory cannot be removed, as far as a look at it tells.
@@ -121,7 +143,9 @@ fn what_holds(dir: &LocalDir, name: &CStr) -> Done {
 
 /// Whether flags keep an entry, and the names in it, from being removed by anybody (chattr(1)).
 fn is_frozen(meta: &Meta) -> bool {
-    [Unkept::IMMUTABLE, Unkept::APPEND_ONLY].into_iter().any(|flag| meta.unkept.has(flag))
+    [Unkept::IMMUTABLE, Unkept::APPEND_ONLY]
+        .into_iter()
+        .any(|flag| meta.unkept.has(flag))
 }
 
 fn is_empty(dir: &LocalDir) -> Done<bool> {
@@ -146,7 +170,14 @@ struct Frame {
 
 impl Frame {
     fn new(dir: LocalDir, name: &CStr) -> Frame {
-        Frame { dir, name: name.into(), subdirs: Vec::new(), at: 0, stays: false, over: false }
+        Frame {
+            dir,
+            name: name.into(),
+            subdirs: Vec::new(),
+            at: 0,
+            stays: false,
+            over: false,
+        }
     }
 }
 
@@ -167,11 +198,24 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(top: &'a LocalDir, spared: Spared<'a>, acts: bool) -> Self {
         let place = spared.rules.map(|(_, dir)| dir.clone()).unwrap_or_default();
-        Walk { top, spared, acts, max: u64::MAX, keeps_top: false, frames: Vec::new(), place, removed: Removed::default() }
+        Walk {
+            top,
+            spared,
+            acts,
+            max: u64::MAX,
+            keeps_top: false,
+            frames: Vec::new(),
+            place,
+            removed: Removed::default(),
+        }
     }
 
     fn within(dir: &'a LocalDir, acts: bool) -> Self {
-        Walk { keeps_top: true, frames: vec![Frame::new(dir.clone(), c"")], ..Walk::new(dir, Spared::NOTHING, acts) }
+        Walk {
+            keeps_top: true,
+            frames: vec![Frame::new(dir.clone(), c"")],
+            ..Walk::new(dir, Spared::NOTHING, acts)
+        }
     }
 
     fn whole(mut self, name: &CStr) -> Removed {
@@ -206,7 +250,8 @@ impl<'a> Walk<'a> {
         self.frames.last().map_or(self.top, |frame| &frame.dir)
     }
 
-    /// Removes or counts an entry of the innermost directory, unless it is a directory, which must be entered first: says so.
+    /// Removes or counts an entry of the innermost directory, unless it is a directory, which must
+    /// be entered first: says so.
     fn meet(&mut self, name: &CStr, hint: Option<Kind>) -> bool {
         if self.is_over() {
             return false;
@@ -234,21 +279,31 @@ impl<'a> Walk<'a> {
 
     /// Whether something keeps an entry that is no directory, if that is asked; then it is stuck.
     fn is_held(&mut self, name: &CStr) -> bool {
-        let held = if self.spared.is_wary { what_holds(self.innermost(), name) } else { Ok(()) };
+        let held = if self.spared.is_wary {
+            what_holds(self.innermost(), name)
+        } else {
+            Ok(())
+        };
         held.map_err(|fault| self.stuck(name, fault)).is_err()
     }
 
-    /// Whether it is a directory. Nobody asks rules of a guess; without rules, the kernel says it when the entry is removed.
+    /// Whether it is a directory. Nobody asks rules of a guess; without rules, the kernel says it
+    /// when the entry is removed.
     fn is_dir(&self, name: &CStr, hint: Option<Kind>) -> Done<bool> {
         match hint {
             Some(kind) => Ok(kind == Kind::Dir),
             None if self.acts && self.spared.rules.is_none() => Ok(false),
-            None => self.innermost().look(name).map(|meta| meta.kind == Kind::Dir),
+            None => self
+                .innermost()
+                .look(name)
+                .map(|meta| meta.kind == Kind::Dir),
         }
     }
 
     fn spares(&mut self, name: &CStr, is_dir: bool) -> bool {
-        let Some((filter, _)) = self.spared.rules else { return false };
+        let Some((filter, _)) = self.spared.rules else {
+            return false;
+        };
         let spares = !filter.takes(self.place.join(name.to_bytes()).as_bytes(), is_dir);
         if spares {
             self.removed.spares = true;
@@ -307,8 +362,11 @@ impl<'a> Walk<'a> {
             return self.stuck_innermost(fault);
         }
         let before = self.removed.entries;
-        let subdirs: Vec<CString> =
-            (0..names.len()).map(|i| names.get(i)).filter(|(name, kind)| self.meet(name, *kind)).map(|(name, _)| name.into()).collect();
+        let subdirs: Vec<CString> = (0..names.len())
+            .map(|i| names.get(i))
+            .filter(|(name, kind)| self.meet(name, *kind))
+            .map(|(name, _)| name.into())
+            .collect();
         let progress = self.removed.entries > before || !subdirs.is_empty();
         let frame = self.frames.last_mut().expect("the caller holds a frame");
         frame.subdirs = subdirs;
@@ -317,7 +375,9 @@ impl<'a> Walk<'a> {
     }
 
     fn leave(&mut self) {
-        let Some(done) = self.frames.pop() else { return };
+        let Some(done) = self.frames.pop() else {
+            return;
+        };
         done.dir.leave();
         if self.keeps_top && self.frames.is_empty() {
             return;
@@ -325,7 +385,11 @@ impl<'a> Walk<'a> {
         if done.stays {
             return self.stay();
         }
-        match if self.acts { self.innermost().remove_dir(&done.name) } else { Ok(()) } {
+        match if self.acts {
+            self.innermost().remove_dir(&done.name)
+        } else {
+            Ok(())
+        } {
             Ok(()) => self.removed.entries += 1,
             Err(gone) if gone.is_missing() => {}
             Err(fault) => self.stuck(&done.name, fault),
@@ -359,7 +423,12 @@ impl<'a> Walk<'a> {
 
     /// The innermost directory's path below the one in which the removal began.
     fn path_below(&self) -> RelPath {
-        RelPath::from_names(self.frames.iter().map(|frame| frame.name.to_bytes()).filter(|name| !name.is_empty()))
+        RelPath::from_names(
+            self.frames
+                .iter()
+                .map(|frame| frame.name.to_bytes())
+                .filter(|name| !name.is_empty()),
+        )
     }
 
     fn place_innermost(&mut self) {

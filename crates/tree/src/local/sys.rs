@@ -1,12 +1,14 @@
-//! The only unsafe code: system calls that the libraries do not wrap yet, closing a file, locks on bytes of a file, and files mapped into
-//! memory.
+//! The only unsafe code: system calls that the libraries do not wrap yet, closing a file, locks on
+//! bytes of a file, and files mapped into memory.
 //!
-//! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a directory handle, where older
-//! kernels need a walk through `/proc/self/fd/N/name`, which costs three times as much. These functions check nothing but
-//! pass on slices whose lengths they take from the slices themselves.
+//! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a
+//! directory handle, where older kernels need a walk through `/proc/self/fd/N/name`, which costs
+//! three times as much. These functions check nothing but pass on slices whose lengths they take
+//! from the slices themselves.
 //!
-//! A file that is mapped may be cut off by others while it is read, which the kernel answers with SIGBUS (mmap(2)). It is
-//! caught: zeros take the place of what is missing, and whoever reads is told ([`Mapping::read`]).
+//! A file that is mapped may be cut off by others while it is read, which the kernel answers with
+//! SIGBUS (mmap(2)). It is caught: zeros take the place of what is missing, and whoever reads is
+//! told ([`Mapping::read`]).
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -39,7 +41,9 @@ fn check(returned: libc::c_long) -> Result<usize, Errno> {
     match usize::try_from(returned) {
         Ok(n) => Ok(n),
         Err(_) => {
-            let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+            let errno = std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO);
             if errno == libc::ENOSYS {
                 MISSING.store(true, Relaxed);
             }
@@ -48,7 +52,8 @@ fn check(returned: libc::c_long) -> Result<usize, Errno> {
     }
 }
 
-/// Whether this kernel has said that it lacks these calls (ENOSYS); then take the road through `/proc/self/fd`.
+/// Whether this kernel has said that it lacks these calls (ENOSYS); then take the road through
+/// `/proc/self/fd`.
 pub fn xattrat_is_missing() -> bool {
     MISSING.load(Relaxed)
 }
@@ -56,39 +61,99 @@ pub fn xattrat_is_missing() -> bool {
 /// Lists the attribute names of `name` in `dir` into `list`, without following a symlink.
 pub fn listxattrat(dir: BorrowedFd<'_>, name: &CStr, list: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: the pointers are valid for the lengths given and live across the call.
-    check(unsafe { libc::syscall(SYS_LISTXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, list.as_mut_ptr(), list.len()) })
+    check(unsafe {
+        libc::syscall(
+            SYS_LISTXATTRAT,
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            NOFOLLOW,
+            list.as_mut_ptr(),
+            list.len(),
+        )
+    })
 }
 
 /// Reads one attribute of `name` in `dir` into `value`.
-pub fn getxattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr, value: &mut [u8]) -> Result<usize, Errno> {
-    let args = XattrArgs { value: value.as_mut_ptr() as u64, size: value.len() as u32, flags: 0 };
+pub fn getxattrat(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    attr: &CStr,
+    value: &mut [u8],
+) -> Result<usize, Errno> {
+    let args = XattrArgs {
+        value: value.as_mut_ptr() as u64,
+        size: value.len() as u32,
+        flags: 0,
+    };
     let size = size_of::<XattrArgs>();
     // SAFETY: as above; `args` has the kernel's layout and names a buffer of the length it states.
-    check(unsafe { libc::syscall(SYS_GETXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, attr.as_ptr(), &args, size) })
+    check(unsafe {
+        libc::syscall(
+            SYS_GETXATTRAT,
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            NOFOLLOW,
+            attr.as_ptr(),
+            &args,
+            size,
+        )
+    })
 }
 
 /// Sets one attribute of `name` in `dir`.
-pub fn setxattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr, value: &[u8]) -> Result<usize, Errno> {
-    let args = XattrArgs { value: value.as_ptr() as u64, size: value.len() as u32, flags: 0 };
+pub fn setxattrat(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    attr: &CStr,
+    value: &[u8],
+) -> Result<usize, Errno> {
+    let args = XattrArgs {
+        value: value.as_ptr() as u64,
+        size: value.len() as u32,
+        flags: 0,
+    };
     let size = size_of::<XattrArgs>();
     // SAFETY: as above.
-    check(unsafe { libc::syscall(SYS_SETXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, attr.as_ptr(), &args, size) })
+    check(unsafe {
+        libc::syscall(
+            SYS_SETXATTRAT,
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            NOFOLLOW,
+            attr.as_ptr(),
+            &args,
+            size,
+        )
+    })
 }
 
-/// Closes a descriptor and returns what the file system says to that (close(2)), which the libraries drop. The descriptor is gone after
-/// an error, too: on Linux a call that was interrupted must not be made again.
+/// Closes a descriptor and returns what the file system says to that (close(2)), which the
+/// libraries drop. The descriptor is gone after an error, too: on Linux a call that was interrupted
+/// must not be made again.
 pub fn close(fd: OwnedFd) -> Result<(), Errno> {
     // SAFETY: the descriptor was owned, and is given up here and nowhere else.
     match unsafe { libc::close(fd.into_raw_fd()) } {
         0 => Ok(()),
-        _ => Err(Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
+        _ => Err(Errno::from_raw_os_error(
+            std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        )),
     }
 }
 
 /// Removes one attribute of `name` in `dir`.
 pub fn removexattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr) -> Result<usize, Errno> {
     // SAFETY: as above.
-    check(unsafe { libc::syscall(SYS_REMOVEXATTRAT, dir.as_raw_fd(), name.as_ptr(), NOFOLLOW, attr.as_ptr()) })
+    check(unsafe {
+        libc::syscall(
+            SYS_REMOVEXATTRAT,
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            NOFOLLOW,
+            attr.as_ptr(),
+        )
+    })
 }
 
 /// How a byte of a file is locked.
@@ -123,7 +188,8 @@ pub fn lock_byte(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Result<(), Er
     if done == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// The process whose lock stands in the way (fcntl(2), F_GETLK), if it is one that can be named here.
+/// The process whose lock stands in the way (fcntl(2), F_GETLK), if it is one that can be named
+/// here.
 pub fn byte_holder(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Option<u32> {
     let mut lock = byte(at, kind);
     // SAFETY: as above.
@@ -132,7 +198,8 @@ pub fn byte_holder(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Option<u32>
     found.then(|| lock.l_pid.cast_unsigned())
 }
 
-/// Locks a file alone as long as this handle of it is open, without waiting (fcntl(2), F_OFD_SETLK). Only who has it open for writing can.
+/// Locks a file alone as long as this handle of it is open, without waiting (fcntl(2),
+/// F_OFD_SETLK). Only who has it open for writing can.
 pub fn hold_alone(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let lock = byte(0, ByteLock::Exclusive);
     // SAFETY: as above.
@@ -140,25 +207,50 @@ pub fn hold_alone(file: BorrowedFd<'_>) -> Result<(), Errno> {
     if done == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// Whether a file is locked with [`hold_alone`] by way of another handle. Nothing is locked to find out, and rights to read are enough
-/// (fcntl(2), F_OFD_GETLK).
+/// Whether a file is locked with [`hold_alone`] by way of another handle. Nothing is locked to find
+/// out, and rights to read are enough (fcntl(2), F_OFD_GETLK).
 pub fn is_held_alone(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     let mut lock = byte(0, ByteLock::Shared);
     // SAFETY: as above.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
-    if done == 0 { Ok(i32::from(lock.l_type) != libc::F_UNLCK) } else { Err(last_errno()) }
+    if done == 0 {
+        Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+    } else {
+        Err(last_errno())
+    }
 }
 
 fn last_errno() -> Errno {
-    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    Errno::from_raw_os_error(
+        std::io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO),
+    )
 }
 
-/// Sets the mode of `name` in `dir`, and never that of what a symbolic link there leads to (Linux 6.6).
+/// Sets the mode of `name` in `dir`, and never that of what a symbolic link there leads to (Linux
+/// 6.6).
 pub fn fchmodat2(dir: BorrowedFd<'_>, name: &CStr, mode: u32) -> Result<(), Errno> {
     const SYS_FCHMODAT2: libc::c_long = 452;
     // SAFETY: the pointer is valid and lives across the call.
-    let done = unsafe { libc::syscall(SYS_FCHMODAT2, dir.as_raw_fd(), name.as_ptr(), mode, NOFOLLOW) };
-    if done == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))) }
+    let done = unsafe {
+        libc::syscall(
+            SYS_FCHMODAT2,
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            mode,
+            NOFOLLOW,
+        )
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw_os_error(
+            std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        ))
+    }
 }
 
 /// A range of a file, mapped for reading. Unmapped when it is dropped.
@@ -192,26 +284,53 @@ impl Mapping {
     pub fn new(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Self, Errno> {
         CATCH_SIGBUS.call_once(catch_sigbus);
         let skip = range.start % page_bytes() as u64;
-        let length = usize::try_from(range.end - range.start + skip).map_err(|_| Errno::OVERFLOW)?;
+        let length =
+            usize::try_from(range.end - range.start + skip).map_err(|_| Errno::OVERFLOW)?;
         let offset = libc::off_t::try_from(range.start - skip).map_err(|_| Errno::OVERFLOW)?;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in use.
-        let base = unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset) };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory that is in
+        // use.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
         if base == libc::MAP_FAILED {
             return Err(check(-1).expect_err("it failed"));
         }
-        Ok(Mapping { base, length, skip: skip as usize })
+        Ok(Mapping {
+            base,
+            length,
+            skip: skip as usize,
+        })
     }
 
-    /// Whether all of it is in the page cache (mincore(2)). In a file system that is the page cache itself, such as tmpfs, holes are not,
-    /// and must not be touched: to read one through a mapping fills it.
+    /// Whether all of it is in the page cache (mincore(2)). In a file system that is the page cache
+    /// itself, such as tmpfs, holes are not, and must not be touched: to read one through a mapping
+    /// fills it.
     pub fn is_cached(&self) -> bool {
         let mut pages = [0u8; MINCORE_PAGES];
-        (0..self.length).step_by(MINCORE_PAGES * page_bytes()).all(|offset| {
-            let length = (self.length - offset).min(MINCORE_PAGES * page_bytes());
-            // SAFETY: the pages belong to the mapping, and there is one byte for each.
-            let done = unsafe { libc::mincore(self.base.cast::<u8>().add(offset).cast(), length, pages.as_mut_ptr()) };
-            done == 0 && pages[..length.div_ceil(page_bytes())].iter().all(|page| page & 1 == 1)
-        })
+        (0..self.length)
+            .step_by(MINCORE_PAGES * page_bytes())
+            .all(|offset| {
+                let length = (self.length - offset).min(MINCORE_PAGES * page_bytes());
+                // SAFETY: the pages belong to the mapping, and there is one byte for each.
+                let done = unsafe {
+                    libc::mincore(
+                        self.base.cast::<u8>().add(offset).cast(),
+                        length,
+                        pages.as_mut_ptr(),
+                    )
+                };
+                done == 0
+                    && pages[..length.div_ceil(page_bytes())]
+                        .iter()
+                        .all(|page| page & 1 == 1)
+            })
     }
 
     /// Hands over the bytes; `false` if some of them could not be read and were replaced by zeros.
@@ -219,9 +338,15 @@ impl Mapping {
         let start = self.base as usize;
         READING.set((start, start + self.length));
         WAS_CUT.set(false);
-        // SAFETY: the pages stay mapped as long as `self` lives, also when the handler replaces some. Others may write to the
-        // file meanwhile; the bytes are only hashed or compared, and no value of them is relied upon.
-        use_bytes(unsafe { std::slice::from_raw_parts(self.base.cast::<u8>().add(self.skip), self.length - self.skip) });
+        // SAFETY: the pages stay mapped as long as `self` lives, also when the handler replaces
+        // some. Others may write to the file meanwhile; the bytes are only hashed or compared, and
+        // no value of them is relied upon.
+        use_bytes(unsafe {
+            std::slice::from_raw_parts(
+                self.base.cast::<u8>().add(self.skip),
+                self.length - self.skip,
+            )
+        });
         READING.set((0, 0));
         !WAS_CUT.get()
     }
@@ -235,7 +360,8 @@ impl Drop for Mapping {
 }
 
 fn catch_sigbus() {
-    // SAFETY: a zeroed `sigaction` is a valid one; the handler only does what signal-safety(7) allows.
+    // SAFETY: a zeroed `sigaction` is a valid one; the handler only does what signal-safety(7)
+    // allows.
     unsafe {
         PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE) as usize, Relaxed);
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -245,17 +371,32 @@ fn catch_sigbus() {
     }
 }
 
-/// Puts zeros in the place of the rest of the mapping that this thread reads; any other SIGBUS ends the process as ever.
-extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid `info`. The pages that are replaced belong to the mapping that this thread is reading, so
-    // they are not used by anybody else; system calls are all that is done.
+/// Puts zeros in the place of the rest of the mapping that this thread reads; any other SIGBUS ends
+/// the process as ever.
+extern "C" fn on_sigbus(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid `info`. The pages that are replaced belong to the mapping
+    // that this thread is reading, so they are not used by anybody else; system calls are all that
+    // is done.
     unsafe {
         let at = (*info).si_addr() as usize;
         let (start, end) = READING.get();
         let page = at - at % page_bytes();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let ours = (start..end).contains(&at);
-        if !ours || libc::mmap(page as *mut libc::c_void, end - page, libc::PROT_READ, flags, -1, 0) == libc::MAP_FAILED {
+        if !ours
+            || libc::mmap(
+                page as *mut libc::c_void,
+                end - page,
+                libc::PROT_READ,
+                flags,
+                -1,
+                0,
+            ) == libc::MAP_FAILED
+        {
             libc::signal(signal, libc::SIG_DFL);
         }
         WAS_CUT.set(true);

@@ -7,8 +7,9 @@ use rustix::fs::{self, Mode, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Does something in a directory that leaves no trace in its times; nothing, if these cannot be read. The end of a run, where the last lock
-/// goes, has nobody to tell what failed, so both calls are made once more then.
+/// Does something in a directory that leaves no trace in its times; nothing, if these cannot be
+/// read. The end of a run, where the last lock goes, has nobody to tell what failed, so both calls
+/// are made once more then.
 pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
     let done = act()?;
@@ -18,13 +19,26 @@ pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> R
 
 /// Sets the modification time of a directory, and nothing else.
 pub fn set_mtime(dir: &OwnedFd, mtime: Stamp) -> Result<(), Errno> {
-    let mtime = Timespec { tv_sec: mtime.sec, tv_nsec: mtime.nsec.into() };
-    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: mtime };
+    let mtime = Timespec {
+        tv_sec: mtime.sec,
+        tv_nsec: mtime.nsec.into(),
+    };
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: mtime,
+    };
     fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times))
 }
 
-/// Does something that only who may write to a directory can do. Its owner, who may not, lends himself the right.
-pub fn while_writable<T>(dir: &OwnedFd, mut act: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+/// Does something that only who may write to a directory can do. Its owner, who may not, lends
+/// himself the right.
+pub fn while_writable<T>(
+    dir: &OwnedFd,
+    mut act: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let mode = match act() {
         // What root may not do is not a matter of modes.
         Err(Errno::ACCESS) if !geteuid().is_root() => fs::fstat(dir)?.st_mode & 0o7777,

@@ -8,10 +8,11 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
-/// Largest list of names and largest value that Linux allows (XATTR_LIST_MAX, XATTR_SIZE_MAX of linux/limits.h).
+/// Largest list of names and largest value that Linux allows (XATTR_LIST_MAX, XATTR_SIZE_MAX of
+/// linux/limits.h).
 const XATTR_BYTES_MAX: usize = 65536;
-/// What lists and values mostly fit into. The kernel allocates as much as it is offered, and above two pages that costs more than
-/// all the rest of the call.
+/// What lists and values mostly fit into. The kernel allocates as much as it is offered, and above
+/// two pages that costs more than all the rest of the call.
 const XATTR_BYTES_MOSTLY: usize = 512;
 
 /// How an entry is held.
@@ -29,7 +30,8 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; XATTR_BYTES_MAX]);
 }
 
-/// `/proc/self/fd/N`, or the entry `name` in it. The kernel goes from there to the very inode that is open.
+/// `/proc/self/fd/N`, or the entry `name` in it. The kernel goes from there to the very inode that
+/// is open.
 pub fn proc_path(fd: BorrowedFd<'_>, name: Option<&CStr>) -> CString {
     let mut path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes();
     if let Some(name) = name {
@@ -40,7 +42,10 @@ pub fn proc_path(fd: BorrowedFd<'_>, name: Option<&CStr>) -> CString {
 }
 
 /// Offers `call` a small part of the buffer, and all of it when that does not do.
-fn offer(buffer: &mut [u8], mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<usize, Errno> {
+fn offer(
+    buffer: &mut [u8],
+    mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
     match call(&mut buffer[..XATTR_BYTES_MOSTLY]) {
         Err(Errno::RANGE) => call(buffer),
         other => other,
@@ -52,7 +57,9 @@ impl Target<'_> {
         match self {
             Target::Open(fd) => fs::flistxattr(fd, list),
             Target::Pinned(fd) => fs::listxattr(proc_path(fd, None), list),
-            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::llistxattr(proc_path(dir, Some(name)), list),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => {
+                fs::llistxattr(proc_path(dir, Some(name)), list)
+            }
             Target::Name(dir, name) => match sys::listxattrat(dir, name, list) {
                 Err(Errno::NOSYS) => self.list(list),
                 other => other,
@@ -65,7 +72,9 @@ impl Target<'_> {
         match self {
             Target::Open(fd) => fs::fgetxattr(fd, attr, value),
             Target::Pinned(fd) => fs::getxattr(proc_path(fd, None), attr, value),
-            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lgetxattr(proc_path(dir, Some(name)), attr, value),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => {
+                fs::lgetxattr(proc_path(dir, Some(name)), attr, value)
+            }
             Target::Name(dir, name) => match sys::getxattrat(dir, name, attr, value) {
                 Err(Errno::NOSYS) => self.get(attr, value),
                 other => other,
@@ -79,7 +88,9 @@ impl Target<'_> {
         match self {
             Target::Open(fd) => fs::fsetxattr(fd, attr, value, flags),
             Target::Pinned(fd) => fs::setxattr(proc_path(fd, None), attr, value, flags),
-            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lsetxattr(proc_path(dir, Some(name)), attr, value, flags),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => {
+                fs::lsetxattr(proc_path(dir, Some(name)), attr, value, flags)
+            }
             Target::Name(dir, name) => match sys::setxattrat(dir, name, attr, value) {
                 Err(Errno::NOSYS) => self.set(attr, value),
                 other => other.map(drop),
@@ -92,18 +103,26 @@ impl Target<'_> {
         let done = match self {
             Target::Open(fd) => fs::fremovexattr(fd, attr),
             Target::Pinned(fd) => fs::removexattr(proc_path(fd, None), attr),
-            Target::Name(dir, name) if sys::xattrat_is_missing() => fs::lremovexattr(proc_path(dir, Some(name)), attr),
+            Target::Name(dir, name) if sys::xattrat_is_missing() => {
+                fs::lremovexattr(proc_path(dir, Some(name)), attr)
+            }
             Target::Name(dir, name) => match sys::removexattrat(dir, name, attr) {
                 Err(Errno::NOSYS) => self.unset(attr),
                 other => other.map(drop),
             },
         };
-        if done == Err(Errno::NODATA) { Ok(()) } else { done }
+        if done == Err(Errno::NODATA) {
+            Ok(())
+        } else {
+            done
+        }
     }
 
-    /// Reads the attributes that are kept, sorted by name. A file system without attributes has none.
+    /// Reads the attributes that are kept, sorted by name. A file system without attributes has
+    /// none.
     pub fn read(self, keep: &Keep) -> Result<Xattrs, Errno> {
-        self.read_within(keep, u64::MAX).map(Option::unwrap_or_default)
+        self.read_within(keep, u64::MAX)
+            .map(Option::unwrap_or_default)
     }
 
     /// The same, if they take no more than `bytes_max` of memory. No more than that is read.
@@ -114,8 +133,13 @@ impl Target<'_> {
         self.read_meeting((keep, bytes_max), |_| {})
     }
 
-    /// The same, and tells the names of all attributes that are there, also of those that are not kept.
-    pub fn read_meeting(self, (keep, bytes_max): (&Keep, u64), meets: impl FnMut(&CStr)) -> Result<Option<Xattrs>, Errno> {
+    /// The same, and tells the names of all attributes that are there, also of those that are not
+    /// kept.
+    pub fn read_meeting(
+        self,
+        (keep, bytes_max): (&Keep, u64),
+        meets: impl FnMut(&CStr),
+    ) -> Result<Option<Xattrs>, Errno> {
         BUFFER.with_borrow_mut(|buffer| {
             let length = match offer(buffer, |list| self.list(list)) {
                 Err(Errno::OPNOTSUPP) => 0,
@@ -125,17 +149,31 @@ impl Target<'_> {
                 return Ok(Some(Xattrs::default()));
             }
             let list = buffer[..length].to_vec();
-            list.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()).for_each(meets);
+            list.split_inclusive(|byte| *byte == 0)
+                .filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+                .for_each(meets);
             self.read_listed(&list, (keep, bytes_max), buffer)
         })
     }
 
-    fn read_listed(self, list: &[u8], (keep, bytes_max): (&Keep, u64), buffer: &mut [u8]) -> Result<Option<Xattrs>, Errno> {
+    fn read_listed(
+        self,
+        list: &[u8],
+        (keep, bytes_max): (&Keep, u64),
+        buffer: &mut [u8],
+    ) -> Result<Option<Xattrs>, Errno> {
         let (mut found, mut unkept, mut bytes) = (Vec::new(), Unkept::NONE, 0);
         for name in list.split_inclusive(|byte| *byte == 0) {
-            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            let Ok(name) = CStr::from_bytes_with_nul(name) else {
+                continue;
+            };
             if !keep.wants_xattr(name.to_bytes()) {
-                unkept = unkept | if keep.acls { Unkept::of_xattr(name.to_bytes()) } else { Unkept::NONE };
+                unkept = unkept
+                    | if keep.acls {
+                        Unkept::of_xattr(name.to_bytes())
+                    } else {
+                        Unkept::NONE
+                    };
                 continue;
             }
             match offer(buffer, |value| self.get(name, value)) {
@@ -155,6 +193,10 @@ impl Target<'_> {
 
     /// Reads one attribute that is our own, if it is there.
     pub fn read_one(self, attr: &CStr) -> Option<Vec<u8>> {
-        BUFFER.with_borrow_mut(|buffer| offer(buffer, |value| self.get(attr, value)).ok().map(|size| buffer[..size].to_vec()))
+        BUFFER.with_borrow_mut(|buffer| {
+            offer(buffer, |value| self.get(attr, value))
+                .ok()
+                .map(|size| buffer[..size].to_vec())
+        })
     }
 }

@@ -1,13 +1,16 @@
-//! The lock that all hosts see which share the locks of a file system: a file of mode 0600 in the root of the replica. It is made before
-//! the first change, and goes with the lock.
+//! The lock that all hosts see which share the locks of a file system: a file of mode 0600 in the
+//! root of the replica. It is made before the first change, and goes with the lock.
 //!
-//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So there is a second file beside it, the
-//! sign, which everybody can read and whose lock decides nothing: whoever sees that it is not locked knows that the run is over that left
-//! both, and takes the lock's place. Everybody who can read a file can lock it with flock(2), so the sign is locked with fcntl(2), which
-//! takes rights to write, and is asked without being locked: who may only read it keeps nobody out. Who may write to a directory now says
-//! nothing of who may before the run is over, so the sign is always put up.
+//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So
+//! there is a second file beside it, the sign, which everybody can read and whose lock decides
+//! nothing: whoever sees that it is not locked knows that the run is over that left both, and takes
+//! the lock's place. Everybody who can read a file can lock it with flock(2), so the sign is locked
+//! with fcntl(2), which takes rights to write, and is asked without being locked: who may only read
+//! it keeps nobody out. Who may write to a directory now says nothing of who may before the run is
+//! over, so the sign is always put up.
 //!
-//! Whoever may write to the directory can take the name away from the file that is locked. A run that is at work looks after its own.
+//! Whoever may write to the directory can take the name away from the file that is locked. A run
+//! that is at work looks after its own.
 
 use crate::local::LocalDir;
 use crate::local::look::{fault, meta_again, meta_of};
@@ -29,7 +32,10 @@ use std::time::{Duration, Instant};
 /// How often a lock file is tried that others remove or replace meanwhile.
 const TRIES_MAX: u32 = 16;
 /// How our files are opened: nothing else is followed, waited for or made to be a terminal.
-const OPEN: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const OPEN: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 
 /// A locked file in the tree.
 struct FileLock {
@@ -53,20 +59,27 @@ impl Drop for FileLock {
     fn drop(&mut self) {
         self.traces.mtime = fs::fstat(&self.dir).map(|st| meta_of(&st).mtime).ok();
         let sign = self.sign.as_ref().map(|sign| (sign, sign_name(&self.name)));
-        // The sign is the last: a lock without one cannot be told from that of a run that is at work.
+        // The sign is the last: a lock without one cannot be told from that of a run that is at
+        // work.
         for (file, name) in std::iter::once((&self.file, self.name.clone())).chain(sign) {
             // What stands at the name now may be another run's.
-            if fs::fstat(file).and_then(|st| is_still(&self.dir, &name, &st)).unwrap_or(true) {
-                // This is the last call of a run, and nobody is there to be told, so it is made once more.
-                let _the_next_run_takes_it_up = remove(&self.dir, &name) || remove(&self.dir, &name);
+            if fs::fstat(file)
+                .and_then(|st| is_still(&self.dir, &name, &st))
+                .unwrap_or(true)
+            {
+                // This is the last call of a run, and nobody is there to be told, so it is made
+                // once more.
+                let _the_next_run_takes_it_up =
+                    remove(&self.dir, &name) || remove(&self.dir, &name);
                 self.traces.wait = self.traces.wait.max(hidden_for(file));
             }
         }
     }
 }
 
-/// How long a file that was removed while it is open may keep a hidden name. libfuse 2 does not count that, so nobody knows whether there is
-/// one where the file system is a FUSE (linux/magic.h).
+/// How long a file that was removed while it is open may keep a hidden name. libfuse 2 does not
+/// count that, so nobody knows whether there is one where the file system is a FUSE
+/// (linux/magic.h).
 fn hidden_for(file: &OwnedFd) -> Duration {
     const FUSE: u64 = 0x6573_5546;
     match () {
@@ -76,8 +89,9 @@ fn hidden_for(file: &OwnedFd) -> Duration {
     }
 }
 
-/// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name, which goes some time after it was closed,
-/// and with that the time of the directory is another one.
+/// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name,
+/// which goes some time after it was closed, and with that the time of the directory is another
+/// one.
 struct Traces {
     dir: Arc<OwnedFd>,
     /// The time that the directory had, if that is known.
@@ -87,7 +101,8 @@ struct Traces {
 }
 
 impl Traces {
-    /// How long the hidden names are waited for, how often is looked, and how long nothing more may happen.
+    /// How long the hidden names are waited for, how often is looked, and how long nothing more may
+    /// happen.
     const WAIT: Duration = Duration::from_secs(1);
     const WAIT_IN_DOUBT: Duration = Duration::from_millis(200);
     const LOOK: Duration = Duration::from_millis(10);
@@ -109,17 +124,22 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        self.mtime.filter(|_| !self.wait.is_zero()).into_iter().for_each(|mtime| self.wipe(mtime));
+        self.mtime
+            .filter(|_| !self.wait.is_zero())
+            .into_iter()
+            .for_each(|mtime| self.wipe(mtime));
     }
 }
 
-/// Takes the lock of a directory, or of the entry `name` of it, if no directory above is locked; with `makes`, where there is none yet.
+/// Takes the lock of a directory, or of the entry `name` of it, if no directory above is locked;
+/// with `makes`, where there is none yet.
 pub fn take(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
     let lock = in_tree(dir, name, makes)?;
     if matches!(lock, Lock::Taken(_)) {
         return Ok(lock);
     }
-    let above = held_above(&*dir.fd()?, name.is_some()).map_err(|errno| fault(Side::Replica, Act::FindAbove, errno))?;
+    let above = held_above(&*dir.fd()?, name.is_some())
+        .map_err(|errno| fault(Side::Replica, Act::FindAbove, errno))?;
     Ok(above.map_or(lock, Lock::Taken))
 }
 
@@ -129,7 +149,10 @@ pub fn take_within(dir: &LocalDir) -> Done<Lock> {
 }
 
 fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
-    let (fd, name) = (dir.fd()?, name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name));
+    let (fd, name) = (
+        dir.fd()?,
+        name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name),
+    );
     for _ in 0..TRIES_MAX {
         let (file, is_new) = match open_lock(&fd, &name, makes) {
             Ok(opened) => opened,
@@ -140,10 +163,16 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
                     continue;
                 }
                 Told::Over if makes => return Ok(Lock::Left(name.into_bytes())),
-                Told::Over | Told::Nothing => return Ok(Lock::Missing(Errno::ACCESS.raw_os_error())),
+                Told::Over | Told::Nothing => {
+                    return Ok(Lock::Missing(Errno::ACCESS.raw_os_error()));
+                }
             },
             // A link, a pipe, a socket, a device or a directory that somebody has put there.
-            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM) if makes && clear(&fd, &name) => continue,
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM)
+                if makes && clear(&fd, &name) =>
+            {
+                continue;
+            }
             Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
         };
         let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
@@ -172,15 +201,30 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
 fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
     let sign = put_sign(&dir, &name);
     let since = Some(clock_gettime(ClockId::Realtime).tv_sec);
-    let words = Holder { since, ..Holder::here(std::process::id()) }.encode();
+    let words = Holder {
+        since,
+        ..Holder::here(std::process::id())
+    }
+    .encode();
     let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
-    let traces = Traces { dir: dir.clone(), mtime: None, wait: Duration::ZERO };
-    Lock::Held(Box::new(FileLock { dir, name, file, sign, traces }))
+    let traces = Traces {
+        dir: dir.clone(),
+        mtime: None,
+        wait: Duration::ZERO,
+    };
+    Lock::Held(Box::new(FileLock {
+        dir,
+        name,
+        file,
+        sign,
+        traces,
+    }))
 }
 
 /// Opens the file, and tells whether it was made now.
 fn open_lock(dir: &OwnedFd, name: &CStr, makes: bool) -> Result<(OwnedFd, bool), Errno> {
-    let open = || fs::openat(dir, name, OPEN | OFlags::RDWR, Mode::empty()).map(|file| (file, false));
+    let open =
+        || fs::openat(dir, name, OPEN | OFlags::RDWR, Mode::empty()).map(|file| (file, false));
     match open() {
         Err(Errno::NOENT) if makes => {}
         other => return other,
@@ -193,15 +237,26 @@ fn open_lock(dir: &OwnedFd, name: &CStr, makes: bool) -> Result<(OwnedFd, bool),
 
 /// Makes a file that nobody else can open.
 fn make(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
-    let create = || fs::openat(dir, name, OPEN | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+    let create = || {
+        fs::openat(
+            dir,
+            name,
+            OPEN | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            Mode::RUSR | Mode::WUSR,
+        )
+    };
     keep_times(dir, || while_writable(dir, create))
 }
 
 fn remove(dir: &OwnedFd, name: &CStr) -> bool {
-    keep_times(dir, || while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))).is_ok()
+    keep_times(dir, || {
+        while_writable(dir, || fs::unlinkat(dir, name, AtFlags::empty()))
+    })
+    .is_ok()
 }
 
-/// Makes room at a name. A directory may hold what its owner misses: it becomes a leftover, of which a run says that it is not ours.
+/// Makes room at a name. A directory may hold what its owner misses: it becomes a leftover, of
+/// which a run says that it is not ours.
 fn clear(dir: &OwnedFd, name: &CStr) -> bool {
     let aside = || fs::renameat(dir, name, dir, &*temp_name());
     remove(dir, name) || keep_times(dir, || while_writable(dir, aside)).is_ok()
@@ -209,15 +264,27 @@ fn clear(dir: &OwnedFd, name: &CStr) -> bool {
 
 /// Whose a file is that is not this user's.
 fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
-    let owner = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid;
+    let owner = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .ok()?
+        .st_uid;
     (owner != geteuid().as_raw()).then_some(owner)
 }
 
-/// Puts up the file that shows that the lock is held, in the place of what an earlier run has left. It is locked before others can open it.
+/// Puts up the file that shows that the lock is held, in the place of what an earlier run has left.
+/// It is locked before others can open it.
 fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
     let name = sign_name(lock);
-    let sign = make(dir, &name).or_else(|_| if clear(dir, &name) { make(dir, &name) } else { Err(Errno::EXIST) }).ok()?;
-    let shown = sys::hold_alone(sign.as_fd()).and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
+    let sign = make(dir, &name)
+        .or_else(|_| {
+            if clear(dir, &name) {
+                make(dir, &name)
+            } else {
+                Err(Errno::EXIST)
+            }
+        })
+        .ok()?;
+    let shown = sys::hold_alone(sign.as_fd())
+        .and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
     if shown.is_err() {
         remove(dir, &name);
     }
@@ -236,7 +303,9 @@ enum Told {
 
 /// Root is believed without a sign, too: nobody else can make a file of root's.
 fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
-    let Some(owner) = other_owner(dir, lock) else { return Told::Nothing };
+    let Some(owner) = other_owner(dir, lock) else {
+        return Told::Nothing;
+    };
     match look_at_sign(dir, lock, owner) {
         Some(false) => Told::Over,
         Some(true) => Told::AtWork,
@@ -248,13 +317,17 @@ fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
 /// Whether the sign of a lock is locked, if there is one of the lock's owner and that can be told.
 fn look_at_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<bool> {
     let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
-    let is_plain = |st: &Stat| FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1;
-    fs::fstat(&sign).ok().filter(|st| st.st_uid == owner && is_plain(st))?;
+    let is_plain = |st: &Stat| {
+        FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1
+    };
+    fs::fstat(&sign)
+        .ok()
+        .filter(|st| st.st_uid == owner && is_plain(st))?;
     sys::is_held_alone(sign.as_fd()).ok()
 }
 
-/// Who works on a tree that a directory lies in; with `here`, on that directory itself. What may not be looked at, as an agent may look at
-/// nothing above its root, is not known to be locked.
+/// Who works on a tree that a directory lies in; with `here`, on that directory itself. What may
+/// not be looked at, as an agent may look at nothing above its root, is not known to be locked.
 fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = fs::openat(dir, c".", flags, Mode::empty())?;
@@ -285,7 +358,9 @@ fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
         }
         Err(_) => return None,
     };
-    fs::fstat(&file).ok().filter(|st| is_single_file(st) && st.st_mode & 0o077 == 0 && st.st_uid == geteuid().as_raw())?;
+    fs::fstat(&file).ok().filter(|st| {
+        is_single_file(st) && st.st_mode & 0o077 == 0 && st.st_uid == geteuid().as_raw()
+    })?;
     let is_held = fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
     is_held.then(|| read_holder(&file))
 }
@@ -294,7 +369,8 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
-/// A file that nobody else can have opened: this user's, with one name and no rights for others, as far as the file system has such.
+/// A file that nobody else can have opened: this user's, with one name and no rights for others, as
+/// far as the file system has such.
 fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
     is_single_file(st) && dir.is_birth_of_own(st.st_uid, st.st_mode)
 }

@@ -1,13 +1,15 @@
 //! Locks that keep other runs from a replica, and that no other user can take or hold.
 //!
-//! Whoever can open a directory can lock it (flock(2)), so a lock on the replica's root itself would be anybody's. There are two of our
-//! own.
+//! Whoever can open a directory can lock it (flock(2)), so a lock on the replica's root itself
+//! would be anybody's. There are two of our own.
 //!
-//! *On this host*: a file in a folder that nobody else can enter, in which each directory of the host is one byte, found by the hash of
-//! its device and inode. A run locks the byte of its root, and shares those of all directories above: so runs on overlapping trees keep
-//! each other out, and runs side by side do not. Nothing is written to the tree.
+//! *On this host*: a file in a folder that nobody else can enter, in which each directory of the
+//! host is one byte, found by the hash of its device and inode. A run locks the byte of its root,
+//! and shares those of all directories above: so runs on overlapping trees keep each other out, and
+//! runs side by side do not. Nothing is written to the tree.
 //!
-//! *Everywhere*: a file in the root, as far as its file system shares locks between hosts (`lockfile`).
+//! *Everywhere*: a file in the root, as far as its file system shares locks between hosts
+//! (`lockfile`).
 
 use crate::local::LocalDir;
 use crate::local::look::fault;
@@ -25,18 +27,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Finds out since when the process runs that has a directory locked on this host, if one has: one that confines itself cannot later.
+/// Finds out since when the process runs that has a directory locked on this host, if one has: one
+/// that confines itself cannot later.
 pub fn prepare_holder(dir: &LocalDir) {
     let Ok(fd) = dir.fd() else { return };
-    let above = crate::root::lineage(&fd).unwrap_or_default().into_iter().map(|above| byte_of(above.id, c""));
+    let above = crate::root::lineage(&fd)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|above| byte_of(above.id, c""));
     let kinds = std::iter::once(ByteLock::Exclusive).chain(std::iter::repeat(ByteLock::Shared));
     for (at, kind) in above.zip(kinds) {
-        let holders = host_files().iter().filter_map(|file| sys::byte_holder(file.as_fd(), at, kind));
+        let holders = host_files()
+            .iter()
+            .filter_map(|file| sys::byte_holder(file.as_fd(), at, kind));
         holders.for_each(crate::lock::started::remember);
     }
 }
 
-/// Opens the files of this host's locks, if that was not done yet: a process that confines itself does so before.
+/// Opens the files of this host's locks, if that was not done yet: a process that confines itself
+/// does so before.
 pub fn prepare_locks() {
     host_files();
 }
@@ -44,8 +53,12 @@ pub fn prepare_locks() {
 /// Takes a lock on a directory, or on the entry `name` of it.
 pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
     match reach {
-        Reach::Host => on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
-        Reach::Everywhere | Reach::Found => crate::lock::file::take(dir, name, reach == Reach::Everywhere),
+        Reach::Host => {
+            on_host(&*dir.fd()?, name).map_err(|errno| fault(Side::Replica, Act::Lock, errno))
+        }
+        Reach::Everywhere | Reach::Found => {
+            crate::lock::file::take(dir, name, reach == Reach::Everywhere)
+        }
         Reach::Within => crate::lock::file::take_within(dir),
         Reach::Seen => seen(&*dir.fd()?).map_err(|errno| fault(Side::Replica, Act::Lock, errno)),
     }
@@ -69,29 +82,50 @@ impl Drop for HostLock {
 }
 
 fn on_host(dir: &OwnedFd, name: Option<&CStr>) -> Result<Lock, Errno> {
-    let above: Vec<u64> = crate::root::lineage(dir)?.into_iter().map(|above| byte_of(above.id, c"")).collect();
+    let above: Vec<u64> = crate::root::lineage(dir)?
+        .into_iter()
+        .map(|above| byte_of(above.id, c""))
+        .collect();
     let (own, above) = match name {
         Some(name) => (byte_of(id_of(dir)?, name), &above[..]),
         None => (above[0], &above[1..]),
     };
     let (mut lock, mut missing) = (HostLock(Vec::new()), Errno::NOENT);
-    let wanted = || std::iter::once((own, ByteLock::Exclusive)).chain(above.iter().map(|at| (*at, ByteLock::Shared)));
-    for (file, (at, kind)) in host_files().iter().flat_map(|file| wanted().map(move |wanted| (file.as_fd(), wanted))) {
+    let wanted = || {
+        std::iter::once((own, ByteLock::Exclusive))
+            .chain(above.iter().map(|at| (*at, ByteLock::Shared)))
+    };
+    for (file, (at, kind)) in host_files()
+        .iter()
+        .flat_map(|file| wanted().map(move |wanted| (file.as_fd(), wanted)))
+    {
         match sys::lock_byte(file, at, kind) {
             Ok(()) => lock.0.push((file, at)),
-            Err(Errno::AGAIN | Errno::ACCESS) => return Ok(Lock::Taken(sys::byte_holder(file, at, kind).map(Holder::here))),
+            Err(Errno::AGAIN | Errno::ACCESS) => {
+                return Ok(Lock::Taken(
+                    sys::byte_holder(file, at, kind).map(Holder::here),
+                ));
+            }
             // A home that is on a server may have no locks; the other files do.
             Err(errno) => missing = errno,
         }
     }
-    Ok(if lock.0.is_empty() { Lock::Missing(missing.raw_os_error()) } else { Lock::Held(Box::new(lock)) })
+    Ok(if lock.0.is_empty() {
+        Lock::Missing(missing.raw_os_error())
+    } else {
+        Lock::Held(Box::new(lock))
+    })
 }
 
 /// Who has the lock of this host on a directory; a lock that is missing if nobody has.
 fn seen(dir: &OwnedFd) -> Result<Lock, Errno> {
     let own = byte_of(id_of(dir)?, c"");
-    let holder = host_files().iter().find_map(|file| sys::byte_holder(file.as_fd(), own, ByteLock::Exclusive));
-    Ok(holder.map_or(Lock::Missing(0), |process| Lock::Taken(Some(Holder::here(process)))))
+    let holder = host_files()
+        .iter()
+        .find_map(|file| sys::byte_holder(file.as_fd(), own, ByteLock::Exclusive));
+    Ok(holder.map_or(Lock::Missing(0), |process| {
+        Lock::Taken(Some(Holder::here(process)))
+    }))
 }
 
 fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
@@ -102,25 +136,34 @@ fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
 fn byte_of((device, inode): (u64, u64), name: &CStr) -> u64 {
     /// Offsets are signed, and a byte has one behind it.
     const OFFSET_MAX: u128 = (1 << 62) - 1;
-    let id = [&device.to_le_bytes()[..], &inode.to_le_bytes(), name.to_bytes()].concat();
+    let id = [
+        &device.to_le_bytes()[..],
+        &inode.to_le_bytes(),
+        name.to_bytes(),
+    ]
+    .concat();
     (fnv1a(&id) & OFFSET_MAX) as u64
 }
 
-/// The files of this host's locks. They are never closed: that would give up all locks on them (fcntl(2)).
+/// The files of this host's locks. They are never closed: that would give up all locks on them
+/// (fcntl(2)).
 fn host_files() -> &'static [OwnedFd] {
     static FILES: OnceLock<Vec<OwnedFd>> = OnceLock::new();
     FILES.get_or_init(open_host_files)
 }
 
-/// One in each place that is this user's own: some come when he logs in and go when he logs out, while his runs go on. Root's first place
-/// is always there.
+/// One in each place that is this user's own: some come when he logs in and go when he logs out,
+/// while his runs go on. Root's first place is always there.
 fn open_host_files() -> Vec<OwnedFd> {
     let mut files: Vec<OwnedFd> = Vec::new();
     for (base, folders, name) in places() {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |folder| fs::openat(&folder, &*name, flags, Mode::RUSR | Mode::WUSR).ok();
-        let Some(file) = private_folder(&base, folders).and_then(open) else { continue };
-        // A place may have two paths. Nothing is locked yet that would be given up with the second file.
+        let Some(file) = private_folder(&base, folders).and_then(open) else {
+            continue;
+        };
+        // A place may have two paths. Nothing is locked yet that would be given up with the second
+        // file.
         if !files.iter().any(|known| id_of(known) == id_of(&file)) {
             files.push(file);
         }
@@ -133,30 +176,53 @@ fn open_host_files() -> Vec<OwnedFd> {
 
 type Folders = &'static [&'static CStr];
 
-/// Where a user has state that is his own (file-hierarchy(7), XDG Base Directory Specification), and the name of the file there. Hosts
-/// may share a home, and number devices and inodes alike: there, each has a file of its own.
+/// Where a user has state that is his own (file-hierarchy(7), XDG Base Directory Specification),
+/// and the name of the file there. Hosts may share a home, and number devices and inodes alike:
+/// there, each has a file of its own.
 fn places() -> Vec<(PathBuf, Folders, CString)> {
     const OURS: Folders = &[c"driftless"];
-    let variable = |name: &str| std::env::var_os(name).filter(|path: &OsString| Path::new(path).is_absolute()).map(PathBuf::from);
+    let variable = |name: &str| {
+        std::env::var_os(name)
+            .filter(|path: &OsString| Path::new(path).is_absolute())
+            .map(PathBuf::from)
+    };
     let uid = geteuid();
-    let run = if uid.is_root() { "/run".into() } else { PathBuf::from(format!("/run/user/{}", uid.as_raw())) };
+    let run = if uid.is_root() {
+        "/run".into()
+    } else {
+        PathBuf::from(format!("/run/user/{}", uid.as_raw()))
+    };
     let host = fnv1a(rustix::system::uname().nodename().to_bytes());
-    let (locks, locks_of_host) = (c"locks".to_owned(), CString::new(format!("locks-{host:032x}")).expect("digits hold no NUL"));
+    let (locks, locks_of_host) = (
+        c"locks".to_owned(),
+        CString::new(format!("locks-{host:032x}")).expect("digits hold no NUL"),
+    );
     let mut places = vec![(run, OURS, locks.clone())];
     places.extend(variable("XDG_RUNTIME_DIR").map(|path| (path, OURS, locks)));
     places.extend(variable("XDG_STATE_HOME").map(|path| (path, OURS, locks_of_host.clone())));
-    places.extend(variable("HOME").map(|path| (path, &[c".local", c"state", c"driftless"][..], locks_of_host)));
+    places.extend(variable("HOME").map(|path| {
+        (
+            path,
+            &[c".local", c"state", c"driftless"][..],
+            locks_of_host,
+        )
+    }));
     places
 }
 
-/// Enters folders one within the other, making those that are missing; `None` unless all are this user's alone to change.
+/// Enters folders one within the other, making those that are missing; `None` unless all are this
+/// user's alone to change.
 fn private_folder(base: &Path, folders: Folders) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // Our own folder, no part of a replicated tree.
-    let mut folder = fs::openat(fs::CWD, base.as_os_str().as_bytes(), flags, Mode::empty()).ok().filter(is_ours)?;
+    let mut folder = fs::openat(fs::CWD, base.as_os_str().as_bytes(), flags, Mode::empty())
+        .ok()
+        .filter(is_ours)?;
     for name in folders {
         let _it_may_be_there = fs::mkdirat(&folder, *name, Mode::RWXU);
-        folder = fs::openat(&folder, *name, flags | OFlags::NOFOLLOW, Mode::empty()).ok().filter(is_ours)?;
+        folder = fs::openat(&folder, *name, flags | OFlags::NOFOLLOW, Mode::empty())
+            .ok()
+            .filter(is_ours)?;
     }
     Some(folder)
 }
@@ -171,11 +237,24 @@ mod tests {
 
     #[test]
     fn a_holder_is_read_as_it_was_written() {
-        let holder = Holder { process: 17, host: b"node \xff".to_vec(), since: Some(1_700_000_000) };
+        let holder = Holder {
+            process: 17,
+            host: b"node \xff".to_vec(),
+            since: Some(1_700_000_000),
+        };
         assert_eq!(Holder::decode(&holder.encode()), Some(holder.clone()));
-        let of_earlier_form = Holder { since: None, ..holder };
-        assert_eq!(Holder::decode(b"17 node \xff\n"), Some(of_earlier_form.clone()));
-        assert_eq!(Holder::decode(b"17 node \xff\nsoon\n"), Some(of_earlier_form));
+        let of_earlier_form = Holder {
+            since: None,
+            ..holder
+        };
+        assert_eq!(
+            Holder::decode(b"17 node \xff\n"),
+            Some(of_earlier_form.clone())
+        );
+        assert_eq!(
+            Holder::decode(b"17 node \xff\nsoon\n"),
+            Some(of_earlier_form)
+        );
         for bad in [&b""[..], b"17\n", b"x node\n", b"17 node"] {
             assert_eq!(Holder::decode(bad), None);
         }
@@ -183,7 +262,12 @@ mod tests {
 
     #[test]
     fn directories_and_entries_have_bytes_of_their_own() {
-        let bytes = [byte_of((1, 2), c""), byte_of((2, 1), c""), byte_of((1, 2), c"a"), byte_of((1, 2), c"b")];
+        let bytes = [
+            byte_of((1, 2), c""),
+            byte_of((2, 1), c""),
+            byte_of((1, 2), c"a"),
+            byte_of((1, 2), c"b"),
+        ];
         let distinct: std::collections::BTreeSet<u64> = bytes.into_iter().collect();
         assert_eq!(distinct.len(), bytes.len());
         assert!(bytes.iter().all(|at| i64::try_from(at + 1).is_ok()));

@@ -1,5 +1,6 @@
-//! Since when processes of this host run, for the messages that say who has a lock. The kernel tells of a byte that is locked only the
-//! process that has it (fcntl(2)), and a run locks when it begins.
+//! Since when processes of this host run, for the messages that say who has a lock. The kernel
+//! tells of a byte that is locked only the process that has it (fcntl(2)), and a run locks when it
+//! begins.
 
 use driftless_lock::Mutex;
 use rustix::fs::{self, Mode, OFlags};
@@ -28,7 +29,13 @@ fn remembered() -> MutexGuard<'static, BTreeMap<u32, i64>> {
 /// What the kernel tells (proc_pid_stat(5)).
 fn ask(process: u32) -> Option<i64> {
     let mut text = [0; 1024];
-    let file = fs::openat(fs::CWD, format!("/proc/{process}/stat"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = fs::openat(
+        fs::CWD,
+        format!("/proc/{process}/stat"),
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
     let got = rustix::io::read(&file, &mut text).ok()?;
     let seconds = |clock| clock_gettime(clock).tv_sec;
     Some(seconds(ClockId::Realtime) - seconds(ClockId::Boottime) + after_boot(&text[..got])?)
@@ -41,7 +48,12 @@ fn after_boot(stat: &[u8]) -> Option<i64> {
     /// Of the fields behind the name, which ends at the last bracket.
     const FIELD: usize = 19;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let ticks: i64 = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_whitespace().nth(FIELD)?.parse().ok()?;
+    let ticks: i64 = std::str::from_utf8(&stat[name_end + 1..])
+        .ok()?
+        .split_whitespace()
+        .nth(FIELD)?
+        .parse()
+        .ok()?;
     Some(ticks / TICKS)
 }
 

@@ -1,6 +1,7 @@
 //! Hashing one file: a small one at once, a large one in pieces that all threads share.
 //!
-//! A file is looked at again after it was read in more than one step: if it has changed, what was hashed is no state it ever had.
+//! A file is looked at again after it was read in more than one step: if it has changed, what was
+//! hashed is no state it ever had.
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::content::{BUFFER_BYTES, Unread};
@@ -38,10 +39,17 @@ pub struct HashFile {
 
 impl HashFile {
     /// Opens a file; what keeps it from being hashed is found instead.
-    pub fn open(target: &Arc<Target>, path: Vec<u8>, (dir, name): (&dyn Dir, &CStr), manifest: bool) -> Result<Self, Box<Found>> {
+    pub fn open(
+        target: &Arc<Target>,
+        path: Vec<u8>,
+        (dir, name): (&dyn Dir, &CStr),
+        manifest: bool,
+    ) -> Result<Self, Box<Found>> {
         let opened = dir.open_file(name).and_then(|file| {
             let meta = file.meta()?;
-            let xattrs = manifest.then(|| file.xattrs(&Keep::default())).transpose()?;
+            let xattrs = manifest
+                .then(|| file.xattrs(&Keep::default()))
+                .transpose()?;
             Ok((file, meta, xattrs))
         });
         let (file, meta, xattrs) = match opened {
@@ -50,9 +58,22 @@ impl HashFile {
         };
         let range = match range_of(target.range.as_ref(), &meta) {
             Ok(range) => range,
-            Err(cause) => return Err(Box::new(Found { target: Some(target.clone()), path, what: What::Problem(cause) })),
+            Err(cause) => {
+                return Err(Box::new(Found {
+                    target: Some(target.clone()),
+                    path,
+                    what: What::Problem(cause),
+                }));
+            }
         };
-        Ok(HashFile { target: target.clone(), path, file, meta, range, xattrs })
+        Ok(HashFile {
+            target: target.clone(),
+            path,
+            file,
+            meta,
+            range,
+            xattrs,
+        })
     }
 
     /// Device and inode.
@@ -75,16 +96,36 @@ impl HashFile {
 
     /// How many pieces can be hashed apart from each other.
     pub fn pieces(&self) -> u64 {
-        if self.target.algorithm == Algorithm::Blake3 { pieces_of(self.length(), self.piece_bytes()) } else { 1 }
+        if self.target.algorithm == Algorithm::Blake3 {
+            pieces_of(self.length(), self.piece_bytes())
+        } else {
+            1
+        }
     }
 
     /// What came of it.
     pub(super) fn found(&self, hashed: Result<(Digest, Option<HashTree>), Unread>) -> Found {
         let (target, path) = (Some(self.target.clone()), self.path.clone());
-        let hashed = hashed.and_then(|hashed| if self.has_changed()? { Err(Unread::Short) } else { Ok(hashed) });
+        let hashed = hashed.and_then(|hashed| {
+            if self.has_changed()? {
+                Err(Unread::Short)
+            } else {
+                Ok(hashed)
+            }
+        });
         let what = match (hashed, &self.xattrs) {
-            (Ok((digest, _)), Some(xattrs)) => What::Entry(Box::new(Entry { meta: self.meta, xattrs: xattrs.clone() }), Some(digest)),
-            (Ok((digest, tree)), None) => What::Sum(Sum { digest, range: self.range.clone(), tree: tree.map(Box::new) }),
+            (Ok((digest, _)), Some(xattrs)) => What::Entry(
+                Box::new(Entry {
+                    meta: self.meta,
+                    xattrs: xattrs.clone(),
+                }),
+                Some(digest),
+            ),
+            (Ok((digest, tree)), None) => What::Sum(Sum {
+                digest,
+                range: self.range.clone(),
+                tree: tree.map(Box::new),
+            }),
             (Err(Unread::Fault(fault)), _) => What::Problem(fault.alone()),
             (Err(Unread::Short), _) => What::Problem(self.why_short().into()),
             (Err(Unread::Stopped), _) => What::Problem("the run was stopped".into()),
@@ -96,7 +137,11 @@ impl HashFile {
     fn why_short(&self) -> &'static str {
         let now = self.file.meta();
         let is_as_it_was = now.is_ok_and(|now| self.meta.unchanged(&now));
-        if is_as_it_was { "it has fewer bytes than its size says (no sum)" } else { "it changed while it was read (no sum)" }
+        if is_as_it_was {
+            "it has fewer bytes than its size says (no sum)"
+        } else {
+            "it changed while it was read (no sum)"
+        }
     }
 
     fn has_changed(&self) -> Result<bool, Unread> {
@@ -110,10 +155,19 @@ fn range_of(wanted: Option<&Range<u64>>, meta: &Meta) -> Result<Range<u64>, Stri
     if meta.kind != Kind::File {
         return Err(format!("it is {} now", meta.kind.phrase()));
     }
-    let Some(wanted) = wanted else { return Ok(0..meta.size) };
-    let end = if wanted.end == u64::MAX { meta.size.max(wanted.start) } else { wanted.end };
+    let Some(wanted) = wanted else {
+        return Ok(0..meta.size);
+    };
+    let end = if wanted.end == u64::MAX {
+        meta.size.max(wanted.start)
+    } else {
+        wanted.end
+    };
     if end > meta.size {
-        return Err(format!("the range goes up to byte {end}, and the file has {} bytes", meta.size));
+        return Err(format!(
+            "the range goes up to byte {end}, and the file has {} bytes",
+            meta.size
+        ));
     }
     Ok(wanted.start..end)
 }
@@ -140,12 +194,34 @@ impl Large {
     pub fn begin(place: Position, job: HashFile) -> Result<Self, (Position, Box<Found>)> {
         let pieces = job.pieces();
         if job.target.leaf_bytes.is_some() && pieces > LEAVES_MAX {
-            let what = What::Problem(format!("its tree would have {pieces} leaves, more than {LEAVES_MAX}; choose larger ones"));
-            return Err((place, Box::new(Found { target: Some(job.target), path: job.path, what })));
+            let what = What::Problem(format!(
+                "its tree would have {pieces} leaves, more than {LEAVES_MAX}; choose larger ones"
+            ));
+            return Err((
+                place,
+                Box::new(Found {
+                    target: Some(job.target),
+                    path: job.path,
+                    what,
+                }),
+            ));
         }
-        let leaves = job.target.leaf_bytes.map(|_| vec![[0; 32]; pieces as usize]);
-        let state = Mutex::new(State { merge: Merge::new(pieces), leaves, failed: None });
-        Ok(Large { place, job, pending: AtomicUsize::new(1), is_cached: AtomicBool::new(false), state })
+        let leaves = job
+            .target
+            .leaf_bytes
+            .map(|_| vec![[0; 32]; pieces as usize]);
+        let state = Mutex::new(State {
+            merge: Merge::new(pieces),
+            leaves,
+            failed: None,
+        });
+        Ok(Large {
+            place,
+            job,
+            pending: AtomicUsize::new(1),
+            is_cached: AtomicBool::new(false),
+            state,
+        })
     }
 
     /// The numbers of its pieces.
@@ -170,7 +246,8 @@ impl Large {
             None => {
                 let root = state.merge.root().expect("all pieces are there");
                 let tree = state.leaves.take().map(|leaves| {
-                    HashTree::new(self.job.length(), self.job.piece_bytes(), leaves, root).expect("the hash was made from these leaves")
+                    HashTree::new(self.job.length(), self.job.piece_bytes(), leaves, root)
+                        .expect("the hash was made from these leaves")
                 });
                 Ok((root, tree))
             }

@@ -37,7 +37,8 @@ pub struct Target {
 pub struct Found {
     /// The target it belongs to; none if that could not be known.
     pub target: Option<Arc<Target>>,
-    /// The path: that of the target, and the names below it. For a manifest the names alone, `.` for the root.
+    /// The path: that of the target, and the names below it. For a manifest the names alone, `.`
+    /// for the root.
     pub path: Vec<u8>,
     /// What it is.
     pub what: What,
@@ -70,13 +71,25 @@ pub struct Sum {
 impl Found {
     /// A path that could not be read.
     pub fn problem(target: &Arc<Target>, path: Vec<u8>, fault: Fault) -> Found {
-        Found { target: Some(target.clone()), path, what: What::Problem(fault.alone()) }
+        Found {
+            target: Some(target.clone()),
+            path,
+            what: What::Problem(fault.alone()),
+        }
     }
 
     /// An entry of a manifest.
-    pub fn entry(target: &Arc<Target>, path: Vec<u8>, entry: Done<(Entry, Option<Digest>)>) -> Found {
+    pub fn entry(
+        target: &Arc<Target>,
+        path: Vec<u8>,
+        entry: Done<(Entry, Option<Digest>)>,
+    ) -> Found {
         match entry {
-            Ok((entry, content)) => Found { target: Some(target.clone()), path, what: What::Entry(Box::new(entry), content) },
+            Ok((entry, content)) => Found {
+                target: Some(target.clone()),
+                path,
+                what: What::Entry(Box::new(entry), content),
+            },
             Err(fault) => Found::problem(target, path, fault),
         }
     }

@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes between two looks at whether somebody is idle or the run was stopped: more of longer files, since each step has a price.
+/// Bytes between two looks at whether somebody is idle or the run was stopped: more of longer
+/// files, since each step has a price.
 const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// A file is hashed in at least about so many steps.
@@ -23,16 +24,23 @@ impl Hands<'_, '_> {
     /// Hashes a file from its beginning to its end.
     pub fn hash(&mut self, job: HashFile) -> Found {
         let hashed = match job.target.leaf_bytes {
-            Some(leaf_bytes) => self.small_tree(&job, leaf_bytes).map(|tree| (tree.root(), Some(tree))),
+            Some(leaf_bytes) => self
+                .small_tree(&job, leaf_bytes)
+                .map(|tree| (tree.root(), Some(tree))),
             None => self.digest(&job).map(|digest| (digest, None)),
         };
         self.sums.count_bytes(job.length());
         job.found(hashed)
     }
 
-    /// What the kernel calls an empty file may have content (proc(5)), so those are read to their end.
+    /// What the kernel calls an empty file may have content (proc(5)), so those are read to their
+    /// end.
     fn digest(&mut self, job: &HashFile) -> Result<Digest, Unread> {
-        let range = if job.meta.size == 0 { 0..u64::MAX } else { job.range.clone() };
+        let range = if job.meta.size == 0 {
+            0..u64::MAX
+        } else {
+            job.range.clone()
+        };
         let (stopped, buffer) = (|| self.sums.stopped(), &mut self.buffer);
         digest_range(&*job.file, range, job.target.algorithm, buffer, &stopped)
     }
@@ -44,16 +52,24 @@ impl Hands<'_, '_> {
             hash_single(&*job.file, &job.range, &mut self.buffer)?
         } else {
             let (mut merge, mut leaves) = (Merge::new(pieces), Vec::new());
-            hash_pieces(&*job.file, &job.range, (0..pieces, leaf_bytes), &mut self.buffer, &mut |index, leaf| {
-                merge.add(index, leaf);
-                leaves.push(leaf);
-            })?;
+            hash_pieces(
+                &*job.file,
+                &job.range,
+                (0..pieces, leaf_bytes),
+                &mut self.buffer,
+                &mut |index, leaf| {
+                    merge.add(index, leaf);
+                    leaves.push(leaf);
+                },
+            )?;
             (merge.root().expect("all pieces are there"), leaves)
         };
-        Ok(HashTree::new(size, leaf_bytes, leaves, root).expect("the hash was made from these leaves"))
+        Ok(HashTree::new(size, leaf_bytes, leaves, root)
+            .expect("the hash was made from these leaves"))
     }
 
-    /// Hashes a range of the pieces of a large file, giving half of the rest away whenever somebody is idle.
+    /// Hashes a range of the pieces of a large file, giving half of the rest away whenever somebody
+    /// is idle.
     pub fn pieces(&mut self, large: &Arc<Large>, mut range: Range<u64>) {
         let (job, mut values) = (&large.job, Vec::new());
         let step = ((job.length() / STEPS_MIN).min(STEP_BYTES_MAX) / job.piece_bytes()).max(1);
@@ -62,7 +78,13 @@ impl Hands<'_, '_> {
             let now = range.start..range.end.min(range.start + step);
             range.start = now.end;
             let of = (now.clone(), job.piece_bytes());
-            let done = hash_pieces(&*job.file, &job.range, of, &mut self.buffer, &mut |index, value| values.push((index, value)));
+            let done = hash_pieces(
+                &*job.file,
+                &job.range,
+                of,
+                &mut self.buffer,
+                &mut |index, value| values.push((index, value)),
+            );
             match done {
                 Ok(is_cached) => {
                     large.is_cached.store(is_cached, Ordering::Relaxed);
@@ -70,7 +92,8 @@ impl Hands<'_, '_> {
                 }
                 Err(unread) => large.state.lock().failed = Some(unread),
             }
-            self.sums.count_bytes((now.end - now.start) * job.piece_bytes());
+            self.sums
+                .count_bytes((now.end - now.start) * job.piece_bytes());
         }
         let is_last = large.pending.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last && !self.sums.stopped() {
@@ -81,11 +104,14 @@ impl Hands<'_, '_> {
 
     /// Where nobody waits for the file system, one thread a core is best.
     fn share(&self, large: &Arc<Large>, range: &mut Range<u64>, step: u64) {
-        let enough = large.is_cached.load(Ordering::Relaxed) && large.pending.load(Ordering::Relaxed) >= cores();
+        let enough = large.is_cached.load(Ordering::Relaxed)
+            && large.pending.load(Ordering::Relaxed) >= cores();
         let wanted = range.end - range.start > step && !enough && self.sums.queue.hungry();
         if let Some(given) = wanted.then(|| split_half(range, 1)).flatten() {
             large.pending.fetch_add(1, Ordering::Relaxed);
-            self.sums.queue.push_first(Item::Pieces(large.clone(), given));
+            self.sums
+                .queue
+                .push_first(Item::Pieces(large.clone(), given));
         }
     }
 }

@@ -74,7 +74,9 @@ struct State {
 
 fn weight(found: &Found) -> usize {
     match &found.what {
-        What::Sum(Sum { tree: Some(tree), .. }) => 1 + tree.leaves().len() / LEAVES_PER_FIND,
+        What::Sum(Sum {
+            tree: Some(tree), ..
+        }) => 1 + tree.leaves().len() / LEAVES_PER_FIND,
         _ => 1,
     }
 }
@@ -87,9 +89,23 @@ impl<'r> Sums<'r> {
         monitor: &'r dyn SumMonitor,
         stop: &'r AtomicBool,
     ) -> Self {
-        let state = Mutex::new(State { order: Ordered::new(HELD_MAX), parked: 0, telling: false });
+        let state = Mutex::new(State {
+            order: Ordered::new(HELD_MAX),
+            parked: 0,
+            telling: false,
+        });
         let (queue, targets) = (Queue::new(1), Mutex::new(targets));
-        Sums { options, queue, handles, targets, monitor, stop, state, entries: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+        Sums {
+            options,
+            queue,
+            handles,
+            targets,
+            monitor,
+            stop,
+            state,
+            entries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
     }
 
     /// What was done so far, in entries and what bytes are worth of them.
@@ -160,7 +176,11 @@ impl<'r> Sums<'r> {
     }
 
     fn give_back_tickets(&self, state: &mut State) {
-        let wanted = if state.order.has_room() { state.parked } else { usize::from(state.order.may_take()) };
+        let wanted = if state.order.has_room() {
+            state.parked
+        } else {
+            usize::from(state.order.may_take())
+        };
         let tickets = wanted.min(state.parked);
         state.parked -= tickets;
         (0..tickets).for_each(|_| self.queue.push(Item::Ticket));

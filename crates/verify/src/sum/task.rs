@@ -21,7 +21,8 @@ pub struct Folder {
     pub place: Position,
 }
 
-/// Targets, or what keeps them from being known, that were taken from the list; the first has the number that comes with them.
+/// Targets, or what keeps them from being known, that were taken from the list; the first has the
+/// number that comes with them.
 pub type Chosen = VecDeque<Result<Target, String>>;
 
 /// What waits in the order.

@@ -1,7 +1,8 @@
-//! Going through the targets of sums: directories are listed in windows of sorted names, files are hashed or set apart.
+//! Going through the targets of sums: directories are listed in windows of sorted names, files are
+//! hashed or set apart.
 //!
-//! Whatever is met is either found at once or set apart as a task of its own at its place, and what comes after it goes back
-//! into the order for whoever is free.
+//! Whatever is met is either found at once or set apart as a task of its own at its place, and what
+//! comes after it goes back into the order for whoever is free.
 
 use crate::algorithm::{Algorithm, Digest, digest_of};
 use crate::content::BUFFER_BYTES;
@@ -17,8 +18,8 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// Names of a directory that are held at once. A larger directory is listed again for each window: the price of sorted output
-/// in bounded memory.
+/// Names of a directory that are held at once. A larger directory is listed again for each window:
+/// the price of sorted output in bounded memory.
 const WINDOW_NAMES: usize = 256 * 1024;
 
 /// Names that are read from a listing at once when only some of them are wanted.
@@ -40,7 +41,10 @@ pub enum Met {
 impl<'a, 'r> Hands<'a, 'r> {
     /// Hands for the run.
     pub fn new(sums: &'a Sums<'r>) -> Self {
-        Hands { sums, buffer: vec![0; BUFFER_BYTES] }
+        Hands {
+            sums,
+            buffer: vec![0; BUFFER_BYTES],
+        }
     }
 
     /// Carries out a task.
@@ -50,7 +54,9 @@ impl<'a, 'r> Hands<'a, 'r> {
             Task::Chosen(number, chosen) => self.chosen(place, number, chosen),
             Task::Dir(above, name) => self.enter(place, &above, &name),
             Task::Open(folder) => self.open(place, *folder),
-            Task::More(folder, after, base) => self.list(place, Vec::new(), (folder, Some(after), base)),
+            Task::More(folder, after, base) => {
+                self.list(place, Vec::new(), (folder, Some(after), base))
+            }
             Task::Row(row) => self.row(place, Vec::new(), row),
             Task::Large(job) => self.large(place, *job),
         }
@@ -70,7 +76,11 @@ impl<'a, 'r> Hands<'a, 'r> {
         while let Some(target) = chosen.pop_front().filter(|_| !self.sums.stopped()) {
             let met = match target {
                 Ok(target) => self.target(Arc::new(target)),
-                Err(cause) => Met::Found(Found { target: None, path: Vec::new(), what: What::Problem(cause) }),
+                Err(cause) => Met::Found(Found {
+                    target: None,
+                    path: Vec::new(),
+                    what: What::Problem(cause),
+                }),
             };
             number += 1;
             let share = self.sums.queue.hungry() || matches!(met, Met::Apart(_));
@@ -80,7 +90,10 @@ impl<'a, 'r> Hands<'a, 'r> {
                 Met::Apart(task) => self.sums.put(vec![number - 1, 0], task),
             }
             if share && !chosen.is_empty() {
-                self.sums.put(vec![number], Task::Chosen(number, std::mem::take(&mut chosen)));
+                self.sums.put(
+                    vec![number],
+                    Task::Chosen(number, std::mem::take(&mut chosen)),
+                );
             }
         }
         self.sums.finish(place, found);
@@ -95,50 +108,117 @@ impl<'a, 'r> Hands<'a, 'r> {
         };
         match spot {
             Place::Missing { .. } => Met::what(&target, path, What::Missing),
-            Place::Dir(_) if target.expected.is_some() => Met::what(&target, path, What::Problem("it is a directory".into())),
+            Place::Dir(_) if target.expected.is_some() => {
+                Met::what(&target, path, What::Problem("it is a directory".into()))
+            }
             Place::Dir(dir) => {
-                let path = if self.sums.options.manifest { Vec::new() } else { path };
-                Met::Apart(Task::Open(Box::new(Folder { target, path, dir, place: Position::new() })))
+                let path = if self.sums.options.manifest {
+                    Vec::new()
+                } else {
+                    path
+                };
+                Met::Apart(Task::Open(Box::new(Folder {
+                    target,
+                    path,
+                    dir,
+                    place: Position::new(),
+                })))
             }
-            Place::Entry { meta, .. } if self.sums.options.manifest => {
-                Met::what(&target, path, What::Problem(format!("a manifest is made of a directory, and this is {}", meta.kind.phrase())))
+            Place::Entry { meta, .. } if self.sums.options.manifest => Met::what(
+                &target,
+                path,
+                What::Problem(format!(
+                    "a manifest is made of a directory, and this is {}",
+                    meta.kind.phrase()
+                )),
+            ),
+            Place::Entry { parent, name, meta } if meta.kind == Kind::File => {
+                self.file(&target, path, &*parent, &name)
             }
-            Place::Entry { parent, name, meta } if meta.kind == Kind::File => self.file(&target, path, &*parent, &name),
             // The link itself is met only where it leads nowhere.
-            Place::Entry { meta, .. } if meta.kind == Kind::Symlink => Met::what(&target, path, What::Missing),
-            Place::Entry { meta, .. } => Met::what(&target, path, What::Problem(format!("it is {}", meta.kind.phrase()))),
+            Place::Entry { meta, .. } if meta.kind == Kind::Symlink => {
+                Met::what(&target, path, What::Missing)
+            }
+            Place::Entry { meta, .. } => Met::what(
+                &target,
+                path,
+                What::Problem(format!("it is {}", meta.kind.phrase())),
+            ),
         }
     }
 
     fn enter(&mut self, place: Position, above: &Folder, name: &CStr) {
         let (path, target) = (joined(&above.path, name), above.target.clone());
         match above.dir.enter(name) {
-            Ok(dir) => self.open(place, Folder { target, path, dir, place: Position::new() }),
-            Err(fault) => self.sums.finish(place, vec![Found::problem(&target, path, fault)]),
+            Ok(dir) => self.open(
+                place,
+                Folder {
+                    target,
+                    path,
+                    dir,
+                    place: Position::new(),
+                },
+            ),
+            Err(fault) => self
+                .sums
+                .finish(place, vec![Found::problem(&target, path, fault)]),
         }
     }
 
     fn open(&mut self, place: Position, folder: Folder) {
-        let folder = Folder { place: place.clone(), ..folder };
+        let folder = Folder {
+            place: place.clone(),
+            ..folder
+        };
         let mut found = Vec::new();
         if self.sums.options.manifest {
-            let path = if folder.path.is_empty() { b".".to_vec() } else { folder.path.clone() };
+            let path = if folder.path.is_empty() {
+                b".".to_vec()
+            } else {
+                folder.path.clone()
+            };
             let meta = *folder.dir.first_meta();
-            let entry = folder.dir.xattrs(&Keep::default()).map(|xattrs| Entry { meta, xattrs });
-            found.push(Found::entry(&folder.target, path, entry.map(|entry| (entry, None))));
+            let entry = folder
+                .dir
+                .xattrs(&Keep::default())
+                .map(|xattrs| Entry { meta, xattrs });
+            found.push(Found::entry(
+                &folder.target,
+                path,
+                entry.map(|entry| (entry, None)),
+            ));
         }
         self.list(place, found, (Arc::new(folder), None, 0));
     }
 
     /// Goes through the window of names behind `after`, after what was `found` already.
-    fn list(&mut self, place: Position, mut found: Vec<Found>, (folder, after, base): (Arc<Folder>, Option<CString>, u64)) {
+    fn list(
+        &mut self,
+        place: Position,
+        mut found: Vec<Found>,
+        (folder, after, base): (Arc<Folder>, Option<CString>, u64),
+    ) {
         match window(&*folder.dir, after.as_deref(), WINDOW_NAMES) {
             Ok((names, more)) => {
                 let range = 0..names.len();
-                self.row(place, found, Row { folder, names: Arc::new(names), range, base, more });
+                self.row(
+                    place,
+                    found,
+                    Row {
+                        folder,
+                        names: Arc::new(names),
+                        range,
+                        base,
+                        more,
+                    },
+                );
             }
             Err(fault) => {
-                let path = if folder.path.is_empty() { b".".to_vec() } else { folder.path.clone() };
+                let path = if folder.path.is_empty() {
+                    b".".to_vec()
+                } else {
+                    folder.path.clone()
+                };
                 found.push(Found::problem(&folder.target, path, fault));
                 self.sums.finish(place, found);
             }
@@ -173,24 +253,49 @@ impl<'a, 'r> Hands<'a, 'r> {
         let place = row.place_of(middle);
         if !rest.is_empty() {
             let (folder, names, base) = (row.folder.clone(), row.names.clone(), row.base);
-            self.sums.put(place, Task::Row(Row { folder, names, range: rest, base, more }));
+            self.sums.put(
+                place,
+                Task::Row(Row {
+                    folder,
+                    names,
+                    range: rest,
+                    base,
+                    more,
+                }),
+            );
         } else if more {
             let last: CString = row.names.get(row.names.len() - 1).0.into();
-            self.sums.put(place, Task::More(row.folder.clone(), last, row.base + middle as u64));
+            self.sums.put(
+                place,
+                Task::More(row.folder.clone(), last, row.base + middle as u64),
+            );
         }
     }
 
     fn entry(&mut self, folder: &Arc<Folder>, name: &CStr, hint: Option<Kind>) -> Met {
         let kind = match hint.map_or_else(|| folder.dir.look(name).map(|meta| meta.kind), Ok) {
             Ok(kind) => kind,
-            Err(fault) => return Met::Found(Found::problem(&folder.target, joined(&folder.path, name), fault)),
+            Err(fault) => {
+                return Met::Found(Found::problem(
+                    &folder.target,
+                    joined(&folder.path, name),
+                    fault,
+                ));
+            }
         };
         match kind {
             Kind::Dir => Met::Apart(Task::Dir(folder.clone(), name.into())),
-            Kind::File => self.file(&folder.target, joined(&folder.path, name), &*folder.dir, name),
-            _ if self.sums.options.manifest => {
-                Met::Found(Found::entry(&folder.target, joined(&folder.path, name), other_entry(&*folder.dir, name)))
-            }
+            Kind::File => self.file(
+                &folder.target,
+                joined(&folder.path, name),
+                &*folder.dir,
+                name,
+            ),
+            _ if self.sums.options.manifest => Met::Found(Found::entry(
+                &folder.target,
+                joined(&folder.path, name),
+                other_entry(&*folder.dir, name),
+            )),
             _ => Met::Nothing,
         }
     }
@@ -222,7 +327,11 @@ impl<'a, 'r> Hands<'a, 'r> {
 
 impl Met {
     fn what(target: &Arc<Target>, path: Vec<u8>, what: What) -> Met {
-        Met::Found(Found { target: Some(target.clone()), path, what })
+        Met::Found(Found {
+            target: Some(target.clone()),
+            path,
+            what,
+        })
     }
 }
 
@@ -241,8 +350,15 @@ fn joined(path: &[u8], name: &CStr) -> Vec<u8> {
 fn other_entry(dir: &dyn Dir, name: &CStr) -> Done<(Entry, Option<Digest>)> {
     let meta = dir.look(name)?;
     let xattrs = dir.xattrs_of(name, &Keep::default())?;
-    let link = if meta.kind == Kind::Symlink { Some(dir.read_link(name)?) } else { None };
-    Ok((Entry { meta, xattrs }, link.map(|link| digest_of(Algorithm::Blake3, link.to_bytes()))))
+    let link = if meta.kind == Kind::Symlink {
+        Some(dir.read_link(name)?)
+    } else {
+        None
+    };
+    Ok((
+        Entry { meta, xattrs },
+        link.map(|link| digest_of(Algorithm::Blake3, link.to_bytes())),
+    ))
 }
 
 /// The first `names_max` names of a directory behind `after`, sorted, and whether there are more.
@@ -270,13 +386,16 @@ fn fill_behind(stream: &mut dyn NameStream, after: &CStr, kept: &mut Names) -> D
     let mut fresh = Names::default();
     let more = stream.fill(&mut fresh, FILL_NAMES)?;
     let all = (0..fresh.len()).map(|index| fresh.get(index));
-    all.filter(|(name, _)| *name > after).for_each(|(name, kind)| kept.push(name, kind));
+    all.filter(|(name, _)| *name > after)
+        .for_each(|(name, kind)| kept.push(name, kind));
     Ok(more)
 }
 
 fn first(names: &Names, count: usize) -> Names {
     let mut some = Names::default();
-    (0..count).map(|index| names.get(index)).for_each(|(name, kind)| some.push(name, kind));
+    (0..count)
+        .map(|index| names.get(index))
+        .for_each(|(name, kind)| some.push(name, kind));
     some
 }
 
@@ -288,8 +407,11 @@ mod tests {
     #[test]
     fn windows_of_a_directory_are_sorted_and_leave_nothing_out() {
         let folder = tempfile::tempdir().expect("a folder");
-        let Ok(Place::Dir(dir)) = locate_mut(folder.path(), &HandlePool::new(8)) else { panic!("it is there") };
-        let name = |number: u32| CString::new(format!("{:03}", number * 7919 % 100)).expect("no NUL");
+        let Ok(Place::Dir(dir)) = locate_mut(folder.path(), &HandlePool::new(8)) else {
+            panic!("it is there")
+        };
+        let name =
+            |number: u32| CString::new(format!("{:03}", number * 7919 % 100)).expect("no NUL");
         (0..100).for_each(|number| drop(dir.create_file(&name(number), 0o600).expect("create")));
         for names_max in [1, 7, 33, 50, 99, 100, 1000] {
             let (mut all, mut after) = (Vec::<CString>::new(), None);
@@ -302,7 +424,10 @@ mod tests {
                     break;
                 }
             }
-            assert!(all.is_sorted() && all.len() == 100, "windows of {names_max}: {all:?}");
+            assert!(
+                all.is_sorted() && all.len() == 100,
+                "windows of {names_max}: {all:?}"
+            );
         }
     }
 

@@ -40,7 +40,13 @@ impl<'a> Console<'a> {
             strict: false,
         };
         let (output, began) = (Output::new(&output, Task::Verify)?, Instant::now());
-        Ok(Console { args, options, output, began, reported: Mutex::new(began) })
+        Ok(Console {
+            args,
+            options,
+            output,
+            began,
+            reported: Mutex::new(began),
+        })
     }
 
     /// The audit begins.
@@ -69,7 +75,8 @@ impl<'a> Console<'a> {
             self.mismatch(mismatch);
         }
         if self.args.json {
-            self.output.print_json(&summary(audit, proof, self.args.confidence, code));
+            self.output
+                .print_json(&summary(audit, proof, self.args.confidence, code));
         } else if !self.args.quiet {
             self.output.print(&counts_line(audit, self.options.seed));
             self.output.print(&proof.sentence);
@@ -92,7 +99,8 @@ impl<'a> Console<'a> {
         self.output.write_log(&line);
         if self.args.json {
             let more = json!({ "recent": mismatch.recent, "changed": mismatch.changed.sec });
-            self.output.print_json(&joined(json!(Event::Difference(found(mismatch))), more));
+            self.output
+                .print_json(&joined(json!(Event::Difference(found(mismatch))), more));
         } else if !self.args.quiet {
             self.output.print(&line);
         }
@@ -100,7 +108,14 @@ impl<'a> Console<'a> {
 
     fn line(&self, mismatch: &Mismatch) -> String {
         let line = difference(&found(mismatch));
-        if mismatch.recent { format!("{line}  ({})", recent_words(mismatch.changed, self.options.started)) } else { line }
+        if mismatch.recent {
+            format!(
+                "{line}  ({})",
+                recent_words(mismatch.changed, self.options.started)
+            )
+        } else {
+            line
+        }
     }
 }
 
@@ -113,16 +128,30 @@ pub fn recent_words(changed: Stamp, started: Stamp) -> String {
     if changed >= started {
         return "recent: changed during the audit".into();
     }
-    format!("recent: changed {} s before the audit", (started.sec - changed.sec).max(1))
+    format!(
+        "recent: changed {} s before the audit",
+        (started.sec - changed.sec).max(1)
+    )
 }
 
 /// `100 entries, 10 sampled (seed 7): 8 equal, 1 different, 1 recent; 0.10 s`.
 pub fn counts_line(audit: &Audit, seed: u64) -> String {
     let mut line = show_entries(audit.entries);
-    line.push_str(&format!(", {} sampled (seed {seed})", show_count(audit.sampled)));
+    line.push_str(&format!(
+        ", {} sampled (seed {seed})",
+        show_count(audit.sampled)
+    ));
     if audit.complete {
-        line.push_str(&format!(": {} equal, {} different", show_count(audit.same), show_count(audit.drift)));
-        for (count, word) in [(audit.recent, "recent"), (audit.vanished, "vanished"), (audit.failed, "failed")] {
+        line.push_str(&format!(
+            ": {} equal, {} different",
+            show_count(audit.same),
+            show_count(audit.drift)
+        ));
+        for (count, word) in [
+            (audit.recent, "recent"),
+            (audit.vanished, "vanished"),
+            (audit.failed, "failed"),
+        ] {
             if count > 0 {
                 line.push_str(&format!(", {} {word}", show_count(count)));
             }
@@ -163,7 +192,15 @@ impl AuditMonitor for Console<'_> {
             }
         }
         let share = of.map(|of| entries as f64 / of.max(1) as f64);
-        let of = of.map(|of| format!(" of {}", show_count(of))).unwrap_or_default();
-        self.output.show_progress(share, &[format!("{stage}: {}{of} entries", show_count(entries)), format!("{jobs} jobs")]);
+        let of = of
+            .map(|of| format!(" of {}", show_count(of)))
+            .unwrap_or_default();
+        self.output.show_progress(
+            share,
+            &[
+                format!("{stage}: {}{of} entries", show_count(entries)),
+                format!("{jobs} jobs"),
+            ],
+        );
     }
 }

@@ -24,24 +24,43 @@ h1{font-size:1.5em}h2{font-size:1.1em;margin-top:2em}\
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}\
 td.path,td.details{font-family:monospace;overflow-wrap:anywhere}.proof{font-size:1.15em;font-weight:bold}svg{max-width:100%;height:auto}";
 
-/// The file of the report. It is begun before anything else, so that hours of work are not lost to a wrong name.
-pub const FORM: Form = Form { what: "the report", begins: b"<!doctype html>" };
+/// The file of the report. It is begun before anything else, so that hours of work are not lost to
+/// a wrong name.
+pub const FORM: Form = Form {
+    what: "the report",
+    begins: b"<!doctype html>",
+};
 
 /// Writes the page and gives the file its name.
 pub fn write(mut file: Product, page: &str) -> Result<(), String> {
-    file.write_all(page.as_bytes()).map_err(|error| file.unwritten(&error))?;
+    file.write_all(page.as_bytes())
+        .map_err(|error| file.unwritten(&error))?;
     file.publish()
 }
 
 /// The page.
 pub fn page(args: &AuditArgs, options: &AuditOptions, audit: &Audit, proof: &Proof) -> String {
-    let mut html = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
+    let mut html =
+        String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
     let title = format!("Audit of {}", quote(&args.replica));
-    let _ = write!(html, "<title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n", escaped(&title));
+    let _ = write!(
+        html,
+        "<title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
+        escaped(&title)
+    );
     let _ = writeln!(html, "<p class=\"proof\">{}</p>", escaped(&proof.sentence));
-    let _ = writeln!(html, "<p>{}</p>", escaped(&counts_line(audit, options.seed)));
+    let _ = writeln!(
+        html,
+        "<p>{}</p>",
+        escaped(&counts_line(audit, options.seed))
+    );
     parameters(&mut html, args, options, audit);
-    let _ = writeln!(html, "<h2>What was sampled</h2>\n{}\n{}", by_size(&audit.census), by_age(&audit.census, options.started));
+    let _ = writeln!(
+        html,
+        "<h2>What was sampled</h2>\n{}\n{}",
+        by_size(&audit.census),
+        by_age(&audit.census, options.started)
+    );
     mismatches(&mut html, &audit.mismatches, options.started);
     html.push_str("</body>\n</html>\n");
     html
@@ -70,14 +89,34 @@ fn parameters(html: &mut String, args: &AuditArgs, options: &AuditOptions, audit
                 args.grace
             ),
         ),
-        ("vanished", format!("{} (gone from both sides; left out of the proof)", show_count(audit.vanished))),
-        ("failed", format!("{} (could not be compared; left out of the proof)", show_count(audit.failed))),
+        (
+            "vanished",
+            format!(
+                "{} (gone from both sides; left out of the proof)",
+                show_count(audit.vanished)
+            ),
+        ),
+        (
+            "failed",
+            format!(
+                "{} (could not be compared; left out of the proof)",
+                show_count(audit.failed)
+            ),
+        ),
         ("problems", show_count(audit.problems)),
-        ("made by", format!("driftless {}", env!("CARGO_PKG_VERSION"))),
+        (
+            "made by",
+            format!("driftless {}", env!("CARGO_PKG_VERSION")),
+        ),
     ];
     html.push_str("<h2>The audit</h2>\n<table>\n");
     for (name, value) in rows {
-        let _ = writeln!(html, "<tr><th>{}</th><td>{}</td></tr>", escaped(name), escaped(&value));
+        let _ = writeln!(
+            html,
+            "<tr><th>{}</th><td>{}</td></tr>",
+            escaped(name),
+            escaped(&value)
+        );
     }
     html.push_str("</table>\n");
 }
@@ -86,7 +125,10 @@ fn asked(args: &AuditArgs, options: &AuditOptions) -> String {
     let confidence = show_share(args.confidence);
     let samples = show_counted(options.samples, "sample", "samples");
     match args.fraction {
-        Some(fraction) => format!("{samples}, to bound {} with {confidence} confidence", show_share(fraction)),
+        Some(fraction) => format!(
+            "{samples}, to bound {} with {confidence} confidence",
+            show_share(fraction)
+        ),
         None => format!("{samples}, {confidence} confidence"),
     }
 }
@@ -103,13 +145,25 @@ fn mismatches(html: &mut String, all: &[Mismatch], started: Stamp) {
     }
     html.push_str("</table>\n");
     if all.len() > ROWS_MAX {
-        let _ = writeln!(html, "<p>And {} more.</p>", show_count((all.len() - ROWS_MAX) as u64));
+        let _ = writeln!(
+            html,
+            "<p>And {} more.</p>",
+            show_count((all.len() - ROWS_MAX) as u64)
+        );
     }
 }
 
 fn row(html: &mut String, mismatch: &Mismatch, started: Stamp) {
-    let Mismatch { receipt, changed, recent } = mismatch;
-    let size = if receipt.kind == Kind::File { show_bytes(receipt.size) } else { String::new() };
+    let Mismatch {
+        receipt,
+        changed,
+        recent,
+    } = mismatch;
+    let size = if receipt.kind == Kind::File {
+        show_bytes(receipt.size)
+    } else {
+        String::new()
+    };
     let found = DifferenceFound::new(receipt, path_text(&receipt.path));
     let mut details = details(&found);
     if *recent {
@@ -154,6 +208,9 @@ mod tests {
 
     #[test]
     fn text_cannot_become_markup() {
-        assert_eq!(escaped("<a href=\"x\">'&amp;"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;");
+        assert_eq!(
+            escaped("<a href=\"x\">'&amp;"),
+            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;"
+        );
     }
 }

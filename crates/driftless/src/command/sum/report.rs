@@ -1,4 +1,5 @@
-//! What `driftless sum` prints: lists, verdicts, a manifest; as text or JSON. Here, too, hash trees are written.
+//! What `driftless sum` prints: lists, verdicts, a manifest; as text or JSON. Here, too, hash trees
+//! are written.
 //!
 //! The output is the product, so what cannot be written ends the run.
 
@@ -9,7 +10,10 @@ use crate::output::product::{Form, Product, id_at};
 use crate::units::{show_count, show_counted};
 use driftless_lock::Mutex;
 use driftless_model::{Entry, Kind, cause, escape, escape_json};
-use driftless_verify::{Digest, Expected, Found, HashTree, Manifest, Sum, SumMonitor, Target, TreeWriter, What, push_line};
+use driftless_verify::{
+    Digest, Expected, Found, HashTree, Manifest, Sum, SumMonitor, Target, TreeWriter, What,
+    push_line,
+};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -71,7 +75,10 @@ struct State {
 }
 
 /// The file of hash trees.
-const TREES: Form = Form { what: "the hash trees", begins: b"driftless-tree " };
+const TREES: Form = Form {
+    what: "the hash trees",
+    begins: b"driftless-tree ",
+};
 
 /// A tree file that is being written.
 type TreeFile = TreeWriter<BufWriter<Product>>;
@@ -83,7 +90,12 @@ impl<'r> Report<'r> {
             (Some(path), Some(leaf_bytes)) => Some(begin_trees(args, path, leaf_bytes)?),
             _ => None,
         };
-        let mut state = State { out: BufWriter::new(io::stdout()), tree, manifest: None, tally: Tally::default() };
+        let mut state = State {
+            out: BufWriter::new(io::stdout()),
+            tree,
+            manifest: None,
+            tally: Tally::default(),
+        };
         if args.manifest {
             let (manifest, line) = Manifest::begin();
             state.manifest = Some(manifest);
@@ -92,19 +104,31 @@ impl<'r> Report<'r> {
             }
         }
         let (task, json, quiet) = (args.task(), args.json, args.quiet);
-        Ok(Report { task, json, quiet, stop, started: Instant::now(), state: Mutex::new(state) })
+        Ok(Report {
+            task,
+            json,
+            quiet,
+            stop,
+            started: Instant::now(),
+            state: Mutex::new(state),
+        })
     }
 
     /// Files that are not hashed, since they are this very output.
     pub fn own_files(&self) -> Vec<(u64, u64)> {
-        self.lock().tree.as_ref().map(|tree| tree.get_ref().get_ref().ids()).unwrap_or_default()
+        self.lock()
+            .tree
+            .as_ref()
+            .map(|tree| tree.get_ref().get_ref().ids())
+            .unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Ends the output: the last line of a complete manifest, the tree file, what was wrong. Returns the code that `code` finds.
+    /// Ends the output: the last line of a complete manifest, the tree file, what was wrong.
+    /// Returns the code that `code` finds.
     pub fn end(&self, complete: bool, code: impl Fn(&Tally) -> Exit) -> Exit {
         let state = &mut *self.lock();
         let whole = complete && state.tally.problems == 0;
@@ -138,20 +162,34 @@ impl<'r> Report<'r> {
         }
         if tally.different + tally.missing > 0 {
             let files = show_counted(tally.files + tally.missing, "file", "files");
-            eprintln!("driftless: of {files}: {} different, {} missing", show_count(tally.different), show_count(tally.missing));
+            eprintln!(
+                "driftless: of {files}: {} different, {} missing",
+                show_count(tally.different),
+                show_count(tally.missing)
+            );
         } else if self.task == Task::Check && tally.files + tally.problems == 0 && complete {
             eprintln!("driftless: nothing is listed, so nothing was verified");
         }
         if tally.problems > 0 {
-            let no_root = if self.task == Task::Manifest { "; without them the manifest has no last line" } else { "" };
-            let noun = if tally.problems == 1 { "problem" } else { "problems" };
+            let no_root = if self.task == Task::Manifest {
+                "; without them the manifest has no last line"
+            } else {
+                ""
+            };
+            let noun = if tally.problems == 1 {
+                "problem"
+            } else {
+                "problems"
+            };
             eprintln!("driftless: {} {noun}{no_root}", show_count(tally.problems));
         }
     }
 
     fn listed(&self, state: &mut State, target: &Target, path: &[u8], sum: &Sum) {
         if let (Some(file), Some(tree)) = (&mut state.tree, &sum.tree) {
-            let added = file.add(path, tree).map_err(|error| file.get_ref().get_ref().unwritten(&error));
+            let added = file
+                .add(path, tree)
+                .map_err(|error| file.get_ref().get_ref().unwritten(&error));
             state.keep_failure(added);
         }
         if self.json {
@@ -160,7 +198,13 @@ impl<'r> Report<'r> {
             return state.write_json(joined(object, path_field(path)));
         }
         let mut line = Vec::with_capacity(path.len() + 80);
-        push_line(&mut line, target.algorithm, &sum.digest, target.range.as_ref().map(|_| &sum.range), path);
+        push_line(
+            &mut line,
+            target.algorithm,
+            &sum.digest,
+            target.range.as_ref().map(|_| &sum.range),
+            path,
+        );
         state.write(&line);
     }
 
@@ -178,7 +222,10 @@ impl<'r> Report<'r> {
         }
         let result = if is_same { "ok" } else { "differs" };
         if self.json {
-            let pairs: Vec<[u64; 2]> = ranges.iter().map(|range| [range.start, range.end]).collect();
+            let pairs: Vec<[u64; 2]> = ranges
+                .iter()
+                .map(|range| [range.start, range.end])
+                .collect();
             let (found, expected) = (sum.digest.to_string(), hash.to_string());
             let object = json!({ "event": "checked", "result": result, "hash": found, "expected": expected, "ranges": pairs });
             return state.write_json(joined(object, path_field(path)));
@@ -186,7 +233,12 @@ impl<'r> Report<'r> {
         let line = match expected {
             _ if is_same => format!("{}: OK\n", escape(path)),
             Expected::Digest(_) => format!("{}: differs\n", escape(path)),
-            Expected::Tree(tree) => format!("{}: differs in bytes {}{}\n", escape(path), shown(&ranges), resized(tree, sum)),
+            Expected::Tree(tree) => format!(
+                "{}: differs in bytes {}{}\n",
+                escape(path),
+                shown(&ranges),
+                resized(tree, sum)
+            ),
         };
         state.write(line.as_bytes());
     }
@@ -197,7 +249,10 @@ impl<'r> Report<'r> {
         }
         state.tally.missing += 1;
         if self.json {
-            state.write_json(joined(json!({ "event": "checked", "result": "missing" }), path_field(path)));
+            state.write_json(joined(
+                json!({ "event": "checked", "result": "missing" }),
+                path_field(path),
+            ));
         } else {
             state.write(format!("{}: missing\n", escape(path)).as_bytes());
         }
@@ -207,14 +262,28 @@ impl<'r> Report<'r> {
         state.tally.problems += 1;
         if self.json {
             let object = json!({ "event": "problem", "cause": cause });
-            state.write_json(if path.is_empty() { object } else { joined(object, path_field(path)) });
+            state.write_json(if path.is_empty() {
+                object
+            } else {
+                joined(object, path_field(path))
+            });
         }
-        let place = if path.is_empty() { String::new() } else { format!("\"{}\": ", escape(path)) };
+        let place = if path.is_empty() {
+            String::new()
+        } else {
+            format!("\"{}\": ", escape(path))
+        };
         eprintln!("driftless: {place}{cause}");
     }
 
     fn entry(&self, state: &mut State, path: &[u8], entry: &Entry, content: Option<&Digest>) {
-        let Some(line) = state.manifest.as_mut().map(|manifest| manifest.add(path, entry, content)) else { return };
+        let Some(line) = state
+            .manifest
+            .as_mut()
+            .map(|manifest| manifest.add(path, entry, content))
+        else {
+            return;
+        };
         if !self.json {
             return state.write(&line);
         }
@@ -288,8 +357,15 @@ fn unwritten(error: &io::Error) -> String {
 /// Begins the file of hash trees, which must not be one of the files that are hashed.
 fn begin_trees(args: &SumArgs, path: &Path, leaf_bytes: u64) -> Result<TreeFile, String> {
     let product = Product::begin(path, TREES)?;
-    if product.ids().iter().any(|id| args.paths.iter().any(|path| id_at(path) == Some(*id))) {
-        return Err(format!("{}: it is one of the files to hash, and would be replaced by their hash trees", product.name()));
+    if product
+        .ids()
+        .iter()
+        .any(|id| args.paths.iter().any(|path| id_at(path) == Some(*id)))
+    {
+        return Err(format!(
+            "{}: it is one of the files to hash, and would be replaced by their hash trees",
+            product.name()
+        ));
     }
     let failed = product.name();
     TreeWriter::new(BufWriter::new(product), leaf_bytes)
@@ -299,12 +375,18 @@ fn begin_trees(args: &SumArgs, path: &Path, leaf_bytes: u64) -> Result<TreeFile,
 /// Gives the file of hash trees its name. An earlier one stays where this one is not whole.
 fn publish_trees(tree: TreeFile, whole: bool) -> Result<(), String> {
     if !whole && tree.get_ref().get_ref().replaces() {
-        eprintln!("driftless: {}: left as it was, since not all could be hashed", tree.get_ref().get_ref().name());
+        eprintln!(
+            "driftless: {}: left as it was, since not all could be hashed",
+            tree.get_ref().get_ref().name()
+        );
         return Ok(());
     }
     let name = tree.get_ref().get_ref().name();
-    let done = tree.finish().and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));
-    done.map_err(|error| format!("{name}: cannot write the hash trees: {}", cause(&error)))?.publish()
+    let done = tree
+        .finish()
+        .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));
+    done.map_err(|error| format!("{name}: cannot write the hash trees: {}", cause(&error)))?
+        .publish()
 }
 
 fn path_field(path: &[u8]) -> Value {
@@ -315,19 +397,35 @@ fn summary_fields(tally: &Tally, task: Task, root: Option<Digest>) -> Value {
     let fields = json!({
         "files": tally.files, "bytes": tally.bytes, "different": tally.different, "missing": tally.missing, "problems": tally.problems,
     });
-    let entries = if task == Task::Manifest { json!({ "entries": tally.entries }) } else { json!({}) };
+    let entries = if task == Task::Manifest {
+        json!({ "entries": tally.entries })
+    } else {
+        json!({})
+    };
     let root = root.map_or(json!({}), |root| json!({ "root": root.to_string() }));
     joined(joined(fields, entries), root)
 }
 
 /// Ranges for a person, in the form of `--range`.
 fn shown(ranges: &[Range<u64>]) -> String {
-    let some: Vec<String> = ranges.iter().take(SHOWN_RANGES_MAX).map(|range| format!("{}-{}", range.start, range.end)).collect();
-    let more = if ranges.len() > SHOWN_RANGES_MAX { " and more" } else { "" };
+    let some: Vec<String> = ranges
+        .iter()
+        .take(SHOWN_RANGES_MAX)
+        .map(|range| format!("{}-{}", range.start, range.end))
+        .collect();
+    let more = if ranges.len() > SHOWN_RANGES_MAX {
+        " and more"
+    } else {
+        ""
+    };
     some.join(" ") + more
 }
 
 fn resized(tree: &HashTree, sum: &Sum) -> String {
     let (was, is) = (tree.size(), sum.range.end);
-    if was == is { String::new() } else { format!(" (had {was} bytes, has {is})") }
+    if was == is {
+        String::new()
+    } else {
+        format!(" (had {was} bytes, has {is})")
+    }
 }

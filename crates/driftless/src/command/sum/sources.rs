@@ -1,10 +1,13 @@
-//! Where the targets come from: arguments, standard input, a list of sums, a file of hash trees. Read as they are needed.
+//! Where the targets come from: arguments, standard input, a list of sums, a file of hash trees.
+//! Read as they are needed.
 
 use super::dialect::Dialect;
 use crate::args::{SumArgs, range};
 use driftless_lock::Mutex;
 use driftless_model::{cause, quote};
-use driftless_verify::{Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line};
+use driftless_verify::{
+    Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line,
+};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -25,13 +28,25 @@ pub struct Source {
 impl Source {
     /// Opens what the arguments name.
     pub fn open(args: &SumArgs) -> Result<Self, String> {
-        let path = args.check.as_deref().or(args.check_tree.as_deref()).or(args.from_stdin.then_some(Path::new("-")));
+        let path = args
+            .check
+            .as_deref()
+            .or(args.check_tree.as_deref())
+            .or(args.from_stdin.then_some(Path::new("-")));
         let name = match path {
             Some(path) if path == Path::new("-") => "standard input".into(),
             path => quote(path.unwrap_or(Path::new(""))),
         };
-        let input = path.map(|path| open(path).map_err(|error| format!("{name}: cannot open: {}", cause(&error)))).transpose()?;
-        Ok(Source { name, input: Mutex::new(input), broken: AtomicBool::new(false) })
+        let input = path
+            .map(|path| {
+                open(path).map_err(|error| format!("{name}: cannot open: {}", cause(&error)))
+            })
+            .transpose()?;
+        Ok(Source {
+            name,
+            input: Mutex::new(input),
+            broken: AtomicBool::new(false),
+        })
     }
 
     /// Whether it could not be read to its end.
@@ -51,7 +66,12 @@ impl Source {
         };
         let input = self.input.lock().take();
         match input {
-            None => Box::new(args.paths.iter().map(move |path| Ok(Target { path: path.clone(), ..plain.clone() }))),
+            None => Box::new(args.paths.iter().map(move |path| {
+                Ok(Target {
+                    path: path.clone(),
+                    ..plain.clone()
+                })
+            })),
             Some(input) if args.check.is_some() => self.listed(input, algorithm),
             Some(input) if args.check_tree.is_some() => self.trees(input),
             Some(input) => self.batch(input, if args.from0 { 0 } else { b'\n' }, plain),
@@ -64,7 +84,9 @@ impl Source {
         mut lines: Lines<Input>,
         target: impl Fn(Vec<u8>) -> Result<Option<Target>, BadLine> + Send + 't,
     ) -> Targets<'t> {
-        let located = move |number: u64, why: &dyn ToString| format!("{} line {number}: {}", self.name, why.to_string());
+        let located = move |number: u64, why: &dyn ToString| {
+            format!("{} line {number}: {}", self.name, why.to_string())
+        };
         Box::new(std::iter::from_fn(move || {
             loop {
                 if self.is_broken() {
@@ -79,7 +101,10 @@ impl Source {
                     },
                     Err(error) => {
                         self.broken.store(true, Relaxed);
-                        return Some(Err(located(lines.number(), &format!("cannot read on: {}", cause(&error)))));
+                        return Some(Err(located(
+                            lines.number(),
+                            &format!("cannot read on: {}", cause(&error)),
+                        )));
                     }
                 }
             }
@@ -89,20 +114,42 @@ impl Source {
     /// Lines of a list of sums.
     fn listed(&self, mut input: Input, stated: Option<Algorithm>) -> Targets<'_> {
         // What cannot be read is told when it is read again.
-        let dialect = input.fill_buf().map(|first| Dialect::of(first, stated.is_some())).unwrap_or_default();
+        let dialect = input
+            .fill_buf()
+            .map(|first| Dialect::of(first, stated.is_some()))
+            .unwrap_or_default();
         if let Some(algorithm) = dialect.algorithm {
-            eprintln!("driftless: {}: the first sums that were tried are {}, so all are taken to be", self.name, algorithm.word());
+            eprintln!(
+                "driftless: {}: the first sums that were tried are {}, so all are taken to be",
+                self.name,
+                algorithm.word()
+            );
         }
         self.lines(Lines::new(input), move |line| {
-            let Some(line) = parse_line(dialect.line(&line))? else { return Ok(None) };
+            let Some(line) = parse_line(dialect.line(&line))? else {
+                return Ok(None);
+            };
             let bytes = line.digest.as_bytes().len();
-            let unnamed = dialect.algorithm.filter(|one| one.digest_bytes() == bytes).or(Algorithm::guess(bytes));
-            let algorithm = line.algorithm.or(stated).or(unnamed).ok_or(BadLine::Length)?;
+            let unnamed = dialect
+                .algorithm
+                .filter(|one| one.digest_bytes() == bytes)
+                .or(Algorithm::guess(bytes));
+            let algorithm = line
+                .algorithm
+                .or(stated)
+                .or(unnamed)
+                .ok_or(BadLine::Length)?;
             if algorithm.digest_bytes() != bytes {
                 return Err(BadLine::Length);
             }
             let (path, expected) = (path_of(line.name), Some(Expected::Digest(line.digest)));
-            Ok(Some(Target { path, range: line.range, algorithm, leaf_bytes: None, expected }))
+            Ok(Some(Target {
+                path,
+                range: line.range,
+                algorithm,
+                leaf_bytes: None,
+                expected,
+            }))
         })
     }
 
@@ -113,7 +160,11 @@ impl Source {
                 return Ok(None);
             }
             let (part, path) = split_range(line);
-            Ok(Some(Target { path: path_of(path), range: part.or(plain.range.clone()), ..plain.clone() }))
+            Ok(Some(Target {
+                path: path_of(path),
+                range: part.or(plain.range.clone()),
+                ..plain.clone()
+            }))
         })
     }
 
@@ -158,8 +209,13 @@ pub fn path_of(name: Vec<u8>) -> PathBuf {
 
 /// The range before the first tab, if there is one.
 fn split_range(line: Vec<u8>) -> (Option<std::ops::Range<u64>>, Vec<u8>) {
-    let Some(tab) = line.iter().position(|byte| *byte == b'\t') else { return (None, line) };
-    match std::str::from_utf8(&line[..tab]).ok().and_then(|text| range(text).ok()) {
+    let Some(tab) = line.iter().position(|byte| *byte == b'\t') else {
+        return (None, line);
+    };
+    match std::str::from_utf8(&line[..tab])
+        .ok()
+        .and_then(|text| range(text).ok())
+    {
         Some(part) => (Some(part), line[tab + 1..].to_vec()),
         None => (None, line),
     }
@@ -184,8 +240,12 @@ mod tests {
 
     #[test]
     fn only_a_range_before_a_tab_is_one() {
-        let table: [(&[u8], Option<std::ops::Range<u64>>, &[u8]); 4] =
-            [(b"0-5\ta\tb", Some(0..5), b"a\tb"), (b"a\tb", None, b"a\tb"), (b"0-5 a", None, b"0-5 a"), (b"./0-5\ta", None, b"./0-5\ta")];
+        let table: [(&[u8], Option<std::ops::Range<u64>>, &[u8]); 4] = [
+            (b"0-5\ta\tb", Some(0..5), b"a\tb"),
+            (b"a\tb", None, b"a\tb"),
+            (b"0-5 a", None, b"0-5 a"),
+            (b"./0-5\ta", None, b"./0-5\ta"),
+        ];
         for (line, part, path) in table {
             assert_eq!(split_range(line.to_vec()), (part, path.to_vec()));
         }

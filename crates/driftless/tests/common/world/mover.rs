@@ -1,12 +1,14 @@
-//! A mover of the world: the real way of a batch from its queue to its report, with the real lease and the real watcher. It goes on when
-//! the world lets it, from one change of the replica to the next.
+//! A mover of the world: the real way of a batch from its queue to its report, with the real lease
+//! and the real watcher. It goes on when the world lets it, from one change of the replica to the
+//! next.
 
 use super::turn::Turn;
 use super::{Link, Message, State, lock};
 use driftless_engine::message::Report;
 use driftless_engine::{
-    Alive, Batch, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Known, Lease, LeaseClock, Line, Moment, Options, Outcome, Over,
-    Seen, Watched, Watcher, carried, serve, work_off,
+    Alive, Batch, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Known, Lease,
+    LeaseClock, Line, Moment, Options, Outcome, Over, Seen, Watched, Watcher, carried, serve,
+    work_off,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -52,7 +54,9 @@ impl Place {
         self.turn.begin();
         let lived = catch_unwind(AssertUnwindSafe(|| {
             while let Some(delivery) = self.next() {
-                let mut hands = Hands { clock: Arc::new(MoverClock(self.clone())) };
+                let mut hands = Hands {
+                    clock: Arc::new(MoverClock(self.clone())),
+                };
                 if let Err(why) = serve(delivery, &mut self, &mut hands) {
                     lock(&self.state).fails(self.index, &why);
                 }
@@ -75,7 +79,12 @@ impl Place {
             self.turn.pause();
             let mut state = lock(&self.state);
             if let Some((number, message)) = state.deliver(self.index) {
-                return Some(Delivery { message, number, state: self.state.clone(), index: self.index });
+                return Some(Delivery {
+                    message,
+                    number,
+                    state: self.state.clone(),
+                    index: self.index,
+                });
             }
         }
     }
@@ -107,7 +116,10 @@ impl Desk for Place {
 
     fn try_again(&mut self, delivery: Delivery) {
         let mut state = lock(&self.state);
-        let again = Message { attempts: delivery.message.attempts + 1, ..delivery.message.clone() };
+        let again = Message {
+            attempts: delivery.message.attempts + 1,
+            ..delivery.message.clone()
+        };
         state.publish(again);
         state.settle(self.index, delivery.number);
     }
@@ -134,7 +146,11 @@ impl Desk for Place {
 
     fn flush(&mut self) -> Result<(), String> {
         self.turn.pause();
-        if lock(&self.state).movers[self.index].is_dead { Err("it is dead".into()) } else { Ok(()) }
+        if lock(&self.state).movers[self.index].is_dead {
+            Err("it is dead".into())
+        } else {
+            Ok(())
+        }
     }
 
     fn note(&mut self, text: &str) {
@@ -173,7 +189,8 @@ impl Line for Place {
     }
 }
 
-/// The world's time as a mover sees it. Whoever makes changes gives the turn back when asking for it.
+/// The world's time as a mover sees it. Whoever makes changes gives the turn back when asking for
+/// it.
 struct MoverClock(Place);
 
 impl LeaseClock for MoverClock {
@@ -197,13 +214,33 @@ impl Carrying<Place> for Hands {
         "a mover"
     }
 
-    fn carry_out(&mut self, (run, id): (u64, u64), what: (&Brief, &Batch), place: &mut Place) -> Result<Outcome, Failure> {
+    fn carry_out(
+        &mut self,
+        (run, id): (u64, u64),
+        what: (&Brief, &Batch),
+        place: &mut Place,
+    ) -> Result<Outcome, Failure> {
         let (options, yields) = lock(&place.state).begin_batch(place.index, (run, id), what.1);
         let lease = Arc::new(Lease::by(self.clock.clone()));
         place.begin(&lease);
-        let (stop, yields, leave) = (AtomicBool::new(false), AtomicBool::new(yields), AtomicBool::new(false));
-        let watched = Watched { leave: &leave, stop: &stop, yields: &yields, lease: &lease, walk: what.1.walk };
-        let ends = Ends { stop: &stop, yields: &yields, leaves: &leave, lease: Some(&lease) };
+        let (stop, yields, leave) = (
+            AtomicBool::new(false),
+            AtomicBool::new(yields),
+            AtomicBool::new(false),
+        );
+        let watched = Watched {
+            leave: &leave,
+            stop: &stop,
+            yields: &yields,
+            lease: &lease,
+            walk: what.1.walk,
+        };
+        let ends = Ends {
+            stop: &stop,
+            yields: &yields,
+            leaves: &leave,
+            lease: Some(&lease),
+        };
         place.turn.open_eyes();
         let done = std::thread::scope(|scope| {
             let eyes = place.clone();
@@ -217,7 +254,12 @@ impl Carrying<Place> for Hands {
     }
 }
 
-fn carry_out(options: &Options, what: (&Brief, &Batch), ends: Ends<'_>, lease: &Lease) -> Result<Outcome, Failure> {
+fn carry_out(
+    options: &Options,
+    what: (&Brief, &Batch),
+    ends: Ends<'_>,
+    lease: &Lease,
+) -> Result<Outcome, Failure> {
     let done = work_off((options, &mut Known::default()), what, &|_| {}, ends);
     carried(done, lease.over())
 }
@@ -227,12 +269,28 @@ impl Place {
     fn look_after(mut self, watched: Watched<'_>, (run, id): (u64, u64)) {
         let mut watcher: Option<Watcher<'_>> = None;
         let mover = format!("mover {}", self.index);
-        let report = |seen: &Seen| Report::Alive(Alive { run, id, mover: mover.clone(), counts: seen.counts });
+        let report = |seen: &Seen| {
+            Report::Alive(Alive {
+                run,
+                id,
+                mover: mover.clone(),
+                counts: seen.counts,
+            })
+        };
         while self.turn.wait_for_eyes() {
             let (now, seen) = {
                 let state = lock(&self.state);
                 let changes = state.movers[self.index].slices;
-                (state.now(), Seen { counts: Counts { changed: changes, ..Counts::default() }, opening: Duration::ZERO })
+                (
+                    state.now(),
+                    Seen {
+                        counts: Counts {
+                            changed: changes,
+                            ..Counts::default()
+                        },
+                        opening: Duration::ZERO,
+                    },
+                )
             };
             let looked = catch_unwind(AssertUnwindSafe(|| {
                 watched.lease.tick();

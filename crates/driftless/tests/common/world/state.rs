@@ -1,4 +1,5 @@
-//! What the broker, the movers and the lines between them are like at a moment, and what becomes of them as time passes.
+//! What the broker, the movers and the lines between them are like at a moment, and what becomes of
+//! them as time passes.
 
 use super::described_batch;
 use super::turn::Turn;
@@ -20,8 +21,8 @@ const MOVERS: [(usize, usize); 6] = [(0, 1), (0, 1), (0, 0), (0, 0), (1, 0), (1,
 const STEP_MAX: u64 = 250;
 /// In one of so many steps, something goes wrong.
 const ACCIDENT: u32 = 60;
-/// A broker notices that somebody is gone after so many milliseconds. Less than a lease lasts would be another world: there, who is cut off
-/// loses the batch to others before knowing it.
+/// A broker notices that somebody is gone after so many milliseconds. Less than a lease lasts would
+/// be another world: there, who is cut off loses the batch to others before knowing it.
 const CUT: std::ops::Range<u64> = 20_000..45_000;
 /// Steps in which all lives come to their end, or never.
 const STEPS_MAX: u64 = 400_000;
@@ -179,7 +180,11 @@ impl State {
 
     /// This moment, as a mover's lease sees it.
     pub fn moment(&self, index: usize) -> Moment {
-        self.movers[index].frozen.unwrap_or(Moment::after(Duration::from_millis(1_000_000 + self.millis)))
+        self.movers[index]
+            .frozen
+            .unwrap_or(Moment::after(Duration::from_millis(
+                1_000_000 + self.millis,
+            )))
     }
 
     /// A step of time, at most until then; says who goes on.
@@ -199,7 +204,9 @@ impl State {
         }
         let mut order: Vec<usize> = (0..self.movers.len()).collect();
         self.rng.shuffle(&mut order);
-        order.into_iter().for_each(|index| self.goes_on(index, &mut acts));
+        order
+            .into_iter()
+            .for_each(|index| self.goes_on(index, &mut acts));
         acts
     }
 
@@ -208,7 +215,10 @@ impl State {
         if self.movers[index].closes_at.is_some_and(|at| at <= now) {
             self.close(index);
         }
-        if self.movers[index].sleeps_until.is_some_and(|until| until > now) {
+        if self.movers[index]
+            .sleeps_until
+            .is_some_and(|until| until > now)
+        {
             return;
         }
         let wakes = self.movers[index].sleeps_until.take().is_some();
@@ -261,7 +271,11 @@ impl State {
 
     /// A mover is stopped, for moments or for long.
     pub fn put_to_sleep(&mut self, index: usize) {
-        let span = if self.rng.bool() { self.rng.u64(0..3000) } else { self.rng.u64(0..200_000) };
+        let span = if self.rng.bool() {
+            self.rng.u64(0..3000)
+        } else {
+            self.rng.u64(0..200_000)
+        };
         let drops = self.rng.u64(CUT);
         self.tell(format!("mover {index} sleeps for {span} ms"));
         let now = self.millis;
@@ -319,12 +333,18 @@ impl State {
         Some((self.tickets, message))
     }
 
-    /// What a mover was given with this number is for others again, if the broker has not taken it away.
+    /// What a mover was given with this number is for others again, if the broker has not taken it
+    /// away.
     pub fn hand_back(&mut self, index: usize, number: u64, attempts: u32) {
         let held = self.movers[index].held.take_if(|(held, _)| *held == number);
         if let Some((_, message)) = held {
-            let Ok(Order::Batch { batch, .. }) = decode(&message.body) else { return };
-            let again = Message { attempts: message.attempts + attempts, ..message };
+            let Ok(Order::Batch { batch, .. }) = decode(&message.body) else {
+                return;
+            };
+            let again = Message {
+                attempts: message.attempts + attempts,
+                ..message
+            };
             self.work[again.job][usize::from(batch.class)].push_front(again);
         }
     }
@@ -334,7 +354,9 @@ impl State {
     }
 
     pub fn publish(&mut self, message: Message) {
-        let Ok(Order::Batch { batch, .. }) = decode(&message.body) else { return };
+        let Ok(Order::Batch { batch, .. }) = decode(&message.body) else {
+            return;
+        };
         self.work[message.job][usize::from(batch.class)].push_back(message);
     }
 
@@ -360,8 +382,11 @@ impl State {
     /// Whether others have nothing to do.
     pub fn is_hungry(&self, index: usize) -> bool {
         let mover = &self.movers[index];
-        let waits = |other: &Mover| (other.job, other.class) == (mover.job, mover.class) && is_idle(other);
-        mover.link == Link::Up && self.movers.iter().any(waits) && self.work[mover.job][mover.class].is_empty()
+        let waits =
+            |other: &Mover| (other.job, other.class) == (mover.job, mover.class) && is_idle(other);
+        mover.link == Link::Up
+            && self.movers.iter().any(waits)
+            && self.work[mover.job][mover.class].is_empty()
     }
 
     pub fn is_coordinated(&self, index: usize) -> bool {
@@ -371,23 +396,48 @@ impl State {
 
     /// Movers of a job that are at work, or idle, as the broker knows.
     pub fn count(&self, job: usize, at_work: bool) -> usize {
-        self.movers.iter().filter(|mover| mover.job == job && if at_work { mover.held.is_some() } else { is_idle(mover) }).count()
+        self.movers
+            .iter()
+            .filter(|mover| {
+                mover.job == job
+                    && if at_work {
+                        mover.held.is_some()
+                    } else {
+                        is_idle(mover)
+                    }
+            })
+            .count()
     }
 
     /// Whether a mover carries out a batch of a run that does not hold the replica.
     pub fn is_foreign(&self, index: usize) -> bool {
         let mover = &self.movers[index];
-        let Some((run, _)) = mover.batch else { return false };
+        let Some((run, _)) = mover.batch else {
+            return false;
+        };
         match self.holder {
             Holder::Nobody => true,
             Holder::Run { job, run: now } => job != mover.job || now.is_some_and(|now| now != run),
         }
     }
 
-    /// A batch is begun; returns the options of its run, and whether it leaves all that it can to others.
-    pub fn begin_batch(&mut self, index: usize, (run, id): (u64, u64), batch: &Batch) -> (Options, bool) {
-        let (yields, pace) = (self.rng.u8(0..4) == 0, *self.rng.choice(&[1, 100, 500, 3000]).expect("one of them"));
-        self.tell(format!("mover {index} carries out {id}{}: {}", if yields { " and leaves much" } else { "" }, described_batch(batch)));
+    /// A batch is begun; returns the options of its run, and whether it leaves all that it can to
+    /// others.
+    pub fn begin_batch(
+        &mut self,
+        index: usize,
+        (run, id): (u64, u64),
+        batch: &Batch,
+    ) -> (Options, bool) {
+        let (yields, pace) = (
+            self.rng.u8(0..4) == 0,
+            *self.rng.choice(&[1, 100, 500, 3000]).expect("one of them"),
+        );
+        self.tell(format!(
+            "mover {index} carries out {id}{}: {}",
+            if yields { " and leaves much" } else { "" },
+            described_batch(batch)
+        ));
         if let Some(before) = &mut self.before {
             before(batch);
         }
@@ -397,7 +447,11 @@ impl State {
         (self.options[mover.job].clone(), yields)
     }
 
-    pub fn end_batch(&mut self, index: usize, done: &std::thread::Result<Result<Outcome, Failure>>) {
+    pub fn end_batch(
+        &mut self,
+        index: usize,
+        done: &std::thread::Result<Result<Outcome, Failure>>,
+    ) {
         let (mover, what) = (
             &mut self.movers[index],
             match done {
@@ -430,7 +484,11 @@ impl State {
     pub fn loses_coordinator(&mut self, job: usize) {
         if self.coordinated[job] && self.deaf_at[job].is_none() {
             self.tell(format!("the coordinator of job {job} is gone"));
-            let late = if self.rng.bool() { 0 } else { self.rng.u64(0..CUT.end) };
+            let late = if self.rng.bool() {
+                0
+            } else {
+                self.rng.u64(0..CUT.end)
+            };
             self.deaf_at[job] = Some(self.millis + late);
         }
     }
@@ -444,7 +502,8 @@ impl State {
     pub fn coordinator_sleeps(&mut self, job: usize) -> u64 {
         let span = self.rng.u64(0..100_000);
         self.tell(format!("the coordinator of job {job} sleeps for {span} ms"));
-        self.deaf_at[job] = Some(self.millis + self.rng.u64(CUT)).filter(|at| *at < self.millis + span);
+        self.deaf_at[job] =
+            Some(self.millis + self.rng.u64(CUT)).filter(|at| *at < self.millis + span);
         span
     }
 
@@ -460,13 +519,22 @@ impl State {
 
     /// What was delivered and not acknowledged comes again.
     fn return_results(&mut self, job: usize) {
-        let returned: Vec<Vec<u8>> = std::mem::take(&mut self.unacknowledged[job]).into_values().collect();
-        returned.into_iter().rev().for_each(|body| self.results[job].push_front(body));
+        let returned: Vec<Vec<u8>> = std::mem::take(&mut self.unacknowledged[job])
+            .into_values()
+            .collect();
+        returned
+            .into_iter()
+            .rev()
+            .for_each(|body| self.results[job].push_front(body));
     }
 
     fn double(&mut self) {
         let job = self.rng.usize(..JOBS);
-        let Some(index) = (!self.results[job].is_empty()).then(|| self.rng.usize(..self.results[job].len())) else { return };
+        let Some(index) =
+            (!self.results[job].is_empty()).then(|| self.rng.usize(..self.results[job].len()))
+        else {
+            return;
+        };
         self.tell("a result comes twice".into());
         let again = self.results[job][index].clone();
         self.results[job].push_back(again);
@@ -482,7 +550,10 @@ impl State {
             Report::Alive(sign) => Some(Word::Alive(Box::new(sign))),
             Report::Part(part) => {
                 let last = if part.last { ", the last" } else { "" };
-                self.tell(format!("job {job} hears of {}, part {}{last}", part.id, part.number));
+                self.tell(format!(
+                    "job {job} hears of {}, part {}{last}",
+                    part.id, part.number
+                ));
                 self.tickets += 1;
                 self.unacknowledged[job].insert(self.tickets, body);
                 Some(Word::Part(part, self.tickets))

@@ -27,7 +27,15 @@ pub struct Turn {
 
 impl Turn {
     pub fn new() -> Turn {
-        Turn { inner: Mutex::new(Inner { who: Who::World, has_eyes: false, is_free: false, is_gone: false }), changed: Condvar::new() }
+        Turn {
+            inner: Mutex::new(Inner {
+                who: Who::World,
+                has_eyes: false,
+                is_free: false,
+                is_gone: false,
+            }),
+            changed: Condvar::new(),
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -39,9 +47,16 @@ impl Turn {
         self.changed.notify_all();
     }
 
-    fn wait_until<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, is_so: impl Fn(&Inner) -> bool) -> MutexGuard<'a, Inner> {
+    fn wait_until<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+        is_so: impl Fn(&Inner) -> bool,
+    ) -> MutexGuard<'a, Inner> {
         while !is_so(&inner) {
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = self
+                .changed
+                .wait(inner)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         inner
     }
@@ -93,7 +108,10 @@ impl Turn {
 
     /// The eyes wait for their turn; says whether there is one.
     pub fn wait_for_eyes(&self) -> bool {
-        self.wait_until(self.inner(), |inner| !inner.has_eyes || inner.who == Who::Eyes).has_eyes
+        self.wait_until(self.inner(), |inner| {
+            !inner.has_eyes || inner.who == Who::Eyes
+        })
+        .has_eyes
     }
 
     /// The eyes give their turn back.

@@ -1,5 +1,5 @@
-//! Batches on their way: handed out, heard of, settled by the first outcome that comes, handed out again where nobody works on them, and given
-//! up where nobody can.
+//! Batches on their way: handed out, heard of, settled by the first outcome that comes, handed out
+//! again where nobody works on them, and given up where nobody can.
 
 use super::{BATCHES, Coordinator, SILENCE};
 use crate::monitor::Monitor;
@@ -22,7 +22,9 @@ impl Coordinator<'_> {
         let mut after = after;
         loop {
             let batches = self.record.batches(after, BATCHES)?;
-            let Some((last, _)) = batches.last() else { return Ok(()) };
+            let Some((last, _)) = batches.last() else {
+                return Ok(());
+            };
             after = *last;
             for (id, body) in batches {
                 self.hand_out(id, &body)?;
@@ -35,7 +37,9 @@ impl Coordinator<'_> {
         let mut batch: Batch = decoded(body).ok_or_else(|| self.record.damaged(&unreadable(id)))?;
         batch.alike = alike_in_batch(self.record, &batch)?;
         self.sample();
-        self.exchange.send(self.brief, self.record.run(), id, &batch).map_err(RunError::NoMovers)?;
+        self.exchange
+            .send(self.brief, self.record.run(), id, &batch)
+            .map_err(RunError::NoMovers)?;
         self.sent.insert(id, self.clock.now());
         Ok(())
     }
@@ -60,7 +64,8 @@ impl Coordinator<'_> {
 
     /// Notes a part of what came of a batch, and if it is the last, all of it.
     pub(super) fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
-        let (wanted, total, monitor, options) = (self.wanted(), self.total, self.monitor, self.options);
+        let (wanted, total, monitor, options) =
+            (self.wanted(), self.total, self.monitor, self.options);
         let said = self.record.transaction(|transaction| {
             let said = note_part(transaction, part, (wanted, total), monitor)?;
             if let Said::All(settled) = &said {
@@ -70,13 +75,22 @@ impl Coordinator<'_> {
         })?;
         match said {
             Said::InPart => Ok(()),
-            Said::WithGaps => self.disbelieve(part, "parts of what it says came of a batch are missing, or cannot be read"),
+            Said::WithGaps => self.disbelieve(
+                part,
+                "parts of what it says came of a batch are missing, or cannot be read",
+            ),
             Said::All(settled) => {
                 self.total = settled.total;
                 self.lost |= settled.is_lost;
                 self.alive.remove(&part.id);
                 self.sent.remove(&part.id);
-                let newest = self.sent.keys().next_back().copied().unwrap_or(0).max(part.id);
+                let newest = self
+                    .sent
+                    .keys()
+                    .next_back()
+                    .copied()
+                    .unwrap_or(0)
+                    .max(part.id);
                 self.send_open(newest)
             }
         }
@@ -84,31 +98,45 @@ impl Coordinator<'_> {
 
     /// Looks for batches that nobody could work off, and for those that nobody works on.
     pub(super) fn look_after(&mut self) -> Result<(), RunError> {
-        for (id, reason) in self.exchange.parked(self.record.run()).map_err(RunError::NoMovers)? {
+        for (id, reason) in self
+            .exchange
+            .parked(self.record.run())
+            .map_err(RunError::NoMovers)?
+        {
             self.give_up(id, &reason)?;
         }
         let silent = |at: &Instant| self.since(*at) > SILENCE;
         let silent: Vec<u64> = self
             .sent
             .iter()
-            .filter(|(id, at)| silent(at) && self.alive.get(id).is_none_or(|(heard, _)| silent(heard)))
+            .filter(|(id, at)| {
+                silent(at) && self.alive.get(id).is_none_or(|(heard, _)| silent(heard))
+            })
             .map(|(id, _)| *id)
             .collect();
         if silent.is_empty() || self.exchange.waits().map_err(RunError::NoMovers)? {
             return Ok(());
         }
-        silent.into_iter().try_for_each(|id| self.hand_out_again(id))
+        silent
+            .into_iter()
+            .try_for_each(|id| self.hand_out_again(id))
     }
 
     /// A batch that nobody could work off: what it was about is not equal.
     pub(super) fn give_up(&mut self, id: u64, reason: &str) -> Result<(), RunError> {
         let total = self.total;
-        let given_up = self.record.transaction(|transaction| note_given_up(transaction, id, reason, total))?;
-        let Some((total, problems)) = given_up else { return Ok(()) };
+        let given_up = self
+            .record
+            .transaction(|transaction| note_given_up(transaction, id, reason, total))?;
+        let Some((total, problems)) = given_up else {
+            return Ok(());
+        };
         self.total = total;
         self.sent.remove(&id);
         self.alive.remove(&id);
-        problems.iter().for_each(|problem| self.monitor.problem(problem));
+        problems
+            .iter()
+            .for_each(|problem| self.monitor.problem(problem));
         self.send_open(id)
     }
 }
@@ -117,7 +145,8 @@ impl Coordinator<'_> {
 enum Said {
     /// The last word has not come, or the batch was settled before.
     InPart,
-    /// The last word has come, and something before it is missing: what the mover left to others would be lost.
+    /// The last word has come, and something before it is missing: what the mover left to others
+    /// would be lost.
     WithGaps,
     /// All of it: the batch is settled.
     All(Box<Settled>),
@@ -131,54 +160,121 @@ struct Settled {
     mounts: BTreeSet<RelPath>,
 }
 
-/// Notes a part of what came of a batch, and if it is the last, settles the batch: what is left of it becomes about so many batches as are
-/// wanted, and what it did is added to the total.
-fn note_part(transaction: &Transaction<'_>, part: &PartOfOutcome, (wanted, before): (usize, Counts), monitor: &dyn Monitor) -> Noted<Said> {
+/// Notes a part of what came of a batch, and if it is the last, settles the batch: what is left of
+/// it becomes about so many batches as are wanted, and what it did is added to the total.
+fn note_part(
+    transaction: &Transaction<'_>,
+    part: &PartOfOutcome,
+    (wanted, before): (usize, Counts),
+    monitor: &dyn Monitor,
+) -> Noted<Said> {
     if !transaction.is_open(part.id)? {
         return Ok(Said::InPart);
     }
     if !part.last {
-        transaction.add_part((part.id, part.attempt, part.number), &part.mover, &part.outcome)?;
+        transaction.add_part(
+            (part.id, part.attempt, part.number),
+            &part.mover,
+            &part.outcome,
+        )?;
         return Ok(Said::InPart);
     }
-    let Some(outcomes) = outcomes(transaction, part)? else { return Ok(Said::WithGaps) };
-    let Some(body) = transaction.settle(part.id)? else { return Ok(Said::InPart) };
+    let Some(outcomes) = outcomes(transaction, part)? else {
+        return Ok(Said::WithGaps);
+    };
+    let Some(body) = transaction.settle(part.id)? else {
+        return Ok(Said::InPart);
+    };
     let batch: Batch = decoded(&body).ok_or_else(|| transaction.damaged(&unreadable(part.id)))?;
-    let mut settled = Settled { total: before, is_lost: false, mounts: BTreeSet::new() };
+    let mut settled = Settled {
+        total: before,
+        is_lost: false,
+        mounts: BTreeSet::new(),
+    };
     let mut rest = Vec::new();
     for outcome in outcomes {
-        settled.is_lost |= outcome.problems.iter().any(|problem| problem.class == Class::Stop);
+        settled.is_lost |= outcome
+            .problems
+            .iter()
+            .any(|problem| problem.class == Class::Stop);
         settled.total.add(&outcome.counts);
         settled.mounts.extend(outcome.mounts.iter().cloned());
         note_outcome(transaction, outcome, monitor, &mut rest)?;
     }
     settle_pieces(transaction, &batch, &mut rest)?;
-    let walk = batch.walk.saturating_sub(settled.total.walked - before.walked);
-    add_batches(transaction, &pack(rest, wanted, &Batch { pieces: Vec::new(), walk, ..batch }))?;
+    let walk = batch
+        .walk
+        .saturating_sub(settled.total.walked - before.walked);
+    add_batches(
+        transaction,
+        &pack(
+            rest,
+            wanted,
+            &Batch {
+                pieces: Vec::new(),
+                walk,
+                ..batch
+            },
+        ),
+    )?;
     transaction.set_counts(settled.total.named())?;
     Ok(Said::All(Box::new(settled)))
 }
 
-/// All that an attempt said of a batch, of which this is the last part; nothing if any part is missing, or cannot be read.
+/// All that an attempt said of a batch, of which this is the last part; nothing if any part is
+/// missing, or cannot be read.
 fn outcomes(transaction: &Transaction<'_>, last: &PartOfOutcome) -> Noted<Option<Vec<Outcome>>> {
     let parts = transaction.parts(last.id, last.attempt)?;
     let is_whole = parts.iter().map(|(number, _)| *number).eq(0..last.number);
-    let outcomes = parts.iter().map(|(_, part)| decoded(part)).chain([last.read()]);
+    let outcomes = parts
+        .iter()
+        .map(|(_, part)| decoded(part))
+        .chain([last.read()]);
     Ok(if is_whole { outcomes.collect() } else { None })
 }
 
-/// Settles a batch that nobody could work off, if it is open: each path that it is about is a problem. Returns the new total.
-fn note_given_up(transaction: &Transaction<'_>, id: u64, reason: &str, mut total: Counts) -> Noted<Option<(Counts, Vec<Problem>)>> {
-    let Some(body) = transaction.settle(id)? else { return Ok(None) };
+/// Settles a batch that nobody could work off, if it is open: each path that it is about is a
+/// problem. Returns the new total.
+fn note_given_up(
+    transaction: &Transaction<'_>,
+    id: u64,
+    reason: &str,
+    mut total: Counts,
+) -> Noted<Option<(Counts, Vec<Problem>)>> {
+    let Some(body) = transaction.settle(id)? else {
+        return Ok(None);
+    };
     let batch: Batch = decoded(&body).ok_or_else(|| transaction.damaged(&unreadable(id)))?;
     let mut rest = Vec::new();
     settle_pieces(transaction, &batch, &mut rest)?;
-    add_batches(transaction, &pack(rest, 1, &Batch { pieces: Vec::new(), ..batch.clone() }))?;
-    let problem = |path| Problem { path, side: Side::Replica, act: Act::MakeEqual, cause: escape_text(reason), class: Class::Skip };
+    add_batches(
+        transaction,
+        &pack(
+            rest,
+            1,
+            &Batch {
+                pieces: Vec::new(),
+                ..batch.clone()
+            },
+        ),
+    )?;
+    let problem = |path| Problem {
+        path,
+        side: Side::Replica,
+        act: Act::MakeEqual,
+        cause: escape_text(reason),
+        class: Class::Skip,
+    };
     let problems: Vec<Problem> = paths_of(&batch).into_iter().map(problem).collect();
     let count = problems.len() as u64;
-    (total.seen, total.failed, total.problems_skip) = (total.seen + count, total.failed + count, total.problems_skip + count);
-    problems.iter().try_for_each(|problem| transaction.add_problem(problem))?;
+    (total.seen, total.failed, total.problems_skip) = (
+        total.seen + count,
+        total.failed + count,
+        total.problems_skip + count,
+    );
+    problems
+        .iter()
+        .try_for_each(|problem| transaction.add_problem(problem))?;
     transaction.set_counts(total.named())?;
     Ok(Some((total, problems)))
 }
@@ -193,7 +289,9 @@ fn paths_of(batch: &Batch) -> Vec<RelPath> {
     for piece in &batch.pieces {
         match piece {
             Piece::Root => paths.push(RelPath::root()),
-            Piece::Entries(dir, names) => paths.extend(names.iter().map(|name| dir.join(name.as_bytes()))),
+            Piece::Entries(dir, names) => {
+                paths.extend(names.iter().map(|name| dir.join(name.as_bytes())))
+            }
             Piece::Rest(path, ..) => paths.push(path.clone()),
             // Whoever finishes the file copies what is missing.
             Piece::Bytes(..) => {}

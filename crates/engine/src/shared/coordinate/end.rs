@@ -26,13 +26,25 @@ const EXTRAS: usize = 1000;
 impl Coordinator<'_> {
     /// Links names, deletes, tries again what there was no room for, and finishes directories.
     pub(super) fn end_here(&mut self) -> Result<Summary, RunError> {
-        let mut run = Run::new(self.options, self.monitor, self.stop, Ground::of(self.options, self.roots.clone()));
+        let mut run = Run::new(
+            self.options,
+            self.monitor,
+            self.stop,
+            Ground::of(self.options, self.roots.clone()),
+        );
         run.is_single = self.single.is_some();
-        (run.renamed, run.started) = (self.single.as_ref().map(|(_, renamed)| renamed.clone()), self.started);
-        (run.rules.suspect_since, run.changes) = (self.brief.suspect_since(), Some(self.changes.clone()));
+        (run.renamed, run.started) = (
+            self.single.as_ref().map(|(_, renamed)| renamed.clone()),
+            self.started,
+        );
+        (run.rules.suspect_since, run.changes) =
+            (self.brief.suspect_since(), Some(self.changes.clone()));
         run.tally.add(&self.total);
         let handed = Arc::new(handed_on(self.record)?);
-        run.part = Part::End(Left { handed: handed.clone(), ..Left::default() });
+        run.part = Part::End(Left {
+            handed: handed.clone(),
+            ..Left::default()
+        });
         self.link_names(&mut run)?;
         self.plan_deletes(&mut run)?;
         let mut no_room = self.record.no_room();
@@ -48,7 +60,9 @@ impl Coordinator<'_> {
         self.finish_directories(&mut run, handed)?;
         run.look_again_at_roots();
         let summary = end_run(&run, end);
-        run.changes.as_ref().map_or(Ok(()), |changes| changes.outcome())?;
+        run.changes
+            .as_ref()
+            .map_or(Ok(()), |changes| changes.outcome())?;
         Ok(summary)
     }
 
@@ -90,7 +104,13 @@ impl Coordinator<'_> {
         if left.is_empty() || run.stopped() {
             return Ok(());
         }
-        let works: Vec<Work> = left.keys().map(|path| Work { path: path.clone(), scope: Scope::Entry }).collect();
+        let works: Vec<Work> = left
+            .keys()
+            .map(|path| Work {
+                path: path.clone(),
+                scope: Scope::Entry,
+            })
+            .collect();
         let has_root = left.contains_key(&RelPath::root());
         run.part = Part::End(Left { dirs: left, handed });
         run.tally.seen.fetch_add(u64::from(has_root), Relaxed);
@@ -102,17 +122,23 @@ impl Coordinator<'_> {
 /// The names of the next files, all of each, and how many files these are.
 fn next_groups(names: &mut Rows<'_, LinkName>) -> Result<(Vec<Work>, u64), StateError> {
     let (mut works, mut groups, mut group) = (Vec::new(), 0, None);
-    while names.peek()?.is_some_and(|name| works.len() < LINK_NAMES_MAX || group == Some(name.id)) {
+    while names
+        .peek()?
+        .is_some_and(|name| works.len() < LINK_NAMES_MAX || group == Some(name.id))
+    {
         let Some(name) = names.next_row()? else { break };
         groups += u64::from(group != Some(name.id));
         group = Some(name.id);
-        works.push(Work { path: name.path, scope: Scope::Subtree });
+        works.push(Work {
+            path: name.path,
+            scope: Scope::Subtree,
+        });
     }
     Ok((works, groups))
 }
 
-/// One name of each of so many files was counted when it was made, and is counted again since `before`: as the same, unless a mover that was
-/// late has changed it meanwhile.
+/// One name of each of so many files was counted when it was made, and is counted again since
+/// `before`: as the same, unless a mover that was late has changed it meanwhile.
 fn count_once(run: &Run<'_>, before: &Counts, groups: u64) {
     let (tally, now) = (&run.tally, run.tally.counts());
     let mut twice = groups;

@@ -1,10 +1,11 @@
-//! What movers say is looked at: one that sees another tree than the coordinator, somewhere below the right roots, has made nothing there,
-//! however much it says.
+//! What movers say is looked at: one that sees another tree than the coordinator, somewhere below
+//! the right roots, has made nothing there, however much it says.
 //!
-//! A batch is settled when the few entries that its mover names are seen here. What is not seen yet may be on its way (file systems of
-//! servers remember for a while what they have looked at), so it is looked at again for some time. Then the mover is in doubt: somebody may
-//! have changed the replica meanwhile. The batch is carried out again, and before the end everything is looked at once more. The second
-//! time it is believed no more, and gets no further batches.
+//! A batch is settled when the few entries that its mover names are seen here. What is not seen yet
+//! may be on its way (file systems of servers remember for a while what they have looked at), so it
+//! is looked at again for some time. Then the mover is in doubt: somebody may have changed the
+//! replica meanwhile. The batch is carried out again, and before the end everything is looked at
+//! once more. The second time it is believed no more, and gets no further batches.
 
 use super::Coordinator;
 use crate::shared::exchange::PartOfOutcome;
@@ -22,8 +23,8 @@ const DISBELIEVED_MAX: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// For so long what another host has made may not be seen here.
 const SEEN_LATE: Duration = Duration::from_secs(3);
-/// The same where a server or another host keeps the replica: an NFS client believes what it knows of a directory for up to a minute
-/// (nfs(5), `acdirmax`).
+/// The same where a server or another host keeps the replica: an NFS client believes what it knows
+/// of a directory for up to a minute (nfs(5), `acdirmax`).
 const SEEN_LATE_OF_SERVERS: Duration = Duration::from_secs(65);
 
 /// What was said and is not seen here.
@@ -42,7 +43,9 @@ pub(super) struct Trust {
 /// What is wrong with a mover.
 fn words(path: &RelPath) -> String {
     let path = escape(path.as_bytes());
-    format!("it says that \"{path}\" is equal, and the coordinator does not see it so: is another file system mounted there on that host?")
+    format!(
+        "it says that \"{path}\" is equal, and the coordinator does not see it so: is another file system mounted there on that host?"
+    )
 }
 
 impl Coordinator<'_> {
@@ -81,7 +84,11 @@ impl Coordinator<'_> {
     /// Looks again at what was not there.
     pub(super) fn look_at_held(&mut self) -> Result<(), RunError> {
         let now = self.clock.now();
-        let due: Vec<_> = self.trust.held.extract_if(.., |(.., [_, looked])| now - *looked >= LOOK_AGAIN).collect();
+        let due: Vec<_> = self
+            .trust
+            .held
+            .extract_if(.., |(.., [_, looked])| now - *looked >= LOOK_AGAIN)
+            .collect();
         for (part, ticket, [since, _]) in due {
             match self.first_missing(&part) {
                 Some(path) if now - since >= self.seen_late() => {
@@ -96,8 +103,17 @@ impl Coordinator<'_> {
     }
 
     fn seen_late(&self) -> Duration {
-        let is_near = self.roots.1.as_ref().and_then(|dir| dir.as_local()).is_some_and(shows_changes_at_once);
-        if is_near { SEEN_LATE } else { SEEN_LATE_OF_SERVERS }
+        let is_near = self
+            .roots
+            .1
+            .as_ref()
+            .and_then(|dir| dir.as_local())
+            .is_some_and(shows_changes_at_once);
+        if is_near {
+            SEEN_LATE
+        } else {
+            SEEN_LATE_OF_SERVERS
+        }
     }
 
     /// An entry that a mover of an open batch calls equal, and that is not there as it says.
@@ -107,7 +123,9 @@ impl Coordinator<'_> {
             return None;
         }
         let told = part.read()?.settled;
-        told.into_iter().find(|told| is_missing(source, replica, told)).map(|told| told.path)
+        told.into_iter()
+            .find(|told| is_missing(source, replica, told))
+            .map(|told| told.path)
     }
 
     /// A mover's word is not what is seen here.
@@ -118,7 +136,8 @@ impl Coordinator<'_> {
         let why = words(path);
         let is_known = !self.trust.doubted.insert(part.mover.clone());
         if is_known && self.brief.distrusts(&part.mover).is_none() {
-            self.monitor.note(&format!("{}: {why}; it gets no more work", part.mover));
+            self.monitor
+                .note(&format!("{}: {why}; it gets no more work", part.mover));
             self.brief.distrust(&part.mover, &why);
             self.exchange.dismiss(&part.mover, &why);
         }
@@ -137,9 +156,14 @@ impl Coordinator<'_> {
     }
 }
 
-/// Whether an entry is not on the replica as it was made, although the source has it still. What cannot be looked at may be there.
+/// Whether an entry is not on the replica as it was made, although the source has it still. What
+/// cannot be looked at may be there.
 fn is_missing(source: &DirRef, replica: &DirMutRef, told: &Settled) -> bool {
-    let agrees = |meta: &Meta| told.made.is_none_or(|(kind, size)| meta.kind == kind && (kind != Kind::File || meta.size == size));
+    let agrees = |meta: &Meta| {
+        told.made.is_none_or(|(kind, size)| {
+            meta.kind == kind && (kind != Kind::File || meta.size == size)
+        })
+    };
     let is_there = match look(&(replica.clone() as DirRef), &told.path) {
         Ok(meta) => agrees(&meta),
         Err(fault) => !fault.is_missing(),
@@ -149,8 +173,13 @@ fn is_missing(source: &DirRef, replica: &DirMutRef, told: &Settled) -> bool {
 
 /// What an entry is like now, by handles that are opened anew.
 fn look(root: &DirRef, path: &RelPath) -> Done<Meta> {
-    let names: Vec<CString> = path.names().map(|name| CString::new(name).unwrap_or_default()).collect();
-    let Some((last, above)) = names.split_last() else { return root.meta() };
+    let names: Vec<CString> = path
+        .names()
+        .map(|name| CString::new(name).unwrap_or_default())
+        .collect();
+    let Some((last, above)) = names.split_last() else {
+        return root.meta();
+    };
     let mut dir = root.clone();
     for name in above {
         dir = dir.enter(name)?;

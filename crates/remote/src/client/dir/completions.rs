@@ -23,7 +23,9 @@ pub(super) fn made(_kept: &Inner, side: Side, reply: Replied) -> Completion {
 pub(super) fn fetched(_kept: &Inner, side: Side, reply: Replied) -> Completion {
     Completion::Fetched(match on(side, reply) {
         Ok((Reply::Whole(None), _)) => Ok(None),
-        Ok((Reply::Whole(Some((entry, extents))), data)) => whole(entry, extents, data).map(Some).ok_or_else(|| nonsense().on(side)),
+        Ok((Reply::Whole(Some((entry, extents))), data)) => whole(entry, extents, data)
+            .map(Some)
+            .ok_or_else(|| nonsense().on(side)),
         Ok(_) => Err(nonsense().on(side)),
         Err(fault) => Err(fault),
     })
@@ -40,5 +42,9 @@ pub(super) fn looked(kept: &Inner, side: Side, reply: Replied) -> Done<Meta> {
 }
 
 pub(super) fn own_set(_kept: &Inner, side: Side, reply: Replied) -> Completion {
-    Completion::OwnSet(on(side, reply).and_then(|(reply, _)| not_set(side, reply)).unwrap_or_else(|fault| vec![fault]))
+    Completion::OwnSet(
+        on(side, reply)
+            .and_then(|(reply, _)| not_set(side, reply))
+            .unwrap_or_else(|fault| vec![fault]),
+    )
 }

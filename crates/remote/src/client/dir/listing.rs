@@ -1,4 +1,5 @@
-//! What listings tell of a directory's entries: kept until somebody asks for it, so that the first look at an entry costs nothing.
+//! What listings tell of a directory's entries: kept until somebody asks for it, so that the first
+//! look at an entry costs nothing.
 
 use super::Inner;
 use crate::budget::Room;
@@ -13,17 +14,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What listings have told and nobody has asked for, on one connection, in bytes. Beyond that, each entry is asked about by itself.
+/// What listings have told and nobody has asked for, on one connection, in bytes. Beyond that, each
+/// entry is asked about by itself.
 const HEARD_BYTES_MAX: u64 = 40 << 20;
-/// What the hashes take, on one connection, by which the names of replicas' directories are known, in bytes. Beyond, no listing says what it lacks.
+/// What the hashes take, on one connection, by which the names of replicas' directories are known,
+/// in bytes. Beyond, no listing says what it lacks.
 const KNOWN_BYTES_MAX: u64 = 32 << 20;
 /// What one of them takes in a table that grows by half.
 const FOLD_BYTES: u64 = 24;
-/// Entries of the first listing that is asked for by itself; further ones of the directory have up to the most. Room is
-/// taken for what may come, so that many directories that are a little larger are listed at the same time, on a slow connection, too.
+/// Entries of the first listing that is asked for by itself; further ones of the directory have up
+/// to the most. Room is taken for what may come, so that many directories that are a little larger
+/// are listed at the same time, on a slow connection, too.
 const LISTED_ENTRIES: u32 = 512;
 const LISTED_ENTRIES_MAX: u32 = 4096;
-/// Names that are known to have been changed while a listing was under way; when there are more, nothing that it tells is kept.
+/// Names that are known to have been changed while a listing was under way; when there are more,
+/// nothing that it tells is kept.
 const CHANGED_MAX: usize = 4096;
 
 /// What was changed since a listing was asked for: what that tells of it may be older.
@@ -56,7 +61,8 @@ impl Changed {
     }
 }
 
-/// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was touched; ask.
+/// What a listing told of an entry and nobody has asked yet. All empty: the entry is there, or was
+/// touched; ask.
 #[derive(Default)]
 pub(super) struct Heard {
     pub(super) meta: Option<Meta>,
@@ -70,8 +76,12 @@ impl Heard {
     fn bytes(&self, name: &CStr) -> u64 {
         /// The entry itself, its place in a table that grows by half, and what an allocation costs.
         const ENTRY_BYTES: usize = 512;
-        let target = self.target.as_ref().map_or(0, |target| target.count_bytes());
-        (ENTRY_BYTES + name.count_bytes() + target) as u64 + self.xattrs.as_ref().map_or(0, xattrs_memory)
+        let target = self
+            .target
+            .as_ref()
+            .map_or(0, |target| target.count_bytes());
+        (ENTRY_BYTES + name.count_bytes() + target) as u64
+            + self.xattrs.as_ref().map_or(0, xattrs_memory)
     }
 
     fn is_empty(&self) -> bool {
@@ -85,8 +95,8 @@ pub(super) struct Entries {
     heard: HashMap<CString, Heard>,
     /// Whatever is not among them is not there, unless its file system takes it for one that is.
     complete: bool,
-    /// Hashes of what they have in common with names that some file system takes for one with them; of a replica's alone, since nobody
-    /// relies on what a source lacks.
+    /// Hashes of what they have in common with names that some file system takes for one with them;
+    /// of a replica's alone, since nobody relies on what a source lacks.
     folds: HashSet<u64>,
     /// What they take.
     room: Room,
@@ -104,23 +114,44 @@ pub(super) struct Entries {
 impl Entries {
     /// With the listing that came with the directory.
     pub(super) fn with(first: Option<Listing>, known: &Arc<AtomicU64>) -> Entries {
-        let changed = if first.is_some() { Changed::Names(HashSet::new()) } else { Changed::Unwatched };
-        Entries { first, changed, room: Room::none(known), ..Entries::default() }
+        let changed = if first.is_some() {
+            Changed::Names(HashSet::new())
+        } else {
+            Changed::Unwatched
+        };
+        Entries {
+            first,
+            changed,
+            room: Room::none(known),
+            ..Entries::default()
+        }
     }
 
-    /// Begins a listing and returns its number, from 1 on. What was heard from those before it does not count any more: it tells all.
+    /// Begins a listing and returns its number, from 1 on. What was heard from those before it does
+    /// not count any more: it tells all.
     pub(super) fn begin(&mut self, known: &Arc<AtomicU64>) -> u64 {
         self.listings += 1;
         if self.listings > 1 {
-            *self = Entries { listings: self.listings, ..Entries::with(None, known) };
+            *self = Entries {
+                listings: self.listings,
+                ..Entries::with(None, known)
+            };
         }
         self.listings
     }
 
     /// Keeps what was told of an entry, as long as there is room for it on the connection.
     fn hear(&mut self, name: CString, heard: Heard, used: &Arc<AtomicU64>) {
-        let Some(room) = Room::take(used, heard.bytes(&name), HEARD_BYTES_MAX) else { return };
-        self.heard.insert(name, Heard { _room: Some(room), ..heard });
+        let Some(room) = Room::take(used, heard.bytes(&name), HEARD_BYTES_MAX) else {
+            return;
+        };
+        self.heard.insert(
+            name,
+            Heard {
+                _room: Some(room),
+                ..heard
+            },
+        );
     }
 
     fn know(&mut self, name: &CStr) {
@@ -156,11 +187,16 @@ impl Entries {
     /// Keeps what a listing tells of entries that were not changed since it was asked for.
     fn hear_all(&mut self, told: impl Iterator<Item = (CString, Heard)>, used: &Arc<AtomicU64>) {
         let changed = std::mem::take(&mut self.changed);
-        told.filter(|(name, heard)| !heard.is_empty() && !changed.has(name)).for_each(|(name, heard)| self.hear(name, heard, used));
+        told.filter(|(name, heard)| !heard.is_empty() && !changed.has(name))
+            .for_each(|(name, heard)| self.hear(name, heard, used));
     }
 
     /// Takes a part of what was told of an entry. What nobody has asked for is kept.
-    pub(super) fn take<T>(&mut self, name: &CStr, part: impl FnOnce(&mut Heard) -> Option<T>) -> Option<T> {
+    pub(super) fn take<T>(
+        &mut self,
+        name: &CStr,
+        part: impl FnOnce(&mut Heard) -> Option<T>,
+    ) -> Option<T> {
         let heard = self.heard.get_mut(name)?;
         let taken = part(heard);
         if heard.is_empty() {
@@ -174,16 +210,21 @@ impl Entries {
         self.heard.remove(name);
     }
 
-    /// Whether nothing is there at a name that was never heard of. A listing has one spelling of each name alone.
+    /// Whether nothing is there at a name that was never heard of. A listing has one spelling of
+    /// each name alone.
     pub(super) fn lacks(&self, unheard: &CStr) -> bool {
         let knows_all = self.complete && !self.knows_some;
-        knows_all && !self.folds.contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
+        knows_all
+            && !self
+                .folds
+                .contains(&self.hashes.hash_one(fold(unheard.to_bytes())))
     }
 }
 
 pub(super) struct RemoteNames {
     dir: Arc<Inner>,
-    /// The number of this listing; only the first goes by the directory's own number on the other side, since each has a place of its own.
+    /// The number of this listing; only the first goes by the directory's own number on the other
+    /// side, since each has a place of its own.
     number: u64,
     at: Handle,
     /// How many entries are asked for next.
@@ -205,11 +246,23 @@ impl RemoteNames {
     /// From the beginning; the first listing goes on where that ends which came with the directory.
     pub(super) fn new(dir: Arc<Inner>) -> RemoteNames {
         let number = dir.entries.lock().begin(&dir.client.connection.known);
-        let at = if number == 1 { dir.at } else { dir.client.connection.handle() };
+        let at = if number == 1 {
+            dir.at
+        } else {
+            dir.client.connection.handle()
+        };
         if number > 1 {
-            let _its_listings_fail_if_this_does = dir.client.connection.ask(&Request::Again { dir: dir.at, at }, Vec::new());
+            let _its_listings_fail_if_this_does = dir
+                .client
+                .connection
+                .ask(&Request::Again { dir: dir.at, at }, Vec::new());
         }
-        RemoteNames { dir, number, at, entries_max: LISTED_ENTRIES }
+        RemoteNames {
+            dir,
+            number,
+            at,
+            entries_max: LISTED_ENTRIES,
+        }
     }
 
     fn next(&mut self) -> Done<Listing> {
@@ -217,10 +270,25 @@ impl RemoteNames {
         if let Some(first) = first {
             return Ok(first);
         }
-        let survey = Survey { keep: self.dir.client.keep, files: self.dir.files, entries_max: self.entries_max };
+        let survey = Survey {
+            keep: self.dir.client.keep,
+            files: self.dir.files,
+            entries_max: self.entries_max,
+        };
         self.entries_max = (self.entries_max * 8).min(LISTED_ENTRIES_MAX);
-        match on(self.dir.side, self.dir.client.connection.call(&Request::List { dir: self.at, survey }, Vec::new()))? {
-            (Reply::Listing(listing), _) if listing.told.len() <= survey.entries_max as usize => Ok(listing),
+        match on(
+            self.dir.side,
+            self.dir.client.connection.call(
+                &Request::List {
+                    dir: self.at,
+                    survey,
+                },
+                Vec::new(),
+            ),
+        )? {
+            (Reply::Listing(listing), _) if listing.told.len() <= survey.entries_max as usize => {
+                Ok(listing)
+            }
             _ => Err(nonsense().on(self.dir.side)),
         }
     }
@@ -232,14 +300,29 @@ impl RemoteNames {
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();
         for told in &listing.told {
-            names.push(&told.name.0, told.kind.or(told.entry.as_ref().map(|entry| entry.meta.kind)));
+            names.push(
+                &told.name.0,
+                told.kind
+                    .or(told.entry.as_ref().map(|entry| entry.meta.kind)),
+            );
             if is_last && self.dir.side == Side::Replica {
                 entries.know(&told.name.0);
             }
         }
         let heard = listing.told.into_iter().map(|told| {
-            let (meta, xattrs) = told.entry.map(|Entry { meta, xattrs }| (meta, xattrs)).unzip();
-            (told.name.0, Heard { meta, xattrs: xattrs.filter(|_| keeps_xattrs), target: told.target, _room: None })
+            let (meta, xattrs) = told
+                .entry
+                .map(|Entry { meta, xattrs }| (meta, xattrs))
+                .unzip();
+            (
+                told.name.0,
+                Heard {
+                    meta,
+                    xattrs: xattrs.filter(|_| keeps_xattrs),
+                    target: told.target,
+                    _room: None,
+                },
+            )
         });
         if is_last {
             entries.hear_all(heard, &self.dir.client.connection.heard);
@@ -270,7 +353,10 @@ mod tests {
     }
 
     fn heard() -> Heard {
-        Heard { xattrs: Some(Xattrs::default()), ..Heard::default() }
+        Heard {
+            xattrs: Some(Xattrs::default()),
+            ..Heard::default()
+        }
     }
 
     #[test]
@@ -284,7 +370,10 @@ mod tests {
         let kept = entries.heard.len();
         assert!(kept < 100_000, "{kept}");
         entries.complete = true;
-        assert!(!entries.lacks(&name(299_999)), "it was told, though nothing is kept of it");
+        assert!(
+            !entries.lacks(&name(299_999)),
+            "it was told, though nothing is kept of it"
+        );
         assert!(entries.lacks(&name(300_000)));
         drop(entries);
         assert_eq!(used.load(Relaxed), 0);
@@ -294,13 +383,18 @@ mod tests {
     fn what_was_changed_since_a_listing_was_asked_for_is_not_heard_of_from_it() {
         let (used, known) = (Arc::default(), Arc::default());
         let told = || (0..3).map(|number| (name(number), heard()));
-        let is_heard = |entries: &Entries| [0, 1, 2].map(|number| entries.heard.contains_key(&name(number)));
+        let is_heard =
+            |entries: &Entries| [0, 1, 2].map(|number| entries.heard.contains_key(&name(number)));
         let mut entries = Entries::with(Some(Listing::default()), &known);
         assert_eq!(entries.begin(&known), 1);
         entries.forget(&name(1));
         assert!(entries.first_or_ask(1).is_some());
         entries.hear_all(told(), &used);
-        assert_eq!(is_heard(&entries), [true, false, true], "of the one that came with the directory");
+        assert_eq!(
+            is_heard(&entries),
+            [true, false, true],
+            "of the one that came with the directory"
+        );
         assert!(entries.first_or_ask(1).is_none());
         entries.forget(&name(0));
         entries.hear_all(told(), &used);
@@ -319,11 +413,31 @@ mod tests {
         let (used, mut entries) = (Arc::default(), Entries::default());
         for number in 0..300_000 {
             entries.hear(name(number), heard(), &used);
-            assert!(entries.take(&name(number), |heard| heard.xattrs.take()).is_some(), "{number}");
+            assert!(
+                entries
+                    .take(&name(number), |heard| heard.xattrs.take())
+                    .is_some(),
+                "{number}"
+            );
         }
         assert_eq!((used.load(Relaxed), entries.heard.len()), (0, 0));
-        entries.hear(name(1), Heard { target: Some(name(2)), ..heard() }, &used);
-        assert!(entries.take(&name(1), |heard| heard.xattrs.take()).is_some());
-        assert_eq!(entries.take(&name(1), |heard| heard.target.take()), Some(name(2)), "the rest is kept");
+        entries.hear(
+            name(1),
+            Heard {
+                target: Some(name(2)),
+                ..heard()
+            },
+            &used,
+        );
+        assert!(
+            entries
+                .take(&name(1), |heard| heard.xattrs.take())
+                .is_some()
+        );
+        assert_eq!(
+            entries.take(&name(1), |heard| heard.target.take()),
+            Some(name(2)),
+            "the rest is kept"
+        );
     }
 }
