@@ -6,6 +6,7 @@ pub mod changes;
 pub mod error;
 pub mod folding;
 pub mod held;
+pub mod locks;
 pub mod looks;
 pub mod marks;
 pub mod mounts;

@@ -1,21 +1,25 @@
 //! Carrying out one request on this machine's file systems.
 
+mod content;
+mod entry;
+mod listing;
+
+use self::content::{digests, fetched, read};
+use self::listing::next_listing;
 use crate::agent::fence::Fence;
-use crate::agent::hold::Hold;
 use crate::agent::home::find;
 use crate::agent::objects::{Call, Cursor, Object, OpenDir, OpenFile, Table};
 use crate::wire::HEAD_BYTES_MAX;
 use crate::wire::{
-    DATA_BYTES_MAX, DIGESTS_MAX, ENTRIES_MAX, EXTENTS_MAX, FAULTS_MAX, Handle, Listing, Located,
-    Locked, Name, Own, PIECE_BYTES_MAX, Reply, Request, Root, SHORT_XATTRS_BYTES_MAX, SparingRules,
-    Survey, Told, WireFault,
+    FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root,
+    SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, WireFault,
 };
 use driftless_lock::Mutex;
-use driftless_model::{Act, Entry, Fault, Filter, Kind, RelPath, Xattrs, errno};
+use driftless_model::{Act, Fault, Filter, Kind, RelPath, Xattrs, errno};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{
-    Dir, DirMutRef, DirRef, Done, Halt, HandlePool, Lock, Names, Place, ReadFile, RootError,
-    Spared, Whole, WriteFile,
+    Dir, DirMutRef, DirRef, Done, Halt, HandlePool, Lock, Place, ReadFile, RootError, Spared,
+    WriteFile,
 };
 use std::ffi::{CStr, OsStr};
 use std::ops::Range;
@@ -204,165 +208,6 @@ impl Server<'_> {
                 done(self.file(file)?.writer()?.write_at(&data, offset)).into()
             }
             other => self.on_entry(other)?.into(),
-        })
-    }
-
-    /// Requests about an entry of a directory, or about a file.
-    fn on_entry(&self, request: Request) -> Result<Reply, WireFault> {
-        use Request as R;
-        Ok(match request {
-            R::Look { dir, name } => told(self.dir(dir)?.look(&name.0), Reply::Meta),
-            R::Peek { dir, name } => told(self.dir(dir)?.peek(&name.0), Reply::Meta),
-            R::EntryXattrs {
-                dir,
-                name,
-                keep,
-                long,
-            } => told(
-                self.dir(dir)?
-                    .xattrs_of_within(&name.0, &keep, xattrs_max(long)),
-                or_too_long,
-            ),
-            R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| {
-                Reply::Note(Some(to.into_bytes()))
-            }),
-            R::Symlink { dir, name, target } => done(
-                self.replica(dir, Act::MakeSymlink)?
-                    .make_symlink(&name.0, &target),
-            ),
-            R::Node {
-                kind: Kind::File | Kind::Dir | Kind::Symlink,
-                ..
-            } => return Err(WireFault::new(Act::MakeNode, errno::EINVAL)),
-            R::Node {
-                dir,
-                name,
-                kind,
-                rdev,
-            } => done(
-                self.replica(dir, Act::MakeNode)?
-                    .make_node(&name.0, kind, rdev),
-            ),
-            R::Link {
-                dir,
-                name,
-                from,
-                from_name,
-                id,
-            } => done(self.replica(dir, Act::Link)?.link(
-                &name.0,
-                (&*self.dir(from)?, &from_name.0),
-                id,
-            )),
-            R::SetEntry {
-                dir,
-                name,
-                known,
-                attributes,
-            } => told(
-                self.replica(dir, Act::SetAttributes)?
-                    .set(&name.0, &known, &attributes),
-                faults,
-            ),
-            R::Take {
-                dir,
-                from,
-                name,
-                to,
-            } => done(self.replica(dir, Act::Rename)?.take(
-                &*self.replica(from, Act::Rename)?,
-                &name.0,
-                &to.0,
-            )),
-            R::Rename { dir, from, to } => {
-                done(self.replica(dir, Act::Rename)?.rename(&from.0, &to.0))
-            }
-            R::Displace {
-                dir,
-                from,
-                to,
-                below_max,
-            } => Reply::Removed(
-                self.replica(dir, Act::Rename)?
-                    .displace(&from.0, &to.0, below_max)
-                    .into(),
-            ),
-            R::Remove { dir, name } => done(self.replica(dir, Act::Remove)?.remove(&name.0)),
-            R::RemoveDir { dir, name } => {
-                done(self.replica(dir, Act::RemoveDirectory)?.remove_dir(&name.0))
-            }
-            R::RemoveTree { dir, name, spared } => {
-                let rules = opened_rules(spared)?;
-                Reply::Removed(
-                    self.replica(dir, Act::Remove)?
-                        .remove_tree(&name.0, self.sparing(&rules))
-                        .into(),
-                )
-            }
-            R::RemoveLeftover { dir, name } => Reply::Removed(
-                self.replica(dir, Act::Remove)?
-                    .remove_leftover(&name.0)
-                    .into(),
-            ),
-            R::CountTree {
-                dir,
-                name,
-                max,
-                spared,
-                is_wary,
-            } => {
-                let rules = opened_rules(spared)?;
-                let spared = Spared {
-                    is_wary,
-                    ..self.sparing(&rules)
-                };
-                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
-            }
-            R::MakeWritable { dir } => {
-                self.replica(dir, Act::SetMode)?.make_writable();
-                Reply::Done
-            }
-            R::SyncAll { dir } => done(self.replica(dir, Act::Flush)?.sync_all()),
-            R::SetUnfinished { dir, is } => {
-                done(self.replica(dir, Act::SetXattr)?.set_unfinished(is))
-            }
-            R::IsKept { at } => self.is_kept(at)?,
-            R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
-            R::SetMark { dir, text, durable } => told(
-                self.replica(dir, Act::Mark)?.set_mark(&text, durable),
-                Reply::Time,
-            ),
-            R::Hold {
-                dir,
-                identity,
-                movers,
-            } => {
-                Hold::guard(&self.replica(dir, Act::Change)?, identity, movers);
-                Reply::Done
-            }
-            R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
-            other => self.on_file(other)?,
-        })
-    }
-
-    fn on_file(&self, request: Request) -> Result<Reply, WireFault> {
-        use Request as R;
-        Ok(match request {
-            R::NextData { file, within } => {
-                told(self.file(file)?.reader().next_data(within), Reply::Range)
-            }
-            R::DropCached { file } => done(self.file(file)?.reader().drop_cached()),
-            R::SetLen { file, len } => done(self.file(file)?.writer()?.set_len(len)),
-            R::Allocate { file, range } if range.start < range.end => {
-                done(self.file(file)?.writer()?.allocate(range))
-            }
-            R::SyncFile { file } => done(self.file(file)?.writer()?.sync()),
-            R::FlushFile { file } => done(self.file(file)?.writer()?.flush()),
-            R::Progress { file } => Reply::Note(self.file(file)?.writer()?.progress()),
-            R::SaveProgress { file, note } => {
-                done(self.file(file)?.writer()?.save_progress(note.as_deref()))
-            }
-            _ => return Err(WireFault::new(Act::Obey, errno::EINVAL)),
         })
     }
 
@@ -681,71 +526,6 @@ impl OpenFile {
     }
 }
 
-fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFault> {
-    if len > DATA_BYTES_MAX {
-        return Err(WireFault::new(Act::Read, errno::EINVAL));
-    }
-    let mut data = vec![0; len];
-    let got = file.read_at(&mut data, offset)?;
-    data.truncate(got);
-    Ok(data)
-}
-
-/// Bytes that are hashed between two looks at whether anybody wants the hashes.
-const HASHED_BYTES: u64 = 64 << 20;
-
-/// Hashes a range, some pieces at a time, unless its client is gone meanwhile.
-fn digests(
-    file: &dyn ReadFile,
-    range: Range<u64>,
-    piece: u64,
-    is_over: &dyn Fn() -> bool,
-) -> Result<Vec<[u8; 32]>, WireFault> {
-    let bounded = (1..=PIECE_BYTES_MAX).contains(&piece)
-        && range.end.saturating_sub(range.start) / piece <= DIGESTS_MAX;
-    if !bounded {
-        return Err(WireFault::new(Act::Hash, errno::EINVAL));
-    }
-    let step = (HASHED_BYTES / piece).max(1) * piece;
-    let (mut found, mut at) = (Vec::new(), range.start);
-    while at < range.end {
-        if is_over() {
-            return Err(WireFault::new(Act::Hash, errno::ECANCELED));
-        }
-        let end = at.saturating_add(step).min(range.end);
-        let some = file.digests(at..end, piece)?;
-        // The file ends here.
-        let is_short = (some.len() as u64) < (end - at).div_ceil(piece);
-        found.extend(some);
-        if is_short {
-            break;
-        }
-        at = end;
-    }
-    Ok(found)
-}
-
-/// Reads a small file whole; one that changes meanwhile is left to be read the long way.
-fn fetched(dir: &dyn Dir, name: &CStr, keep: &driftless_model::Keep) -> Result<Replied, WireFault> {
-    let file = dir.open_file(name)?;
-    let meta = file.meta()?;
-    if meta.kind != Kind::File {
-        return Err(WireFault::new(Act::Open, OTHER_KIND));
-    }
-    // What does not fit the largest answer is read the long way.
-    let fits = |whole: &Whole| whole.extents.len() <= EXTENTS_MAX;
-    let whole = Whole::read(&*file, &meta, keep)?.filter(fits);
-    Ok(whole.map_or((Reply::Whole(None), Vec::new()), |whole| {
-        let Whole {
-            meta,
-            xattrs,
-            extents,
-            data,
-        } = whole;
-        (Reply::Whole(Some((Entry { meta, xattrs }, extents))), data)
-    }))
-}
-
 /// The first of what is stuck, as much as has room in one reply.
 fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
     const PATHS_BYTES_MAX: usize = 8 << 10;
@@ -757,129 +537,4 @@ fn shortened(mut removed: driftless_tree::Removed) -> driftless_tree::Removed {
     let fitting = fitting.count().max(1);
     removed.stuck.truncate(fitting);
     removed
-}
-
-/// Tells the next entries of a directory; none if there is no room for the names that were read
-/// besides: the listing begins anew then.
-fn next_listing(
-    (dir, cursor): (&dyn Dir, &Mutex<Cursor>),
-    survey: Survey,
-    table: &Table,
-) -> Option<Listing> {
-    let mut cursor = cursor.lock();
-    if !cursor.goes_on {
-        match dir.list() {
-            Ok(stream) => {
-                *cursor = Cursor {
-                    stream: Some(stream),
-                    goes_on: true,
-                    ..Cursor::default()
-                }
-            }
-            Err(fault) => {
-                return Some(Listing {
-                    fault: Some(fault.into()),
-                    ..Listing::default()
-                });
-            }
-        }
-    }
-    let listing = cursor.next(dir, survey);
-    cursor.goes_on = listing.more;
-    let keeps = cursor.keep_untold(table);
-    if !keeps {
-        *cursor = Cursor::default();
-    }
-    keeps.then_some(listing)
-}
-
-impl Cursor {
-    /// Keeps no more than the names that are not told yet; `false` if there is no room for them.
-    fn keep_untold(&mut self, table: &Table) -> bool {
-        let (names, told) = std::mem::take(&mut self.names);
-        self.names.0 = names.behind(told);
-        self.room = None;
-        self.room = table.untold(self.names.0.memory() as u64);
-        self.room.is_some()
-    }
-
-    fn next(&mut self, dir: &dyn Dir, survey: Survey) -> Listing {
-        let max = (survey.entries_max as usize).clamp(1, ENTRIES_MAX);
-        let mut listing = Listing {
-            more: true,
-            ..Listing::default()
-        };
-        let mut bytes = 0;
-        while listing.told.len() < max && bytes < survey.listing_bytes_max() as u64 {
-            if self.names.1 == self.names.0.len() && !self.refill(max, &mut listing) {
-                break;
-            }
-            let (name, kind) = self.names.0.get(self.names.1);
-            self.names.1 += 1;
-            let told = tell(dir, name, kind, &survey);
-            bytes += told.strings_memory();
-            listing.told.push(told);
-        }
-        listing
-    }
-
-    /// Reads more names; `false` if there are none.
-    fn refill(&mut self, max: usize, listing: &mut Listing) -> bool {
-        self.names = (Names::default(), 0);
-        while let Some(stream) = &mut self.stream {
-            match stream.fill(&mut self.names.0, max) {
-                Ok(true) if self.names.0.is_empty() => continue,
-                Ok(true) => {}
-                Ok(false) => self.stream = None,
-                Err(fault) => {
-                    self.stream = None;
-                    listing.fault = Some(fault.into());
-                }
-            }
-            break;
-        }
-        listing.more = !self.names.0.is_empty();
-        listing.more
-    }
-}
-
-/// What a listing tells of an entry. Of a directory that is its name: it will be entered, and told
-/// itself.
-fn tell(dir: &dyn Dir, name: &CStr, kind: Option<Kind>, survey: &Survey) -> Told {
-    let wanted = match kind {
-        Some(Kind::Dir) => false,
-        Some(Kind::File) => survey.files,
-        _ => true,
-    };
-    let entry = if wanted {
-        look(dir, name, survey)
-    } else {
-        None
-    };
-    let link = entry
-        .as_ref()
-        .is_some_and(|entry| entry.meta.kind == Kind::Symlink);
-    let target = if link { dir.read_link(name).ok() } else { None };
-    Told {
-        name: name.into(),
-        kind,
-        entry,
-        target,
-    }
-}
-
-fn look(dir: &dyn Dir, name: &CStr, survey: &Survey) -> Option<Entry> {
-    let meta = dir.look(name).ok()?;
-    // What is too much for a listing is asked for by itself.
-    let read = || {
-        dir.xattrs_of_within(name, &survey.keep, survey.listing_bytes_max() as u64)
-            .ok()
-            .flatten()
-    };
-    let xattrs = if meta.kind == Kind::Dir {
-        Xattrs::default()
-    } else {
-        read()?
-    };
-    Some(Entry { meta, xattrs })
 }

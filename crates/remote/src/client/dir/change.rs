@@ -1,7 +1,9 @@
 //! Changes of a directory on another host.
 
 use super::completions::{made, own_set};
-use super::{FarLock, First, NO_META, RemoteDir, may_be_directory};
+use super::lock::FarLock;
+use super::read::may_be_directory;
+use super::{First, NO_META, RemoteDir};
 use crate::wire::{Locked, Name, NewEntryHead, Reply, Request, SparingRules};
 use driftless_model::{Act, Fault, Kind, Side, Stamp, errno};
 use driftless_tree::{
