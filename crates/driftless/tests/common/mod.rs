@@ -15,6 +15,7 @@ pub mod movers;
 pub mod places;
 pub mod programs;
 pub mod relayed;
+pub mod victim;
 pub mod world;
 
 use driftless_testkit::{
