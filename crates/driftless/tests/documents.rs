@@ -40,17 +40,30 @@ fn pages() -> Vec<String> {
     ]
     .map(String::from)
     .to_vec();
-    for entry in fs::read_dir(project().join("docs")).expect("docs") {
-        let name = entry
-            .expect("entry")
-            .file_name()
-            .into_string()
-            .expect("a name that is text");
-        if name.ends_with(".md") {
-            pages.push(format!("docs/{name}"));
+    for folder in ["docs", "docs/internals"] {
+        for entry in fs::read_dir(project().join(folder)).expect("a folder") {
+            let name = entry.expect("entry").file_name();
+            let name = name.into_string().expect("a name that is text");
+            if name.ends_with(".md") {
+                pages.push(format!("{folder}/{name}"));
+            }
         }
     }
     pages
+}
+
+#[test]
+fn the_index_of_the_documents_lists_every_page_and_no_other() {
+    let index = fs::read_to_string(project().join("docs/README.md")).expect("the index");
+    let rows = index.lines().filter_map(|line| line.strip_prefix("| ["));
+    let mut named: Vec<String> = rows
+        .filter_map(|row| Some(format!("docs/{}", row.split_once(']')?.0)))
+        .collect();
+    let is_indexed = |page: &String| page.starts_with("docs/") && page != "docs/README.md";
+    let mut real: Vec<String> = pages().into_iter().filter(is_indexed).collect();
+    named.sort();
+    real.sort();
+    assert_eq!(named, real);
 }
 
 fn generated(what: &str) -> String {
