@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (the back end must be chosen firs
 import stats  # noqa: E402
 from peers import FLOOR, FORMS, TOOLS  # noqa: E402
 
-OWN, MISSED, TEXT, GRID = "#0b7285", "#c92a2a", "#343a40", "#dee2e6"
+OWN, TEXT, GRID = "#0b7285", "#343a40", "#dee2e6"
 GREYS = ["#495057", "#6c757d", "#868e96", "#9aa1a8", "#adb5bd", "#ced4da"]
 
 plt.rcParams.update({
@@ -94,18 +94,3 @@ def stats_tools(result):
     """The tools of a case that has parts only."""
     ran = {run["tool"] for run in result["runs"]}
     return [tool for tool in result["tools"] if tool in ran]
-
-
-def shares(judged, path):
-    """Every target: what was measured as a share of the limit; left of the line is met."""
-    known = [(f"{label}: {verdict.target}", verdict.share) for label, verdict in judged if verdict.share is not None]
-    figure, axes = plt.subplots(figsize=(8, 1.1 + 0.24 * max(len(known), 1)))
-    for at, (_, share) in enumerate(known):
-        axes.barh(at, share, 0.7, color=OWN if share <= 1 else MISSED)
-        axes.annotate(f" {share:.2f}", (share, at), va="center", fontsize=7)
-    axes.axvline(1, color=TEXT, linewidth=1)
-    axes.set_yticks(range(len(known)), [label for label, _ in known], fontsize=7)
-    axes.invert_yaxis()
-    axes.grid(axis="x", color=GRID, linewidth=0.6)
-    axes.set_xlabel("measured ÷ limit (at most 1 is met)")
-    finish(figure, path)

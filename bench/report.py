@@ -18,6 +18,8 @@ from targets import judge
 from text import COMMANDS_HEAD, GROUPS, HOW, INTRO, REPRODUCE
 
 MIB = 2**20
+# Groups that have a plot beside their table: few, since every page that is written anew stays in the history.
+PLOTTED = ("real", "ssh", "latency", "memory")
 
 
 def number(value):
@@ -156,20 +158,27 @@ def note_lines(measured):
     return "".join(f"\n**{note}**\n" for note in notes if note)
 
 
+def plot(name, measured, path):
+    """The plot of a group."""
+    if name == "memory":
+        plots.memory(measured[0][1], path)
+    else:
+        plots.times(measured, path)
+
+
 def section(name, measured, folder):
-    """One group: what it is, its table and its plot."""
+    """One group: what it is, its table, and its plot if it has one."""
     group = GROUPS[name]
     facts = "" if name in ("large", "memory") else tree_line(measured)
     parts = [f"## {group.title}\n\n{facts}{group.text}\n"]
     if name == "memory":
         parts.append(memory_table(measured))
-        plots.memory(measured[0][1], folder / "memory.svg")
     elif name != "often":
         parts += [times_table(measured), mixed_line(measured), delay_line(measured)]
         parts += [cpu_table(measured), wire_table(measured)]
-        plots.times(measured, folder / f"{name}.svg")
     parts += [trouble_lines(measured), note_lines(measured)]
-    if name != "often":
+    if name in PLOTTED:
+        plot(name, measured, folder / f"{name}.svg")
         parts.append(f"![{group.title}](bench/{name}.svg)\n")
     return "\n".join(part for part in parts if part)
 
@@ -192,9 +201,7 @@ def write(results, docs):
     small = "\n**Small trees (`--quick`): these figures prove that the benchmark works, nothing else.**\n"
     page = [INTRO.format(cores=where, memory=about["memory_gib"], kernel=about["kernel"], versions=versions)]
     page += [small] if results["quick"] else []
-    page += [f"## Targets\n\n{summary(measured)}", "![Targets](bench/targets.svg)\n"]
-    plots.shares([(what(case), verdict) for case, result in measured for verdict in judge(case, result)],
-                 folder / "targets.svg")
+    page += [f"## Targets\n\n{summary(measured)}"]
     for name in GROUPS:
         members = [(case, result) for case, result in measured if case.group == name]
         page += [section(name, members, folder)] if members else []
