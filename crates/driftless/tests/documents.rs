@@ -5,30 +5,13 @@
 //! comment above it. In its expected output `[..]` stands for anything on that line.
 #![allow(clippy::disallowed_methods)]
 
-use driftless_model::event::{
-    ChangeMade, Counters, DifferenceFound, Event, PathText, ProblemMet, ProgressMade, Roots,
-    RunSummary, Start,
-};
-use driftless_model::{Act, Action, Class, Kind, Level, Side, Unkept, What};
-use serde_json::Value;
+mod common;
+
+use common::pages::{BINARY, Shell, project, quoted, read, rows};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_driftless");
-
-fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .expect("the workspace")
-}
-
-fn read(name: &str) -> String {
-    fs::read_to_string(project().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
-}
+use std::process::Command;
 
 /// All pages, by their paths in the project.
 fn pages() -> Vec<String> {
@@ -73,37 +56,6 @@ fn generated(what: &str) -> String {
         .expect("it starts");
     assert!(output.status.success(), "generate {what}: {output:?}");
     String::from_utf8(output.stdout).expect("text")
-}
-
-/// A folder for one example, with the binary first on the search path.
-struct Stage {
-    folder: tempfile::TempDir,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        Stage {
-            folder: tempfile::tempdir().expect("a folder"),
-        }
-    }
-
-    fn bash(&self, script: &str) -> Output {
-        let own = Path::new(BINARY)
-            .parent()
-            .expect("a folder")
-            .as_os_str()
-            .to_owned();
-        let path = [own, std::env::var_os("PATH").unwrap_or_default()].join(&OsString::from(":"));
-        let mut command = Command::new("bash");
-        command
-            .args(["-c", &format!("exec 2>&1\n{script}")])
-            .current_dir(self.folder.path());
-        command
-            .env("PATH", path)
-            .env("LC_ALL", "C.UTF-8")
-            .stdin(Stdio::null());
-        command.output().expect("bash starts")
-    }
 }
 
 /// A `console` block: where it stands, what comes before it, and its commands, each with what it
@@ -164,7 +116,7 @@ fn steps<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
 /// Runs an example in one shell; a NUL byte ends what each command prints, and its exit code is
 /// there for the next one.
 fn check_example(example: &Example) {
-    let stage = Stage::new();
+    let stage = Shell::new();
     let made = stage.bash(&format!("set -e\n{}", example.setup));
     assert!(
         made.status.success(),
@@ -218,37 +170,6 @@ fn line_matches(pattern: &str, line: &str) -> bool {
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(last)
-}
-
-/// The rows of the Markdown tables below `heading`, up to the next heading of any level; cells
-/// without their padding.
-fn rows<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
-    let lines = text
-        .lines()
-        .skip_while(|line| *line != heading)
-        .skip(1)
-        .take_while(|line| !line.starts_with('#'));
-    let cells = |line: &'a str| {
-        line.trim_matches('|')
-            .split(" | ")
-            .map(|cell| cell.trim_matches(['|', ' ']))
-            .collect::<Vec<_>>()
-    };
-    let rows: Vec<Vec<&str>> = lines
-        .filter(|line| line.starts_with("| `"))
-        .map(cells)
-        .collect();
-    assert!(!rows.is_empty(), "no table below {heading}");
-    rows
-}
-
-/// The words in backticks.
-fn quoted(cell: &str) -> Vec<String> {
-    cell.split('`')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
 }
 
 #[test]
@@ -325,7 +246,7 @@ fn generated_pages_and_completions_name_every_option() {
         );
         assert!(fish.contains(&format!("-l {option}")), "--{option} in fish");
     }
-    let stage = Stage::new();
+    let stage = Shell::new();
     fs::write(stage.folder.path().join("completions"), bash).expect("write");
     let output = stage.bash("bash -n completions");
     assert!(
@@ -397,7 +318,7 @@ fn each_filter_leaves_out_what_its_page_says() {
         .and_then(|rest| rest.split("```").next())
         .expect("the tree");
     let all: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
-    let stage = Stage::new();
+    let stage = Shell::new();
     let source = stage.folder.path().join("source");
     fs::create_dir(&source).expect("folder");
     plant(&source, &all);
@@ -418,232 +339,6 @@ fn each_filter_leaves_out_what_its_page_says() {
         let left_out: Vec<String> = all.difference(&tree(&replica)).cloned().collect();
         assert_eq!(left_out, gone, "{options:?}");
     }
-}
-
-/// Fields that the page lists for an event, the counters included where it says so; and those that
-/// may be missing.
-fn documented(text: &str, event: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let mut table = rows(text, &format!("## {event}"));
-    let header = |row: &Vec<&str>| row.len() == 3;
-    if ["progress", "summary"].contains(&event) {
-        table.extend(rows(text, "## counters"));
-    }
-    let fields = table.iter().filter(|row| header(row));
-    let name = |row: &Vec<&str>| quoted(row[0]).remove(0);
-    let optional = fields
-        .clone()
-        .filter(|row| row[1].contains("optional"))
-        .map(name)
-        .collect();
-    (fields.map(name).collect(), optional)
-}
-
-/// The words that the page explains in two-column tables of an event.
-fn explained(text: &str, event: &str) -> BTreeSet<String> {
-    rows(text, &format!("## {event}"))
-        .iter()
-        .filter(|row| row.len() == 2)
-        .map(|row| quoted(row[0]).remove(0))
-        .collect()
-}
-
-/// Objects of real runs that bring about every event.
-fn real_events() -> Vec<Value> {
-    let stage = Stage::new();
-    let script = "
-        mkdir -p data/sub; for n in $(seq 40); do echo $n > data/sub/$n; done
-        ln data/sub/1 data/link; ln -s x data/symlink; mkfifo data/fifo; echo x > data/$(printf 'a\\377b')
-        driftless sync --json --iops-limit 25 data copy
-        rm -r data/sub/9 copy/fifo data/symlink; mkdir copy/fifo; chmod 600 data/sub/2; echo more >> data/sub/3; ln data/sub/4 data/four
-        echo x > data/symlink; rm data/fifo; mkfifo data/fifo
-        driftless sync --json --delete data copy
-        echo other > copy/four; mkdir copy/extra; ln data/sub/4 data/five
-        driftless verify --json data copy; rm -r copy/extra
-        driftless sync --json data data/inside
-        printf 'missing\\n' | driftless sync --json --files-from - data copy
-        driftless sync --json data/symlink /dev/full
-    ";
-    let output = stage.bash(script);
-    let text = String::from_utf8(output.stdout).expect("text");
-    let lines = text.lines().filter(|line| line.starts_with('{'));
-    lines
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
-        .collect()
-}
-
-#[test]
-fn json_objects_have_exactly_the_documented_fields_and_words() {
-    let (text, events) = (read("docs/json.md"), real_events());
-    for event in [
-        "start",
-        "change",
-        "difference",
-        "problem",
-        "progress",
-        "summary",
-        "error",
-    ] {
-        let (fields, optional) = documented(&text, event);
-        let found: Vec<&Value> = events
-            .iter()
-            .filter(|object| object["event"] == event)
-            .collect();
-        assert!(!found.is_empty(), "no {event} in {events:#?}");
-        for object in found {
-            let present: BTreeSet<String> = object
-                .as_object()
-                .expect("an object")
-                .keys()
-                .cloned()
-                .collect();
-            let missing: BTreeSet<String> = fields.difference(&present).cloned().collect();
-            assert!(
-                present.is_subset(&fields) && missing.is_subset(&optional),
-                "{event}: {object}\ndocumented: {fields:?}"
-            );
-        }
-    }
-    assert!(events.iter().all(|object| text.contains(&format!(
-        "\n## {}\n",
-        object["event"].as_str().expect("a name")
-    ))));
-    let words = explained(&text, "change");
-    for change in events.iter().filter(|object| object["event"] == "change") {
-        let what = change["what"].as_array().expect("a list").iter();
-        let used = what
-            .chain([&change["action"]])
-            .map(|word| word.as_str().expect("a word"));
-        used.for_each(|word| assert!(words.contains(word), "{word} of {change}"));
-    }
-    let classes = explained(&text, "problem");
-    let problems = events.iter().filter(|object| object["event"] == "problem");
-    problems.for_each(|problem| {
-        assert!(
-            classes.contains(problem["class"].as_str().expect("a word")),
-            "{problem}"
-        )
-    });
-    for action in ["create", "content", "meta", "link", "replace", "delete"] {
-        assert!(
-            events.iter().any(|object| object["action"] == action),
-            "no {action} in the runs: the test has lost its grip"
-        );
-    }
-}
-
-/// An event of each kind, with all that is optional.
-fn events_of_the_code() -> Vec<Event> {
-    let text = || "x".to_owned();
-    let more = || Some("eA==".to_owned());
-    let path = || PathText {
-        path: text(),
-        path_base64: more(),
-    };
-    let roots = Roots {
-        source: text(),
-        source_base64: more(),
-        replica: text(),
-        replica_base64: more(),
-    };
-    let (kind, what, size, counters) = (Kind::File, What::NAME, 1, Counters::default);
-    let (act, side, class) = (Act::Open, Side::Source, Class::Skip);
-    let (found, values, ranges) = ("differs", Vec::new(), vec![[0, 1]]);
-    let summary = RunSummary {
-        exit_code: 0,
-        seconds: 1.0,
-        end: "complete",
-        reason: None,
-        connections_lost: 0,
-        changed_before: 0,
-        counters: counters(),
-    };
-    vec![
-        Event::Start(Start {
-            roots,
-            dry_run: false,
-            level: Level::Meta,
-        }),
-        Event::Change(ChangeMade {
-            path: path(),
-            kind,
-            action: Action::Create,
-            what,
-            size,
-        }),
-        Event::Difference(DifferenceFound {
-            path: path(),
-            kind,
-            found,
-            what,
-            size,
-            values,
-            ranges,
-        }),
-        Event::Problem(ProblemMet {
-            path: path(),
-            side,
-            act,
-            cause: text(),
-            class,
-            follows: class.follows(),
-        }),
-        Event::Progress(ProgressMade {
-            seconds: 1.0,
-            share: 0.5,
-            eta_seconds: None,
-            counters: counters(),
-        }),
-        Event::Summary(summary),
-        Event::ConnectionLost {
-            reason: text(),
-            seconds: 1.0,
-        },
-        Event::ConnectedAgain {
-            host: text(),
-            seconds: 1.0,
-        },
-        Event::Unkept {
-            path: path(),
-            what: Unkept::VERITY,
-        },
-        Event::Note { message: text() },
-        Event::Error {
-            message: text(),
-            exit_code: 1,
-        },
-    ]
-}
-
-#[test]
-fn the_page_has_every_event_of_the_code_with_its_fields_and_no_other() {
-    let page = read("docs/json.md");
-    let mut events = BTreeSet::new();
-    for event in events_of_the_code() {
-        let object = serde_json::to_value(event).expect("JSON");
-        let name = object["event"].as_str().expect("a name").to_owned();
-        let mut table = rows(&page, &format!("## {name}"));
-        if ["progress", "summary"].contains(&&*name) {
-            table.extend(rows(&page, "## counters"));
-        }
-        let documented: BTreeSet<String> = table
-            .iter()
-            .filter(|row| row.len() == 3)
-            .flat_map(|row| quoted(row[0]))
-            .collect();
-        let fields: BTreeSet<String> = object
-            .as_object()
-            .expect("an object")
-            .keys()
-            .cloned()
-            .collect();
-        assert_eq!(fields, documented, "{name}");
-        events.insert(name);
-    }
-    let headings = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("## "))
-        .filter(|name| !["counters", "Paths"].contains(name));
-    assert_eq!(headings.map(str::to_owned).collect::<BTreeSet<_>>(), events);
 }
 
 #[test]

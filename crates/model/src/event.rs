@@ -9,6 +9,12 @@ use crate::{
 };
 use serde::{Serialize, Serializer};
 
+mod audit;
+mod sum;
+
+pub use audit::{AuditEvent, AuditSummary};
+pub use sum::{Checked, SumEvent, SumSummary};
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]

@@ -7,9 +7,6 @@ use driftless_model::event::{Counters, PathText, Roots};
 use driftless_model::{RelPath, escape, escape_json};
 use driftless_tree::Endpoint;
 use serde::Serialize;
-use serde_json::{Value, json};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 /// An object as the line that is printed, its fields in the order of the alphabet.
 pub fn line(event: &impl Serialize) -> String {
@@ -49,20 +46,10 @@ pub fn roots(source: &Endpoint, replica: &Endpoint) -> Roots {
     }
 }
 
-/// Any bytes as JSON: escaped text, and the bytes in base64 where the text does not say all.
-pub fn bytes_field(name: &str, value: &OsStr) -> Value {
-    match text(value.as_bytes()) {
-        (text, None) => json!({ name: text }),
-        (text, Some(bytes)) => json!({ name: text, format!("{name}_base64"): bytes }),
-    }
-}
-
-/// All fields of both objects.
-pub fn joined(mut object: Value, more: Value) -> Value {
-    if let (Value::Object(fields), Value::Object(more)) = (&mut object, more) {
-        fields.extend(more);
-    }
-    object
+/// Any path as it is told, whatever it is below.
+pub fn bytes_text(path: &[u8]) -> PathText {
+    let (path, path_base64) = text(path);
+    PathText { path, path_base64 }
 }
 
 /// What was counted, as it is told.

@@ -12,6 +12,7 @@ pub mod liar;
 pub mod marks;
 pub mod mounted;
 pub mod movers;
+pub mod pages;
 pub mod places;
 pub mod programs;
 pub mod relayed;

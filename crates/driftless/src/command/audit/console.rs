@@ -5,15 +5,14 @@ use crate::args::AuditArgs;
 use crate::args::OutputArgs;
 use crate::exit::Exit;
 use crate::output::human::difference;
-use crate::output::json::{joined, path_text, roots};
+use crate::output::json::{path_text, roots};
 use crate::output::{Output, Task};
 use crate::units::{show_count, show_entries};
 use driftless_audit::{Audit, AuditMonitor, AuditOptions, AuditStage, Mismatch};
 use driftless_engine::Monitor;
 use driftless_lock::Mutex;
-use driftless_model::event::{DifferenceFound, Event};
+use driftless_model::event::{AuditEvent, AuditSummary, DifferenceFound};
 use driftless_model::{Problem, Stamp};
-use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Between two progress objects of `--json`.
@@ -53,12 +52,15 @@ impl<'a> Console<'a> {
     pub fn start(&self) {
         if self.args.json {
             let run = &self.options.run;
-            let roots = json!(roots(&run.source, &run.replica));
-            let object = json!({
-                "event": "start", "level": run.policy.level, "samples": self.options.samples, "seed": self.options.seed,
-                "confidence": self.args.confidence, "fraction": self.args.fraction, "grace_seconds": self.args.grace,
+            self.output.print_json(&AuditEvent::Start {
+                roots: roots(&run.source, &run.replica),
+                level: run.policy.level,
+                samples: self.options.samples,
+                seed: self.options.seed,
+                confidence: self.args.confidence,
+                fraction: self.args.fraction,
+                grace_seconds: self.args.grace,
             });
-            self.output.print_json(&joined(object, roots));
         }
     }
 
@@ -98,9 +100,11 @@ impl<'a> Console<'a> {
         let line = self.line(mismatch);
         self.output.write_log(&line);
         if self.args.json {
-            let more = json!({ "recent": mismatch.recent, "changed": mismatch.changed.sec });
-            self.output
-                .print_json(&joined(json!(Event::Difference(found(mismatch))), more));
+            self.output.print_json(&AuditEvent::Difference {
+                found: found(mismatch),
+                recent: mismatch.recent,
+                changed: mismatch.changed.sec,
+            });
         } else if !self.args.quiet {
             self.output.print(&line);
         }
@@ -161,14 +165,31 @@ pub fn counts_line(audit: &Audit, seed: u64) -> String {
     line
 }
 
-fn summary(audit: &Audit, proof: &Proof, confidence: f64, code: Exit) -> Value {
-    json!({
-        "event": "summary", "exit_code": code.code(), "seconds": audit.elapsed.as_secs_f64(),
-        "end": match audit { Audit { cut_off: Some(_), .. } => "cut_off", Audit { complete: true, .. } => "complete", _ => "stopped" },
-        "reason": audit.cut_off,
-        "entries": audit.entries, "sampled": audit.sampled, "same": audit.same, "drift": audit.drift,
-        "recent": audit.recent, "vanished": audit.vanished, "failed": audit.failed, "problems": audit.problems,
-        "confidence": confidence, "bound": proof.bound, "exact": proof.exact, "proof": proof.sentence,
+fn summary(audit: &Audit, proof: &Proof, confidence: f64, code: Exit) -> AuditEvent {
+    let end = match audit {
+        Audit {
+            cut_off: Some(_), ..
+        } => "cut_off",
+        Audit { complete: true, .. } => "complete",
+        _ => "stopped",
+    };
+    AuditEvent::Summary(AuditSummary {
+        exit_code: code.code(),
+        seconds: audit.elapsed.as_secs_f64(),
+        end,
+        reason: audit.cut_off.clone(),
+        entries: audit.entries,
+        sampled: audit.sampled,
+        same: audit.same,
+        drift: audit.drift,
+        recent: audit.recent,
+        vanished: audit.vanished,
+        failed: audit.failed,
+        problems: audit.problems,
+        confidence,
+        bound: proof.bound,
+        exact: proof.exact,
+        proof: proof.sentence.clone(),
     })
 }
 
@@ -188,7 +209,12 @@ impl AuditMonitor for Console<'_> {
             if reported.elapsed() >= JSON_PROGRESS {
                 *reported = Instant::now();
                 let seconds = self.began.elapsed().as_secs_f64();
-                self.output.print_json(&json!({ "event": "progress", "stage": stage, "entries": entries, "of": of, "seconds": seconds }));
+                self.output.print_json(&AuditEvent::Progress {
+                    stage,
+                    entries,
+                    of,
+                    seconds,
+                });
             }
         }
         let share = of.map(|of| entries as f64 / of.max(1) as f64);

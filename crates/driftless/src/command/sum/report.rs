@@ -5,20 +5,18 @@
 
 use super::SumArgs;
 use crate::exit::Exit;
-use crate::output::json::{bytes_field, joined};
+use crate::output::json::{bytes_text, line};
 use crate::output::product::{Form, Product, id_at};
 use crate::units::{show_count, show_counted};
 use driftless_lock::Mutex;
-use driftless_model::{Entry, Kind, cause, escape, escape_json};
+use driftless_model::event::{Checked, SumEvent, SumSummary};
+use driftless_model::{Entry, Kind, cause, escape};
 use driftless_verify::{
     Digest, Expected, Found, HashTree, Manifest, Sum, SumMonitor, Target, TreeWriter, What,
     push_line,
 };
-use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -144,13 +142,26 @@ impl<'r> Report<'r> {
         }
         let code = code(&state.tally);
         if self.json {
-            let fields = summary_fields(&state.tally, self.task, root.map(|(_, root)| root));
-            let object = json!({ "event": "summary", "exit_code": code.code(), "seconds": self.started.elapsed().as_secs_f64() });
-            state.write_json(joined(object, fields));
+            let summary = self.summary(&state.tally, root.map(|(_, root)| root), code);
+            state.write_json(&SumEvent::Summary(summary));
             let _it_was_told_if_this_fails_too = state.out.flush();
         }
         self.say_what_was_wrong(&state.tally, complete);
         code
+    }
+
+    fn summary(&self, tally: &Tally, root: Option<Digest>, code: Exit) -> SumSummary {
+        SumSummary {
+            exit_code: code.code(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            files: tally.files,
+            bytes: tally.bytes,
+            different: tally.different,
+            missing: tally.missing,
+            problems: tally.problems,
+            entries: (self.task == Task::Manifest).then_some(tally.entries),
+            root: root.map(|root| root.to_string()),
+        }
     }
 
     fn say_what_was_wrong(&self, tally: &Tally, complete: bool) {
@@ -193,9 +204,13 @@ impl<'r> Report<'r> {
             state.keep_failure(added);
         }
         if self.json {
-            let (algorithm, hash) = (target.algorithm.word(), sum.digest.to_string());
-            let object = json!({ "event": "sum", "algorithm": algorithm, "hash": hash, "start": sum.range.start, "end": sum.range.end });
-            return state.write_json(joined(object, path_field(path)));
+            return state.write_json(&SumEvent::Sum {
+                path: bytes_text(path),
+                algorithm: target.algorithm.word(),
+                hash: sum.digest.to_string(),
+                start: sum.range.start,
+                end: sum.range.end,
+            });
         }
         let mut line = Vec::with_capacity(path.len() + 80);
         push_line(
@@ -220,15 +235,19 @@ impl<'r> Report<'r> {
         if self.quiet && is_same {
             return;
         }
-        let result = if is_same { "ok" } else { "differs" };
         if self.json {
-            let pairs: Vec<[u64; 2]> = ranges
-                .iter()
-                .map(|range| [range.start, range.end])
-                .collect();
-            let (found, expected) = (sum.digest.to_string(), hash.to_string());
-            let object = json!({ "event": "checked", "result": result, "hash": found, "expected": expected, "ranges": pairs });
-            return state.write_json(joined(object, path_field(path)));
+            let pair = |range: &Range<u64>| [range.start, range.end];
+            return state.write_json(&SumEvent::Checked {
+                path: bytes_text(path),
+                result: if is_same {
+                    Checked::Ok
+                } else {
+                    Checked::Differs
+                },
+                hash: Some(sum.digest.to_string()),
+                expected: Some(hash.to_string()),
+                ranges: Some(ranges.iter().map(pair).collect()),
+            });
         }
         let line = match expected {
             _ if is_same => format!("{}: OK\n", escape(path)),
@@ -249,10 +268,13 @@ impl<'r> Report<'r> {
         }
         state.tally.missing += 1;
         if self.json {
-            state.write_json(joined(
-                json!({ "event": "checked", "result": "missing" }),
-                path_field(path),
-            ));
+            state.write_json(&SumEvent::Checked {
+                path: bytes_text(path),
+                result: Checked::Missing,
+                hash: None,
+                expected: None,
+                ranges: None,
+            });
         } else {
             state.write(format!("{}: missing\n", escape(path)).as_bytes());
         }
@@ -261,11 +283,9 @@ impl<'r> Report<'r> {
     fn problem(&self, state: &mut State, path: &[u8], cause: &str) {
         state.tally.problems += 1;
         if self.json {
-            let object = json!({ "event": "problem", "cause": cause });
-            state.write_json(if path.is_empty() {
-                object
-            } else {
-                joined(object, path_field(path))
+            state.write_json(&SumEvent::Problem {
+                path: (!path.is_empty()).then(|| bytes_text(path)),
+                cause: cause.to_owned(),
             });
         }
         let place = if path.is_empty() {
@@ -288,11 +308,16 @@ impl<'r> Report<'r> {
             return state.write(&line);
         }
         let meta = &entry.meta;
-        let object = json!({
-            "event": "entry", "kind": meta.kind, "mode": meta.mode, "uid": meta.uid, "gid": meta.gid, "size": meta.size,
-            "mtime": [meta.mtime.sec, i64::from(meta.mtime.nsec)], "content": content.map(ToString::to_string),
+        state.write_json(&SumEvent::Entry {
+            path: bytes_text(path),
+            kind: meta.kind,
+            mode: meta.mode,
+            uid: meta.uid,
+            gid: meta.gid,
+            size: meta.size,
+            mtime: [meta.mtime.sec, i64::from(meta.mtime.nsec)],
+            content: content.map(ToString::to_string),
         });
-        state.write_json(joined(object, path_field(path)));
     }
 }
 
@@ -338,8 +363,8 @@ impl State {
         self.keep_failure(written);
     }
 
-    fn write_json(&mut self, object: Value) {
-        self.write((escape_json(&object.to_string()) + "\n").as_bytes());
+    fn write_json(&mut self, event: &SumEvent) {
+        self.write((line(event) + "\n").as_bytes());
     }
 
     /// Keeps the first failure.
@@ -387,23 +412,6 @@ fn publish_trees(tree: TreeFile, whole: bool) -> Result<(), String> {
         .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));
     done.map_err(|error| format!("{name}: cannot write the hash trees: {}", cause(&error)))?
         .publish()
-}
-
-fn path_field(path: &[u8]) -> Value {
-    bytes_field("path", OsStr::from_bytes(path))
-}
-
-fn summary_fields(tally: &Tally, task: Task, root: Option<Digest>) -> Value {
-    let fields = json!({
-        "files": tally.files, "bytes": tally.bytes, "different": tally.different, "missing": tally.missing, "problems": tally.problems,
-    });
-    let entries = if task == Task::Manifest {
-        json!({ "entries": tally.entries })
-    } else {
-        json!({})
-    };
-    let root = root.map_or(json!({}), |root| json!({ "root": root.to_string() }));
-    joined(joined(fields, entries), root)
 }
 
 /// Ranges for a person, in the form of `--range`.
