@@ -1,5 +1,5 @@
-//! How a command ends, for whoever started it: the same codes for all commands, what they mean, and
-//! which one follows from what happened.
+//! How a command ends, for the process that started it: the same codes for all commands, what they
+//! mean, and which one follows from what happened.
 
 use driftless_audit::Audit;
 use driftless_engine::{End, Options, RunError, Summary};

@@ -160,7 +160,7 @@ impl Output {
         }));
     }
 
-    /// Something that whoever watches should know; the run goes on.
+    /// Something that the monitor should know; the run goes on.
     pub fn note(&self, text: &str) {
         self.tell(&Event::Note {
             message: text.to_owned(),

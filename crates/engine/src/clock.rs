@@ -1,4 +1,4 @@
-//! What time it is. Whoever decides by it is given a clock, so that a test can have hours pass.
+//! What time it is. What decides by it is given a clock, so that a test can have hours pass.
 
 use driftless_model::Stamp;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -2,10 +2,10 @@
 //! each other.
 //!
 //! A run is a pool of threads over one queue ([`Queue`](driftless_pool::Queue)). An item is a
-//! directory, a range of names of one, or a piece of a large file; whoever holds much gives half of
-//! it away when others are idle, so there is no long tail. A directory ([`Visit`](sync::visit)) is
-//! finished, its times set last, when everything below it is done. What is to be deleted is
-//! collected and carried out at the end, behind the guard.
+//! directory, a range of names of one, or a piece of a large file; a thread that holds much gives
+//! half of it away when others are idle, so there is no long tail. A directory
+//! ([`Visit`](sync::visit)) is finished, its times set last, when everything below it is done. What
+//! is to be deleted is collected and carried out at the end, behind the guard.
 
 mod clock;
 mod monitor;

@@ -30,7 +30,7 @@ pub trait Monitor: Sync {
     fn receipt(&self, receipt: &Receipt);
     /// A path has a problem.
     fn problem(&self, problem: &Problem);
-    /// Something about the run as a whole that whoever watches should know.
+    /// Something about the run as a whole that the monitor should know.
     fn note(&self, _text: &str) {}
     /// An entry has something that its copy does not get, and that none before it had.
     fn unkept(&self, _what: Unkept, _path: &RelPath) {}

@@ -101,9 +101,9 @@ impl Options {
             .find_map(Endpoint::lost)
     }
 
-    /// The same at the end of a walk. If an act failed because of a lost connection (`said`), the
-    /// walk ended early and no problem says what it left out: were none lost, that would pass for
-    /// an end like any other.
+    /// The loss that ended a walk, if one did. If an act failed because of a lost connection
+    /// (`said`), the walk ended early and no problem says what it left out: were none lost, that
+    /// would pass for an end like any other.
     ///
     /// # Panics
     /// It was said, and is not so.

@@ -19,7 +19,7 @@ pub struct UnderWay {
     walk_done: AtomicU64,
 }
 
-/// The same at one moment.
+/// What is under way at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LargeFiles {
     /// Bytes of the large files that were begun.

@@ -1,4 +1,4 @@
-//! A run that others batch, from the coordinator's side.
+//! A run that others share, from the coordinator's side.
 
 use driftless_engine::{
     Brief, By, Exchange, MachineClock, Monitor, Options, RunError, Summary, coordinate,

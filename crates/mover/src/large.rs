@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 /// Bytes copied between two durable notes of progress: at most this much (and what other threads
 /// have in flight) is copied again.
 pub(crate) const CHECKPOINT_BYTES: u64 = 64 * 1024 * 1024;
-/// The same in time: what a slow line has brought in so long is worth a note, too.
+/// Time between two durable notes of progress: what a slow line has brought in so long is worth a
+/// note, too.
 const CHECKPOINT_TIME: Duration = Duration::from_secs(10);
 
 /// A large file in the course of being copied.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 /// How much of a second's allowance may be spent at once.
 const BURST_SECONDS: f64 = 0.1;
-/// The longest single wait; then whoever waits looks whether the run was stopped.
+/// The longest single wait; then the thread that waits looks whether the run was stopped.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// A token bucket shared by all threads: whoever overdraws it waits until it is full enough again.
+/// A token bucket shared by all threads: a thread that overdraws it waits until it is full enough
+/// again.
 #[derive(Debug)]
 pub struct Pace {
     per_second: f64,

@@ -38,7 +38,7 @@ const HOLD_OFF: Duration = Duration::from_millis(100);
 /// Processor time of a request, about: as many threads as fit into the delay of a far host keep its
 /// line busy.
 const REQUEST: Duration = Duration::from_micros(150);
-/// Directories that are asked for ahead of whoever enters them when the host is far away.
+/// Directories that are asked for ahead of the thread that enters them when the host is far away.
 const YOUNG: usize = 1024;
 /// Bytes of content that count as much as one entry.
 pub const BYTES_PER_ENTRY: u64 = 64 * 1024;
@@ -71,7 +71,7 @@ pub trait Workload: Sync {
     fn held_up(&self) -> usize {
         0
     }
-    /// Tells whoever watches how far it is, with `jobs` threads at work.
+    /// Tells the monitor how far it is, with `jobs` threads at work.
     fn tell(&self, jobs: usize);
 }
 

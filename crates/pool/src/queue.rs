@@ -6,8 +6,8 @@
 //! are found early; when much waits the newest is, so that the walk goes down before it goes on and
 //! what waits stays bounded. Where it takes a while until an item can be worked on, because another
 //! host is asked for it when it is added, younger ones are left aside. The queue knows how many
-//! threads are idle; whoever holds much work asks [`hungry`](Queue::hungry) and gives half of it
-//! away.
+//! threads are idle; a thread that holds much work asks [`hungry`](Queue::hungry) and gives half of
+//! it away.
 
 use driftless_lock::{Condvar, Mutex};
 use std::collections::VecDeque;

@@ -19,8 +19,8 @@ use lapin::{Channel, Confirmation};
 use std::future::Future;
 use std::pin::Pin;
 
-/// A message on its way to its confirm. It is polled by whoever waits, and not dropped while its
-/// connection stands: it may be half written.
+/// A message on its way to its confirm. It is polled by the thread that waits, and not dropped
+/// while its connection stands: it may be half written.
 type Sending = Pin<Box<dyn Future<Output = lapin::Result<Confirmation>> + Send>>;
 
 /// The publishing connection and what went out by it.

@@ -1,4 +1,4 @@
-//! The seat of whoever coordinates a job: the broker gives it to one connection at a time, whatever
+//! The seat of the coordinator of a job: the broker gives it to one connection at a time, whatever
 //! hosts they come from.
 //!
 //! It is an exclusive queue (AMQP 0.9.1, 1.7.2.1 "exclusive"): nobody else can declare it as long
@@ -18,12 +18,12 @@ use tokio::time::timeout;
 /// A seat that was left a moment ago is free when the broker has noticed; one that is taken for
 /// longer has somebody in it.
 const TAKEN_MAX: Duration = Duration::from_secs(5);
-/// The same for who had it and lost the connection: the broker notices that with the heartbeats
-/// that are missing.
+/// How long a coordinator that had the seat and lost its connection waits for it: the broker
+/// notices that with the heartbeats that are missing.
 const TAKEN_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long a try may take of whoever has other things to do.
+/// How long a try may take of a caller that has other things to do.
 const TRY: Duration = Duration::from_secs(1);
 
 /// The seat, until it is dropped.

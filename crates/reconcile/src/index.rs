@@ -7,7 +7,7 @@ use crate::fold::{fold, without_end};
 /// The names of one window of a listing. A thread keeps it and fills it anew for each, so that it
 /// costs no memory of its own each time.
 ///
-/// It holds numbers of names and not the names, so whoever asks hands them in, by their numbers.
+/// It holds numbers of names and not the names, so the caller hands them in, by their numbers.
 #[derive(Debug)]
 pub struct NameIndex {
     /// As many as a power of two, at least twice as many as there are names.

@@ -21,7 +21,7 @@ pub enum Agreement {
     Same,
     /// It is as much of it as can be kept there; or not further away than the user allows.
     Cut(Grain),
-    /// The same, but something else could have the same time: the content has to decide, where
+    /// Equal times, but something else could have the same time: the content has to decide, where
     /// there is any.
     Unsure(Grain),
     /// The source's lies before the first or after the last time that can be kept there: the time

@@ -1,4 +1,4 @@
-//! Both values of what differs between two entries, in words, for whoever compares the trees.
+//! Both values of what differs between two entries, in words, for a user who compares the trees.
 
 use driftless_model::{Difference, Entry, Meta, Stamp, What, Xattrs, escape};
 

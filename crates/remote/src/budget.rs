@@ -38,8 +38,8 @@ impl Budget {
         self.used.lock()
     }
 
-    /// Takes bytes, waiting until there is room. Whoever wants more than there is at all waits
-    /// until nothing is taken.
+    /// Takes bytes, waiting until there is room. A thread that wants more than there is at all
+    /// waits until nothing is taken.
     pub fn take(&self, bytes: u64) {
         let mut used = self.used();
         let mut waited = false;
@@ -82,7 +82,7 @@ impl Budget {
         }
     }
 
-    /// The same, waiting no longer than `wanted` says, which is asked now and then.
+    /// Takes bytes, waiting no longer than `wanted` says, which is asked now and then.
     pub fn taken_while<E>(
         self: &Arc<Self>,
         bytes: u64,

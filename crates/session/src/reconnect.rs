@@ -23,7 +23,7 @@ pub trait Witness {
     fn connection_lost(&self, why: &str, elapsed: Duration, patience: Duration);
     /// The connection to a host stands again, so long after it was lost.
     fn connection_made(&self, host: &str, after: Duration);
-    /// Something that whoever watches should know.
+    /// Something that the monitor should know.
     fn note(&self, text: &str);
     /// The trees are gone through once more.
     fn begin_again(&self) {}
@@ -216,7 +216,7 @@ fn mend(
     Ok(())
 }
 
-/// Has whoever watches one pass see all of the run.
+/// Has a monitor of one pass see all of the run.
 struct Pass<'a> {
     monitor: &'a dyn Monitor,
     before: &'a Before<'a>,

@@ -4,7 +4,7 @@
 //! A key is a hash of everything that must still hold for the note to be worth something, and is
 //! noted with the time. A medium loses what it holds without any sign, so a note is worth nothing
 //! when it is old. A ledger is a help, not a record: when its file cannot be written or read, all
-//! that is lost is work, so it stops noting. Whoever named the file removes it.
+//! that is lost is work, so it stops noting. The caller, which named the file, removes it.
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub type LedgerKey = [u8; 16];
 /// Seconds since 1970 (time(2)); a test brings its own.
 pub type Clock = fn() -> u64;
 
-/// A set of keys. Not shared: whoever uses it from many threads puts a lock around it.
+/// A set of keys. Not shared: a caller with many threads puts a lock around it.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,

@@ -24,7 +24,7 @@ pub struct Leader {
     pub proven: bool,
 }
 
-/// The table. Not shared: whoever uses it from many threads puts a lock around it.
+/// The table. Not shared: a caller with many threads puts a lock around it.
 #[derive(Debug)]
 pub struct LinkTable {
     memory_max: usize,

@@ -159,7 +159,7 @@ impl Record {
         answer.map_err(|cause| StateError::of(&self.path, cause))
     }
 
-    /// What stands in it cannot be understood by whoever has to go on with it.
+    /// What stands in it cannot be understood by a coordinator that has to go on with it.
     pub fn damaged(&self, what: &str) -> StateError {
         StateError::Damaged {
             path: self.path.clone(),

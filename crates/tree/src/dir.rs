@@ -23,12 +23,12 @@ pub trait Dir: Send + Sync {
     fn first_meta(&self) -> &Meta;
     /// Metadata of the directory itself, now.
     fn meta(&self) -> Done<Meta>;
-    /// The same, asked of the file system and not of what is remembered of it: for a second look,
-    /// on which it is decided.
+    /// Its metadata, asked of the file system and not of what is remembered of it: for a second
+    /// look, on which it is decided.
     fn meta_again(&self) -> Done<Meta>;
     /// Extended attributes of the directory itself.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
-    /// The same, if they take no more than `bytes_max` of memory.
+    /// Its attributes that are kept, if they take no more than `bytes_max` of memory.
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs(keep).map(Some)
@@ -37,14 +37,14 @@ pub trait Dir: Send + Sync {
     fn list(&self) -> Done<Box<dyn NameStream>>;
     /// Metadata of an entry, now.
     fn look(&self, name: &CStr) -> Done<Meta>;
-    /// The same as this machine remembers it: what is mounted there is not asked, so that this also
-    /// works where nobody answers for it.
+    /// The metadata of an entry as this machine remembers it: what is mounted there is not asked,
+    /// so that this also works where nobody answers for it.
     fn peek(&self, name: &CStr) -> Done<Meta> {
         self.look(name)
     }
     /// Extended attributes of an entry.
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs>;
-    /// The same, if they take no more than `bytes_max` of memory.
+    /// The attributes of an entry, if they take no more than `bytes_max` of memory.
     fn xattrs_of_within(&self, name: &CStr, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs_of(name, keep).map(Some)
@@ -114,14 +114,14 @@ pub trait Dir: Send + Sync {
 pub trait ReadFile: Send + Sync {
     /// Metadata, now.
     fn meta(&self) -> Done<Meta>;
-    /// The same, asked of the file system and not of what is remembered of it: for a second look,
-    /// on which it is decided.
+    /// Its metadata, asked of the file system and not of what is remembered of it: for a second
+    /// look, on which it is decided.
     fn meta_again(&self) -> Done<Meta> {
         self.meta()
     }
     /// Extended attributes.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
-    /// The same, if they take no more than `bytes_max` of memory.
+    /// Its attributes that are kept, if they take no more than `bytes_max` of memory.
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs(keep).map(Some)

@@ -21,7 +21,7 @@ pub trait Host: Send + Sync {
     /// Looks at what stands at `path` there. Symbolic links in the path and at its end are
     /// followed.
     fn locate(&self, path: &Path, side: Side) -> Result<Place, RootError>;
-    /// The same of a replica that may be changed.
+    /// Finds what stands at a path of a replica that may be changed.
     fn locate_mut(&self, path: &Path) -> Result<Place<DirMutRef>, RootError>;
     /// The next completions of what was submitted, with their tokens; none if none comes within
     /// `wait`.

@@ -23,7 +23,7 @@ pub type BeforeChange = Arc<dyn Fn() -> Done + Send + Sync>;
 pub trait Sentry: Send + Sync {
     /// A change is about to be made. Costs next to nothing as long as nothing unusual has happened.
     fn pass(&self) -> Done;
-    /// The same of a change that much depends on: looks whether what it knows is still so.
+    /// Asks for leave for a change that much depends on: looks whether what it knows is still so.
     fn confirm(&self) -> Done;
 }
 

@@ -14,9 +14,10 @@ pub enum Reach {
     Host,
     /// Runs on all hosts that share the locks of the file system.
     Everywhere,
-    /// The same where such a lock is, or was left by a run that was killed: no file is made.
+    /// Also on other hosts, where such a lock is, or was left by a run that was killed: no file is
+    /// made.
     Found,
-    /// The same for a run that has locked a directory above.
+    /// Also on other hosts, for a run that has locked a directory above.
     Within,
     /// Nothing is locked: only who has the lock of this host is told.
     Seen,

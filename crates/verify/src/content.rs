@@ -107,8 +107,8 @@ pub fn hash_pieces(
     Ok(false)
 }
 
-/// The same without copying what is in the page cache anyway, which takes a third of the time of
-/// hashing it.
+/// Hashes pieces without copying what is in the page cache anyway, which takes a third of the time
+/// of hashing it.
 fn cached_pieces(
     file: &dyn ReadFile,
     bytes: Range<u64>,

@@ -110,7 +110,7 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
 }
 
 /// Audits, from the beginning whenever a connection was lost: the seed draws the same sample.
-/// Whoever reads the audit finds in `cut_off` why it could not go on.
+/// The reader of the audit finds in `cut_off` why it could not go on.
 fn audit(
     options: &AuditOptions,
     connections: &mut Connections,

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Where the broker's password may stand.
 const PASSWORD: &str = "DRIFTLESS_QUEUE_PASSWORD";
 
-/// Whether others batch the work.
+/// Whether others share the work.
 pub fn are_wanted(args: &MoversArgs) -> bool {
     args.queue.queue.is_some() || !args.hosts.is_empty()
 }
@@ -52,7 +52,7 @@ pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
         .map(|(_, why)| why)
 }
 
-/// Coordinates a run that others batch.
+/// Coordinates a run that others share.
 pub fn sync(
     args: &SyncArgs,
     (options, connections): (&mut Options, &mut Connections),

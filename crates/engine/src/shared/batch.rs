@@ -3,7 +3,7 @@
 //!
 //! A batch is carried out like a run of its own, but for what only the whole run can decide: what
 //! the source lacks, groups of hard links, directories whose entries are divided among several
-//! movers. These go back to whoever coordinates the run, as does what the mover does not get to
+//! movers. These go back to the coordinator, as does what the mover does not get to
 //! when it is asked to leave some for others.
 
 use crate::shared::handed::{Misspelt, Namesake};
@@ -36,7 +36,7 @@ pub struct Batch {
     /// Which class of work it belongs to: the number of a [`Route`] and one more, 0 for what no
     /// route takes.
     pub class: u8,
-    /// Files with several names are made like all others; whoever coordinates the run links their
+    /// Files with several names are made like all others; the coordinator links their
     /// names.
     pub alone: bool,
     /// How much of the whole walk it is, in the unit of [`Counts::walked`].
@@ -141,7 +141,7 @@ pub struct Outcome {
     pub unkept: Vec<(Unkept, RelPath)>,
     /// Bytes of large files that others finish; they are durable.
     pub copied: Vec<(RelPath, Fingerprint, Ranges)>,
-    /// A few of the entries that are equal now, at which whoever coordinates the run looks.
+    /// A few of the entries that are equal now, at which the coordinator looks.
     pub settled: Vec<Settled>,
 }
 

@@ -34,9 +34,9 @@ pub struct Brief {
     /// Whether receipts are wanted.
     pub receipts: bool,
     /// Inodes of the source and of the replica, or of the directories around single files, as
-    /// whoever coordinates the run sees them.
+    /// the coordinator sees them.
     roots: (u64, u64),
-    /// What whoever coordinates the run may do on the replica, once that is known.
+    /// What the coordinator may do on the replica, once that is known.
     rights: Option<Rights>,
     /// What else shows which directory the source is.
     sample: Option<Sample>,
@@ -87,7 +87,7 @@ impl Brief {
         self.roots = (source.ino, replica.ino);
     }
 
-    /// Notes what whoever coordinates the run may do on the replica.
+    /// Notes what the coordinator may do on the replica.
     pub fn set_rights(&mut self, rights: Rights) {
         self.rights = Some(rights);
     }
@@ -164,7 +164,7 @@ impl Brief {
         self.suspect_since
     }
 
-    /// Which of the trees is not the one that whoever coordinates the run sees: a file system may
+    /// Which of the trees is not the one that the coordinator sees: a file system may
     /// not be mounted here.
     pub fn other_root(&self, source: &DirRef, replica: &DirMutRef) -> Option<Side> {
         let is_sampled = || {

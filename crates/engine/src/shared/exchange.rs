@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// The way to the movers.
 pub trait Exchange {
-    /// Hands a batch of the run out, to whoever takes its class first. It may be handed out again
-    /// if a mover is lost.
+    /// Hands a batch of the run out, to the mover that takes its class first. It may be handed out
+    /// again if a mover is lost.
     ///
     /// # Errors
     /// The movers cannot be reached for longer than they may be away.

@@ -33,7 +33,8 @@ impl Run<'_> {
     }
 
     /// Whether this batch comes to its end because its mover does. Until then a comparison that is
-    /// begun goes on: whoever took it over would begin it anew, and be asked to leave it in turn.
+    /// begun goes on: a mover that took it over would begin it anew, and be asked to leave it in
+    /// turn.
     pub fn leaves_begun(&self) -> bool {
         self.part
             .batch()
@@ -67,7 +68,7 @@ impl Run<'_> {
 }
 
 impl Worker<'_> {
-    /// Leaves an entry, with all below it, to whoever takes work of `class`.
+    /// Leaves an entry, with all below it, to the movers that take work of `class`.
     pub fn give_back(&mut self, visit: &Arc<Visit>, name: &CStr, class: u8) {
         let Some(sharing) = self.run.part.batch() else {
             return;
@@ -196,7 +197,7 @@ impl Worker<'_> {
         });
     }
 
-    /// Leaves a file with several names to whoever sees all of them.
+    /// Leaves a file with several names to the coordinator, which sees all of them.
     pub fn leave_link(&mut self, met: Met<'_>) -> Result<Verdict, Trouble> {
         let Met {
             visit, name, meta, ..

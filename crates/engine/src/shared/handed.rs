@@ -37,7 +37,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// What is known to whoever carries out a batch, which says what names are like others.
+    /// What is known to the mover that carries out a batch, which says what names are like others.
     pub fn with(alike: &[(RelPath, Vec<Namesake>)]) -> Handed {
         Handed {
             alike: alike.iter().cloned().collect(),

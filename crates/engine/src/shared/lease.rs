@@ -1,13 +1,13 @@
 //! What a mover may do, and for how long: it changes the replica only while its run holds that.
 //!
 //! The run holds the lock, and not the mover. So a mover looks: the replica's mark names the run
-//! whose movers may be at work, and whoever coordinates it gives a sign of life. What it knows of
+//! whose movers may be at work, and its coordinator gives a sign of life. What it knows of
 //! that gets old within seconds. A mover that slept, because its process was stopped or its
 //! machine, knows nothing until it has looked again: before each change a sentry in the gate of the
 //! tree asks what time it is.
 //!
-//! Whoever takes the replica over changes the mark first and then waits for [`MOVERS_NOTICE`]; by
-//! then what each mover knows is too old. What a mover has asked of the kernel, or of a file
+//! A run that takes the replica over changes the mark first and then waits for [`MOVERS_NOTICE`];
+//! by then what each mover knows is too old. What a mover has asked of the kernel, or of a file
 //! server, before it was stopped is done when it goes on, one call for each thread: nobody can take
 //! that back. Nor can a machine know that it slept whose clock slept, too.
 
@@ -178,7 +178,7 @@ impl Lease {
         });
     }
 
-    /// Whoever coordinates the run wanted the batch at this moment, or later.
+    /// The coordinator wanted the batch at this moment, or later.
     pub fn heard(&self, at: Moment) {
         self.learn(|known| known.heard = known.heard.max(Some(at)));
     }
@@ -263,7 +263,7 @@ impl Lease {
         }
     }
 
-    /// The same: that the mark names its run. A file system that does not answer keeps this thread
+    /// Looks whether the mark names its run. A file system that does not answer keeps this thread
     /// waiting, and nobody else.
     pub fn look_until(&self, over: &AtomicBool) {
         while !over.load(Ordering::Relaxed) {

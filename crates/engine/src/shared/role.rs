@@ -162,13 +162,14 @@ impl Part<'_> {
         Some(handed).filter(|handed| !handed.is_empty())
     }
 
-    /// The names of a directory that are like others of it, as whoever has listed it says.
+    /// The names of a directory that are like others of it, as the coordinator, which has listed
+    /// it, says.
     pub fn alike_in(&self, visit: &Visit) -> &[Namesake] {
         self.handed()
             .map_or(&[], |handed| handed.alike_in(&visit.path()))
     }
 
-    /// What whoever has listed a directory found in another spelling on the replica.
+    /// What the thread that has listed a directory found in another spelling on the replica.
     pub fn misspelt_in(&self, visit: &Visit) -> &[Misspelt] {
         self.handed()
             .map_or(&[], |handed| handed.misspelt_in(&visit.path()))
@@ -184,7 +185,8 @@ impl Part<'_> {
         self.batch().is_some_and(|sharing| sharing.batch.alone)
     }
 
-    /// Whether directories that stand in the way are left to whoever counts what is removed.
+    /// Whether directories that stand in the way are left to the coordinator, which counts what is
+    /// removed.
     pub fn is_limited(&self) -> bool {
         self.batch().is_some_and(|sharing| sharing.brief.limited())
     }

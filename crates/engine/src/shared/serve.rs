@@ -96,7 +96,7 @@ pub trait Desk {
     /// # Errors
     /// It takes no messages.
     fn flush(&mut self) -> Result<(), String>;
-    /// Tells whoever reads the log of the mover.
+    /// Tells the reader of the mover's log.
     fn note(&mut self, text: &str);
 }
 

@@ -1,5 +1,5 @@
 //! A few of the entries of which a mover says that they are equal now, spread evenly over all of
-//! them, so that whoever coordinates the run can look at them: a mover that sees another tree makes
+//! them, so that the coordinator can look at them: a mover that sees another tree makes
 //! everything equal, and nobody else sees any of it.
 
 use driftless_lock::Mutex;

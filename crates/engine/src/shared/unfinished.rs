@@ -1,4 +1,4 @@
-//! Directories that movers leave to whoever coordinates the run.
+//! Directories that movers leave to the coordinator.
 
 use driftless_model::Meta;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub enum Listed {
     InPart,
 }
 
-/// A directory that several batch, or that waits for hard links: whoever coordinates the run
+/// A directory that several movers share, or that waits for hard links: the coordinator
 /// finishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {

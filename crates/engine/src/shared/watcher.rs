@@ -1,7 +1,7 @@
 //! Looks after a batch that another thread works off: says that the mover lives, asks for signs of
 //! life of the coordinator, and knows when to come to an end early.
 //!
-//! It has no thread and no clock of its own: whoever calls it says what time it is.
+//! It has no thread and no clock of its own: its caller says what time it is.
 
 use crate::shared::lease::{Lease, Over};
 use crate::shared::message::Report;
@@ -25,7 +25,7 @@ const WAYS: u32 = 20;
 /// unless it is told otherwise (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
 const BATCH_MAX: Duration = Duration::from_secs(300);
 
-/// The way to whoever coordinates, while a batch is worked off.
+/// The way to the coordinator, while a batch is worked off.
 pub trait Line: Send {
     /// Sends a sign of life; it does not matter if it is lost.
     fn alive(&mut self, report: Report);

@@ -205,7 +205,7 @@ fn refusal(options: &Options, over: Over) -> RunError {
 /// Both roots, and the name of the replica of a single file.
 type ForBatch = ((DirRef, Option<DirMutRef>), Option<CString>);
 
-/// Opens both roots. Whoever coordinates the run has asked whether they may be used, has made the
+/// Opens both roots. The coordinator has asked whether they may be used, has made the
 /// replica's, and holds its lock.
 fn open_for_batch(options: &Options, directories: usize) -> Result<ForBatch, RunError> {
     match find(options, &HandlePool::new(directories))? {

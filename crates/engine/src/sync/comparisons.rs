@@ -1,5 +1,5 @@
-//! Comparing content: small files at once, large ones range by range by whoever is free. What was
-//! found equal may be noted, so that a run that is interrupted need not read it again.
+//! Comparing content: small files at once, large ones range by range by any thread that is free.
+//! What was found equal may be noted, so that a run that is interrupted need not read it again.
 
 use crate::sync::entry::{Met, Pair, Verdict};
 use crate::sync::files::{LARGE_BYTES, is_far, next_step};

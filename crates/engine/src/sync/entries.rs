@@ -260,7 +260,7 @@ impl Worker<'_> {
         self.run.takes_over(step, &pair.source, &pair.replica)
     }
 
-    /// The same when it is known whether the content is equal, `what` being what differs besides.
+    /// Decides when it is known whether the content is equal, `what` being what differs besides.
     fn decide_after(&self, visit: &Visit, pair: &Pair, what: What, same: bool) -> Step {
         let attainable =
             self.run

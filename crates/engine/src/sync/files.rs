@@ -1,4 +1,4 @@
-//! Regular files: small ones at once, large ones piece by piece by whoever is free.
+//! Regular files: small ones at once, large ones piece by piece by any thread that is free.
 
 use crate::sync::entry::{Intent, Met, Verdict};
 use crate::sync::task::{CopyContext, LargeCopy, Task};
@@ -186,7 +186,7 @@ impl Worker<'_> {
                 .large
                 .suspend(&self.mover, &large.visit.spot(&large.name));
         } else if self.run.part.is_batch() {
-            // Whoever was asleep while the file was finished may have ended his range before he
+            // A mover that slept while the file was finished may have ended its range before it
             // hears of it.
             large
                 .large
@@ -197,8 +197,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives half of a range away, if somebody is idle. `waits` if whoever works on the file mostly
-    /// waits for another host.
+    /// Gives half of a range away, if somebody is idle. `waits` if the threads that work on the
+    /// file mostly waits for another host.
     pub fn share(
         &self,
         (pending, waits): (&AtomicUsize, bool),

@@ -44,8 +44,8 @@ impl Ground {
         }
     }
 
-    /// The same between the same roots, which were opened anew: something may be mounted elsewhere
-    /// now.
+    /// The ground between the same roots, which were opened anew: something may be mounted
+    /// elsewhere now.
     pub fn again(self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
         Ground {
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),

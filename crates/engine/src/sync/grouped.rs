@@ -406,8 +406,8 @@ impl Worker<'_> {
             }
             // Its content is right already, and it is still not the link that it should be.
             Verdict::Same => Err(Trouble::Failed(fault)),
-            // It is accounted for later, by whoever has done the work, and he knows nothing of the
-            // link.
+            // It is accounted for later, by the thread that does the work, which knows nothing of
+            // the link.
             later @ (Verdict::Large | Verdict::Submitted) => {
                 self.run
                     .problem(met.visit.path_of(met.name), fault, Class::Partly);

@@ -1,7 +1,7 @@
 //! Hard-link groups during a run: the first name met leads, the others become links to it.
 //!
-//! Whoever meets a further name while the first is still being copied leaves it here and goes on;
-//! it is put back into the queue when the group is settled.
+//! A thread that meets a further name while the first is still being copied leaves it here and goes
+//! on; it is put back into the queue when the group is settled.
 
 use driftless_lock::Mutex;
 use driftless_model::{Meta, RelPath};

@@ -37,8 +37,8 @@ pub struct Trees {
     ground: Ground,
     threads_max: usize,
     locks: Locks,
-    /// What is done before the first change, and undone by a flush: whoever reconciles reads it,
-    /// whoever flushes writes it.
+    /// What is done before the first change, and undone by a flush: a thread that reconciles reads
+    /// it, the one that flushes writes it.
     changes: RwLock<Option<(Arc<Changes>, Option<Watch>)>>,
     /// One directory of each further file system of the replica that was changed.
     file_systems: Mutex<HashMap<u64, DirMutRef>>,
@@ -76,7 +76,7 @@ impl Trees {
         }
     }
 
-    /// The same between roots that are open.
+    /// Opens the trees between roots that are open.
     pub(crate) fn between(
         options: &Options,
         (monitor, clock): (&dyn Monitor, &dyn Clock),

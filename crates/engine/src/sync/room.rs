@@ -98,8 +98,8 @@ impl Run<'_> {
         })
     }
 
-    /// `None` where there is no such directory, or it would have to stay; whoever makes the entry
-    /// says why.
+    /// `None` where there is no such directory, or it would have to stay; the thread that makes the
+    /// entry says why.
     fn displaced_at(&self, path: &RelPath) -> Option<u64> {
         let (dir, name) = path.split_last()?;
         let name = CString::new(name).ok()?;

@@ -63,7 +63,7 @@ pub struct Run<'r> {
     pub under_way: Arc<UnderWay>,
     /// When it began.
     pub started: Instant,
-    /// The same by the clock on the wall.
+    /// When the run began, by the clock on the wall.
     pub began: Stamp,
     /// One directory of each file system of the replica that was met.
     pub file_systems: Mutex<HashMap<u64, DirMutRef>>,
@@ -214,7 +214,7 @@ impl<'r> Run<'r> {
         self.pace_request();
     }
 
-    /// The same, and says whether the run goes on.
+    /// Waits as the limits demand, and says whether the run goes on.
     pub fn pace_or_stop(&self, bytes: u64) -> Result<(), Halt> {
         self.pace_bytes(bytes);
         if self.stopped() {

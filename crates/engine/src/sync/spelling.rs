@@ -263,8 +263,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Adds what whoever has listed a directory found in another spelling, and has those looked at
-    /// that may be one: they were met elsewhere.
+    /// Adds what the thread that has listed a directory found in another spelling, and has those
+    /// looked at that may be one: they were met elsewhere.
     fn take_over_names(&self, visit: &Visit, misspelt: &mut Vec<(CString, CString)>) {
         let part = &self.run.part;
         misspelt.extend(
@@ -340,7 +340,7 @@ fn respelling(meta: &Meta, from: &CStr, to: &CStr) -> Intent {
 }
 
 /// By way of another name: between two names of one inode a rename does nothing (rename(2)).
-/// Whoever is killed meanwhile leaves that, and the next run goes on from there.
+/// A run that is killed meanwhile leaves that, and the next run goes on from there.
 fn respell(dir: &dyn DirMut, from: &CStr, to: &CStr) -> Result<(), Fault> {
     let between = between_name(to);
     if there(dir.look(&between))?.is_some() {

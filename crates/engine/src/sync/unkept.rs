@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// The attributes that an entry, which has those that are `there`, can come to have: what this user
 /// may not set only if it is there already. `None` if all can be had. What is there and not the
-/// source's is a difference, whoever may remove it.
+/// source's is a difference, whatever the user may remove.
 fn attainable_xattrs(rights: &Rights, source: &Xattrs, there: &Xattrs) -> Option<Xattrs> {
     let kept = |xattr: &Xattr| rights.may_set(&xattr.0) || there.contains(xattr);
     if source.iter().all(kept) {
@@ -59,7 +59,7 @@ impl Run<'_> {
             .attainable(source, there, &self.options.policy.keep, stays)
     }
 
-    /// The same of an entry with its extended attributes.
+    /// What the replica can have of an entry with its extended attributes.
     pub fn attainable_entry<'e, D: Dir + ?Sized>(
         &self,
         source: &'e Entry,

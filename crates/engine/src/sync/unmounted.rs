@@ -55,8 +55,8 @@ impl Run<'_> {
             .is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
     }
 
-    /// The same of one that cannot be entered, such as where a file system is mounted that nobody
-    /// serves any more.
+    /// Whether a directory that cannot be entered is of another file system, such as where a file
+    /// system is mounted that nobody serves any more.
     pub fn is_foreign_at(&self, visit: &Visit, name: &CStr) -> bool {
         let own = self.roots.0.first_meta().dev;
         let is_foreign =

@@ -209,8 +209,8 @@ impl Worker<'_> {
         Ok((Some(dir), Some(before), None))
     }
 
-    /// The same where nothing is changed: how it differs is told, and that nobody knows what is in
-    /// it. Says whether that was it.
+    /// Tells of a closed directory where nothing is changed: how it differs is told, and that
+    /// nobody knows what is in it. Says whether that was it.
     fn tells_closed(
         &mut self,
         (parent, name, weight): (&Visit, &CStr, u64),

@@ -175,8 +175,8 @@ impl Changes {
             .min()
     }
 
-    /// The same, where nobody has heard that what this very run did in an earlier life was made
-    /// durable.
+    /// Since when changes may not be durable, for a run that does not know whether what it did in
+    /// an earlier life was made durable.
     pub fn suspect_since_of_all(&self) -> Option<Stamp> {
         self.suspect_since()
             .into_iter()
@@ -433,7 +433,7 @@ impl Changes {
         self.begun.lock().refusal.take().map_or(Ok(()), Err)
     }
 
-    /// Tells what whoever watches should know of the replica, once.
+    /// Tells what the monitor should know of the replica, once.
     pub fn tell(&self, monitor: &dyn Monitor) {
         let at_work = self.at_work();
         if let Some(holder) = &at_work {

@@ -79,7 +79,8 @@ impl Marks {
         }
     }
 
-    /// The same of a single file or the like in that directory, which has no mark of its own.
+    /// What the marks say of a single file or the like in that directory, which has no mark of its
+    /// own.
     #[must_use]
     pub fn of_entry(mut self, entry: &Endpoint) -> Marks {
         let path = entry.plain_path();

@@ -183,7 +183,7 @@ fn replica_inside(options: &Options, source_device: u64, way: &[Step]) -> RunErr
     }
 }
 
-/// The same as it can be typed within quotes; none if it cannot.
+/// A pattern for these names as it can be typed within quotes; none if it cannot.
 fn typed_pattern(names: &[&[u8]]) -> Option<String> {
     pattern(names).filter(|pattern| !pattern.chars().any(|c| c == '\'' || c.is_control()))
 }

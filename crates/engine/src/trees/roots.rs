@@ -53,7 +53,7 @@ pub fn open_roots(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, Ru
     Ok(roots)
 }
 
-/// Finds both roots. Whoever uses them knows that they do not overlap where the run goes.
+/// Finds both roots. The caller knows that they do not overlap where the run goes.
 pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
     let source = options.source.locate(Side::Source, pool)?;
     let replica = options.replica.locate_mut(pool)?;

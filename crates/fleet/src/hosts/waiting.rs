@@ -36,7 +36,7 @@ pub struct State {
     pub over: bool,
 }
 
-/// The same for the threads of all hosts.
+/// What waits, as the threads of all hosts share it.
 pub struct Shared {
     pub state: Mutex<State>,
     pub changed: Condvar,

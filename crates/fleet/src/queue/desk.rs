@@ -37,7 +37,7 @@ pub struct QueueDesk {
     broker: Broker,
 }
 
-/// A delivery, as whoever carries out batches knows it.
+/// A delivery, as the mover that carries out batches knows it.
 pub struct Delivery(driftless_queue::Delivery);
 
 impl Delivered for Delivery {

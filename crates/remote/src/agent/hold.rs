@@ -3,7 +3,7 @@
 //! A mover asks before it submits anything. The agent may get to that much later: many operations
 //! are under way at a time, and its process may have been stopped, or its machine. So it looks at
 //! the replica's mark itself, before each change that it makes: the mark names the run whose movers
-//! may be at work, and whoever takes the replica over changes it and waits longer than what was
+//! may be at work, and a run that takes the replica over changes it and waits longer than what was
 //! seen there holds.
 
 use driftless_lock::Mutex;

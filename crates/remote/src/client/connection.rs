@@ -1,9 +1,9 @@
 //! The connection to an agent, as many threads share it: requests go out as they come, replies find
-//! whoever waits for them.
+//! the threads that wait for them.
 //!
-//! Nobody holds the connection while he waits, so thousands of requests are under way at once. What
-//! is submitted has its completion kept until somebody asks for it; how much may be submitted is
-//! bounded. When the connection is lost, everything that waits fails at once.
+//! No thread holds the connection while it waits, so thousands of requests are under way at once.
+//! What is submitted has its completion kept until somebody asks for it; how much may be submitted
+//! is bounded. When the connection is lost, everything that waits fails at once.
 
 use crate::budget::{Budget, Room, Taken};
 use crate::wire::{
@@ -460,7 +460,7 @@ impl<A: Send> Connection<A> {
             .collect()
     }
 
-    /// The connection is lost: whoever waits hears of it.
+    /// The connection is lost: the threads that wait hear of it.
     pub fn lose(&self, loss: Loss) {
         let _the_first_reason_counts = self.lost.set(loss);
         self.outs.write().clear();
@@ -493,8 +493,8 @@ fn open(frame: Frame) -> Result<(Reply, Vec<u8>), WireFault> {
     }
 }
 
-/// The same, if its lists take no more of memory than that, of which the length of a message says
-/// little.
+/// An opened reply, if its lists take no more of memory than that, of which the length of a message
+/// says little.
 fn within(memory_max: u64, opened: (Reply, Vec<u8>)) -> Result<(Reply, Vec<u8>), WireFault> {
     if opened.0.lists_memory() <= memory_max {
         Ok(opened)

@@ -115,7 +115,7 @@ pub enum ReachError {
         /// What it calls itself now.
         now: String,
     },
-    /// It took longer than whoever asked wanted to wait.
+    /// It took longer than the caller wanted to wait.
     #[error("{0}: no answer")]
     NoAnswer(String),
 }

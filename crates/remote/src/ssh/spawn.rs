@@ -56,8 +56,8 @@ fn check_program(program: &str) -> io::Result<()> {
     }
 }
 
-/// The same, with what OpenSSH is told besides. It is asked for its configuration once, not for
-/// each line.
+/// How a host is reached, with what OpenSSH is told besides. It is asked for its configuration
+/// once, not for each line.
 pub fn tuned(name: &str, reach: &Reach) -> Reach {
     let mut reach = reach.clone();
     if is_openssh(&reach) {
@@ -103,9 +103,9 @@ fn setting<'s>(settings: &'s str, name: &str) -> Option<&'s str> {
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
 }
 
-/// The same where nobody may be there to be asked for a password. The connection is one of its own:
-/// what it would share with others may be what was lost. Of an option that is given twice, the
-/// first counts.
+/// How a host is reached where nobody may be there to be asked for a password. The connection is
+/// one of its own: what it would share with others may be what was lost. Of an option that is given
+/// twice, the first counts.
 pub fn silent(reach: &Reach) -> Reach {
     let mut silent = reach.clone();
     if is_openssh(reach) {

@@ -4,7 +4,7 @@
 //! for much longer for lost. So it does not matter what carries the stream, and what that notices
 //! of a host that has lost its power, or of a process that was stopped. The client gives up first:
 //! when it is back, the agent that it left is on its way out. Only the time counts that this side
-//! was awake and listened: whoever slept hears what has come meanwhile before it judges.
+//! was awake and listened: a side that slept hears what has come meanwhile before it judges.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
@@ -17,7 +17,8 @@ use std::time::Duration;
 pub const BEAT: Duration = Duration::from_secs(3);
 /// An agent that is silent for so many seconds is lost.
 pub const AGENT_SILENCE_SECONDS: u32 = 20;
-/// The same before its first word: it looks for its roots then, which may have to be mounted.
+/// How long an agent may be silent before its first word: it looks for its roots then, which may
+/// have to be mounted.
 pub const AGENT_BEGINNING_SECONDS: u32 = 120;
 /// A client that is silent for so many seconds is gone.
 pub const CLIENT_SILENCE_SECONDS: u32 = 30;
@@ -36,7 +37,7 @@ pub struct Ear<'a, R> {
     wanted: Wanted<'a>,
     /// Ticks of silence that end the stream.
     ticks_max: u32,
-    /// The same before anything was heard.
+    /// Ticks that may pass before anything was heard.
     first_ticks_max: u32,
 }
 

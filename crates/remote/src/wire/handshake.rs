@@ -102,7 +102,7 @@ impl Heard {
         }
     }
 
-    /// The same, with what may be behind it.
+    /// Why there is no greeting, with what may be behind it.
     pub fn question(&self) -> String {
         let words = self.words();
         if words.is_empty() {

@@ -19,9 +19,9 @@ pub struct Identity {
 /// What a machine is to one that was met before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Met {
-    /// The same, in the same boot.
+    /// The same machine, in the same boot.
     Same,
-    /// The same, started anew.
+    /// The same machine, started anew.
     Restarted,
     /// Another.
     Other,

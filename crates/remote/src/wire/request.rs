@@ -84,7 +84,7 @@ pub enum Request {
     Xattrs { at: Handle, keep: Keep, long: bool },
     /// Metadata of an entry.
     Look { dir: Handle, name: Name },
-    /// The same as the host remembers it.
+    /// Look at an entry as the host remembers it.
     Peek { dir: Handle, name: Name },
     /// Extended attributes of an entry; those that are many or long only if asked for.
     EntryXattrs {

@@ -10,8 +10,8 @@ use rusqlite::types::Type;
 use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 use std::ops::Range;
 
-/// Problems that are kept for whoever looks into the record; all of them are told when they are
-/// met.
+/// Problems that are kept for an operator who looks into the record; all of them are told when they
+/// are met.
 const PROBLEMS_MAX: i64 = 10_000;
 
 /// What is known of a directory that is to be finished.
@@ -52,7 +52,7 @@ impl<'a> Transaction<'a> {
             .query_row("SELECT number FROM run", [], |row| number(row, 0))
     }
 
-    /// What stands in it cannot be understood by whoever has to go on with it.
+    /// What stands in it cannot be understood by a coordinator that has to go on with it.
     pub fn damaged(&self, what: &str) -> StoreError {
         StoreError::FromSqlConversionFailure(0, Type::Blob, what.into())
     }
@@ -172,7 +172,8 @@ impl<'a> Transaction<'a> {
             .optional()
     }
 
-    /// Keeps a problem for whoever looks into the record, as long as there are not too many.
+    /// Keeps a problem for an operator who looks into the record, as long as there are not too
+    /// many.
     pub fn add_problem(&self, problem: &Problem) -> Done {
         const INSERT: &str =
             "INSERT INTO problems (path, side, act, cause, class) SELECT ?, ?, ?, ?, ?

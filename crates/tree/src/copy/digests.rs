@@ -23,8 +23,8 @@ pub fn by_reading<F: ReadFile + ?Sized>(
     Ok(found)
 }
 
-/// The same from the page cache, without copying; none if not all of it is there, or the file is
-/// not as long as the range.
+/// The hashes of a range from the page cache, without copying; none if not all of it is there, or
+/// the file is not as long as the range.
 pub fn of_cached(file: &LocalFile, range: Range<u64>, piece: u64) -> Option<Vec<[u8; 32]>> {
     // Behind the end of a file its last page is zeros.
     if range.is_empty() || file.meta().ok()?.size < range.end {

@@ -55,7 +55,7 @@ impl LocalFile {
         }
     }
 
-    /// The same, each change of which passes a gate.
+    /// The file, each change of which passes a gate.
     pub(crate) fn behind(self, gate: &Arc<Gate>) -> Self {
         LocalFile {
             gate: Some(gate.clone()),

@@ -62,7 +62,7 @@ pub fn meta_open(fd: impl AsFd) -> Result<Meta, Errno> {
     first_look(fd).map(|look| look.0)
 }
 
-/// The same for what was just opened; and whether something is mounted there, which kernels tell
+/// The metadata of what was just opened; and whether something is mounted there, which kernels tell
 /// from 5.8 on.
 pub fn first_look(fd: impl AsFd) -> Result<(Meta, Option<bool>), Errno> {
     look_at(fd, c"", AtFlags::EMPTY_PATH)

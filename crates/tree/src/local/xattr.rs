@@ -125,7 +125,8 @@ impl Target<'_> {
             .map(Option::unwrap_or_default)
     }
 
-    /// The same, if they take no more than `bytes_max` of memory. No more than that is read.
+    /// The attributes that are kept, if they take no more than `bytes_max` of memory. No more than
+    /// that is read.
     pub fn read_within(self, keep: &Keep, bytes_max: u64) -> Result<Option<Xattrs>, Errno> {
         if !keep.any_xattr() {
             return Ok(Some(Xattrs::default()));
@@ -133,8 +134,8 @@ impl Target<'_> {
         self.read_meeting((keep, bytes_max), |_| {})
     }
 
-    /// The same, and tells the names of all attributes that are there, also of those that are not
-    /// kept.
+    /// Reads the attributes that are kept, and tells the names of all attributes that are there,
+    /// also of those that are not kept.
     pub fn read_meeting(
         self,
         (keep, bytes_max): (&Keep, u64),

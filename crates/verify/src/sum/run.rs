@@ -113,7 +113,7 @@ impl<'r> Sums<'r> {
         self.entries.load(Relaxed) + self.bytes.load(Relaxed) / BYTES_PER_ENTRY
     }
 
-    /// Lets whoever watches know that time passes.
+    /// Lets the monitor know that time passes.
     pub fn tick(&self) {
         self.monitor.tick();
     }

@@ -23,8 +23,8 @@ const DISBELIEVED_MAX: u32 = 5;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// For so long what another host has made may not be seen here.
 const SEEN_LATE: Duration = Duration::from_secs(3);
-/// The same where a server or another host keeps the replica: an NFS client believes what it knows
-/// of a directory for up to a minute (nfs(5), `acdirmax`).
+/// How long what a mover did may stay unseen where a server or another host keeps the replica: an
+/// NFS client believes what it knows of a directory for up to a minute (nfs(5), `acdirmax`).
 const SEEN_LATE_OF_SERVERS: Duration = Duration::from_secs(65);
 
 /// What was said and is not seen here.
