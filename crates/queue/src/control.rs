@@ -216,7 +216,7 @@ impl Control {
         })
     }
 
-    /// What the coordinator of the job, or did so last, says of itself; none while somebody else
+    /// What the coordinator of the job, or the last one, says of itself; none while somebody else
     /// reads it.
     ///
     /// # Errors

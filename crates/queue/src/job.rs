@@ -108,7 +108,7 @@ impl Job {
         self.queue(PARKED)
     }
 
-    /// The queue in which the coordinator of the job says who that is.
+    /// The queue in which the coordinator of the job says who it is.
     pub fn coordinator(&self) -> String {
         self.queue(COORDINATOR)
     }

@@ -198,7 +198,7 @@ impl Worker<'_> {
     }
 
     /// Gives half of a range away, if somebody is idle. `waits` if the threads that work on the
-    /// file mostly waits for another host.
+    /// file mostly wait for another host.
     pub fn share(
         &self,
         (pending, waits): (&AtomicUsize, bool),

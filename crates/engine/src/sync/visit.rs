@@ -290,8 +290,8 @@ impl Visit {
         self.state.meetings.fetch_add(1, Ordering::Relaxed) < MEETINGS_MAX
     }
 
-    /// Says that another mover is at work in it: it is private no longer, and the coordinator,
-    /// which sees all of the run finishes it.
+    /// Says that another mover is at work in it: it is private no longer, and the coordinator
+    /// finishes it.
     pub fn share_with_another(&self) {
         self.state.fresh.store(false, Ordering::Relaxed);
         self.mark_unfinished();
