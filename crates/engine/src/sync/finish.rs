@@ -270,39 +270,8 @@ impl Worker<'_> {
     }
 
     fn finish_entry(&mut self, visit: &Arc<Visit>, source: Entry) -> Done<End> {
-        let keep = &self.run.options.policy.keep;
-        // What the replica had there, if that is known.
-        let there = match (&visit.replaced, &visit.before) {
-            (Some(other), _) => Some(Entry {
-                meta: *other,
-                xattrs: Xattrs::default(),
-            }),
-            (None, before) => before.as_ref().map(|(meta, xattrs)| Entry {
-                meta: *meta,
-                xattrs: xattrs.clone(),
-            }),
-        };
-        let differs = || {
-            let held = |there| {
-                differences(
-                    &self
-                        .run
-                        .attainable_entry(&source, there, None::<&DirMutRef>),
-                    there,
-                    keep,
-                )
-            };
-            let mut what = there.as_ref().map_or(What::default(), held);
-            what.add_if(visit.closed, What::MODE);
-            what
-        };
-        let (action, what) = match visit.left {
-            _ if visit.replaced.is_some() => (Action::Replace, differs()),
-            Some(left) if left.replaced => (Action::Replace, What::default()),
-            Some(left) if left.made => (Action::Create, What::default()),
-            _ if visit.is_made() => (Action::Create, What::default()),
-            _ => (Action::Meta, differs()),
-        };
+        let there = met_there(visit);
+        let (action, what) = self.step_of_dir(visit, &source, there.as_ref());
         let equal = action == Action::Meta && what.is_empty();
         if let Some(there) = visit.replica.as_ref().map(|replica| replica.first_meta()) {
             self.run
@@ -346,6 +315,27 @@ impl Worker<'_> {
         } else {
             End::Set(intent, faults)
         })
+    }
+
+    /// What was or is done to a directory as a whole, and what differs of it.
+    fn step_of_dir(&self, visit: &Visit, source: &Entry, there: Option<&Entry>) -> (Action, What) {
+        let keep = &self.run.options.policy.keep;
+        let differs = || {
+            let held = |there: &Entry| {
+                let attainable = self.run.attainable_entry(source, there, None::<&DirMutRef>);
+                differences(&attainable, there, keep)
+            };
+            let mut what = there.map_or(What::default(), held);
+            what.add_if(visit.closed, What::MODE);
+            what
+        };
+        match visit.left {
+            _ if visit.replaced.is_some() => (Action::Replace, differs()),
+            Some(left) if left.replaced => (Action::Replace, What::default()),
+            Some(left) if left.made => (Action::Create, What::default()),
+            _ if visit.is_made() => (Action::Create, What::default()),
+            _ => (Action::Meta, differs()),
+        }
     }
 
     /// What is known of the replica's directory, and what it shall have.
@@ -568,4 +558,18 @@ fn kind_there(dir: &DirMutRef, name: &CStr, listed: Option<Kind>) -> Done<Option
         || Ok(there(dir.look(name))?.map(|meta| meta.kind)),
         |kind| Ok(Some(kind)),
     )
+}
+
+/// What the replica had at the name of a directory, if that is known.
+fn met_there(visit: &Visit) -> Option<Entry> {
+    match (&visit.replaced, &visit.before) {
+        (Some(other), _) => Some(Entry {
+            meta: *other,
+            xattrs: Xattrs::default(),
+        }),
+        (None, before) => before.as_ref().map(|(meta, xattrs)| Entry {
+            meta: *meta,
+            xattrs: xattrs.clone(),
+        }),
+    }
 }
