@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 16] = [
+const EDGES: [(&str, &[&str], &[&str]); 18] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -77,6 +77,8 @@ const EDGES: [(&str, &[&str], &[&str]); 16] = [
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),
+    ("detect", &["model"], &[]),
+    ("mirror", &["model", "detect"], &[]),
     ("testkit", &[], &[]),
 ];
 

@@ -6,6 +6,7 @@
 mod act;
 pub mod bounds;
 mod cause;
+mod change;
 mod entry;
 pub mod errno;
 mod escape;
@@ -23,6 +24,7 @@ mod work;
 
 pub use act::Act;
 pub use cause::{cause, cause_of};
+pub use change::{Change, Gap, Hint};
 pub use entry::{Entry, Kind, Meta, Stamp, Xattr, Xattrs};
 pub use escape::{escape, escape_json, escape_text, quote};
 pub use fault::{Class, Fault, LINE_LOST, Problem, Side};
@@ -33,4 +35,4 @@ pub use path::{BadName, EntryName, RelPath, check_name};
 pub use policy::{Cache, DeleteLimit, Durability, Policy, PolicyError};
 pub use selection::Selection;
 pub use unkept::{Sort, Unkept};
-pub use work::{Action, Change, Difference, Level, Receipt, Scope, What, Work};
+pub use work::{Action, Difference, Level, Receipt, Scope, What, Work};

@@ -1,4 +1,4 @@
-//! Changes, work and receipts: plain values that can be queued, sent and stored.
+//! Work and receipts: plain values that can be queued, sent and stored.
 
 use crate::{Kind, RelPath};
 use serde::{Deserialize, Serialize};
@@ -13,15 +13,6 @@ pub enum Scope {
     Subtree,
 }
 
-/// A detector's word: this path may differ now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// Where.
-    pub path: RelPath,
-    /// How far below.
-    pub scope: Scope,
-}
-
 /// A piece of work: make this path equal. Safe to repeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
@@ -29,15 +20,6 @@ pub struct Work {
     pub path: RelPath,
     /// How far below.
     pub scope: Scope,
-}
-
-impl From<Change> for Work {
-    fn from(change: Change) -> Self {
-        Work {
-            path: change.path,
-            scope: change.scope,
-        }
-    }
 }
 
 /// What was done (or, in a dry run, would be done) to one entry.

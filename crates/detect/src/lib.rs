@@ -1,0 +1,5 @@
+//! Which paths of a source may differ from its replica: what snapshots, changelogs and lists tell.
+//!
+//! A detector says [`Change`](driftless_model::Change) and nothing else, and says where it may have
+//! missed something ([`Gap`](driftless_model::Gap)). What is done about it is decided elsewhere.
+#![deny(missing_docs)]
