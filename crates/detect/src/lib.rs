@@ -3,3 +3,5 @@
 //! A detector says [`Change`](driftless_model::Change) and nothing else, and says where it may have
 //! missed something ([`Gap`](driftless_model::Gap)). What is done about it is decided elsewhere.
 #![deny(missing_docs)]
+
+pub mod fanotify;

@@ -1,4 +1,4 @@
-//! The only unsafe code: system calls that the libraries do not wrap yet, closing a file, locks on
+//! Unsafe code: system calls that the libraries do not wrap yet, closing a file, locks on
 //! bytes of a file, and files mapped into memory.
 //!
 //! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a

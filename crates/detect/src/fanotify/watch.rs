@@ -1,0 +1,308 @@
+//! A group that watches the whole file system of a source, and what its events mean below the
+//! source's root.
+//!
+//! Events name directories by handles. A handle is opened when its event is read, and its path is
+//! the one that the directory has then: a rename that came after the event has an event of its own,
+//! which follows. So the path of an event may be newer than the event, and never misleads.
+
+use super::event::{Event, Handle, Place, parse};
+use super::sys;
+use driftless_model::{Change, Hint, RelPath, check_name};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, readlink, statat};
+use rustix::io::{Errno, read};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What is asked of the kernel: names and both ends of renames, without descriptors (Linux 5.17).
+const GROUP: u32 = libc::FAN_CLASS_NOTIF
+    | libc::FAN_CLOEXEC
+    | libc::FAN_NONBLOCK
+    | libc::FAN_REPORT_FID
+    | libc::FAN_REPORT_DIR_FID
+    | libc::FAN_REPORT_NAME
+    | libc::FAN_REPORT_TARGET_FID;
+
+/// Everything that may make an entry differ. What is written through a mapping makes no event
+/// (fanotify(7), "Limitations and caveats").
+const EVENTS: u64 = libc::FAN_CREATE
+    | libc::FAN_DELETE
+    | libc::FAN_RENAME
+    | libc::FAN_MODIFY
+    | libc::FAN_CLOSE_WRITE
+    | libc::FAN_ATTRIB
+    | libc::FAN_ONDIR;
+
+/// Bytes that are read at once: some thousand events.
+const READ_BYTES: usize = 1 << 18;
+
+/// What a path of a deleted directory ends with (proc(5), `/proc/pid/fd`).
+const DELETED: &[u8] = b" (deleted)";
+
+/// Why a source cannot be watched.
+#[derive(Debug, Error)]
+pub enum Unwatched {
+    /// The kernel refuses.
+    #[error("fanotify: {0}")]
+    Refused(&'static str),
+    /// Something failed that should not.
+    #[error("fanotify: {what}: {cause}")]
+    Failed {
+        /// What was tried.
+        what: &'static str,
+        /// The error.
+        cause: Errno,
+    },
+    /// The kernel's words are not understood.
+    #[error(transparent)]
+    Unknown(#[from] super::event::Unknown),
+}
+
+/// A change, and what else was seen of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// What may differ.
+    pub change: Change,
+    /// Somebody still has the file open for writing.
+    pub is_open: bool,
+    /// Bytes of a regular file when its event was read.
+    pub size: u64,
+}
+
+/// What was read at once.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// Changes in the order of their events.
+    pub seen: Vec<Seen>,
+    /// The kernel's queue was full: events are missing before these, or among them.
+    pub is_overflown: bool,
+    /// How many events there were, those outside of the source too.
+    pub events: usize,
+}
+
+/// A watched source.
+#[derive(Debug)]
+pub struct Watch {
+    group: OwnedFd,
+    root: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// Begins to watch the file system of the directory `root`. From then on nothing is missed that
+    /// happens on it, but for what [`Heard::is_overflown`] says. `unlimited`: the kernel's queue
+    /// grows as it must, and not only to `/proc/sys/fs/fanotify/max_queued_events`.
+    ///
+    /// # Errors
+    /// The kernel is too old, the process may not, or the file system has no handles.
+    pub fn begin(root: &Path, unlimited: bool) -> Result<Watch, Unwatched> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root =
+            open(root, flags, Mode::empty()).map_err(|cause| failed("open the source", cause))?;
+        let more = if unlimited {
+            libc::FAN_UNLIMITED_QUEUE
+        } else {
+            0
+        };
+        let group = sys::init(GROUP | more).map_err(no_group)?;
+        sys::mark_file_system(group.as_fd(), EVENTS, root.as_fd()).map_err(no_mark)?;
+        Ok(Watch {
+            group,
+            root,
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// Waits for events, `wait` at most, and says what they mean. When nothing was heard, all
+    /// that happened before the call has been told.
+    ///
+    /// # Errors
+    /// The queue cannot be read, or the kernel's words are not understood.
+    pub fn hear(&mut self, wait: Duration) -> Result<Heard, Unwatched> {
+        let mut heard = Heard::default();
+        let length = match read(&self.group, &mut self.buffer[..]) {
+            Ok(length) => length,
+            Err(Errno::AGAIN) if self.is_ready(wait)? => read(&self.group, &mut self.buffer[..])
+                .map_err(|cause| failed("read events", cause))?,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(heard),
+            Err(cause) => return Err(failed("read events", cause)),
+        };
+        let events = parse(&self.buffer[..length])?;
+        heard.events = events.len();
+        let mut paths = Paths::below(&self.root)?;
+        for event in &events {
+            heard.is_overflown |= event.mask & libc::FAN_Q_OVERFLOW != 0;
+            paths.add(event, &mut heard.seen);
+        }
+        Ok(heard)
+    }
+
+    fn is_ready(&self, wait: Duration) -> Result<bool, Unwatched> {
+        let mut fds = [PollFd::new(&self.group, PollFlags::IN)];
+        let wait = Timespec::try_from(wait).ok();
+        match poll(&mut fds, wait.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(cause) => Err(failed("wait for events", cause)),
+        }
+    }
+}
+
+fn failed(what: &'static str, cause: Errno) -> Unwatched {
+    Unwatched::Failed { what, cause }
+}
+
+/// Why there is no group (fanotify_init(2), "ERRORS").
+fn no_group(cause: Errno) -> Unwatched {
+    match cause {
+        Errno::PERM => {
+            Unwatched::Refused("only root (CAP_SYS_ADMIN) may watch a whole file system")
+        }
+        Errno::INVAL => Unwatched::Refused(
+            "this kernel does not tell of names and renames (Linux 5.17 does); detect = [\"walk\"] works",
+        ),
+        Errno::NOSYS => Unwatched::Refused("this kernel has none; detect = [\"walk\"] works"),
+        Errno::MFILE => Unwatched::Refused(
+            "this user has too many groups (/proc/sys/fs/fanotify/max_user_groups)",
+        ),
+        cause => failed("make a group", cause),
+    }
+}
+
+/// Why the file system is not watched (fanotify_mark(2), "ERRORS").
+fn no_mark(cause: Errno) -> Unwatched {
+    match cause {
+        Errno::NODEV | Errno::OPNOTSUPP => Unwatched::Refused(
+            "the source's file system gives its files no handles; detect = [\"walk\"] works",
+        ),
+        Errno::XDEV => Unwatched::Refused(
+            "the source is a btrfs subvolume, which the kernel does not watch by itself; detect = [\"btrfs\"] works",
+        ),
+        Errno::INVAL => Unwatched::Refused(
+            "this kernel does not tell of renames (Linux 5.17 does); detect = [\"walk\"] works",
+        ),
+        cause => failed("watch the file system", cause),
+    }
+}
+
+/// Directories of the events that are read at once, opened once each.
+struct Paths<'a> {
+    root: BorrowedFd<'a>,
+    /// The root's own path, with a slash at its end.
+    above: Vec<u8>,
+    file_system: [i32; 2],
+    known: HashMap<Handle<'a>, Option<(OwnedFd, RelPath)>>,
+}
+
+impl<'a> Paths<'a> {
+    fn below(root: &'a OwnedFd) -> Result<Paths<'a>, Unwatched> {
+        let failed = |cause| failed("look at the source", cause);
+        let mut above = path_of(root.as_fd()).map_err(failed)?;
+        if !above.ends_with(b"/") {
+            above.push(b'/');
+        }
+        Ok(Paths {
+            root: root.as_fd(),
+            above,
+            file_system: file_system(root.as_fd()).map_err(failed)?,
+            known: HashMap::new(),
+        })
+    }
+
+    fn add(&mut self, event: &Event<'a>, seen: &mut Vec<Seen>) {
+        let is_dir = event.mask & libc::FAN_ONDIR != 0;
+        if event.old.is_some() || event.new.is_some() {
+            let old = event.old.and_then(|place| self.path(place));
+            let new = event.new.and_then(|place| self.path(place));
+            self.add_move((old, new), seen);
+            if is_dir {
+                // Directories below have other paths from here on.
+                self.known.clear();
+            }
+            return;
+        }
+        let Some((place, path)) = event
+            .place
+            .and_then(|place| Some((place, self.path(place)?)))
+        else {
+            return;
+        };
+        let writes = event.mask & libc::FAN_MODIFY != 0;
+        seen.push(Seen {
+            change: Change::entry(path),
+            is_open: writes && event.mask & libc::FAN_CLOSE_WRITE == 0,
+            size: if is_dir { 0 } else { self.size(place) },
+        });
+    }
+
+    fn add_move(&mut self, ends: (Option<RelPath>, Option<RelPath>), seen: &mut Vec<Seen>) {
+        let change = match ends {
+            (Some(old), Some(new)) => Change::subtree(new).with(Hint::MovedFrom(old)),
+            // It came from elsewhere, or went there.
+            (None, Some(new)) => Change::subtree(new),
+            (Some(old), None) => Change::subtree(old),
+            (None, None) => return,
+        };
+        seen.push(Seen {
+            change,
+            is_open: false,
+            size: 0,
+        });
+    }
+
+    /// The path of a name now; `None` where its directory is gone, or outside of the source.
+    fn path(&mut self, place: Place<'a>) -> Option<RelPath> {
+        let (_, dir) = self.dir(place.dir)?;
+        match place.name {
+            b"." | b"" => Some(dir.clone()),
+            name => check_name(name).is_ok().then(|| dir.join(name)),
+        }
+    }
+
+    fn size(&mut self, place: Place<'a>) -> u64 {
+        let look =
+            |(dir, _): &(OwnedFd, RelPath)| statat(dir, place.name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let meta = self.dir(place.dir).and_then(look);
+        meta.filter(|meta| FileType::from_raw_mode(meta.st_mode).is_file())
+            .map_or(0, |meta| u64::try_from(meta.st_size).unwrap_or(0))
+    }
+
+    fn dir(&mut self, handle: Handle<'a>) -> Option<&(OwnedFd, RelPath)> {
+        if !self.known.contains_key(&handle) {
+            let found = self.open(handle);
+            self.known.insert(handle, found);
+        }
+        self.known[&handle].as_ref()
+    }
+
+    fn open(&self, handle: Handle<'a>) -> Option<(OwnedFd, RelPath)> {
+        if handle.file_system != self.file_system {
+            return None;
+        }
+        let dir = sys::open_by_handle(self.root, handle.kind, handle.bytes).ok()?;
+        let path = path_of(dir.as_fd()).ok()?;
+        if path.ends_with(DELETED) && fstat(&dir).is_ok_and(|meta| meta.st_nlink == 0) {
+            return None;
+        }
+        let with_slash = [&path[..], b"/"].concat();
+        let below = with_slash.strip_prefix(&self.above[..])?;
+        let path = RelPath::parse(below).ok()?;
+        Some((dir, path))
+    }
+}
+
+/// The path of an open directory, now.
+fn path_of(dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    let link: PathBuf = format!("/proc/self/fd/{}", dir.as_raw_fd()).into();
+    readlink(link, Vec::new()).map(std::ffi::CString::into_bytes)
+}
+
+/// The number by which events name the file system (statvfs(3), which
+/// has both numbers in one).
+fn file_system(dir: BorrowedFd<'_>) -> Result<[i32; 2], Errno> {
+    let both = fstatvfs(dir)?.f_fsid;
+    Ok([both as i32, (both >> 32) as i32])
+}

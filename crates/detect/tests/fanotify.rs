@@ -1,0 +1,72 @@
+//! What fanotify tells of real file systems. Needs root.
+#![allow(clippy::disallowed_methods)]
+
+use driftless_detect::fanotify::{Seen, Watch};
+use driftless_model::{Change, Hint, RelPath};
+use std::fs;
+use std::time::Duration;
+
+/// What was heard until nothing more comes.
+fn all(watch: &mut Watch) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    loop {
+        let heard = watch.hear(Duration::ZERO).unwrap();
+        assert!(!heard.is_overflown);
+        if heard.events == 0 {
+            return seen;
+        }
+        seen.extend(heard.seen);
+    }
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn names_writes_and_renames_are_told_in_their_order() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (root, out) = (folder.path().join("root"), folder.path().join("out"));
+    for dir in [&root, &out] {
+        fs::create_dir(dir).unwrap();
+    }
+    let mut watch = Watch::begin(&root, true).unwrap();
+    fs::create_dir(root.join("a")).unwrap();
+    fs::write(root.join("a/f (deleted)"), b"12345").unwrap();
+    fs::write(out.join("elsewhere"), b"1").unwrap();
+    fs::rename(root.join("a"), root.join("b")).unwrap();
+    fs::rename(root.join("b"), out.join("b")).unwrap();
+    fs::rename(out.join("b"), root.join("c")).unwrap();
+    let seen = all(&mut watch);
+    let moves: Vec<&Change> = seen
+        .iter()
+        .map(|seen| &seen.change)
+        .filter(|change| change.scope == driftless_model::Scope::Subtree)
+        .collect();
+    assert_eq!(
+        moves,
+        [
+            &Change::subtree(path("b")).with(Hint::MovedFrom(path("a"))),
+            &Change::subtree(path("b")),
+            &Change::subtree(path("c")),
+        ]
+    );
+    // The directory has its new name when its events are read.
+    let file = seen
+        .iter()
+        .find(|seen| seen.change.path == path("c/f (deleted)"))
+        .unwrap();
+    assert_eq!(file.size, 5);
+    assert!(
+        seen.iter()
+            .all(|seen| !seen.change.path.is_root() || seen.size == 0)
+    );
+    fs::write(root.join("c/f (deleted)"), b"1").unwrap();
+    fs::remove_dir_all(root.join("c")).unwrap();
+    assert!(
+        all(&mut watch)
+            .iter()
+            .any(|seen| seen.change.path == path("c"))
+    );
+    assert!(all(&mut watch).is_empty());
+}
