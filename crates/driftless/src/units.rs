@@ -1,44 +1,11 @@
-//! Numbers with units as a user writes them.
+//! Numbers with units as a user writes them on the command line, and as they are shown.
 
 use driftless_engine::{Route, now};
-use driftless_model::DeleteLimit;
+pub use driftless_model::units::{bytes, delete_limit, time};
 use driftless_pool::Concurrency;
 use driftless_verify::is_share;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or
-/// iB.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let lower = unit.to_ascii_lowercase();
-    let letter = lower
-        .strip_suffix("ib")
-        .or_else(|| lower.strip_suffix('b'))
-        .unwrap_or(&lower);
-    let shift = match letter {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        "p" => 50,
-        _ => {
-            return Err(format!(
-                "unknown unit \"{unit}\" (k, M, G, T and P are known)"
-            ));
-        }
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a number is expected, such as 10M".to_string())?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "the number is too large".into())
-}
 
 /// A rate: as bytes, and not zero.
 pub fn rate(text: &str) -> Result<u64, String> {
@@ -99,23 +66,6 @@ pub fn window_seconds(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A time: a number with s, m, h or d.
-pub fn time(text: &str) -> Result<Duration, String> {
-    let expected = || "a number with s, m, h or d is expected, such as 90m".to_string();
-    let unit = match text.as_bytes().last() {
-        Some(b's') => 1,
-        Some(b'm') => 60,
-        Some(b'h') => 3600,
-        Some(b'd') => 24 * 3600,
-        _ => return Err(expected()),
-    };
-    let number: Option<u64> = text[..text.len() - 1].parse().ok();
-    number
-        .and_then(|number| number.checked_mul(unit))
-        .map(Duration::from_secs)
-        .ok_or_else(expected)
-}
-
 /// A time for a person: in the largest unit that says enough.
 pub fn show_time(seconds: u64) -> String {
     indicatif::HumanDuration(Duration::from_secs(seconds)).to_string()
@@ -154,21 +104,6 @@ pub fn streams(text: &str) -> Result<Streams, String> {
         _ => Err(format!(
             "\"auto\" or a number from 1 to {STREAMS_MAX} is expected"
         )),
-    }
-}
-
-/// `N` entries or `P%` of them.
-pub fn delete_limit(text: &str) -> Result<DeleteLimit, String> {
-    let wrong =
-        || "a number of entries, such as 1000, or a share from 0% to 100% is expected".to_string();
-    match text.strip_suffix('%') {
-        Some(percent) => percent
-            .parse()
-            .ok()
-            .filter(|p| *p <= 100)
-            .map(DeleteLimit::Percent)
-            .ok_or_else(wrong),
-        None => text.parse().map(DeleteLimit::Count).map_err(|_| wrong()),
     }
 }
 
@@ -249,49 +184,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read_in_any_usual_form() {
-        for (text, expected) in [
-            ("0", 0),
-            ("10", 10),
-            ("10k", 10240),
-            ("4M", 4 << 20),
-            ("1GiB", 1 << 30),
-            ("2tb", 2 << 40),
-        ] {
-            assert_eq!(bytes(text), Ok(expected), "{text}");
-        }
-        for bad in ["", "k", "1x", "-1", "1.5M", "99999999999P"] {
-            assert!(bytes(bad).is_err(), "{bad}");
-        }
-        assert_eq!(
-            (time("90m"), time("1d")),
-            (
-                Ok(Duration::from_secs(5400)),
-                Ok(Duration::from_secs(86_400))
-            )
-        );
-        assert!(
-            [
-                "",
-                "1",
-                "m",
-                "-1s",
-                "1w",
-                "1é",
-                "99999999999999999999s",
-                "999999999999999999d"
-            ]
-            .iter()
-            .all(|bad| time(bad).is_err())
-        );
-        assert!(
-            rate("0").is_err()
-                && jobs("0").is_err()
-                && jobs("2000").is_err()
-                && jobs("8") == Ok(Concurrency::Fixed(8))
-        );
-        assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
-        assert!(delete_limit("101%").is_err() && delete_limit("x").is_err());
+    fn a_rate_and_a_number_of_threads_are_above_zero() {
+        assert!(rate("0").is_err() && rate("1k") == Ok(1024));
+        assert!(jobs("0").is_err() && jobs("2000").is_err());
+        assert_eq!(jobs("8"), Ok(Concurrency::Fixed(8)));
     }
 
     #[test]

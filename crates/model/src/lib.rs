@@ -19,6 +19,7 @@ mod path;
 mod pattern;
 mod policy;
 mod selection;
+pub mod units;
 mod unkept;
 mod work;
 
@@ -32,7 +33,7 @@ pub use filter::{Filter, FilterError, Rule};
 pub use keep::{CAPABILITY, Keep, SETGID, SETUID};
 pub use moment::{date_and_time, moment, span};
 pub use path::{BadName, EntryName, RelPath, check_name};
-pub use policy::{Cache, DeleteLimit, Durability, Policy, PolicyError};
+pub use policy::{Cache, DeleteLimit, Durability, Policy, PolicyError, PolicyNames};
 pub use selection::Selection;
 pub use unkept::{Sort, Unkept};
 pub use work::{Action, Difference, Level, Receipt, Scope, What, Work};

@@ -3,7 +3,7 @@
 
 use crate::{Filter, Keep, Level, RelPath};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use std::fmt;
 
 /// When copied files are made durable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,10 +72,9 @@ pub struct Policy {
 }
 
 /// Why a policy cannot be meant.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyError {
     /// No size lies between the two.
-    #[error("--min-size {min} is more than --max-size {max}: no file would be taken")]
     Sizes {
         /// The least size, in bytes.
         min: u64,
@@ -83,12 +82,61 @@ pub enum PolicyError {
         max: u64,
     },
     /// More than all.
-    #[error("--max-delete {0}%: at most 100%")]
     Percent(u64),
     /// Reading back metadata is what comparing does.
-    #[error("--verify: content and media are read back, metadata alone is not")]
     ReadBack,
 }
+
+/// What the fields of a policy are called where it was written, on a command line or in a file.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyNames {
+    /// The least size of files.
+    pub min_size: &'static str,
+    /// The greatest size of files.
+    pub max_size: &'static str,
+    /// How many entries may be removed.
+    pub max_delete: &'static str,
+    /// What was written is read back.
+    pub read_back: &'static str,
+}
+
+impl PolicyNames {
+    /// The options of the command line.
+    pub const OPTIONS: PolicyNames = PolicyNames {
+        min_size: "--min-size",
+        max_size: "--max-size",
+        max_delete: "--max-delete",
+        read_back: "--verify",
+    };
+}
+
+impl PolicyError {
+    /// What is wrong, in the words of where the policy was written.
+    pub fn told(&self, names: &PolicyNames) -> String {
+        match self {
+            PolicyError::Sizes { min, max } => format!(
+                "{} {min} is more than {} {max}: no file would be taken",
+                names.min_size, names.max_size
+            ),
+            PolicyError::Percent(percent) => {
+                format!("{} {percent}%: at most 100%", names.max_delete)
+            }
+            PolicyError::ReadBack => format!(
+                "{}: content and media are read back, metadata alone is not",
+                names.read_back
+            ),
+        }
+    }
+}
+
+/// In the words of the command line.
+impl fmt::Display for PolicyError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.told(&PolicyNames::OPTIONS))
+    }
+}
+
+impl std::error::Error for PolicyError {}
 
 impl Policy {
     /// Refuses what cannot be meant, whoever wrote it.
@@ -166,6 +214,33 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(unknown.contains("keeps"), "{unknown}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_the_names_that_were_written() {
+        const KEYS: PolicyNames = PolicyNames {
+            min_size: "min_size",
+            max_size: "max_size",
+            max_delete: "max_delete",
+            read_back: "read_back",
+        };
+        let sizes = PolicyError::Sizes { min: 6, max: 5 };
+        for (error, option, key) in [
+            (
+                &sizes,
+                "--min-size 6 is more than --max-size 5",
+                "min_size 6 is more than max_size 5",
+            ),
+            (
+                &PolicyError::Percent(101),
+                "--max-delete 101%: ",
+                "max_delete 101%: ",
+            ),
+            (&PolicyError::ReadBack, "--verify: ", "read_back: "),
+        ] {
+            assert!(error.to_string().starts_with(option), "{error}");
+            assert!(error.told(&KEYS).starts_with(key), "{error}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct VerifyArgs {
     #[arg(long, help_heading = "Comparing")]
     pub fresh: bool,
     /// What an interrupted verification found equal counts for so long: a medium loses what it
-    /// holds without any sign (a number with s, m, h or d)
+    /// holds without any sign (a number with s, m, h, d or w)
     #[arg(long, value_name = "TIME", value_parser = crate::units::time, default_value = "1d", help_heading = "Comparing")]
     pub resume_within: Duration,
 

@@ -1,0 +1,148 @@
+//! Numbers with units as a user writes them, on the command line and in the file of a job.
+//!
+//! The words of an error say what is expected, and leave it to the caller to say where.
+
+use crate::DeleteLimit;
+use std::time::Duration;
+
+/// Units of time and their milliseconds.
+const TIME_UNITS: [(&str, u64); 6] = [
+    ("ms", 1),
+    ("s", 1000),
+    ("m", 60 * 1000),
+    ("h", 3600 * 1000),
+    ("d", 24 * 3600 * 1000),
+    ("w", 7 * 24 * 3600 * 1000),
+];
+
+/// The digits that a text begins with, and the unit behind them.
+fn split(text: &str) -> (&str, &str) {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    text.split_at(digits)
+}
+
+/// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or
+/// iB.
+///
+/// # Errors
+/// Fails if there is no number, the unit is unknown, or there are too many bytes.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let lower = unit.to_ascii_lowercase();
+    let letter = lower
+        .strip_suffix("ib")
+        .or_else(|| lower.strip_suffix('b'))
+        .unwrap_or(&lower);
+    let shift = match letter {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        "p" => 50,
+        _ => {
+            return Err(format!(
+                "unknown unit \"{unit}\" (k, M, G, T and P are known)"
+            ));
+        }
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a number is expected, such as 10M".to_string())?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "the number is too large".into())
+}
+
+/// A time: a whole number with ms, s, m, h, d or w.
+///
+/// # Errors
+/// Fails if there is no number, no known unit, or the time is too long to be told.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let known = TIME_UNITS.iter().find(|(name, _)| *name == unit);
+    let millis = known.and_then(|(_, millis)| number.parse::<u64>().ok()?.checked_mul(*millis));
+    millis
+        .map(Duration::from_millis)
+        .ok_or_else(|| "a number with ms, s, m, h, d or w is expected, such as 90m".into())
+}
+
+/// `N` entries or `P%` of them.
+///
+/// # Errors
+/// Fails if it is neither, or a share of more than all.
+pub fn delete_limit(text: &str) -> Result<DeleteLimit, String> {
+    let wrong =
+        || "a number of entries, such as 1000, or a share from 0% to 100% is expected".to_string();
+    match text.strip_suffix('%') {
+        Some(percent) => percent
+            .parse()
+            .ok()
+            .filter(|p| *p <= 100)
+            .map(DeleteLimit::Percent)
+            .ok_or_else(wrong),
+        None => text.parse().map(DeleteLimit::Count).map_err(|_| wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_in_any_usual_form() {
+        for (text, expected) in [
+            ("0", 0),
+            ("10", 10),
+            ("10k", 10240),
+            ("4M", 4 << 20),
+            ("1GiB", 1 << 30),
+            ("2tb", 2 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "k", "1x", "-1", "1.5M", "99999999999P"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        for (text, seconds) in [
+            ("0s", 0),
+            ("90s", 90),
+            ("90m", 5400),
+            ("1d", 86_400),
+            ("2w", 14 * 86_400),
+        ] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
+        for bad in [
+            "",
+            "1",
+            "m",
+            "-1s",
+            "+1s",
+            "1.5h",
+            "1 h",
+            "1M",
+            "1é",
+            "99999999999999999999s",
+            "999999999999999999d",
+        ] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_a_number_or_a_share() {
+        assert_eq!(delete_limit("10%"), Ok(DeleteLimit::Percent(10)));
+        assert_eq!(delete_limit("1000"), Ok(DeleteLimit::Count(1000)));
+        for bad in ["101%", "x", "%", "-1", ""] {
+            assert!(delete_limit(bad).is_err(), "{bad}");
+        }
+    }
+}
