@@ -77,7 +77,7 @@ const EDGES: [(&str, &[&str], &[&str]); 18] = [
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),
-    ("detect", &["model"], &[]),
+    ("detect", &["model"], &["testkit"]),
     ("mirror", &["model", "detect"], &[]),
     ("testkit", &[], &[]),
 ];

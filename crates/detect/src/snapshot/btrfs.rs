@@ -1,0 +1,23 @@
+//! The difference of two read-only snapshots of btrfs, as `btrfs send --no-data -p OLDER NEWER`
+//! tells it.
+//!
+//! [`Stream`] decodes the bytes, [`Diff`] replays the commands on the names that they touch, and
+//! says at the end which paths of the newer snapshot differ. Both work on memory and on a reader
+//! that is handed in.
+
+mod attributes;
+mod command;
+mod crc;
+mod diff;
+mod fault;
+mod ranges;
+mod stream;
+mod tree;
+
+pub use command::{Command, Made, Subvolume};
+pub use diff::{Diff, changes};
+pub use fault::{StreamError, StreamFault};
+pub use stream::Stream;
+
+#[cfg(test)]
+mod encode;

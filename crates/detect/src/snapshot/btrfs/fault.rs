@@ -1,0 +1,102 @@
+//! What is wrong with a send stream, and at which byte.
+
+use driftless_model::{RelPath, cause, escape};
+use std::io;
+
+/// A stream that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("byte {offset} of the send stream: {fault}")]
+pub struct StreamError {
+    /// Where the header or the command begins, in bytes from the start.
+    pub offset: u64,
+    /// What is wrong there.
+    pub fault: StreamFault,
+}
+
+/// What is wrong with a stream.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamFault {
+    /// The reader failed.
+    #[error("cannot read it: {}", cause(.0))]
+    Read(io::Error),
+    /// It begins with something else.
+    #[error("it is no send stream of btrfs")]
+    Magic,
+    /// A version that is not known.
+    #[error("it has version {0}, and versions 1 to 3 are known")]
+    Version(u32),
+    /// It was cut off.
+    #[error("it ends here, without its end command")]
+    Truncated,
+    /// A command larger than any that the kernel makes.
+    #[error("a command of {0} bytes, where {1} are the most")]
+    TooLong(u32, u32),
+    /// Some bytes were changed on the way.
+    #[error("the command has checksum {found:08x}, and its bytes have {computed:08x}")]
+    Checksum {
+        /// What the command says.
+        found: u32,
+        /// What its bytes give.
+        computed: u32,
+    },
+    /// A command with a number that is not known.
+    #[error("command {0} is not known")]
+    Command(u16),
+    /// An attribute that ends behind its command.
+    #[error("attribute {0} ends behind its command")]
+    Attribute(u16),
+    /// An attribute stands in a command twice.
+    #[error("attribute {0} stands there twice")]
+    Twice(u16),
+    /// An attribute is missing.
+    #[error("command {command} lacks attribute {attribute}")]
+    Missing {
+        /// The number of the command.
+        command: u16,
+        /// The number of the attribute.
+        attribute: u16,
+    },
+    /// An attribute is shorter or longer than its kind is.
+    #[error("attribute {0} has {1} bytes")]
+    Length(u16, usize),
+    /// A path that leads out of the subvolume.
+    #[error("\"{}\" is no path below the subvolume", escape(.0))]
+    Path(Vec<u8>),
+    /// A range that ends behind the largest offset.
+    #[error("{1} bytes from byte {0} end behind the largest offset")]
+    Range(u64, u64),
+    /// A stream has to begin with the snapshot that it is of.
+    #[error("it does not begin with its snapshot")]
+    NoSubvolume,
+    /// A second snapshot in the same stream.
+    #[error("a second snapshot begins before the end of the first")]
+    SecondSubvolume,
+    /// A command speaks of what is not there.
+    #[error("\"{0}\" is not there")]
+    NotThere(RelPath),
+    /// A command makes what is there.
+    #[error("\"{0}\" is there already")]
+    Occupied(RelPath),
+    /// A command removes or replaces a directory that holds something.
+    #[error("\"{0}\" is not empty")]
+    NotEmpty(RelPath),
+    /// A command moves, removes or replaces the root, or moves a directory below itself.
+    #[error("\"{0}\" cannot be moved or removed so")]
+    Root(RelPath),
+    /// More directories in each other than a path can name.
+    #[error("more than {0} directories in each other")]
+    TooDeep(usize),
+    /// More differences than memory is planned for.
+    #[error("more than {0} names and ranges differ: compare both sides instead")]
+    TooMany(usize),
+}
+
+impl StreamFault {
+    /// The fault with its place.
+    pub(super) fn at(self, offset: u64) -> StreamError {
+        StreamError {
+            offset,
+            fault: self,
+        }
+    }
+}
