@@ -1,2 +1,4 @@
 //! Keeps a replica equal: the job that says which trees and how, and what is left to do for it.
 #![deny(missing_docs)]
+
+pub mod job;

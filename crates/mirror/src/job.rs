@@ -1,0 +1,26 @@
+//! The job of a mirror: which trees, how changes are found, and what is done about them, as its
+//! TOML file says it.
+//!
+//! [`parse`] is pure: the caller reads the file. It tells all that is wrong with a file at once,
+//! with line and column, and gives plain values that were checked against each other; nothing
+//! behind it asks again whether a job can be meant. The keys are those of [`KEYS`].
+
+mod check;
+mod document;
+mod error;
+mod forms;
+mod keys;
+mod policy;
+mod quiet;
+mod read;
+mod suggest;
+mod values;
+
+pub use error::{JobError, JobErrors};
+pub use keys::KEYS;
+pub use quiet::{Quiet, Weekday};
+pub use read::{JOB_BYTES_MAX, parse};
+pub use values::{
+    Cycle, Deploy, Detect, Fanotify, Job, Limits, ListFormat, ListSource, Live, Lustre, Metrics,
+    Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+};

@@ -1,0 +1,206 @@
+//! What each value allows for itself and the values together do not: told of the key that would
+//! have to change.
+
+use super::document::Document;
+use super::policy;
+use super::values::{Detect, Job};
+use std::time::Duration;
+
+/// Tells what of a job cannot be meant.
+pub(super) fn check(from: &mut Document, job: &Job) {
+    trees(from, job);
+    policy::check(from, &job.policy);
+    trash(from, job);
+    detectors(from, &job.detect);
+    // A detector that could not be read may be the one that a table is about.
+    if from.is_right_about("detect") {
+        tables(from, job);
+    }
+    times(from, job);
+    movers(from);
+}
+
+/// No tree stands there twice.
+fn trees(from: &mut Document, job: &Job) {
+    let key = if from.has("replica") {
+        "replica"
+    } else {
+        "replicas"
+    };
+    let source = plain(&job.source);
+    let replicas: Vec<String> = job.replicas.iter().map(|replica| plain(replica)).collect();
+    for (index, replica) in replicas.iter().enumerate() {
+        if !source.is_empty() && *replica == source {
+            from.wrong_element(key, index, "it is the source".into());
+        } else if replicas[..index].contains(replica) {
+            from.wrong_element(key, index, "this replica stands here twice".into());
+        }
+    }
+}
+
+/// The text of a tree without slashes and dots that mean nothing. Whether two texts that differ
+/// mean the same tree is seen when the trees are opened.
+fn plain(tree: &str) -> String {
+    let mut names = tree.split('/');
+    let first = names.next().unwrap_or_default();
+    let rest: Vec<&str> = names
+        .filter(|name| !name.is_empty() && *name != ".")
+        .collect();
+    match (first, rest.is_empty()) {
+        // A name with a colon would be a host's without the dot.
+        (".", false) if !rest[0].contains(':') => rest.join("/"),
+        ("", true) if !tree.is_empty() => "/".into(),
+        (first, true) => first.to_owned(),
+        (first, false) => format!("{first}/{}", rest.join("/")),
+    }
+}
+
+fn trash(from: &mut Document, job: &Job) {
+    if job.trash.is_none() || job.policy.delete {
+        return;
+    }
+    let why = "nothing is deleted without delete = true";
+    if from.has("trash") {
+        from.wrong("trash", why);
+    } else {
+        from.wrong_table("trash", why);
+    }
+}
+
+fn detectors(from: &mut Document, detect: &[Detect]) {
+    let mut snapshots = None;
+    for (index, one) in detect.iter().enumerate() {
+        let earlier = snapshots.filter(|_| one.is_snapshot());
+        if detect[..index].contains(one) {
+            let what = format!("{} stands here twice", one.name());
+            from.wrong_element("detect", index, what);
+        } else if let Some(earlier) = earlier {
+            let what = format!(
+                "{} and {}: a job has one kind of snapshots",
+                Detect::name(earlier),
+                one.name()
+            );
+            from.wrong_element("detect", index, what);
+        }
+        snapshots = snapshots.or(one.is_snapshot().then_some(*one));
+    }
+}
+
+/// A table that belongs to detectors is there for them alone, and where they cannot be without.
+fn tables(from: &mut Document, job: &Job) {
+    for (table, detect) in [
+        ("walk", Detect::Walk),
+        ("fanotify", Detect::Fanotify),
+        ("command", Detect::Command),
+        ("list", Detect::List),
+        ("lustre", Detect::Lustre),
+    ] {
+        if from.has_table(table) && !job.detects_by(detect) {
+            from.wrong_table(table, format!("\"{table}\" is not in detect"));
+        }
+    }
+    if from.has_table("cycle") && job.snapshots().is_none() {
+        let names = named(Detect::is_snapshot);
+        from.wrong_table(
+            "cycle",
+            format!("no detector of snapshots is in detect: {names}"),
+        );
+    }
+    if from.has_table("live") && !job.is_live() {
+        let names = named(Detect::is_live);
+        from.wrong_table(
+            "live",
+            format!("no detector of live changes is in detect: {names}"),
+        );
+    }
+    for (detect, keys) in [
+        (
+            Detect::Command,
+            &[
+                "command.create",
+                "command.list",
+                "command.delete",
+                "command.diff",
+            ][..],
+        ),
+        (Detect::List, &["list.path"]),
+        (Detect::Lustre, &["lustre.mdt", "lustre.user"]),
+    ] {
+        for key in keys.iter().filter(|_| job.detects_by(detect)) {
+            if !from.has(key) {
+                let what = format!("it is missing: detect has \"{}\"", detect.name());
+                from.wrong(key, what);
+            }
+        }
+    }
+}
+
+/// The names of the detectors of a sort.
+fn named(is_one: impl Fn(Detect) -> bool) -> String {
+    let names = Detect::ALL.into_iter().filter(|(_, one)| is_one(*one));
+    names.map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+}
+
+/// What takes longer than a replica may be behind keeps it from ever being as near as that.
+fn times(from: &mut Document, job: &Job) {
+    if job.quiet.is_always() {
+        from.wrong("quiet", "no minute of the week is left to copy in");
+    }
+    if !from.is_right_about("rpo") || !from.is_right_about("detect") {
+        return;
+    }
+    if job.is_live() {
+        within_rpo(from, job.rpo, ("live.settle", job.live.settle));
+    }
+    if let (Some(_), Some(every)) = (job.snapshots(), job.cycle.every) {
+        within_rpo(from, job.rpo, ("cycle.every", every));
+    }
+}
+
+fn within_rpo(from: &mut Document, rpo: Duration, (key, time): (&'static str, Duration)) {
+    let (time_shown, rpo_shown) = (shown(time), shown(rpo));
+    if time <= rpo {
+    } else if from.has(key) {
+        from.wrong(key, format!("{time_shown} is more than rpo, {rpo_shown}"));
+    } else {
+        from.wrong(
+            "rpo",
+            format!("{rpo_shown} is less than {key}, {time_shown}"),
+        );
+    }
+}
+
+/// A time in the largest unit that it has whole ones of.
+fn shown(time: Duration) -> String {
+    let millis = time.as_millis();
+    let units = [
+        (24 * 3_600_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1000, "s"),
+        (1, "ms"),
+    ];
+    let fits = units.iter().find(|(unit, _)| millis.is_multiple_of(*unit));
+    fits.map_or_else(
+        || format!("{time:?}"),
+        |(unit, name)| format!("{}{name}", millis / unit),
+    )
+}
+
+fn movers(from: &mut Document) {
+    let (hosts, queue) = (from.has("movers.hosts"), from.has("movers.queue"));
+    if hosts && queue {
+        from.wrong(
+            "movers.hosts",
+            "queue is there, too: movers are started on hosts, or come by themselves",
+        );
+    }
+    for key in ["movers.credentials", "movers.ca", "movers.routes"] {
+        if from.has(key) && !queue {
+            from.wrong(key, "there is no queue in [movers]");
+        }
+    }
+    if from.has_table("movers") && !hosts && !queue {
+        from.wrong_table("movers", "it has neither hosts nor queue");
+    }
+}

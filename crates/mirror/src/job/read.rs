@@ -1,0 +1,375 @@
+//! From the text of a job to its values, section by section.
+//!
+//! Each key has its form and its default here, and nowhere else. Whether the values can be meant
+//! together is asked at the end, by [`check`](super::check).
+
+use super::document::Document;
+use super::error::{JobError, JobErrors};
+use super::quiet::Quiet;
+use super::values::{
+    Cycle, Deploy, Detect, Fanotify, Job, Limits, ListFormat, ListSource, Live, Lustre, Metrics,
+    Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+};
+use super::{check, forms, policy};
+use driftless_model::{escape, units};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::de::DeValue;
+
+/// The longest file of a job in bytes. The caller reads no more than that and one byte.
+pub const JOB_BYTES_MAX: usize = 1 << 20;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Requests in flight at most, as for `sync`.
+const JOBS_MAX: u64 = 1024;
+/// Connections to a host at most, as for `sync`.
+const STREAMS_MAX: u64 = 64;
+/// How hard zstd tries at most, as for `sync`.
+const COMPRESS_MAX: u64 = 19;
+
+/// Reads the text of the file at `place`.
+///
+/// # Errors
+/// Fails if the text is no TOML, has keys that there are not, lacks some that there must be, or
+/// cannot be meant; all that is wrong is told at once, but for what a text that is no TOML hides.
+pub fn parse(text: &str, place: &Path) -> Result<Job, JobErrors> {
+    if text.len() > JOB_BYTES_MAX {
+        return Err(too_long(text, place));
+    }
+    let (mut document, is_whole) = Document::parse(text);
+    // Behind what is no TOML, what lacks may be there.
+    if is_whole {
+        let job = read(&mut document, place);
+        if document.is_right() {
+            return Ok(job);
+        }
+    }
+    let (told, untold) = document.into_errors();
+    Err(JobErrors::new(place, told, untold))
+}
+
+fn too_long(text: &str, place: &Path) -> JobErrors {
+    let what = format!(
+        "it has {} bytes, and a job at most {JOB_BYTES_MAX}",
+        text.len()
+    );
+    let error = JobError {
+        line: 1,
+        column: 1,
+        key: String::new(),
+        what,
+    };
+    JobErrors::new(place, vec![error], 0)
+}
+
+/// The values, right or wrong: what is wrong with them has been told to the document.
+fn read(from: &mut Document, place: &Path) -> Job {
+    let (name, source, replicas) = (name(from, place), source(from), replicas(from));
+    let detect = detect(from);
+    let job = Job {
+        rpo: from
+            .take("rpo", forms::some_time)
+            .unwrap_or_else(|| rpo(&detect)),
+        name: name.unwrap_or_default(),
+        source: source.unwrap_or_default(),
+        replicas,
+        detect,
+        quiet: quiet(from),
+        on_problem: from.take("on_problem", forms::command),
+        trash: trash(from),
+        policy: policy::read(from),
+        walk: Walk {
+            every: from
+                .take("walk.every", |value| forms::time_or(value, "never"))
+                .unwrap_or(Some(DAY)),
+        },
+        cycle: cycle(from),
+        live: Live {
+            settle: from
+                .take("live.settle", forms::time)
+                .unwrap_or(Duration::from_secs(2)),
+        },
+        fanotify: Fanotify {
+            unlimited: from.take("fanotify.unlimited", forms::flag).unwrap_or(true),
+        },
+        command: commands(from),
+        list: list(from),
+        lustre: lustre(from),
+        limits: limits(from),
+        movers: movers(from),
+        reach: reach(from),
+        metrics: metrics(from),
+    };
+    debug_assert!(
+        from.is_all_taken(),
+        "each key has its reader, and each reader its key"
+    );
+    check::check(from, &job);
+    job
+}
+
+/// The name that is written, or that of the file.
+fn name(from: &mut Document, place: &Path) -> Option<String> {
+    if from.has("name") {
+        return from.take("name", forms::plain_name);
+    }
+    let _there_is_none = from.take("name", forms::plain_name);
+    let stem = place.file_stem().unwrap_or_default().to_string_lossy();
+    match forms::check_name(&stem) {
+        Ok(()) => Some(stem.into_owned()),
+        Err(why) => {
+            from.wrong(
+                "name",
+                format!("it is missing, and the file's own name does not do: {why}"),
+            );
+            None
+        }
+    }
+}
+
+fn source(from: &mut Document) -> Option<String> {
+    if !from.has("source") {
+        from.wrong(
+            "source",
+            "it is missing: the tree that is read, such as source = \"/projects\"",
+        );
+    }
+    from.take("source", forms::text)
+}
+
+fn replicas(from: &mut Document) -> Vec<String> {
+    match (from.has("replica"), from.has("replicas")) {
+        (false, false) => from.wrong(
+            "replica",
+            "it is missing: the tree that becomes equal, such as replica = \"backup@far:/backup/projects\"",
+        ),
+        (true, true) => from.wrong("replica", "replicas is there, too: write all of them there"),
+        _ => {}
+    }
+    let one = from.take("replica", forms::text);
+    let many = from.take_list("replicas", forms::text);
+    not_empty(from, "replicas", &many);
+    one.into_iter().chain(many.into_iter().flatten()).collect()
+}
+
+/// Refuses a list that has nothing in it.
+fn not_empty<T>(from: &mut Document, key: &'static str, values: &Option<Vec<T>>) {
+    if values.as_ref().is_some_and(Vec::is_empty) && from.is_right_about(key) {
+        from.wrong(key, "it is empty: one at least is expected");
+    }
+}
+
+/// How changes are found.
+fn detect(from: &mut Document) -> Vec<Detect> {
+    let detect = from.take_list("detect", |value| forms::choice(value, &Detect::ALL));
+    not_empty(from, "detect", &detect);
+    detect.unwrap_or_else(|| vec![Detect::Walk])
+}
+
+/// How far a replica may be behind if the job does not say it.
+fn rpo(detect: &[Detect]) -> Duration {
+    if detect.iter().any(|one| one.is_live()) {
+        5 * MINUTE
+    } else {
+        4 * HOUR
+    }
+}
+
+fn quiet(from: &mut Document) -> Quiet {
+    let mut quiet = Quiet::default();
+    from.take_list("quiet", |value| quiet.add(&forms::text(value)?));
+    quiet
+}
+
+/// `trash = "30d"`, or the table.
+fn trash(from: &mut Document) -> Option<Trash> {
+    let short = from.take("trash", forms::some_time);
+    let trash = Trash {
+        age: from.take("trash.age", forms::some_time).or(short),
+        bytes: from.take("trash.bytes", forms::some_size),
+    };
+    if from.has_table("trash") && !from.has("trash.age") && !from.has("trash.bytes") {
+        from.wrong_table("trash", "it has neither age nor bytes");
+    }
+    (trash.age.is_some() || trash.bytes.is_some()).then_some(trash)
+}
+
+fn cycle(from: &mut Document) -> Cycle {
+    let every = from.take("cycle.every", |value| forms::time_or(value, "back-to-back"));
+    let keep = from.take("cycle.keep", |value| {
+        forms::number(value, (1, u64::from(u32::MAX)))
+    });
+    Cycle {
+        every: every.unwrap_or(Some(HOUR)),
+        keep: keep.and_then(|keep| u32::try_from(keep).ok()).unwrap_or(24),
+    }
+}
+
+fn commands(from: &mut Document) -> Option<SnapshotCommands> {
+    let create = from.take("command.create", forms::command);
+    let list = from.take("command.list", forms::command);
+    let delete = from.take("command.delete", forms::command);
+    let diff = from.take("command.diff", forms::command);
+    Some(SnapshotCommands {
+        create: create?,
+        list: list?,
+        delete: delete?,
+        diff: diff?,
+    })
+}
+
+fn list(from: &mut Document) -> Option<ListSource> {
+    const FORMATS: [(&str, ListFormat); 3] = [
+        ("lines", ListFormat::Lines),
+        ("nul", ListFormat::Nul),
+        ("json", ListFormat::Json),
+    ];
+    let path = from.take("list.path", forms::text);
+    let format = from.take("list.format", |value| forms::choice(value, &FORMATS));
+    Some(ListSource {
+        path: PathBuf::from(path?),
+        format: format.unwrap_or(ListFormat::Lines),
+    })
+}
+
+fn lustre(from: &mut Document) -> Option<Lustre> {
+    let mdt = from.take("lustre.mdt", forms::plain_name);
+    let user = from.take("lustre.user", forms::plain_name);
+    Some(Lustre {
+        mdt: mdt?,
+        user: user?,
+    })
+}
+
+fn limits(from: &mut Document) -> Limits {
+    Limits {
+        bytes_per_second: from.take("limits.bytes_per_second", forms::some_size),
+        requests_per_second: from.take("limits.requests_per_second", |value| {
+            forms::number(value, (1, u64::MAX))
+        }),
+        jobs: from
+            .take("limits.jobs", |value| {
+                forms::auto_or_number(value, JOBS_MAX)
+            })
+            .flatten(),
+    }
+}
+
+fn movers(from: &mut Document) -> Movers {
+    let hosts = from.take_list("movers.hosts", forms::text);
+    not_empty(from, "movers.hosts", &hosts);
+    let url = from.take("movers.queue", queue_url);
+    let credentials = from.take("movers.credentials", forms::text);
+    let ca = from.take("movers.ca", forms::text);
+    let routes = from.take_list("movers.routes", route).unwrap_or_default();
+    match (hosts, url) {
+        (_, Some(url)) => Movers::Queue(QueueOfMovers {
+            url,
+            credentials: credentials.map(PathBuf::from),
+            ca: ca.map(PathBuf::from),
+            routes,
+        }),
+        (Some(hosts), None) => Movers::Hosts(hosts),
+        (None, None) => Movers::Own,
+    }
+}
+
+/// The address of a broker. What is wrong with it is told without the address, which may hold a
+/// password.
+fn queue_url(value: &DeValue) -> Result<String, String> {
+    let url = forms::text(value)?;
+    let rest = url
+        .strip_prefix("amqp://")
+        .or_else(|| url.strip_prefix("amqps://"))
+        .ok_or("amqp://USER@HOST[:PORT]/VHOST or amqps://... is expected")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    if user.contains(':') {
+        return Err("it has a password in it: name the file that holds it in credentials".into());
+    }
+    Ok(url)
+}
+
+fn route(value: &DeValue) -> Result<Route, String> {
+    let text = forms::text(value)?;
+    let parts = text
+        .strip_prefix("size>=")
+        .and_then(|rest| rest.split_once(':'));
+    let (size, class) = parts
+        .filter(|(_, class)| !class.is_empty())
+        .ok_or("a route has the form size>=SIZE:CLASS, such as \"size>=1GiB:big\"")?;
+    Ok(Route {
+        size_min: units::bytes(size)?,
+        class: class.to_owned(),
+    })
+}
+
+fn reach(from: &mut Document) -> Reach {
+    let word = |word: &str| vec![word.to_owned()];
+    let compress = from.take("reach.compress", |value| {
+        forms::number(value, (1, COMPRESS_MAX))
+    });
+    Reach {
+        ssh: from
+            .take("reach.ssh", forms::command)
+            .unwrap_or_else(|| word("ssh")),
+        agent_path: from
+            .take("reach.agent_path", forms::command)
+            .unwrap_or_else(|| word("driftless")),
+        streams: from
+            .take("reach.streams", |value| {
+                forms::auto_or_number(value, STREAMS_MAX)
+            })
+            .flatten(),
+        compress: compress.and_then(|level| i32::try_from(level).ok()),
+        deploy: from.take("reach.deploy", deploy).flatten(),
+        reconnect: from
+            .take("reach.reconnect", forms::time)
+            .unwrap_or(5 * MINUTE),
+    }
+}
+
+/// `true` is this program.
+fn deploy(value: &DeValue) -> Result<Option<Deploy>, String> {
+    match value {
+        DeValue::Boolean(is_wanted) => Ok(is_wanted.then_some(Deploy::Own)),
+        DeValue::String(_) => Ok(Some(Deploy::File(forms::text(value)?.into()))),
+        _ => Err("true, false or the path of a program in quotes is expected".into()),
+    }
+}
+
+fn metrics(from: &mut Document) -> Option<Metrics> {
+    let public = from.take("metrics.public", forms::flag).unwrap_or(false);
+    let listen = from.take("metrics.listen", |value| listen(value, public));
+    if from.has_table("metrics") && !from.has("metrics.listen") {
+        from.wrong(
+            "metrics.listen",
+            "it is missing: where metrics can be asked for, such as listen = \"127.0.0.1:9464\"",
+        );
+    }
+    listen.map(|listen| Metrics { listen })
+}
+
+fn listen(value: &DeValue, public: bool) -> Result<SocketAddr, String> {
+    let text = forms::text(value)?;
+    let address: SocketAddr = text.parse().map_err(|_| {
+        let text = escape(text.as_bytes());
+        format!(
+            "\"{text}\" is no address with a port, such as \"127.0.0.1:9464\" or \"[::1]:9464\""
+        )
+    })?;
+    if address.port() == 0 {
+        return Err("port 0 is another one each time: name one".into());
+    }
+    if !address.ip().is_loopback() && !public {
+        return Err(format!(
+            "{} is seen by other hosts: write 127.0.0.1, or public = true in [metrics]",
+            address.ip()
+        ));
+    }
+    Ok(address)
+}
