@@ -150,6 +150,38 @@ impl RelPath {
         }
     }
 
+    /// Whether this is `above`, or stands below it.
+    pub fn is_within(&self, above: &RelPath) -> bool {
+        above.is_root()
+            || self
+                .0
+                .strip_prefix(&above.0[..])
+                .is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
+    }
+
+    /// The directories that this stands in, the nearest first and the root last.
+    pub fn above(&self) -> impl Iterator<Item = RelPath> {
+        std::iter::successors(self.split_last(), |(dir, _)| {
+            // The name is not used; both borrow from different paths.
+            dir.split_last().map(|(above, _)| (above, &b""[..]))
+        })
+        .map(|(dir, _)| dir)
+    }
+
+    /// Where this stands after `from`, which it is or stands below, was renamed to `to`; elsewhere
+    /// it stays.
+    #[must_use]
+    pub fn rebased(&self, from: &RelPath, to: &RelPath) -> RelPath {
+        if !self.is_within(from) {
+            return self.clone();
+        }
+        let mut there = to.clone();
+        RelPath(self.0[from.0.len()..].to_vec())
+            .names()
+            .for_each(|name| there.push(name));
+        there
+    }
+
     /// The bytes, names joined by `/`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -182,6 +214,24 @@ mod tests {
             assert!(RelPath::parse(bad).is_err(), "{}", escape(bad));
         }
         assert_eq!(RelPath::parse(b"./a//b/").unwrap().as_bytes(), b"a/b");
+    }
+
+    #[test]
+    fn what_stands_below_a_directory_moves_with_it() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        for (at, from, to, there) in [
+            ("a/b/c", "a", "x/y", "x/y/b/c"),
+            ("a", "a", "b", "b"),
+            ("ab/c", "a", "b", "ab/c"),
+            ("a-b", "a", "b", "a-b"),
+            ("a/b", "", "x", "x/a/b"),
+            ("a/b", "a", "", "b"),
+        ] {
+            assert_eq!(path(at).rebased(&path(from), &path(to)), path(there));
+        }
+        let above: Vec<RelPath> = path("a/b/c").above().collect();
+        assert_eq!(above, ["a/b", "a", ""].map(path));
+        assert_eq!(RelPath::root().above().count(), 0);
     }
 
     #[test]

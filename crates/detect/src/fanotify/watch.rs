@@ -7,7 +7,7 @@
 
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
-use driftless_model::{Change, Hint, RelPath, check_name};
+use driftless_model::{Change, Hint, RelPath, Scope, check_name};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, readlink, statat};
@@ -70,6 +70,22 @@ pub struct Seen {
     pub is_open: bool,
     /// Bytes of a regular file when its event was read.
     pub size: u64,
+}
+
+impl Seen {
+    /// A change of what nobody has open for writing.
+    fn closed(change: Change) -> Seen {
+        Seen {
+            change,
+            is_open: false,
+            size: 0,
+        }
+    }
+}
+
+/// The directory of an entry that came or went.
+fn of_parent(path: &RelPath) -> Option<Seen> {
+    path.above().next().map(Change::entry).map(Seen::closed)
 }
 
 /// What was read at once.
@@ -217,7 +233,8 @@ impl<'a> Paths<'a> {
         if event.old.is_some() || event.new.is_some() {
             let old = event.old.and_then(|place| self.path(place));
             let new = event.new.and_then(|place| self.path(place));
-            self.add_move((old, new), seen);
+            let scope = if is_dir { Scope::Subtree } else { Scope::Entry };
+            self.add_move((old, new), scope, seen);
             if is_dir {
                 // Directories below have other paths from here on.
                 self.known.clear();
@@ -231,6 +248,9 @@ impl<'a> Paths<'a> {
             return;
         };
         let writes = event.mask & libc::FAN_MODIFY != 0;
+        if event.mask & (libc::FAN_CREATE | libc::FAN_DELETE) != 0 {
+            seen.extend(of_parent(&path));
+        }
         seen.push(Seen {
             change: Change::entry(path),
             is_open: writes && event.mask & libc::FAN_CLOSE_WRITE == 0,
@@ -238,19 +258,25 @@ impl<'a> Paths<'a> {
         });
     }
 
-    fn add_move(&mut self, ends: (Option<RelPath>, Option<RelPath>), seen: &mut Vec<Seen>) {
-        let change = match ends {
-            (Some(old), Some(new)) => Change::subtree(new).with(Hint::MovedFrom(old)),
+    fn add_move(
+        &self,
+        ends: (Option<RelPath>, Option<RelPath>),
+        scope: Scope,
+        seen: &mut Vec<Seen>,
+    ) {
+        let (path, hint) = match ends.clone() {
+            (Some(old), Some(new)) => (new, Some(Hint::MovedFrom(old))),
             // It came from elsewhere, or went there.
-            (None, Some(new)) => Change::subtree(new),
-            (Some(old), None) => Change::subtree(old),
-            (None, None) => return,
+            (old, new) => match new.or(old) {
+                Some(path) => (path, None),
+                None => return,
+            },
         };
-        seen.push(Seen {
-            change,
-            is_open: false,
-            size: 0,
-        });
+        let change = Change { path, scope, hint };
+        let (old, new) = ends;
+        seen.extend([change].into_iter().map(Seen::closed));
+        // The times of both directories have changed.
+        seen.extend([old, new].iter().flatten().filter_map(of_parent));
     }
 
     /// The path of a name now; `None` where its directory is gone, or outside of the source.

@@ -1,0 +1,655 @@
+//! What is left to do: paths that may differ, and when each is to be looked at.
+//!
+//! A path stands here once, however often it changes, so a file that is written a thousand times is
+//! copied a few times. Nothing here reads a clock or touches a tree: whoever asks says what time it
+//! is. Moments are durations since 1970-01-01 UTC.
+
+use crate::pace::Pace;
+use driftless_model::{Change, Class, Hint, RelPath, Scope, Work};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// Names that one failed rename may put in doubt; with more, all are.
+const DOUBTFUL_MAX: usize = 1000;
+/// A directory that the source lacks may have been renamed, which is heard of within this time.
+const GONE_WAIT: Duration = Duration::from_millis(100);
+/// More paths than this are not told apart: whole directories are looked at in their place.
+pub const DIRTY_PATHS_MAX: usize = 200_000;
+/// So many dirty names of one directory make the directory dirty with all below it, when there are
+/// too many paths.
+const NAMES_TO_FOLD: usize = 1000;
+/// Files of this size and more do not hold up smaller ones.
+pub const LARGE_BYTES: u64 = 8 << 20;
+/// A file that somebody keeps writing to is copied after so many times the time to settle.
+const SETTLE_AT_MOST: u32 = 10;
+/// A path that has failed so often in a row needs somebody's help.
+pub const ATTEMPTS_BEFORE_QUARANTINE: u32 = 6;
+
+/// One dirty path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dirty {
+    /// How far below.
+    pub scope: Scope,
+    /// When the first change was heard of that is not on the replica.
+    pub since: Duration,
+    /// When it is to be looked at.
+    pub due: Duration,
+    /// How often it has failed in a row.
+    pub attempts: u32,
+    /// It takes long: a large file, or all below a directory.
+    pub is_long: bool,
+}
+
+/// An entry of the replica that is to be renamed, since its source was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Where it stood.
+    pub from: RelPath,
+    /// Where it stands.
+    pub to: RelPath,
+    /// When that was heard of.
+    pub since: Duration,
+    /// It is a directory.
+    pub is_dir: bool,
+}
+
+impl Move {
+    /// Either name, where it is not known whether the rename was carried out. The replica may still
+    /// have a directory where the source had a file.
+    fn end(&self) -> Dirty {
+        Dirty {
+            is_long: self.is_dir,
+            ..Dirty::new(Scope::Subtree, self.since, self.since)
+        }
+    }
+}
+
+/// What is heard of a path beside the change itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Circumstance {
+    /// Somebody has the file open for writing.
+    pub is_open: bool,
+    /// Its size in bytes, where that is known.
+    pub size: u64,
+}
+
+/// Why a path is not equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failed {
+    /// It has a problem.
+    Problem(Class),
+    /// The source lacks the directory, and the replica has something in it, which was not asked
+    /// about: it may have been renamed.
+    Gone,
+}
+
+/// Why a path is added to those that are left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// It has changed, and somebody still has it open for writing.
+    Open,
+    /// It has changed.
+    Changed,
+    /// It was not done, or not well.
+    Again,
+}
+
+/// What is taken to be done at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// It takes long.
+    pub is_long: bool,
+    /// Renames, to be carried out first and in this order.
+    pub moves: Vec<Move>,
+    /// Paths with what is known of them.
+    pub paths: BTreeMap<RelPath, Dirty>,
+}
+
+impl Taken {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.paths.is_empty()
+    }
+
+    /// The paths as the engine takes them.
+    pub fn works(&self) -> Vec<Work> {
+        let work = |(path, dirty): (&RelPath, &Dirty)| Work {
+            path: path.clone(),
+            scope: dirty.scope,
+        };
+        self.paths.iter().map(work).collect()
+    }
+}
+
+/// The paths that are left to do.
+#[derive(Debug)]
+pub struct DirtyPaths {
+    settle: Duration,
+    pace: Pace,
+    left: BTreeMap<RelPath, Dirty>,
+    due: BTreeSet<(Duration, RelPath)>,
+    moves: VecDeque<Move>,
+    /// Renames that were taken, and may not have been carried out yet.
+    moving: Vec<Move>,
+    /// What is being worked on.
+    work: BTreeMap<RelPath, Dirty>,
+    /// What was done since the last moment until which everything is known to have been heard of;
+    /// `due` is when.
+    recent: BTreeMap<RelPath, Dirty>,
+    /// Changes that were heard of below what is worked on with all below it: it may have been
+    /// looked at before them and be published after them.
+    touched: BTreeMap<RelPath, Duration>,
+}
+
+impl DirtyPaths {
+    /// None yet. A file that is open for writing is left alone until nobody has written to it for
+    /// `settle`.
+    pub fn new(settle: Duration) -> Self {
+        DirtyPaths {
+            settle,
+            pace: Pace::default(),
+            left: BTreeMap::new(),
+            due: BTreeSet::new(),
+            moves: VecDeque::new(),
+            moving: Vec::new(),
+            work: BTreeMap::new(),
+            recent: BTreeMap::new(),
+            touched: BTreeMap::new(),
+        }
+    }
+
+    /// Paths that are left, those in work too.
+    pub fn len(&self) -> usize {
+        self.left.len() + self.moves.len() + self.work.len()
+    }
+
+    /// Whether the replica is equal as far as is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Since when the oldest change waits that is not on the replica.
+    pub fn oldest(&self) -> Option<Duration> {
+        let paths = self.left.values().chain(self.work.values());
+        paths
+            .map(|dirty| dirty.since)
+            .chain(self.moves.iter().map(|renamed| renamed.since))
+            .min()
+    }
+
+    /// When there is something to do next.
+    pub fn next_due(&self) -> Option<Duration> {
+        let moves = self.moves.front().map(|renamed| renamed.since);
+        let paths = self.due.iter().find(|(_, path)| !self.is_in_work(path));
+        moves.into_iter().chain(paths.map(|(due, _)| *due)).min()
+    }
+
+    /// Everything that is left, a rename as the two paths that it is about: what is to be
+    /// remembered.
+    pub fn all(&self) -> BTreeMap<RelPath, Dirty> {
+        let mut all = self.left.clone();
+        for (path, dirty) in &self.work {
+            all.entry(path.clone())
+                .and_modify(|known| known.join(dirty))
+                .or_insert_with(|| dirty.clone());
+        }
+        for renamed in &self.moves {
+            for path in [&renamed.from, &renamed.to] {
+                all.entry(path.clone())
+                    .and_modify(|known| known.join(&renamed.end()))
+                    .or_insert_with(|| renamed.end());
+            }
+        }
+        all
+    }
+
+    /// A change was heard of.
+    pub fn add(&mut self, now: Duration, change: Change, seen: Circumstance) {
+        if let Some(Hint::MovedFrom(from)) = change.hint {
+            let is_dir = change.scope == Scope::Subtree;
+            self.add_move(Move {
+                from,
+                to: change.path,
+                since: now,
+                is_dir,
+            });
+            return;
+        }
+        let ready = self.pace.ready(&change.path).max(now);
+        let (word, due) = if seen.is_open {
+            (Word::Open, ready.max(now + self.settle))
+        } else {
+            (Word::Changed, ready)
+        };
+        let dirty = Dirty {
+            is_long: change.scope == Scope::Subtree || seen.size >= LARGE_BYTES,
+            ..Dirty::new(change.scope, now, due)
+        };
+        self.touch(&change.path, now);
+        self.put(change.path, dirty, word);
+        self.fold(now);
+    }
+
+    /// What was not done, or not well, comes again.
+    pub fn add_again(&mut self, path: RelPath, dirty: Dirty) {
+        self.put(path, dirty, Word::Again);
+    }
+
+    /// An entry was renamed: what is left to do below it is left to do at its new place. So is
+    /// what is in work, or was done a moment ago: it may have been looked at after the rename, at
+    /// a place where something else stands.
+    fn add_move(&mut self, renamed: Move) {
+        let (from, to, now) = (renamed.from.clone(), renamed.to.clone(), renamed.since);
+        for path in [&from, &to] {
+            self.touch(path, now);
+        }
+        let is_whole = self.is_within_whole(&from);
+        let in_work = below_of(&self.work, &from).chain(below_of(&self.recent, &from));
+        let in_work: Vec<(RelPath, Dirty)> = in_work
+            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .collect();
+        for (path, dirty) in self.cut_below(&from).into_iter().chain(in_work) {
+            let there = path.rebased(&from, &to);
+            self.put(there, Dirty { due: now, ..dirty }, Word::Again);
+        }
+        // What was to be looked at with all above it is to be looked at where it stands now, too.
+        if is_whole {
+            self.put(to.clone(), renamed.end(), Word::Again);
+        }
+        self.moves.push_back(renamed);
+        for path in [from, to] {
+            self.put(path, Dirty::new(Scope::Entry, now, now), Word::Changed);
+        }
+    }
+
+    /// Whether a directory above `path` is left to do, in work or was done a moment ago, with all
+    /// below it.
+    fn is_within_whole(&self, path: &RelPath) -> bool {
+        path.above().any(|dir| {
+            [&self.left, &self.work, &self.recent]
+                .iter()
+                .filter_map(|map| map.get(&dir))
+                .any(|dirty| dirty.scope == Scope::Subtree)
+        })
+    }
+
+    /// Everything that happened until `moment` has been heard of.
+    pub fn heard_until(&mut self, moment: Duration) {
+        // Of these, `due` says when they were done.
+        self.recent.retain(|_, dirty| dirty.due > moment);
+    }
+
+    /// Takes what is due: short work, or one piece of what takes long. Oldest first.
+    pub fn take(&mut self, now: Duration, long: bool, paths_max: usize) -> Taken {
+        let mut taken = Taken {
+            is_long: long,
+            ..Taken::default()
+        };
+        if !long {
+            taken.moves = self.take_moves();
+        }
+        let fits = |(_, path): &&(Duration, RelPath)| {
+            // What a rename is about is looked at when it has been carried out.
+            self.left[path].is_long == long
+                && !self.is_in_work(path)
+                && !(long && self.moves_near(path))
+        };
+        let paths: Vec<(Duration, RelPath)> = self
+            .due
+            .iter()
+            .take_while(|(due, _)| *due <= now)
+            .filter(fits)
+            .take(paths_max)
+            .cloned()
+            .collect();
+        for at in paths {
+            self.due.remove(&at);
+            let dirty = self.left.remove(&at.1).expect("what is due is left");
+            self.work.insert(at.1.clone(), dirty.clone());
+            taken.paths.insert(at.1, dirty);
+        }
+        taken
+    }
+
+    /// The renames that wait. What is in work at either end of one is looked at once more: it may
+    /// have been looked at before the rename, and be published after it.
+    fn take_moves(&mut self) -> Vec<Move> {
+        self.moving = self.moves.drain(..).collect();
+        let near = self.work.iter().filter(|(path, _)| self.moves_near(path));
+        let near: Vec<(RelPath, Dirty)> = near
+            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .collect();
+        for (path, dirty) in near {
+            self.put(path, dirty, Word::Again);
+        }
+        self.moving.clone()
+    }
+
+    /// Whether a rename that may not have been carried out concerns what is at `path`, above it or
+    /// below it.
+    fn moves_near(&self, path: &RelPath) -> bool {
+        let is_near = |end: &RelPath| end.is_within(path) || path.is_within(end);
+        self.moves
+            .iter()
+            .chain(&self.moving)
+            .any(|renamed| is_near(&renamed.from) || is_near(&renamed.to))
+    }
+
+    /// What was taken is over. Returns how long each path waited that is equal now: all but those
+    /// at which, below which or above which something has failed.
+    pub fn done(
+        &mut self,
+        now: Duration,
+        taken: Taken,
+        failed: &BTreeMap<RelPath, Failed>,
+    ) -> Vec<Duration> {
+        let mut waited = Vec::new();
+        if !taken.is_long {
+            self.moving.clear();
+        }
+        for (path, dirty) in taken.paths {
+            self.work.remove(&path);
+            if dirty.scope == Scope::Subtree {
+                self.look_again_below(&path, now);
+            }
+            let problems = problems_of(&path, failed);
+            if problems.is_empty() {
+                waited.push(now.saturating_sub(dirty.since));
+                self.pace.done(&path, now);
+                self.remember(path, Dirty { due: now, ..dirty });
+                continue;
+            }
+            for (at, why) in problems {
+                self.retry(now, at, (why, &path, &dirty));
+            }
+        }
+        waited
+    }
+
+    /// Nothing of what was taken was done: the trees were out of reach.
+    pub fn give_back(&mut self, now: Duration, taken: Taken) {
+        if !taken.is_long {
+            self.moving.clear();
+        }
+        for (path, dirty) in taken.paths {
+            self.work.remove(&path);
+            if dirty.scope == Scope::Subtree {
+                self.look_again_below(&path, now);
+            }
+            self.put(path, Dirty { due: now, ..dirty }, Word::Again);
+        }
+        for renamed in taken.moves.into_iter().rev() {
+            self.moves.push_front(renamed);
+        }
+    }
+
+    /// A rename that could not be done as such: both names are looked at with all below them.
+    /// Something new may stand at the old one by now, on what the rename has not taken away.
+    pub fn not_moved(&mut self, renamed: &Move) {
+        let later = self.moving.iter().skip_while(|one| *one != renamed).skip(1);
+        let mut doubtful = vec![renamed.from.clone(), renamed.to.clone()];
+        for one in later.chain(&self.moves) {
+            let takes = |path: &RelPath| one.from.is_within(path) || path.is_within(&one.from);
+            if doubtful.iter().any(takes) {
+                // It takes what is not what it should be; the old names stay in doubt as well.
+                let there = doubtful.iter().map(|path| path.rebased(&one.from, &one.to));
+                doubtful = doubtful
+                    .iter()
+                    .cloned()
+                    .chain(there)
+                    .chain([one.to.clone()])
+                    .collect();
+                doubtful.sort();
+                doubtful.dedup();
+                if doubtful.len() > DOUBTFUL_MAX {
+                    doubtful = vec![RelPath::root()];
+                }
+            }
+        }
+        for path in doubtful {
+            self.put(path, renamed.end(), Word::Again);
+        }
+    }
+
+    /// Everything is due: somebody waits for it.
+    pub fn hurry(&mut self, now: Duration) {
+        for (path, dirty) in &mut self.left {
+            if dirty.due > now && dirty.attempts == 0 {
+                self.due.remove(&(dirty.due, path.clone()));
+                dirty.due = now;
+                self.due.insert((now, path.clone()));
+            }
+        }
+    }
+
+    /// Those that have failed too often to be tried soon.
+    pub fn quarantined(&self) -> impl Iterator<Item = (&RelPath, &Dirty)> {
+        self.left
+            .iter()
+            .filter(|(_, dirty)| dirty.attempts >= ATTEMPTS_BEFORE_QUARANTINE)
+    }
+
+    /// Whether something is left that was heard of at `moment` or before, but for what is in
+    /// quarantine.
+    pub fn waits_since(&self, moment: Duration) -> bool {
+        let is_before =
+            |dirty: &Dirty| dirty.since <= moment && dirty.attempts < ATTEMPTS_BEFORE_QUARANTINE;
+        self.left.values().any(is_before)
+            || self.work.values().any(is_before)
+            || self.moves.iter().any(|renamed| renamed.since <= moment)
+    }
+
+    /// Has what failed tried at once.
+    pub fn retry_now(&mut self, now: Duration, at: Option<&RelPath>) -> usize {
+        let mut found = 0;
+        for (path, dirty) in &mut self.left {
+            if dirty.attempts > 0 && at.is_none_or(|at| path.is_within(at)) {
+                self.due.remove(&(dirty.due, path.clone()));
+                (dirty.due, dirty.attempts) = (now, 1);
+                self.due.insert((now, path.clone()));
+                found += 1;
+            }
+        }
+        found
+    }
+
+    /// A path was done. When too many were since all was heard, the whole tree stands for them.
+    fn remember(&mut self, path: RelPath, dirty: Dirty) {
+        if self.recent.len() >= DIRTY_PATHS_MAX {
+            let whole = Dirty {
+                scope: Scope::Subtree,
+                ..dirty
+            };
+            self.recent = BTreeMap::from([(RelPath::root(), whole)]);
+        } else {
+            self.recent.insert(path, dirty);
+        }
+    }
+
+    fn retry(&mut self, now: Duration, at: RelPath, of: (Failed, &RelPath, &Dirty)) {
+        let (why, path, dirty) = of;
+        let again = match why {
+            Failed::Gone => Dirty::new(Scope::Subtree, dirty.since, now + GONE_WAIT),
+            Failed::Problem(class) => {
+                // A problem elsewhere than where it was looked at is one of its own.
+                let attempts = if at == *path { dirty.attempts + 1 } else { 1 };
+                Dirty {
+                    due: now + crate::pace::backoff(class, attempts),
+                    attempts,
+                    ..dirty.clone()
+                }
+            }
+        };
+        self.put(at, again, Word::Again);
+    }
+
+    /// What changed below `path` while it was looked at is looked at once more.
+    fn look_again_below(&mut self, path: &RelPath, now: Duration) {
+        let touched: Vec<RelPath> = below_of(&self.touched, path)
+            .map(|(touched, _)| touched.clone())
+            .collect();
+        for touched in touched {
+            self.put(touched, Dirty::new(Scope::Entry, now, now), Word::Changed);
+        }
+        let is_walking = |(_, dirty): (&RelPath, &Dirty)| dirty.scope == Scope::Subtree;
+        if !self.work.iter().any(is_walking) {
+            self.touched.clear();
+        }
+    }
+
+    fn touch(&mut self, path: &RelPath, now: Duration) {
+        let is_walked = self
+            .work
+            .iter()
+            .any(|(at, dirty)| dirty.scope == Scope::Subtree && path.is_within(at));
+        if is_walked {
+            self.touched.insert(path.clone(), now);
+        }
+        if self.touched.len() > DIRTY_PATHS_MAX {
+            self.touched.clear();
+            let whole = Dirty::new(Scope::Subtree, now, now);
+            self.put(RelPath::root(), whole, Word::Changed);
+        }
+    }
+
+    fn is_in_work(&self, path: &RelPath) -> bool {
+        self.work.contains_key(path)
+    }
+
+    /// Adds a path to those that are left.
+    fn put(&mut self, path: RelPath, mut dirty: Dirty, word: Word) {
+        if let Some(whole) = self.covering(&path, &dirty) {
+            whole.since = whole.since.min(dirty.since);
+            return;
+        }
+        if let Some(known) = self.left.remove(&path) {
+            self.due.remove(&(known.due, path.clone()));
+            dirty.due = match word {
+                // A path that fails all the time is not tried at each change of it.
+                Word::Open | Word::Changed if known.attempts > 0 => known.due,
+                Word::Open => dirty.due.min(known.since + self.settle * SETTLE_AT_MOST),
+                Word::Changed | Word::Again => dirty.due.min(known.due),
+            };
+            dirty.join(&known);
+        }
+        if dirty.scope == Scope::Subtree {
+            self.take_in(&path, &mut dirty);
+        }
+        self.due.insert((dirty.due, path.clone()));
+        self.left.insert(path, dirty);
+    }
+
+    /// What is left below `path` is done with it, but for what has failed, which has a time of its
+    /// own.
+    fn take_in(&mut self, path: &RelPath, dirty: &mut Dirty) {
+        for (below, known) in self.cut_below(path) {
+            if known.attempts > 0 {
+                self.due.insert((known.due, below.clone()));
+                self.left.insert(below, known);
+            } else {
+                dirty.since = dirty.since.min(known.since);
+            }
+        }
+    }
+
+    /// What is dirty with all below it, includes `path`, and is looked at no later.
+    fn covering(&mut self, path: &RelPath, dirty: &Dirty) -> Option<&mut Dirty> {
+        let covers = |whole: &Dirty| {
+            whole.scope == Scope::Subtree && whole.due <= dirty.due && dirty.attempts == 0
+        };
+        let found = path
+            .above()
+            .find(|above| self.left.get(above).is_some_and(covers))?;
+        self.left.get_mut(&found)
+    }
+
+    /// Takes away what is left at `path` and below.
+    fn cut_below(&mut self, path: &RelPath) -> Vec<(RelPath, Dirty)> {
+        let names: Vec<RelPath> = below_of(&self.left, path)
+            .map(|(name, _)| name.clone())
+            .collect();
+        names
+            .into_iter()
+            .map(|name| {
+                let dirty = self.left.remove(&name).expect("it was just found");
+                self.due.remove(&(dirty.due, name.clone()));
+                (name, dirty)
+            })
+            .collect()
+    }
+
+    /// Keeps the number of paths within its bound.
+    fn fold(&mut self, now: Duration) {
+        if self.left.len() <= DIRTY_PATHS_MAX {
+            return;
+        }
+        let mut names: BTreeMap<RelPath, usize> = BTreeMap::new();
+        for path in self.left.keys() {
+            *names
+                .entry(path.above().next().unwrap_or_default())
+                .or_default() += 1;
+        }
+        let full: Vec<RelPath> = names
+            .into_iter()
+            .filter(|(_, count)| *count >= NAMES_TO_FOLD)
+            .map(|(dir, _)| dir)
+            .collect();
+        let whole = Dirty::new(Scope::Subtree, now, now);
+        for dir in full {
+            self.put(dir, whole.clone(), Word::Changed);
+        }
+        if self.left.len() > DIRTY_PATHS_MAX {
+            self.put(RelPath::root(), whole, Word::Changed);
+        }
+    }
+}
+
+impl Dirty {
+    /// A path that has not failed.
+    pub fn new(scope: Scope, since: Duration, due: Duration) -> Self {
+        Dirty {
+            scope,
+            since,
+            due,
+            attempts: 0,
+            is_long: scope == Scope::Subtree,
+        }
+    }
+
+    /// What is known of the same path from before.
+    fn join(&mut self, known: &Dirty) {
+        if known.scope == Scope::Subtree {
+            self.scope = Scope::Subtree;
+        }
+        self.since = self.since.min(known.since);
+        self.attempts = self.attempts.max(known.attempts);
+        self.is_long |= known.is_long;
+    }
+}
+
+/// What has failed of a path, and where it is to be tried again: a problem of a directory above it
+/// is one of the path.
+fn problems_of(path: &RelPath, failed: &BTreeMap<RelPath, Failed>) -> Vec<(RelPath, Failed)> {
+    let above = path
+        .above()
+        .filter_map(|dir| failed.get(&dir).map(|why| (dir, *why)));
+    let above = above.map(|(dir, why)| match why {
+        Failed::Gone => (dir, why),
+        Failed::Problem(_) => (path.clone(), why),
+    });
+    let below = below_of(failed, path).map(|(at, why)| (at.clone(), *why));
+    above.chain(below).collect()
+}
+
+/// The part of a map at a path and below it.
+fn below_of<'a, V>(
+    map: &'a BTreeMap<RelPath, V>,
+    path: &'a RelPath,
+) -> impl Iterator<Item = (&'a RelPath, &'a V)> {
+    // Names that sort between a path and what is below it ("a-b" between "a" and "a/b") are passed
+    // over.
+    map.range((Bound::Included(path.clone()), Bound::Unbounded))
+        .take_while(move |(found, _)| found.as_bytes().starts_with(path.as_bytes()))
+        .filter(move |(found, _)| found.is_within(path))
+}
