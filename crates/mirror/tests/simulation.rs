@@ -232,9 +232,9 @@ impl World {
 
     /// Publishes what a lane has found, as it was then; some paths fail.
     fn end(&mut self, lane: usize) {
-        if !self.lanes[lane]
+        if self.lanes[lane]
             .as_ref()
-            .is_some_and(|work| work.ends <= self.now)
+            .is_none_or(|work| work.ends > self.now)
         {
             return;
         }
