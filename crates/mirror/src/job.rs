@@ -3,7 +3,8 @@
 //!
 //! [`parse`] is pure: the caller reads the file. It tells all that is wrong with a file at once,
 //! with line and column, and gives plain values that were checked against each other; nothing
-//! behind it asks again whether a job can be meant. The keys are those of [`KEYS`].
+//! behind it asks again whether a job can be meant. `docs/mirror.md` describes every key of
+//! [`KEYS`], and a test holds the two against each other.
 
 mod check;
 mod document;

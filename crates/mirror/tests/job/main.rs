@@ -1,6 +1,7 @@
-//! The file of a job: what each key becomes, what is refused and where, and what a hostile text
-//! does.
+//! The file of a job: what each key becomes, what is refused and where, what a hostile text does,
+//! and that the page describes it.
 
+mod page;
 mod refused;
 mod text;
 mod values;
