@@ -4,5 +4,10 @@
 //! missed something ([`Gap`](driftless_model::Gap)). What is done about it is decided elsewhere.
 #![deny(missing_docs)]
 
+mod base;
 pub mod fanotify;
+mod lines;
 pub mod snapshot;
+
+pub use base::Base;
+pub use lines::LineFault;

@@ -3,3 +3,4 @@
 //! The parsers read from what is handed to them; they start and open nothing.
 
 pub mod btrfs;
+pub mod zfs;
