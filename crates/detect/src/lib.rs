@@ -7,6 +7,7 @@
 mod base;
 pub mod fanotify;
 mod lines;
+pub mod list;
 pub mod snapshot;
 
 pub use base::Base;

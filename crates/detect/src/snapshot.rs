@@ -3,4 +3,5 @@
 //! The parsers read from what is handed to them; they start and open nothing.
 
 pub mod btrfs;
+pub mod gpfs;
 pub mod zfs;
