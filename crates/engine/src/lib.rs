@@ -37,6 +37,7 @@ pub use shared::work_off::{Ends, Known, work_off};
 pub use sync::comparisons::ledger_name;
 pub use sync::ending::{End, Summary};
 pub use sync::open::Trees;
+pub use sync::relocate::Renamed;
 pub use sync::{sync, sync_by};
 pub use tally::{Counts, Reason, WHOLE_WALK};
 pub use trees::error::RunError;

@@ -25,6 +25,7 @@ pub mod owners;
 pub mod pending;
 pub mod protect;
 pub mod protected;
+pub mod relocate;
 pub mod removal;
 pub mod room;
 pub mod root;

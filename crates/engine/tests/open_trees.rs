@@ -1,6 +1,8 @@
 //! Trees that are opened once and made equal often, between trees in memory.
 
-use driftless_engine::{End, MachineClock, Monitor, Options, Progress, RunError, Summary, Trees};
+use driftless_engine::{
+    End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
+};
 use driftless_model::{Policy, Problem, Receipt, RelPath, Scope, Selection, Work, errno};
 use driftless_tree::fake::{ANY, Call, FakeTree};
 use std::sync::atomic::AtomicBool;
@@ -186,15 +188,13 @@ fn a_chosen_path_that_is_gone_goes_from_the_replica_and_only_where_the_policy_de
         &AtomicBool::new(false),
     );
     assert!(kept.is_ok() && pair.replica.meta("a/one").is_some());
-    for (path, deleted) in [
-        ("a/one", 1),
-        ("a/b/three", 2),
-        ("five", 1),
-        ("never/was", 0),
+    for (path, scope, deleted) in [
+        ("a/one", Scope::Entry, 1),
+        ("a/b", Scope::Subtree, 2),
+        ("five", Scope::Entry, 1),
+        ("never/was", Scope::Entry, 0),
     ] {
-        let (summary, told) = pair
-            .reconcile(chosen(path, Scope::Entry))
-            .expect("it goes on");
+        let (summary, told) = pair.reconcile(chosen(path, scope)).expect("it goes on");
         assert_eq!(
             (
                 summary.counts.deleted,
@@ -335,4 +335,72 @@ fn a_single_file_is_not_kept_open() {
         Trees::open(&options, &Told::default(), &MachineClock),
         Err(RunError::NotTrees(_))
     ));
+}
+
+/// Has the source rename an entry, and then the replica.
+fn rename(pair: &Pair, from: &str, to: &str) -> bool {
+    pair.source.rename(from, to);
+    relocate(pair, (from, to), &mirror())
+}
+
+fn relocate(pair: &Pair, (from, to): (&str, &str), policy: &Policy) -> bool {
+    let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+    let renamed = Renamed {
+        from: path(from),
+        to: path(to),
+        is_dir: pair.source.content(to).is_none(),
+        goes_on: false,
+    };
+    pair.trees.relocate(&renamed, policy).expect("it goes on")
+}
+
+#[test]
+fn a_renamed_directory_is_renamed_and_nothing_is_copied_again() {
+    let pair = Pair::of(&FILES);
+    let made = pair.replica.calls(Call::Create);
+    assert!(rename(&pair, "a", "c/d"));
+    assert_eq!(pair.look_at("c/d", Scope::Subtree), ["c"]);
+    pair.look_at("a", Scope::Entry);
+    pair.look_at("c", Scope::Entry);
+    pair.check_equal();
+    assert_eq!(pair.replica.calls(Call::Create), made);
+}
+
+#[test]
+fn a_hint_that_is_wrong_renames_nothing() {
+    let pair = Pair::of(&FILES);
+    pair.source.advance(std::time::Duration::from_secs(5));
+    pair.source.put("c/new", b"something else");
+    pair.source.put_dir("private");
+    pair.source.set_mode("private", 0o700);
+    let without_deletes = Policy::default();
+    for (from, to, policy) in [
+        ("five", "c/new", &mirror()),
+        ("a", "private", &mirror()),
+        ("a", "c/new", &mirror()),
+        ("missing", "a", &mirror()),
+        ("a", "nowhere", &mirror()),
+        ("five", "five", &without_deletes),
+    ] {
+        assert!(!relocate(&pair, (from, to), policy), "{from} {to}");
+    }
+    pair.look_at("", Scope::Subtree);
+    pair.check_equal();
+}
+
+#[test]
+fn a_directory_that_is_gone_stays_for_what_is_in_it_until_all_of_it_is_asked_for() {
+    let pair = Pair::of(&FILES);
+    pair.source.discard("a");
+    let (_, told) = pair
+        .reconcile(chosen("a/one", Scope::Entry))
+        .expect("it goes on");
+    let problems = told.problems.into_inner().expect("no panic");
+    assert!(
+        problems.len() == 1 && problems[0].contains("\"a\""),
+        "{problems:?}"
+    );
+    assert!(pair.replica.content("a/one").is_some());
+    pair.look_at("a", Scope::Subtree);
+    pair.check_equal();
 }

@@ -237,6 +237,20 @@ impl FakeTree {
         state.detach(dir, &name);
     }
 
+    /// Gives an entry another name, at which nothing stands.
+    pub fn rename(&self, from: &str, to: &str) {
+        let (to_dir, to_name) = self.made_above(to);
+        let mut state = self.0.state.lock();
+        let (dir, name) = state.split(from).expect("an entry");
+        let ino = state.child(dir, &name).expect("an entry");
+        let Content::Dir(names) = &mut state.nodes.get_mut(&dir).expect("it was found").content
+        else {
+            unreachable!("names stand in directories")
+        };
+        names.remove(&name);
+        state.attach(to_dir, &to_name, ino);
+    }
+
     /// The content of a file; `None` if there is none.
     pub fn content(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.0.state.lock();

@@ -10,7 +10,7 @@ use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::looks::{believed_twice, there};
-use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs};
+use driftless_model::{Act, Action, Class, Entry, Fault, Kind, Meta, Side, What, Xattrs, errno};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{
     Attributes, DirMutRef, DirRef, Done, Known, NameHashes, Names, ROOT_MARK, descend, descend_mut,
@@ -74,6 +74,9 @@ impl Worker<'_> {
         let Ok(standing) = there(replica.look(name)) else {
             return false;
         };
+        if standing.is_some_and(|meta| meta.kind == Kind::Dir) && self.keeps_unasked(visit, name) {
+            return true;
+        }
         if let Some(meta) = standing
             && (options.policy.delete_excluded
                 || self.run.takes(visit, name, meta.kind == Kind::Dir))
@@ -82,6 +85,32 @@ impl Worker<'_> {
             self.run.deletes.add(&visit.path(), &[name.into()]);
         }
         true
+    }
+
+    /// Whether a directory that the source lacks stays for what the replica has in it, which was
+    /// not asked about: it may have been renamed, of which somebody will tell.
+    fn keeps_unasked(&mut self, visit: &Visit, name: &CStr) -> bool {
+        let chosen = visit.selection.children.get(name.to_bytes());
+        let replica = visit.replica.as_ref().expect("it was looked at there");
+        if chosen.is_none_or(|chosen| chosen.whole) {
+            return false;
+        }
+        let is_filled = replica.enter(name).and_then(|dir| {
+            let mut names = Names::default();
+            dir.list()?.fill(&mut names, 1)?;
+            Ok(!names.is_empty())
+        });
+        if is_filled.is_ok_and(|is_filled| is_filled) {
+            let fault = Fault {
+                side: Side::Replica,
+                act: Act::RemoveDirectory,
+                errno: errno::ENOTEMPTY,
+            };
+            self.run
+                .problem(visit.path_of(name), fault, Class::Changing);
+            return true;
+        }
+        false
     }
 
     /// Whether the replica's directory is listed together with the source's.

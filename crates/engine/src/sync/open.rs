@@ -39,7 +39,7 @@ pub struct Trees {
     locks: Locks,
     /// What is done before the first change, and undone by a flush: a thread that reconciles reads
     /// it, the one that flushes writes it.
-    changes: RwLock<Option<(Arc<Changes>, Option<Watch>)>>,
+    pub(crate) changes: RwLock<Option<(Arc<Changes>, Option<Watch>)>>,
     /// One directory of each further file system of the replica that was changed.
     file_systems: Mutex<HashMap<u64, DirMutRef>>,
     /// The disk did not keep what it was given.
@@ -119,7 +119,8 @@ impl Trees {
 
     /// Makes what `selection` names equal, as `policy` says: a path, a directory without what is
     /// below it, a subtree, or all. A chosen path that the source lacks goes from the replica where
-    /// the policy deletes. Nothing is durable before a [flush](Trees::flush).
+    /// the policy deletes; a directory with what is in it only as a subtree, and is a problem
+    /// otherwise. Nothing is durable before a [flush](Trees::flush).
     ///
     /// # Errors
     /// Nothing may be changed any more: another run has the replica, or its disk did not keep what
@@ -156,7 +157,7 @@ impl Trees {
     }
 
     /// Nothing is known any more of what stands on a disk that did not keep what it was given.
-    fn refuse_lost(&self) -> Result<(), RunError> {
+    pub(crate) fn refuse_lost(&self) -> Result<(), RunError> {
         if self.is_lost.load(Relaxed) {
             Err(RunError::DiskLied(self.options.replica.to_string()))
         } else {
@@ -241,6 +242,22 @@ impl Trees {
         let next = Changes::of(&self.options, root, None, &self.locks)?;
         *changes = Some(watched(&self.options, next, monitor));
         Ok(())
+    }
+
+    /// Makes durable what was changed so far. Unlike a [flush](Trees::flush), it waits for nobody,
+    /// and the mark says of everything since the last flush that it may not be durable, which costs
+    /// a comparison if the power fails.
+    ///
+    /// # Errors
+    /// The disk did not keep what it was given.
+    pub fn write_out(&self, monitor: &dyn Monitor) -> Result<(), RunError> {
+        let _changes = self.changes.read();
+        let never = AtomicBool::new(false);
+        let mut run = Run::new(&self.options, monitor, &never, self.ground.clone());
+        run.file_systems = Mutex::new(self.file_systems.lock().clone());
+        make_durable(&run);
+        self.is_lost.fetch_or(run.is_lost(), Relaxed);
+        self.refuse_lost()
     }
 
     /// The changes of a single run between these trees, which ends them itself.

@@ -1,0 +1,94 @@
+//! Renames of the replica's entries where the source's were renamed, so that nothing is copied
+//! again.
+//!
+//! That it was a rename is a hint, and may be wrong. What is renamed is looked at like any other
+//! entry afterwards; here it is only seen to that nothing shows up where it should not.
+
+use crate::sync::open::Trees;
+use crate::trees::error::RunError;
+use driftless_model::{Filter, Kind, Meta, Policy, RelPath};
+use driftless_tree::{Done, descend, descend_mut, is_root_name, is_temp_name};
+use std::ffi::{CStr, CString};
+
+/// An entry of the source that stood at another path before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renamed {
+    /// Where it stood.
+    pub from: RelPath,
+    /// Where it stands.
+    pub to: RelPath,
+    /// It is a directory.
+    pub is_dir: bool,
+    /// It was renamed once more, so that the source need not have it there.
+    pub goes_on: bool,
+}
+
+impl Trees {
+    /// Renames an entry of the replica as the source's was; false if that is not possible, or not
+    /// right as far as can be seen. Both paths are to be made equal afterwards either way.
+    ///
+    /// Only where the policy deletes, since the old name goes, and only without filters, since they
+    /// may take one path and leave the other.
+    ///
+    /// # Errors
+    /// Nothing may be changed any more.
+    pub fn relocate(&self, renamed: &Renamed, policy: &Policy) -> Result<bool, RunError> {
+        self.refuse_lost()?;
+        // A flush waits for it.
+        let changes = self.changes.read();
+        let is_filtered = policy.filter != Filter::default();
+        if !policy.delete || is_filtered {
+            return Ok(false);
+        }
+        // What fails is seen again when the paths are looked at, and told then.
+        let is_done = self.try_relocate(renamed).unwrap_or(false);
+        if let Some((changes, _)) = &*changes {
+            changes.outcome()?;
+        }
+        Ok(is_done)
+    }
+
+    fn try_relocate(&self, renamed: &Renamed) -> Done<bool> {
+        let (source, replica) = &self.ground().roots;
+        let (Some(replica), Some(from), Some(to)) =
+            (replica, split(&renamed.from), split(&renamed.to))
+        else {
+            return Ok(false);
+        };
+        if [&from.1, &to.1].iter().any(|name| is_ours(name)) {
+            return Ok(false);
+        }
+        let from_dir = descend_mut(replica, &from.0)?;
+        let moved = from_dir.look(&from.1)?;
+        let stands = descend(source, &to.0).and_then(|dir| dir.look(&to.1));
+        let is_right = match stands {
+            Ok(stands) => is_like(&stands, &moved),
+            Err(fault) if fault.is_absent() => renamed.goes_on,
+            Err(fault) => return Err(fault),
+        };
+        if !is_right || renamed.is_dir != (moved.kind == Kind::Dir) {
+            return Ok(false);
+        }
+        let to_dir = descend_mut(replica, &to.0)?;
+        to_dir.take(&*from_dir, &from.1, &to.1).map(|()| true)
+    }
+}
+
+/// Whether the replica's entry may show up in the place of the source's: a directory with the same
+/// rights, which is finished below, or another entry that is equal already as far as its metadata
+/// say.
+fn is_like(source: &Meta, replica: &Meta) -> bool {
+    let has_same_rights = (source.kind, source.mode, source.uid, source.gid)
+        == (replica.kind, replica.mode, replica.uid, replica.gid);
+    let is_equal = (source.size, source.mtime) == (replica.size, replica.mtime);
+    has_same_rights && (source.kind == Kind::Dir || is_equal)
+}
+
+fn is_ours(name: &CStr) -> bool {
+    is_temp_name(name) || is_root_name(name)
+}
+
+fn split(path: &RelPath) -> Option<(RelPath, CString)> {
+    let (dir, name) = path.split_last()?;
+    Some((dir, CString::new(name).expect("names hold no NUL")))
+}
