@@ -137,3 +137,54 @@ fn a_hostile_text_is_refused_soon() {
     assert_eq!((errors.told().len(), errors.untold()), (50, 10));
     assert!(errors.to_string().ends_with("10 more errors are not shown"));
 }
+
+/// Parts that mean something, to be put where they mean nothing.
+const PARTS: [&str; 16] = [
+    "[walk]\n",
+    "[[trash]]\n",
+    "trash",
+    "keep",
+    "=",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    ".",
+    ",",
+    "\n",
+    "\u{0}",
+    "\u{feff}",
+    "ü",
+];
+
+#[test]
+fn a_text_that_was_spoilt_is_a_job_or_is_told_of_within_its_lines() {
+    let page = include_str!("../../../../docs/mirror.md");
+    let examples: Vec<&str> = page
+        .split("```toml")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('\n')?.1.split("```").next())
+        .collect();
+    for seed in 0..3000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut text: Vec<char> = rng.choice(&examples).expect("some").chars().collect();
+        for _ in 0..rng.usize(1..6) {
+            let at = rng.usize(..text.len());
+            let until = (at + rng.usize(..8)).min(text.len());
+            let part = rng.choice(PARTS).expect("some");
+            text.splice(at..until, part.chars());
+        }
+        let text: String = text.into_iter().collect();
+        if let Err(errors) = read(&text) {
+            let lines = text.lines().count().max(1);
+            for error in errors.told() {
+                let is_within = (1..=lines + 1).contains(&error.line) && error.column > 0;
+                assert!(
+                    is_within && !error.what.is_empty(),
+                    "seed {seed}: {error}\n{text}"
+                );
+            }
+        }
+    }
+}
