@@ -8,12 +8,14 @@ use std::time::Duration;
 
 /// Tells what of a job cannot be meant.
 pub(super) fn check(from: &mut Document, job: &Job) {
-    trees(from, job);
+    // Of a list with an element that could not be read, the others are not where they were.
+    if from.is_right_about("replica") && from.is_right_about("replicas") {
+        trees(from, job);
+    }
     policy::check(from, &job.policy);
     trash(from, job);
-    detectors(from, &job.detect);
-    // A detector that could not be read may be the one that a table is about.
     if from.is_right_about("detect") {
+        detectors(from, &job.detect);
         tables(from, job);
     }
     times(from, job);
@@ -68,7 +70,7 @@ fn trash(from: &mut Document, job: &Job) {
 }
 
 fn detectors(from: &mut Document, detect: &[Detect]) {
-    let mut snapshots = None;
+    let mut snapshots: Option<Detect> = None;
     for (index, one) in detect.iter().enumerate() {
         let earlier = snapshots.filter(|_| one.is_snapshot());
         if detect[..index].contains(one) {
@@ -77,7 +79,7 @@ fn detectors(from: &mut Document, detect: &[Detect]) {
         } else if let Some(earlier) = earlier {
             let what = format!(
                 "{} and {}: a job has one kind of snapshots",
-                Detect::name(earlier),
+                earlier.name(),
                 one.name()
             );
             from.wrong_element("detect", index, what);

@@ -426,6 +426,19 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
             "neither",
         ),
     ]);
+    // What is wrong with one element says nothing of the others, wherever they stand.
+    refused(&[
+        (
+            "detect = [\"x\", \"zfs\", \"zfs\"]",
+            "1:11: detect: ",
+            "none of",
+        ),
+        (
+            "detect = [\"x\"]\ncycle.keep = 3",
+            "1:11: detect: ",
+            "none of",
+        ),
+    ]);
     job("detect = [\"btrfs\", \"fanotify\"]\nrpo = \"1h\"\n[live]\nsettle = \"1h\"\n");
 }
 
