@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 mod base;
+pub mod changelog;
 pub mod fanotify;
 mod lines;
 pub mod list;

@@ -1,0 +1,3 @@
+//! What file systems write down of each change: changelogs.
+
+pub mod lustre;
