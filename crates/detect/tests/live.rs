@@ -134,8 +134,9 @@ impl Round {
                         .map(|(rest, one)| ([path, &rest].concat(), one)),
                 );
             }
-            let alone = followed[at] || !matches!(change.hint, Some(Hint::MovedFrom(_)));
-            self.make_equal(&mut replica, path, alone && change.scope == Scope::Entry);
+            let is_followed = followed[at] && matches!(change.hint, Some(Hint::MovedFrom(_)));
+            let alone = is_followed || change.scope == Scope::Entry;
+            self.make_equal(&mut replica, path, alone);
         }
         self.share(&mut replica);
         replica
@@ -158,6 +159,11 @@ impl Round {
 
     fn make_equal(&self, replica: &mut Side, path: &[u8], alone: bool) {
         let now = self.newer.get(path);
+        let holds = |(other, _): (&Vec<u8>, _)| other != path && rest_below(other, path).is_some();
+        if alone && now.is_none() && replica.iter().any(holds) {
+            // Asked about alone, a directory that the source lacks stays for what is in it.
+            return;
+        }
         if !alone || now.is_none_or(|one| !is_directory(one)) {
             cut(replica, path);
         }

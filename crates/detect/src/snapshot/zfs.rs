@@ -61,7 +61,7 @@ pub enum Done {
 /// What differs between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// In the order of the paths.
+    /// Moves first, each part in the order of the paths; scopes are those of btrfs.
     pub changes: Vec<Change>,
     /// Directories whose names are to be compared on both sides: a file has got or lost a name that
     /// ZFS does not tell, and these are where it may stand. Without `-F`, some may be files.

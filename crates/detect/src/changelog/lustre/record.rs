@@ -31,7 +31,9 @@ pub enum Kind {
     Made,
     /// A further name of a file: 3.
     Linked,
-    /// A name is gone: 6, 7.
+    /// A name of an entry that is no directory is gone: 6.
+    Unlinked,
+    /// A directory is gone: 7.
     Removed,
     /// An entry has another name: 8, and 9, which older versions wrote besides.
     Renamed,
@@ -49,7 +51,8 @@ impl Kind {
             0 => Kind::Mark,
             3 => Kind::Linked,
             1 | 2 | 4 | 5 => Kind::Made,
-            6 | 7 => Kind::Removed,
+            6 => Kind::Unlinked,
+            7 => Kind::Removed,
             8 | 9 => Kind::Renamed,
             // CLOSE LYOUT TRUNC SATTR XATTR HSM MTIME CTIME ATIME MIGRT FLRW RESYNC.
             11..=22 => Kind::Changed,

@@ -2,6 +2,7 @@
 //!
 //! A directory is looked up where it is now, which is where the entry is to be looked at. A record
 //! of a directory that is gone needs nothing, since the one that says so stands in the same log.
+//! Scopes are those of btrfs.
 
 use super::record::{Fid, Kind, Record};
 use driftless_model::{Change, EntryName, Hint, RelPath, Scope};
@@ -11,7 +12,12 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// At these paths of the source; a directory has one.
-    At(Vec<RelPath>),
+    At {
+        /// All of them.
+        paths: Vec<RelPath>,
+        /// Whether it is one.
+        is_directory: bool,
+    },
     /// It is not there any more.
     Gone,
     /// It is in the same file system, and not below the source.
@@ -27,7 +33,8 @@ pub trait Fids {
     fn place(&mut self, fid: Fid) -> Result<Place, Self::Error>;
 }
 
-/// What these records come to, in the order of the paths. Each number is looked up once.
+/// What these records come to: moves first, each part in the order of the paths. Each number is
+/// looked up once.
 ///
 /// Fails if a number cannot be looked up.
 pub fn changes<F: Fids>(records: &[Record], fids: &mut F) -> Result<Vec<Change>, F::Error> {
@@ -40,7 +47,12 @@ pub fn changes<F: Fids>(records: &[Record], fids: &mut F) -> Result<Vec<Change>,
     for record in records {
         work.add(record)?;
     }
-    Ok(work.changes.into_values().collect())
+    let (mut all, others): (Vec<Change>, Vec<Change>) = work
+        .changes
+        .into_values()
+        .partition(|change| change.hint.is_some());
+    all.extend(others);
+    Ok(all)
 }
 
 /// A name in a directory.
@@ -54,7 +66,7 @@ fn origins(records: &[Record]) -> HashMap<Named, Option<Named>> {
         let named = record.parent.zip(record.name.clone());
         match (record.kind, named, &record.source) {
             (Kind::Made | Kind::Linked, Some(name), _) => drop(origins.insert(name, None)),
-            (Kind::Removed, Some(name), _) => drop(origins.remove(&name)),
+            (Kind::Unlinked | Kind::Removed, Some(name), _) => drop(origins.remove(&name)),
             (Kind::Renamed, Some(name), Some(source)) => {
                 let from = (source.parent, source.name.clone());
                 let origin = origins.remove(&from).unwrap_or(Some(from));
@@ -78,17 +90,20 @@ impl<F: Fids> Resolver<'_, F> {
         let named = record.parent.zip(record.name.as_ref());
         match (record.kind, named, &record.source) {
             (Kind::Read, _, _) => Ok(()),
-            (Kind::Made | Kind::Removed, Some(name), _) => self.name(name),
+            (Kind::Made | Kind::Unlinked, Some(name), _) => self.name(name, Scope::Entry),
+            // What was in it may have gone before, with nobody to say where that was.
+            (Kind::Removed, Some(name), _) => self.name(name, Scope::Subtree),
             (Kind::Linked, Some(name), _) => {
                 self.target(record)?;
-                self.name(name)
+                self.name(name, Scope::Entry)
             }
             (Kind::Renamed, Some(name), Some(source)) => {
-                self.name((source.parent, &source.name))?;
-                self.arrival(name)
+                let scope = self.scope(source.fid)?;
+                self.name((source.parent, &source.name), scope)?;
+                self.arrival(name, scope)
             }
             // Type 9 of older versions: what is gone from a directory by a rename.
-            (Kind::Renamed, Some(name), None) => self.name(name),
+            (Kind::Renamed, Some(name), None) => self.name(name, Scope::Subtree),
             (Kind::Changed, _, _) if record.target.is_some() => self.target(record),
             _ => self.doubt(record),
         }
@@ -105,34 +120,54 @@ impl<F: Fids> Resolver<'_, F> {
 
     fn paths(&mut self, fid: Fid) -> Result<Vec<RelPath>, F::Error> {
         Ok(match self.place(fid)? {
-            Place::At(paths) => paths,
+            Place::At { paths, .. } => paths,
             Place::Gone | Place::Elsewhere => Vec::new(),
         })
     }
 
-    fn name(&mut self, (parent, name): (Fid, &EntryName)) -> Result<(), F::Error> {
-        for directory in self.paths(parent)? {
-            self.tell(Change::entry(directory.join(name.as_bytes())));
+    /// How far a change of place of this entry reaches.
+    fn scope(&mut self, fid: Fid) -> Result<Scope, F::Error> {
+        Ok(match self.place(fid)? {
+            Place::At {
+                is_directory: false,
+                ..
+            } => Scope::Entry,
+            Place::At { .. } | Place::Gone | Place::Elsewhere => Scope::Subtree,
+        })
+    }
+
+    fn name(&mut self, name: (Fid, &EntryName), scope: Scope) -> Result<(), F::Error> {
+        for path in self.names(name)? {
+            self.tell(Change {
+                path,
+                scope,
+                hint: None,
+            });
         }
         Ok(())
     }
 
-    /// What was renamed to this name, and is not there by another record alone.
-    fn arrival(&mut self, (parent, name): (Fid, &EntryName)) -> Result<(), F::Error> {
-        let key = (parent, name.clone());
+    /// The paths of a name, where its directory is now.
+    fn names(&mut self, (parent, name): (Fid, &EntryName)) -> Result<Vec<RelPath>, F::Error> {
+        let directories = self.paths(parent)?.into_iter();
+        Ok(directories
+            .map(|directory| directory.join(name.as_bytes()))
+            .collect())
+    }
+
+    /// What was renamed to this name, with where it was before all records.
+    fn arrival(&mut self, name: (Fid, &EntryName), scope: Scope) -> Result<(), F::Error> {
+        let key = (name.0, name.1.clone());
         let origin = self.origins.get(&key).cloned().flatten();
-        let mut from = None;
+        let mut hint = None;
         if let Some((parent, name)) = origin.filter(|origin| *origin != key) {
-            let directories = self.paths(parent)?;
-            from = directories
-                .first()
-                .map(|directory| directory.join(name.as_bytes()));
+            hint = self.names((parent, &name))?.pop().map(Hint::MovedFrom);
         }
-        for directory in self.paths(parent)? {
-            let change = Change::entry(directory.join(name.as_bytes()));
-            self.tell(match &from {
-                Some(from) => change.with(Hint::MovedFrom(from.clone())),
-                None => change,
+        for path in self.names(name)? {
+            self.tell(Change {
+                path,
+                scope,
+                hint: hint.clone(),
             });
         }
         Ok(())

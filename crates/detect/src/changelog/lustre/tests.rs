@@ -1,58 +1,10 @@
 //! Recorded lines in tables, a stand-in for the file system's numbers, and lines that are none.
 
+mod recorded;
+
 use super::*;
-use driftless_model::{Change, EntryName, Hint, RelPath, Scope, Stamp};
-use std::convert::Infallible;
-
-/// Numbers below 0x100 are directories named so; 0xfff is gone, 0xffe elsewhere, 0x7 the root.
-struct Numbers(usize);
-
-impl Fids for Numbers {
-    type Error = Infallible;
-
-    fn place(&mut self, fid: Fid) -> Result<Place, Infallible> {
-        self.0 += 1;
-        let rel = |text: String| RelPath::parse(text.as_bytes()).expect("a path");
-        Ok(match fid.oid {
-            0xfff => Place::Gone,
-            0xffe => Place::Elsewhere,
-            0x7 => Place::At(vec![RelPath::root()]),
-            0x200 => Place::At(vec![rel("one".into()), rel("d1/two".into())]),
-            oid => Place::At(vec![rel(format!("d{oid:x}"))]),
-        })
-    }
-}
-
-fn fid(oid: u32) -> Fid {
-    let seq = if oid == 0 { 0 } else { 0x2_0000_0402 };
-    Fid { seq, oid, ver: 0 }
-}
-
-fn line(kind: &str, target: u32, rest: &str) -> String {
-    format!(
-        "1042 {kind} 10:11:12.123456789 2026.01.31 0x1 t={} j=dd.0 ef=0xf u=0:0 nid=10.0.0.7@tcp{rest}\n",
-        fid(target)
-    )
-}
-
-fn named(kind: &str, parent: u32, name: &str) -> String {
-    line(kind, 0x50, &format!(" p={} {name}", fid(parent)))
-}
-
-fn renamed(from: (u32, &str), to: (u32, &str)) -> String {
-    line(
-        "08RENME",
-        0,
-        &format!(
-            " p={} {} s={} sp={} {}",
-            fid(to.0),
-            to.1,
-            fid(0x51),
-            fid(from.0),
-            from.1
-        ),
-    )
-}
+use driftless_model::{Change, EntryName, Hint, Scope, Stamp};
+use recorded::{Numbers, fid, line, moved, named, renamed};
 
 fn read(text: &str) -> Vec<Record> {
     let records: Result<Vec<Record>, _> = Records::new(text.as_bytes()).collect();
@@ -73,11 +25,9 @@ fn told(change: &Change) -> String {
 
 fn check(name: &str, lines: &[String], expected: &[&str]) {
     let Ok(found) = changes(&read(&lines.concat()), &mut Numbers(0));
-    assert_eq!(
-        found.iter().map(told).collect::<Vec<_>>(),
-        expected,
-        "{name}"
-    );
+    let mut found: Vec<String> = found.iter().map(told).collect();
+    found.sort_unstable();
+    assert_eq!(found, expected, "{name}");
 }
 
 fn bytes(name: Option<&EntryName>) -> Vec<u8> {
@@ -186,7 +136,7 @@ fn records_become_changes_where_their_directories_are() {
     check(
         "removed",
         &[named("06UNLNK", 1, "a"), named("07RMDIR", 2, "b")],
-        &["d1/a", "d2/b"],
+        &["d1/a", "d2/b below"],
     );
     check(
         "linked",
@@ -208,7 +158,11 @@ fn records_become_changes_where_their_directories_are() {
         &[named("01CREAT", 0xfff, "a"), line("11CLOSE", 0xffe, "")],
         &[],
     );
-    check("an old rename", &[named("09RNMTO", 1, "a")], &["d1/a"]);
+    check(
+        "an old rename",
+        &[named("09RNMTO", 1, "a")],
+        &["d1/a below"],
+    );
 }
 
 #[test]
@@ -217,6 +171,16 @@ fn renames_are_told_with_where_the_entry_was_before_all_records() {
         "one",
         &[renamed((1, "a"), (2, "b"))],
         &["d1/a", "d2/b from d1/a"],
+    );
+    check(
+        "a directory",
+        &[moved(0x52, (1, "a"), (2, "b"))],
+        &["d1/a below", "d2/b below from d1/a"],
+    );
+    check(
+        "gone since",
+        &[moved(0xfff, (1, "a"), (2, "b"))],
+        &["d1/a below", "d2/b below from d1/a"],
     );
     check(
         "two",

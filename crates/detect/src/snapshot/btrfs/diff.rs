@@ -6,16 +6,17 @@
 //! - A created entry: `Entry`. All that is in a created directory has commands of its own. Where a
 //!   directory stood that is elsewhere now, `Subtree`: on a replica that has not moved it, what is
 //!   in it still stands there.
-//! - A moved entry: `Entry` with [`Hint::MovedFrom`]. Who does not follow the hint looks at all
-//!   below.
-//! - A name that is gone: `Entry`, at the place that its directory has in the newer snapshot.
-//!   Nothing if its directory is gone, too, or if something else has the name, which then has a
-//!   change of its own.
+//! - A moved entry: [`Hint::MovedFrom`], with `Subtree` unless it is known to be no directory. Who
+//!   has followed the hint need look at the entry alone, since what differs below is told, too.
+//! - A name that is gone: `Subtree` unless it is known to be no directory's, since what was in that
+//!   is not told; at the place that its directory has in the newer snapshot. Nothing if something
+//!   else has the name, which then has a change of its own.
 //! - Content: `Entry` with [`Hint::Ranges`]; metadata and links: `Entry`. Other names of a file
 //!   with several are told only if a command has named them.
 //!
-//! Any part of the moves may be followed: the changes make a replica of the older snapshot one of
-//! the newer. Moved directories hold each other in any order, so who follows hints takes all of
+//! Any part of the moves may be followed, or none: the changes make a replica of the older snapshot
+//! one of the newer. Moves come first, since where they were not followed yet what stands at the old
+//! places goes. Moved directories hold each other in any order, so who follows hints takes all of
 //! them out first, that of the longest old path first, and puts them in by their new paths.
 
 use super::command::{Command, Made};
@@ -30,7 +31,8 @@ use std::io::Read;
 /// differs is compared as a whole in the same time.
 const HELD_MAX: usize = 16 << 20;
 
-/// Reads a stream to its end and says what differs, in the order of the paths.
+/// Reads a stream to its end and says what differs: moves first, each part in the order of the
+/// paths.
 ///
 /// Fails if it is damaged, cut off, or not what `btrfs send` makes.
 pub fn changes(reader: impl Read) -> Result<Vec<Change>, StreamError> {
@@ -78,14 +80,14 @@ impl Diff {
         }
     }
 
-    /// What differs, in the order of the paths. Fails if there was no command.
+    /// What differs: moves first, each part in the order of the paths. Fails if there was no command.
     pub fn changes(self) -> Result<Vec<Change>, StreamFault> {
         let tree = self.tree.ok_or(StreamFault::NoSubvolume)?;
         let mut all = Vec::new();
         let mut merging = HashSet::new();
         for id in tree.ids() {
             match vacated(&tree, id)? {
-                Vacated::Empty(path) => all.push(Change::entry(path)),
+                Vacated::Empty(change) => all.push(change),
                 Vacated::Merging(directory) => drop(merging.insert(directory)),
                 Vacated::Elsewhere => (),
             }
@@ -93,10 +95,23 @@ impl Diff {
         for id in tree.ids() {
             standing(&tree, id, merging.contains(&id), &mut all)?;
         }
-        all.sort_by(|a, b| a.path.cmp(&b.path));
-        all.dedup();
-        Ok(all)
+        Ok(in_order(all))
     }
+}
+
+/// Moves first, each part in the order of the paths. A name may be left by two directories that
+/// have had one place.
+fn in_order(mut all: Vec<Change>) -> Vec<Change> {
+    let is_move = |change: &Change| matches!(change.hint, Some(Hint::MovedFrom(_)));
+    all.sort_by(|a, b| (!is_move(a), &a.path).cmp(&(!is_move(b), &b.path)));
+    all.dedup_by(|other, kept| {
+        let is_same = other.path == kept.path;
+        if is_same && other.scope == Scope::Subtree {
+            kept.scope = Scope::Subtree;
+        }
+        is_same
+    });
+    all
 }
 
 fn replay(tree: &mut Tree, command: &Command) -> Result<(), StreamFault> {
@@ -105,7 +120,12 @@ fn replay(tree: &mut Tree, command: &Command) -> Result<(), StreamFault> {
         Command::Make { path, made, .. } => tree.make(path, *made == Made::Directory),
         Command::Rename { path, to } => tree.rename(path, to),
         Command::Link { path, existing } => tree.link(path, existing),
-        Command::Unlink { path } | Command::RemoveDirectory { path } => tree.remove(path),
+        Command::RemoveDirectory { path } => tree.remove(path).map(drop),
+        Command::Unlink { path } => {
+            let id = tree.remove(path)?;
+            tree.node_mut(id).is_file = true;
+            Ok(())
+        }
         Command::Content { path, range } => differs(tree, path, range.clone()),
         // What lay behind the new end; where a file has grown, what has no range of its own reads
         // as zeros on both sides.
@@ -126,6 +146,7 @@ fn differs(
     let id = tree.find(path)?;
     let node = tree.node_mut(id);
     node.is_touched = true;
+    node.is_file = true;
     // All content of a created file is new, with or without ranges.
     if !node.is_created && node.ranges.add(range) {
         tree.hold()?;
@@ -138,7 +159,7 @@ enum Vacated {
     /// It is still there, or what is above the place is told.
     Elsewhere,
     /// Nothing stands there now.
-    Empty(RelPath),
+    Empty(Change),
     /// A created directory stands there, and the entry, which may be one, is elsewhere.
     Merging(Id),
 }
@@ -158,7 +179,12 @@ fn vacated(tree: &Tree, id: Id) -> Result<Vacated, StreamFault> {
                 parent,
                 name: name.name.clone(),
             };
-            tree.newer_path(&place).map(Vacated::Empty)
+            let path = tree.newer_path(&place)?;
+            Ok(Vacated::Empty(Change {
+                path,
+                scope: scope_of(node),
+                hint: None,
+            }))
         }
         Some(now) if is_created_directory(tree.node(now)) && !node.newer.is_empty() => {
             Ok(Vacated::Merging(now))
@@ -187,6 +213,15 @@ fn heir(tree: &Tree, directory: Id) -> Option<Id> {
     Some(now)
 }
 
+/// How far a change of place reaches.
+fn scope_of(node: &Node) -> Scope {
+    if node.is_file {
+        Scope::Entry
+    } else {
+        Scope::Subtree
+    }
+}
+
 fn is_created_directory(node: &Node) -> bool {
     node.is_created && node.is_directory
 }
@@ -213,6 +248,7 @@ fn standing(
             change.hint = (!node.ranges.is_empty()).then(|| Hint::Ranges(node.ranges.merged()));
         } else if let Some(older) = origin.take() {
             change.hint = Some(Hint::MovedFrom(tree.older_path(older)?));
+            change.scope = scope_of(node);
         } else if is_merging {
             change.scope = Scope::Subtree;
         }

@@ -35,6 +35,8 @@ pub(super) struct Node {
     pub(super) is_created: bool,
     /// It can hold others, as far as is known.
     pub(super) is_directory: bool,
+    /// It is known to be no directory.
+    pub(super) is_file: bool,
     /// The name by which it was met, in the older snapshot.
     pub(super) older: Option<Name>,
     /// The names that it has now; none when it is gone. A directory has one at most.
@@ -130,6 +132,7 @@ impl Tree {
         let node = Node {
             is_created: true,
             is_directory,
+            is_file: !is_directory,
             newer: vec![name],
             ..Node::default()
         };
@@ -143,6 +146,7 @@ impl Tree {
             return Err(StreamFault::Root(existing.clone()));
         }
         let name = self.free(path)?;
+        self.nodes[id].is_file = true;
         self.put(id, name)
     }
 
@@ -163,14 +167,15 @@ impl Tree {
         self.put(id, to_name)
     }
 
-    /// Removes a name. Fails if it is that of a directory in which something is known to stand.
-    pub(super) fn remove(&mut self, path: &RelPath) -> Result<(), StreamFault> {
+    /// Removes a name, and says of what. Fails if it is that of a directory in which something is
+    /// known to stand.
+    pub(super) fn remove(&mut self, path: &RelPath) -> Result<Id, StreamFault> {
         let (id, name) = self.find_name(path)?;
         if self.nodes[id].children.values().any(Option::is_some) {
             return Err(StreamFault::NotEmpty(path.clone()));
         }
         self.take(id, &name);
-        Ok(())
+        Ok(id)
     }
 
     fn find_name(&mut self, path: &RelPath) -> Result<(Id, Name), StreamFault> {

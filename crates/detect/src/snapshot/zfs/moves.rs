@@ -15,6 +15,8 @@ struct Sides<'a> {
     moved: HashMap<&'a RelPath, &'a RelPath>,
     /// Paths in the older snapshot of what is gone.
     removed: HashSet<&'a RelPath>,
+    /// Paths in the older snapshot of what has moved or is gone, and is known to be no directory.
+    files: HashSet<&'a RelPath>,
     /// Paths in the newer snapshot of what was created or has moved there.
     arrived: HashSet<&'a RelPath>,
     created: HashSet<&'a RelPath>,
@@ -39,8 +41,12 @@ pub(super) fn found(records: &[Record]) -> Found {
         let owner = sides.now(&record.path);
         changes.insert(owner.clone(), Change::subtree(owner));
     }
+    let (mut all, others): (Vec<Change>, Vec<Change>) = changes
+        .into_values()
+        .partition(|change| matches!(change.hint, Some(Hint::MovedFrom(_))));
+    all.extend(others);
     Found {
-        changes: changes.into_values().collect(),
+        changes: all,
         directories: directories(records),
     }
 }
@@ -50,6 +56,10 @@ impl<'a> Sides<'a> {
         let mut sides = Sides::default();
         for record in records {
             let path = &record.path;
+            let has_left = matches!(record.done, Done::Removed | Done::Renamed(_));
+            if has_left && record.kind.is_some_and(|kind| kind != b'/') {
+                sides.files.insert(path);
+            }
             match &record.done {
                 Done::Created => drop(sides.created.insert(path)),
                 Done::Removed => drop(sides.removed.insert(path)),
@@ -66,11 +76,20 @@ impl<'a> Sides<'a> {
 
     /// A hint that says no more than that of a directory above is left away.
     fn arrival(&self, from: &RelPath, to: &RelPath) -> Change {
-        let change = Change::entry(to.clone());
         if self.left_at(from) == *to {
-            return change;
+            return Change::entry(to.clone());
         }
-        change.with(Hint::MovedFrom(from.clone()))
+        let hint = Hint::MovedFrom(from.clone());
+        self.reaching(from, to.clone()).with(hint)
+    }
+
+    /// A change at a place that an entry has left or come to.
+    fn reaching(&self, older: &RelPath, place: RelPath) -> Change {
+        if self.files.contains(older) {
+            Change::entry(place)
+        } else {
+            Change::subtree(place)
+        }
     }
 
     /// The path in the newer snapshot of a path of the older, its own move or removal left out.
@@ -99,9 +118,8 @@ impl<'a> Sides<'a> {
             let place = self.left_at(older);
             if !self.arrived.contains(&place) {
                 if !self.is_told_above(older) {
-                    changes
-                        .entry(place.clone())
-                        .or_insert_with(|| Change::entry(place));
+                    let change = self.reaching(older, place.clone());
+                    changes.entry(place).or_insert(change);
                 }
             } else if self.moved.contains_key(older) && self.created.contains(&place) {
                 // On a replica that has not moved it, what is in it still stands there.
