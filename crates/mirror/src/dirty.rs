@@ -95,11 +95,23 @@ enum Word {
     Again,
 }
 
+/// What is worked on at a time beside others, so that what is short never waits for what is long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Renames and entries.
+    #[default]
+    Short,
+    /// Large files, and all below a directory.
+    Long,
+    /// Everything.
+    Walk,
+}
+
 /// What is taken to be done at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// It takes long.
-    pub is_long: bool,
+    /// Where.
+    pub lane: Lane,
     /// Renames, to be carried out first and in this order.
     pub moves: Vec<Move>,
     /// Paths with what is known of them.
@@ -280,20 +292,20 @@ impl DirtyPaths {
         self.recent.retain(|_, dirty| dirty.due > moment);
     }
 
-    /// Takes what is due: short work, or one piece of what takes long. Oldest first.
-    pub fn take(&mut self, now: Duration, long: bool, paths_max: usize) -> Taken {
+    /// Takes what is due in a lane, the oldest first.
+    pub fn take(&mut self, now: Duration, lane: Lane, paths_max: usize) -> Taken {
         let mut taken = Taken {
-            is_long: long,
+            lane,
             ..Taken::default()
         };
-        if !long {
+        if lane == Lane::Short {
             taken.moves = self.take_moves();
         }
         let fits = |(_, path): &&(Duration, RelPath)| {
             // What a rename is about is looked at when it has been carried out.
-            self.left[path].is_long == long
+            self.left[path].lane(path) == lane
                 && !self.is_in_work(path)
-                && !(long && self.moves_near(path))
+                && (lane == Lane::Short || !self.moves_near(path))
         };
         let paths: Vec<(Duration, RelPath)> = self
             .due
@@ -345,7 +357,7 @@ impl DirtyPaths {
         failed: &BTreeMap<RelPath, Failed>,
     ) -> Vec<Duration> {
         let mut waited = Vec::new();
-        if !taken.is_long {
+        if taken.lane == Lane::Short {
             self.moving.clear();
         }
         for (path, dirty) in taken.paths {
@@ -369,7 +381,7 @@ impl DirtyPaths {
 
     /// Nothing of what was taken was done: the trees were out of reach.
     pub fn give_back(&mut self, now: Duration, taken: Taken) {
-        if !taken.is_long {
+        if taken.lane == Lane::Short {
             self.moving.clear();
         }
         for (path, dirty) in taken.paths {
@@ -508,8 +520,7 @@ impl DirtyPaths {
         }
         if self.touched.len() > DIRTY_PATHS_MAX {
             self.touched.clear();
-            let whole = Dirty::new(Scope::Subtree, now, now);
-            self.put(RelPath::root(), whole, Word::Changed);
+            self.put_whole(RelPath::root(), now);
         }
     }
 
@@ -541,10 +552,10 @@ impl DirtyPaths {
     }
 
     /// What is left below `path` is done with it, but for what has failed, which has a time of its
-    /// own.
+    /// own, and for what is short, which need not wait so long.
     fn take_in(&mut self, path: &RelPath, dirty: &mut Dirty) {
         for (below, known) in self.cut_below(path) {
-            if known.attempts > 0 {
+            if known.attempts > 0 || known.is_long < dirty.is_long {
                 self.due.insert((known.due, below.clone()));
                 self.left.insert(below, known);
             } else {
@@ -556,7 +567,10 @@ impl DirtyPaths {
     /// What is dirty with all below it, includes `path`, and is looked at no later.
     fn covering(&mut self, path: &RelPath, dirty: &Dirty) -> Option<&mut Dirty> {
         let covers = |whole: &Dirty| {
-            whole.scope == Scope::Subtree && whole.due <= dirty.due && dirty.attempts == 0
+            whole.scope == Scope::Subtree
+                && whole.due <= dirty.due
+                && whole.is_long <= dirty.is_long
+                && dirty.attempts == 0
         };
         let found = path
             .above()
@@ -595,13 +609,22 @@ impl DirtyPaths {
             .filter(|(_, count)| *count >= NAMES_TO_FOLD)
             .map(|(dir, _)| dir)
             .collect();
-        let whole = Dirty::new(Scope::Subtree, now, now);
         for dir in full {
-            self.put(dir, whole.clone(), Word::Changed);
+            self.put_whole(dir, now);
         }
         if self.left.len() > DIRTY_PATHS_MAX {
-            self.put(RelPath::root(), whole, Word::Changed);
+            self.put_whole(RelPath::root(), now);
         }
+    }
+
+    /// All below a directory is left to do, in the place of what is known of it.
+    fn put_whole(&mut self, dir: RelPath, now: Duration) {
+        let since = self
+            .cut_below(&dir)
+            .into_iter()
+            .map(|(_, dirty)| dirty.since);
+        let since = since.min().unwrap_or(now);
+        self.put(dir, Dirty::new(Scope::Subtree, since, now), Word::Changed);
     }
 }
 
@@ -614,6 +637,15 @@ impl Dirty {
             due,
             attempts: 0,
             is_long: scope == Scope::Subtree,
+        }
+    }
+
+    /// Where the path is worked on.
+    fn lane(&self, path: &RelPath) -> Lane {
+        match self.is_long {
+            true if path.is_root() => Lane::Walk,
+            true => Lane::Long,
+            false => Lane::Short,
         }
     }
 

@@ -2,13 +2,14 @@
 //! or twice, two lanes that look at the trees and publish later, paths that fail, and now and then
 //! an end in the middle. After the last change the replica becomes equal, always.
 
-use driftless_mirror::dirty::{Circumstance, Dirty, DirtyPaths, Failed, Move, Taken};
+use driftless_mirror::dirty::{Circumstance, Dirty, DirtyPaths, Failed, Lane, Move, Taken};
 use driftless_model::{Change, Class, Hint, RelPath, Scope};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 const SEEDS: u64 = 2000;
 const CHANGES: usize = 400;
+const LANES: [Lane; 3] = [Lane::Short, Lane::Long, Lane::Walk];
 const TICK: Duration = Duration::from_nanos(1);
 
 /// A tree: files have a version, directories none.
@@ -62,7 +63,7 @@ struct World {
     events: VecDeque<(Duration, Change, Circumstance)>,
     /// When the change happened of which each of them tells.
     happened: VecDeque<Duration>,
-    lanes: [Option<Work>; 2],
+    lanes: [Option<Work>; 3],
     fails: bool,
 }
 
@@ -77,7 +78,7 @@ impl World {
             dirty: DirtyPaths::new(Duration::from_secs(2)),
             events: VecDeque::new(),
             happened: VecDeque::new(),
-            lanes: [None, None],
+            lanes: [None, None, None],
             fails: true,
         }
     }
@@ -165,7 +166,7 @@ impl World {
 
     fn begin(&mut self, lane: usize) {
         let paths_max = self.paths_max(lane);
-        let mut taken = self.dirty.take(self.now, lane == 1, paths_max);
+        let mut taken = self.dirty.take(self.now, LANES[lane], paths_max);
         if taken.is_empty() {
             return;
         }
@@ -182,7 +183,7 @@ impl World {
     }
 
     fn paths_max(&mut self, lane: usize) -> usize {
-        if lane == 1 { 1 } else { self.rng.usize(1..20) }
+        if lane > 0 { 1 } else { self.rng.usize(1..20) }
     }
 
     fn relocate(&mut self, renamed: &Move) {
@@ -294,7 +295,7 @@ impl World {
 
     /// The process is killed: what is in work is cut off, and what is remembered is read again.
     fn crash(&mut self) {
-        self.lanes = [None, None];
+        self.lanes = [None, None, None];
         let remembered = self.dirty.all();
         self.dirty = DirtyPaths::new(Duration::from_secs(2));
         for (path, dirty) in remembered {
@@ -305,7 +306,7 @@ impl World {
     fn step(&mut self) {
         self.now += Duration::from_millis(self.rng.u64(0..20));
         self.hear();
-        for lane in 0..2 {
+        for lane in 0..LANES.len() {
             self.end(lane);
             if self.lanes[lane].is_none() {
                 self.begin(lane);
@@ -319,6 +320,12 @@ fn simulate(seed: u64) {
     for _ in 0..CHANGES {
         world.change();
         world.step();
+        if world.rng.u16(..) < 400 {
+            // All is looked at, on schedule.
+            let now = world.now;
+            let whole = Change::subtree(RelPath::root());
+            world.dirty.add(now, whole, Circumstance::default());
+        }
         if world.rng.u16(..) < 200 {
             world.crash();
         }
