@@ -9,4 +9,4 @@ mod sys;
 mod watch;
 
 pub use event::Unknown;
-pub use watch::{Heard, Seen, Unwatched, Watch};
+pub use watch::{Heard, Seen, Unwatched, Waker, Watch};

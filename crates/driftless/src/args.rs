@@ -9,6 +9,7 @@ mod choose;
 mod generate;
 mod guard;
 mod keep;
+mod mirror;
 mod mover;
 mod output;
 mod reach;
@@ -23,6 +24,7 @@ pub use choose::ChooseArgs;
 pub use generate::Document;
 pub use guard::GuardArgs;
 pub use keep::KeepArgs;
+pub use mirror::{JobArgs, MirrorArgs, MirrorCommand};
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use reach::ReachArgs;
@@ -72,6 +74,9 @@ pub enum Command {
     /// Carry out batches of runs that are coordinated elsewhere (by sync --queue)
     #[command(after_long_help = exit_codes())]
     Mover(Box<MoverArgs>),
+    /// Keep a replica equal for good: follow what changes, and say how far behind it is
+    #[command(after_long_help = exit_codes())]
+    Mirror(Box<MirrorArgs>),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {

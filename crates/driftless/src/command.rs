@@ -5,6 +5,8 @@ pub mod agent;
 pub mod audit;
 pub mod config;
 pub mod generate;
+pub mod job;
+pub mod mirror;
 pub mod mounts;
 pub mod mover;
 pub mod program;
@@ -29,6 +31,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Sum(args) => sum::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Mover(args) => mover::serve(args),
+        Command::Mirror(args) => mirror::run(args),
         Command::Generate { what } => generate::print(*what),
     }
 }

@@ -16,6 +16,7 @@ pub enum Exit {
     Problems,
     Different,
     Changing,
+    Behind,
     NoQueue,
     Locked,
     State,
@@ -27,13 +28,14 @@ pub enum Exit {
 
 impl Exit {
     /// All codes but those of signals.
-    const OF_ITSELF: [Exit; 11] = [
+    const OF_ITSELF: [Exit; 12] = [
         Exit::Equal,
         Exit::CouldNotRun,
         Exit::Usage,
         Exit::Problems,
         Exit::Different,
         Exit::Changing,
+        Exit::Behind,
         Exit::NoQueue,
         Exit::Locked,
         Exit::State,
@@ -50,6 +52,7 @@ impl Exit {
             Exit::Problems => 3,
             Exit::Different => 4,
             Exit::Changing => 5,
+            Exit::Behind => 6,
             Exit::NoQueue => 10,
             Exit::Locked => 11,
             Exit::State => 12,
@@ -71,6 +74,9 @@ impl Exit {
             Exit::Problems => "finished, but some paths have problems",
             Exit::Different => "differences were found",
             Exit::Changing => "finished, but some paths kept changing or vanished",
+            Exit::Behind => {
+                "a mirror is further behind than its recovery point objective allows, or than was waited for"
+            }
             Exit::NoQueue => "the movers, or the queue between them, cannot be reached",
             Exit::Locked => "another run is working on the replica, or on the job",
             Exit::State => "what was kept of an interrupted run is damaged, or of a newer version",

@@ -10,6 +10,7 @@ pub mod human;
 pub mod json;
 mod listed;
 mod log;
+pub mod mirror;
 pub mod product;
 pub mod progress;
 mod told;

@@ -76,6 +76,35 @@ pub fn state_places() -> Vec<PathBuf> {
     bases.map(|base| base.join("driftless")).collect()
 }
 
+/// Opens the file by which a job is held, to read and write; it is made if it is not there.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
+pub fn job_lock(path: &Path) -> io::Result<File> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// The user's folders for configuration (XDG Base Directory Specification).
+pub fn config_places() -> Vec<PathBuf> {
+    let folder = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let home = folder("HOME").map(|home| home.join(".config"));
+    let base = folder("XDG_CONFIG_HOME").or(home);
+    base.map(|base| base.join("driftless"))
+        .into_iter()
+        .collect()
+}
+
 /// A file of this name in the folder for state. What somebody else put there is none of ours and
 /// goes.
 #[allow(

@@ -79,6 +79,16 @@ pub fn above_zero(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A span with its unit.
+pub fn span(text: &str) -> Result<Duration, String> {
+    driftless_model::units::time(text)
+}
+
+/// So many requests at the same time.
+pub fn fixed_jobs(jobs: usize) -> Concurrency {
+    Concurrency::Fixed(jobs)
+}
+
 /// `auto` or a number of threads.
 pub fn jobs(text: &str) -> Result<Concurrency, String> {
     const THREADS_MAX: usize = 1024;

@@ -73,12 +73,18 @@ const EDGES: [(&str, &[&str], &[&str]); 18] = [
             "session",
             "fleet",
             "audit",
+            "detect",
+            "mirror",
         ],
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),
     ("detect", &["model"], &["testkit"]),
-    ("mirror", &["model", "detect"], &[]),
+    (
+        "mirror",
+        &["lock", "model", "remote", "engine", "session", "detect"],
+        &[],
+    ),
     ("testkit", &[], &[]),
 ];
 

@@ -452,6 +452,15 @@ impl DirtyPaths {
             || self.moves.iter().any(|renamed| renamed.since <= moment)
     }
 
+    /// Whether a change of `path` was heard of that is left to do, in work, or was done a moment
+    /// ago.
+    pub fn has_heard_of(&self, path: &RelPath) -> bool {
+        [&self.left, &self.work, &self.recent]
+            .iter()
+            .any(|map| map.contains_key(path))
+            || self.touched.contains_key(path)
+    }
+
     /// Has what failed tried at once.
     pub fn retry_now(&mut self, now: Duration, at: Option<&RelPath>) -> usize {
         let mut found = 0;

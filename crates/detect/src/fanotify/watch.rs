@@ -8,12 +8,13 @@
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
 use driftless_model::{Change, Hint, RelPath, Scope, check_name};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, readlink, statat};
-use rustix::io::{Errno, read};
+use rustix::io::{Errno, read, write};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -104,7 +105,19 @@ pub struct Heard {
 pub struct Watch {
     group: OwnedFd,
     root: OwnedFd,
+    waker: Arc<Waker>,
     buffer: Vec<u8>,
+}
+
+/// Wakes a watch that waits (eventfd(2)).
+#[derive(Debug)]
+pub struct Waker(OwnedFd);
+
+impl Waker {
+    /// Has the watch look whether there is anything to hear.
+    pub fn wake(&self) {
+        let _it_is_awake_already_if_that_fails = write(&self.0, &1u64.to_ne_bytes());
+    }
 }
 
 impl Watch {
@@ -125,9 +138,12 @@ impl Watch {
         };
         let group = sys::init(GROUP | more).map_err(no_group)?;
         sys::mark_file_system(group.as_fd(), EVENTS, root.as_fd()).map_err(no_mark)?;
+        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|cause| failed("make what wakes it", cause))?;
         Ok(Watch {
             group,
             root,
+            waker: Arc::new(Waker(waker)),
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -154,6 +170,28 @@ impl Watch {
             paths.add(event, &mut heard.seen);
         }
         Ok(heard)
+    }
+
+    /// Waits until there is something to hear, or until somebody [wakes](Waker::wake) it.
+    ///
+    /// # Errors
+    /// The queue cannot be waited for.
+    pub fn wait(&self) -> Result<(), Unwatched> {
+        let mut fds = [
+            PollFd::new(&self.group, PollFlags::IN),
+            PollFd::new(&self.waker.0, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(cause) => return Err(failed("wait for events", cause)),
+        }
+        let _nobody_may_have_woken_it = read(&self.waker.0, &mut [0; 8]);
+        Ok(())
+    }
+
+    /// What wakes it.
+    pub fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
     }
 
     fn is_ready(&self, wait: Duration) -> Result<bool, Unwatched> {

@@ -1,0 +1,81 @@
+//! What `driftless mirror` takes.
+
+use super::LogArgs;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub struct MirrorArgs {
+    #[command(subcommand)]
+    pub command: MirrorCommand,
+}
+
+/// The job: the file that describes it, or its name in a configuration folder.
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    /// The job: its file, or the name of one in ~/.config/driftless or /etc/driftless, without
+    /// ".toml"
+    #[arg(value_name = "JOB")]
+    pub job: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MirrorCommand {
+    /// Read a job, and say all that is wrong with it, and whether its source can be watched
+    Check(JobArgs),
+    /// Keep the job's replica equal, until a signal ends it
+    Run {
+        #[command(flatten)]
+        job: JobArgs,
+        #[command(flatten)]
+        log: LogArgs,
+    },
+    /// Say how far behind the replica is
+    Status {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        /// Exit with 6 when the replica is further behind than the job's rpo
+        #[arg(long)]
+        check: bool,
+    },
+    /// Have the mirror change nothing until "resume"; it goes on noting what changes
+    Pause(JobArgs),
+    /// Have a paused mirror go on
+    Resume(JobArgs),
+    /// Have the mirror compare all of both trees now
+    SyncNow {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Return when all of it is on the replica, durably
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Return when everything that changed before now is on the replica, durably
+    Barrier {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Give up after this time (such as 90s or 5m), with exit code 6
+        #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
+        timeout: Option<Duration>,
+    },
+    /// List the paths that have a problem
+    Problems {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Try paths that have a problem at once
+    Retry {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Only this path and what is below it, below the root
+        #[arg(value_name = "PATH")]
+        path: Option<PathBuf>,
+    },
+}

@@ -1,0 +1,121 @@
+//! Jobs as files: where one is looked for, and who holds it.
+
+use crate::exit::Exit;
+use crate::own;
+use driftless_mirror::job::{JOB_BYTES_MAX, Job, parse};
+use driftless_model::{cause, quote};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Where jobs of the machine are.
+const FOLDER_OF_ALL: &str = "/etc/driftless";
+
+/// The exit code, and what to say.
+type Failure = (Exit, String);
+
+/// Reads a job, by its file or its name.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+pub fn read(typed: &Path) -> Result<Job, Failure> {
+    let path = place(typed)?;
+    let failed = |why: String| (Exit::Usage, format!("{}: {why}", quote(&path)));
+    let mut text = Vec::new();
+    let file = File::open(&path).map_err(|error| failed(cause(&error)))?;
+    file.take(JOB_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| failed(cause(&error)))?;
+    let text = String::from_utf8(text).map_err(|_| failed("is no text in UTF-8".into()))?;
+    parse(&text, &path).map_err(|errors| (Exit::Usage, errors.to_string()))
+}
+
+/// The name of a job. A file that cannot be read any more has its own.
+pub fn name(typed: &Path) -> Result<String, Failure> {
+    match place(typed) {
+        Ok(_) => read(typed).map(|job| job.name),
+        // A mirror may run whose file was taken away.
+        Err(_) if is_name(typed) => Ok(typed.to_string_lossy().into_owned()),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn is_name(typed: &Path) -> bool {
+    typed.components().count() == 1 && typed.extension().is_none()
+}
+
+/// The file that is meant.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+fn place(typed: &Path) -> Result<PathBuf, Failure> {
+    if std::fs::metadata(typed).is_ok_and(|meta| !meta.is_dir()) {
+        return Ok(typed.to_owned());
+    }
+    let folders: Vec<PathBuf> = own::config_places()
+        .into_iter()
+        .chain([FOLDER_OF_ALL.into()])
+        .collect();
+    let files = folders.iter().map(|folder| {
+        let mut file = folder.join(typed).into_os_string();
+        file.push(".toml");
+        PathBuf::from(file)
+    });
+    let found = files
+        .filter(|_| is_name(typed))
+        .find(|path| std::fs::metadata(path).is_ok());
+    found.ok_or_else(|| {
+        let folders: Vec<String> = folders
+            .iter()
+            .map(|folder| quote(folder).to_string())
+            .collect();
+        let folders = folders.join(" and ");
+        let why = format!(
+            "{}: no such job: neither a file, nor the name of one in {folders}",
+            quote(typed)
+        );
+        (Exit::Usage, why)
+    })
+}
+
+/// Holds a job as long as the value lives; its file names the process.
+pub struct Held(#[allow(dead_code, reason = "the lock goes with it")] File);
+
+/// Holds a job, so that no other mirror works on it.
+pub fn hold(job: &Job) -> Result<Held, Failure> {
+    let failed = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
+    let path = file(&format!("mirror-{}.lock", job.name))?;
+    let mut lock = own::job_lock(&path).map_err(|error| failed(cause(&error)))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => {
+            let mut holder = String::new();
+            let _unknown_otherwise = (&mut lock).take(100).read_to_string(&mut holder);
+            let holder = holder.trim();
+            let why = format!("{}: {holder} has the job: a mirror runs already", job.name);
+            return Err((Exit::Locked, why));
+        }
+        Err(error) => return Err(failed(cause(&error.into()))),
+    }
+    let write = |lock: &mut File| {
+        lock.set_len(0)?;
+        lock.rewind()?;
+        writeln!(lock, "process {}", std::process::id())
+    };
+    write(&mut lock).map_err(|error| failed(cause(&error)))?;
+    Ok(Held(lock))
+}
+
+/// Where the mirror of a job is asked.
+pub fn socket(name: &str) -> Result<PathBuf, Failure> {
+    file(&format!("mirror-{name}.socket"))
+}
+
+fn file(name: &str) -> Result<PathBuf, Failure> {
+    let folder = own::state_folder().map_err(|why| (Exit::CouldNotRun, why))?;
+    Ok(folder.join(name))
+}

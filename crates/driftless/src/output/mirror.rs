@@ -1,0 +1,144 @@
+//! What the commands of a mirror print.
+
+use driftless_mirror::status::{Status, Trouble};
+use driftless_model::{escape, escape_text, moment};
+use std::io::Write;
+use std::time::Duration;
+
+/// Prints a line.
+pub fn line(text: &str) {
+    let text = escape_text(text);
+    let _nobody_reads_it = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints how a mirror is.
+pub fn status(status: &Status, json: bool) {
+    if json {
+        line(&serde_json::to_string(&json_of(status)).expect("plain values"));
+        return;
+    }
+    line(&format!(
+        "{}: {} -> {}",
+        status.job, status.source, status.replica
+    ));
+    line(&format!("  {}", state(status)));
+    line(&format!(
+        "  behind     {} (may be {}){}",
+        seconds(status.behind()),
+        seconds(status.rpo),
+        if status.is_behind() { ": TOO FAR" } else { "" }
+    ));
+    line(&format!(
+        "  left       {} paths, {} of them in quarantine; {} paths have problems",
+        status.left, status.quarantined, status.problems
+    ));
+    let lag = &status.lag;
+    line(&format!(
+        "  lag        {} changes; of the newest, half within {}, 95 % {}, 99 % {}, all {}",
+        lag.files,
+        seconds(lag.p50),
+        seconds(lag.p95),
+        seconds(lag.p99),
+        seconds(lag.max)
+    ));
+    line(&format!("  compared   {}", walks(status)));
+    line(&format!(
+        "  done       {} changed, {} deleted, {} bytes copied, {} events heard, {} times some were missed",
+        status.changed, status.deleted, status.bytes_copied, status.events, status.overflows
+    ));
+    if let Some(why) = &status.deaf {
+        line(&format!("  DEAF       {why}"));
+    }
+}
+
+fn state(status: &Status) -> String {
+    let since = moment(status.began.as_secs().cast_signed());
+    let doing = match (&status.away, status.is_paused, status.is_walking) {
+        (Some(why), ..) => format!("OUT OF REACH: {why}"),
+        (_, true, _) => "paused".to_owned(),
+        (_, _, true) => "comparing all, and following changes".to_owned(),
+        _ => "following changes".to_owned(),
+    };
+    format!("{doing} (process {}, since {since})", status.process)
+}
+
+fn walks(status: &Status) -> String {
+    match status.walk.ended {
+        None => "not yet".to_owned(),
+        Some(ended) => format!(
+            "{} entries until {}, {} of them changed; {} that no detector had told of, in {} comparisons",
+            status.walk.seen,
+            moment(ended.as_secs().cast_signed()),
+            status.walk.changed,
+            status.walk.missed,
+            status.walk.count
+        ),
+    }
+}
+
+fn seconds(span: Duration) -> String {
+    match span.as_secs() {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{:.1} s", span.as_secs_f64()),
+        _ => driftless_model::span(span.as_secs()),
+    }
+}
+
+fn json_of(status: &Status) -> serde_json::Value {
+    let seconds = |span: Duration| span.as_secs_f64();
+    serde_json::json!({
+        "job": status.job,
+        "source": status.source,
+        "replica": status.replica,
+        "process": status.process,
+        "began": seconds(status.began),
+        "now": seconds(status.now),
+        "rpo_seconds": seconds(status.rpo),
+        "behind_seconds": seconds(status.behind()),
+        "is_behind": status.is_behind(),
+        "left": status.left,
+        "quarantined": status.quarantined,
+        "problems": status.problems,
+        "is_walking": status.is_walking,
+        "is_paused": status.is_paused,
+        "away": status.away,
+        "deaf": status.deaf,
+        "events": status.events,
+        "overflows": status.overflows,
+        "changed": status.changed,
+        "deleted": status.deleted,
+        "bytes_copied": status.bytes_copied,
+        "walks": status.walk.count,
+        "walk_ended": status.walk.ended.map(seconds),
+        "walk_seen": status.walk.seen,
+        "walk_changed": status.walk.changed,
+        "missed": status.walk.missed,
+        "lag_files": status.lag.files,
+        "lag_p50_seconds": seconds(status.lag.p50),
+        "lag_p95_seconds": seconds(status.lag.p95),
+        "lag_p99_seconds": seconds(status.lag.p99),
+        "lag_max_seconds": seconds(status.lag.max),
+    })
+}
+
+/// Prints the paths that have a problem.
+pub fn problems(problems: &[Trouble], json: bool) {
+    for trouble in problems {
+        if json {
+            let value = serde_json::json!({
+                "path": escape(trouble.path.as_bytes()),
+                "what": trouble.what,
+                "first": trouble.first.as_secs_f64(),
+                "last": trouble.last.as_secs_f64(),
+                "times": trouble.times,
+            });
+            line(&value.to_string());
+        } else {
+            let first = moment(trouble.first.as_secs().cast_signed());
+            line(&format!(
+                "{} (since {first}, {} times)",
+                trouble.what, trouble.times
+            ));
+        }
+    }
+}

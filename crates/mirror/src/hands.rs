@@ -1,0 +1,295 @@
+//! What a mirror does between its two trees: it opens them, keeps them open, and makes equal what
+//! it is given. When they are out of reach it says why, and opens them anew when it is asked again.
+
+use crate::dirty::{Failed, Move, Taken};
+use driftless_engine::{
+    Counts, End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
+};
+use driftless_lock::{Mutex, RwLock};
+use driftless_model::{Act, Class, Problem, Receipt, RelPath, Scope, Selection};
+use driftless_remote::Reach;
+use driftless_session::{Connections, connect};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Problems of one piece of work that are told apart; with more, all of it is looked at again.
+const PROBLEMS_MAX: usize = 10_000;
+/// Paths that one walk has changed and that are compared with what was heard of.
+const CHANGED_PATHS_MAX: usize = 100_000;
+
+/// Both trees of a mirror.
+pub struct Hands {
+    options: Options,
+    reach: Reach,
+    open: RwLock<Option<Arc<Open>>>,
+}
+
+/// Trees that are open, and the connections that they are reached by.
+struct Open {
+    trees: Trees,
+    _connections: Mutex<Connections>,
+}
+
+/// What became of a piece of work.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it was.
+    pub taken: Taken,
+    /// Renames that could not be carried out.
+    pub not_moved: Vec<Move>,
+    /// What was done.
+    pub counts: Counts,
+    /// Paths that have a problem.
+    pub problems: Vec<Problem>,
+    /// Paths that were changed by a walk.
+    pub changed: Vec<RelPath>,
+    /// How it ended.
+    pub end: Ended,
+}
+
+/// How a piece of work ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// What has no problem is equal and durable.
+    Done,
+    /// The trees are out of reach, and nothing is known of what was done.
+    Away(String),
+    /// The mirror is to stop.
+    Stopped,
+}
+
+impl Outcome {
+    /// Where what failed is to be tried again.
+    pub fn failed(&self) -> BTreeMap<RelPath, Failed> {
+        let mut failed = BTreeMap::new();
+        for problem in &self.problems {
+            failed.insert(problem.path.clone(), why_of(problem));
+        }
+        if self.problems.len() >= PROBLEMS_MAX {
+            let all = self.taken.paths.keys().cloned();
+            failed.extend(all.map(|path| (path, Failed::Problem(Class::Skip))));
+        }
+        failed
+    }
+}
+
+/// Whether a problem is one that the user should hear of: what is tried again at once is none.
+pub fn is_to_be_told(problem: &Problem) -> bool {
+    why_of(problem) != Failed::Gone
+}
+
+/// The engine leaves a directory that the source lacks, and tells it as a removal that it did not
+/// make.
+fn why_of(problem: &Problem) -> Failed {
+    match (problem.act, problem.class) {
+        (Act::RemoveDirectory, Class::Changing) => Failed::Gone,
+        (_, class) => Failed::Problem(class),
+    }
+}
+
+impl Hands {
+    /// For these trees, as the user names them; nothing is opened yet.
+    pub fn new(options: Options, reach: Reach) -> Hands {
+        Hands {
+            options,
+            reach,
+            open: RwLock::new(None),
+        }
+    }
+
+    /// Opens both trees, unless they are open.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    pub fn open(&self) -> Result<(), RunError> {
+        self.opened().map(drop)
+    }
+
+    fn opened(&self) -> Result<Arc<Open>, RunError> {
+        let mut open = self.open.write();
+        if let Some(open) = &*open {
+            return Ok(open.clone());
+        }
+        let mut options = self.options.clone();
+        let connections = connect(&mut options, &self.reach, Duration::ZERO)
+            .map_err(|error| RunError::NoMovers(error.to_string()))?;
+        let trees = Trees::open(&options, &Silent, &MachineClock)?;
+        let new = Arc::new(Open {
+            trees,
+            _connections: Mutex::new(connections),
+        });
+        *open = Some(new.clone());
+        Ok(new)
+    }
+
+    /// Closes both trees: nothing of them is held any more when all work is over.
+    pub fn close(&self) {
+        *self.open.write() = None;
+    }
+
+    /// Says in the replica's mark that all is durable; waits for what is in work.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    pub fn settle(&self) -> Result<(), String> {
+        let open = self.open.read().clone();
+        let Some(open) = open else { return Ok(()) };
+        open.trees
+            .flush(&Silent)
+            .inspect_err(|_| self.close())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Makes equal what was taken, durably.
+    pub fn carry_out(&self, taken: Taken, stop: &AtomicBool) -> Outcome {
+        let gathered = Gathered::default();
+        let mut outcome = Outcome {
+            taken,
+            not_moved: Vec::new(),
+            counts: Counts::default(),
+            problems: Vec::new(),
+            changed: Vec::new(),
+            end: Ended::Done,
+        };
+        let done = self
+            .opened()
+            .and_then(|open| self.work(&open.trees, &mut outcome, (&gathered, stop)));
+        outcome.problems = gathered.problems.into_inner();
+        outcome.changed = gathered.changed.into_inner();
+        match done {
+            Ok(end) => outcome.end = end,
+            Err(error) => outcome.end = Ended::Away(error.to_string()),
+        }
+        if matches!(outcome.end, Ended::Away(_)) {
+            self.close();
+        }
+        outcome
+    }
+
+    fn work(
+        &self,
+        trees: &Trees,
+        outcome: &mut Outcome,
+        (gathered, stop): (&Gathered, &AtomicBool),
+    ) -> Result<Ended, RunError> {
+        outcome.not_moved = self.relocate(trees, &outcome.taken.moves)?;
+        if !outcome.taken.paths.is_empty() {
+            let selection = Arc::new(selection(&outcome.taken));
+            let summary = trees.reconcile(&selection, &self.options.policy, gathered, stop)?;
+            outcome.counts = summary.counts;
+            if let Some(end) = self.not_done(&summary, outcome, gathered) {
+                return Ok(end);
+            }
+        }
+        trees.write_out(gathered)?;
+        Ok(Ended::Done)
+    }
+
+    fn relocate(&self, trees: &Trees, moves: &[Move]) -> Result<Vec<Move>, RunError> {
+        let mut not_moved = Vec::new();
+        for (index, one) in moves.iter().enumerate() {
+            let goes_on = moves[index + 1..]
+                .iter()
+                .any(|later| one.to.is_within(&later.from));
+            let renamed = Renamed {
+                from: one.from.clone(),
+                to: one.to.clone(),
+                is_dir: one.is_dir,
+                goes_on,
+            };
+            if !trees.relocate(&renamed, &self.options.policy)? {
+                not_moved.push(one.clone());
+            }
+        }
+        Ok(not_moved)
+    }
+
+    /// How the work ended, unless all of it was done.
+    fn not_done(&self, summary: &Summary, outcome: &Outcome, gathered: &Gathered) -> Option<Ended> {
+        match &summary.end {
+            End::Complete => None,
+            End::Stopped => Some(Ended::Stopped),
+            End::Lost => Some(Ended::Away(
+                "the replica's disk did not keep what was written".into(),
+            )),
+            End::CutOff(why) => Some(Ended::Away(why.clone())),
+            // All else was done; the deletes are a problem of what was asked for.
+            End::Refused(why) | End::NoPlan(why) => {
+                gathered.refuse(&outcome.taken, why);
+                None
+            }
+        }
+    }
+}
+
+/// All that was taken, or the whole tree.
+fn selection(taken: &Taken) -> Selection {
+    let is_all = taken
+        .paths
+        .iter()
+        .any(|(path, dirty)| path.is_root() && dirty.scope == Scope::Subtree);
+    if is_all {
+        Selection::all()
+    } else {
+        Selection::of(&taken.works())
+    }
+}
+
+/// What the engine tells of one piece of work.
+#[derive(Default)]
+struct Gathered {
+    problems: Mutex<Vec<Problem>>,
+    changed: Mutex<Vec<RelPath>>,
+}
+
+impl Gathered {
+    fn refuse(&self, taken: &Taken, why: &str) {
+        let problem = |path: &RelPath| Problem {
+            path: path.clone(),
+            side: driftless_model::Side::Replica,
+            act: Act::Remove,
+            cause: why.to_owned(),
+            class: Class::Skip,
+        };
+        self.problems.lock().extend(taken.paths.keys().map(problem));
+    }
+}
+
+impl Monitor for Gathered {
+    fn wants_receipts(&self) -> bool {
+        true
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        let mut changed = self.changed.lock();
+        if changed.len() < CHANGED_PATHS_MAX {
+            changed.push(receipt.path.clone());
+        }
+    }
+
+    fn problem(&self, problem: &Problem) {
+        let mut problems = self.problems.lock();
+        if problems.len() < PROBLEMS_MAX {
+            problems.push(problem.clone());
+        }
+    }
+
+    fn progress(&self, _progress: &Progress) {}
+}
+
+/// Hears nothing.
+struct Silent;
+
+impl Monitor for Silent {
+    fn wants_receipts(&self) -> bool {
+        false
+    }
+
+    fn receipt(&self, _receipt: &Receipt) {}
+
+    fn problem(&self, _problem: &Problem) {}
+
+    fn progress(&self, _progress: &Progress) {}
+}

@@ -1,0 +1,529 @@
+//! The life of a mirror: what is heard becomes dirty paths, lanes make them equal, and whoever asks
+//! is told how far it is.
+//!
+//! One thread owns everything that is known; detectors, lanes and the control socket send it
+//! messages. Nothing waits but that thread, and it waits for one thing: the next message, or the
+//! next moment at which something is due.
+
+use crate::control::{Answer, Ask, Asked};
+use crate::dirty::{Circumstance, DirtyPaths, Lane, Taken};
+use crate::hands::{Ended, Hands, Outcome, is_to_be_told};
+use crate::job::Job;
+use crate::status::{Problems, Status, Walked};
+use crate::waits::{Wait, Waits};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use driftless_detect::fanotify::{Seen, Unwatched, Watch};
+use driftless_model::{Change, RelPath};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Messages of detectors that wait; a detector that is ahead waits, and the kernel keeps its
+/// events.
+const HEARD_WAITING_MAX: usize = 64;
+/// Entries that are made equal in one go.
+const SHORT_PATHS_MAX: usize = 2000;
+/// After trees were out of reach, they are tried again after this, then after twice as long.
+const AWAY_FIRST: Duration = Duration::from_secs(1);
+/// The longest wait for trees that are out of reach.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+/// How often the mark says that all is durable, while nothing is to be done.
+const SETTLE_EVERY: Duration = Duration::from_secs(300);
+/// The longest wait for a message: then it is looked whether the mirror is to stop.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the thread hears.
+pub enum Message {
+    /// A detector has heard of changes.
+    Heard(Vec<Seen>),
+    /// A detector has heard of everything that happened until then.
+    HeardUntil(Duration),
+    /// A detector has missed something.
+    Missed,
+    /// A detector hears nothing any more.
+    Deaf(String),
+    /// A lane is done.
+    Done(Box<Outcome>),
+    /// Somebody asks.
+    Asked(Asked),
+}
+
+/// What time it is, since 1970: as it was when the mirror began, and what has passed since. A clock
+/// that is set meanwhile makes no lag.
+pub fn now() -> Duration {
+    static BEGAN: LazyLock<(Duration, Instant)> = LazyLock::new(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        (since.unwrap_or_default(), Instant::now())
+    });
+    BEGAN.0 + BEGAN.1.elapsed()
+}
+
+/// A mirror at work.
+pub struct Live {
+    job: Job,
+    hands: Arc<Hands>,
+    dirty: DirtyPaths,
+    inbox: Receiver<Message>,
+    lanes: BTreeMap<Lane, Sender<Taken>>,
+    busy: BTreeMap<Lane, usize>,
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    /// Wakes the detector that waits for events.
+    watcher: Option<Arc<driftless_detect::fanotify::Waker>>,
+    waits: Waits,
+    is_paused: bool,
+    away: Option<Away>,
+    walked: Walked,
+    problems: Problems,
+    status: Status,
+    is_unsettled: bool,
+    settled_at: Duration,
+}
+
+/// The trees are out of reach.
+struct Away {
+    why: String,
+    again: Duration,
+    pause: Duration,
+}
+
+/// Where others send messages to a mirror.
+#[derive(Clone)]
+pub struct Inbox(Sender<Message>);
+
+impl Inbox {
+    /// Sends a message; false if the mirror has ended.
+    pub fn send(&self, message: Message) -> bool {
+        self.0.send(message).is_ok()
+    }
+}
+
+impl Live {
+    /// Begins to hear of changes, and to work. `stop` ends it, cleanly.
+    ///
+    /// # Errors
+    /// The source cannot be watched, or a thread cannot be started.
+    pub fn begin(
+        job: Job,
+        hands: Hands,
+        watch: Option<Watch>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<(Live, Inbox), std::io::Error> {
+        let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
+        let (settle, began) = (job.live.settle, now());
+        let mut live = Live {
+            status: Status::new(&job, began),
+            job,
+            hands: Arc::new(hands),
+            dirty: DirtyPaths::new(settle),
+            inbox,
+            lanes: BTreeMap::new(),
+            busy: BTreeMap::new(),
+            threads: Vec::new(),
+            stop,
+            watcher: None,
+            waits: Waits::default(),
+            is_paused: false,
+            away: None,
+            walked: Walked::default(),
+            problems: Problems::default(),
+            is_unsettled: false,
+            settled_at: began,
+        };
+        for (lane, threads) in [(Lane::Short, 1), (Lane::Long, 2), (Lane::Walk, 1)] {
+            live.start_lane(lane, threads, &outbox)?;
+        }
+        if let Some(watch) = watch {
+            live.watcher = Some(watch.waker());
+            live.start_watch(watch, &outbox)?;
+        }
+        live.walk(began);
+        Ok((live, Inbox(outbox)))
+    }
+
+    fn start_lane(
+        &mut self,
+        lane: Lane,
+        threads: usize,
+        outbox: &Sender<Message>,
+    ) -> std::io::Result<()> {
+        let (work, taken) = unbounded::<Taken>();
+        for _ in 0..threads {
+            let (hands, stop) = (self.hands.clone(), self.stop.clone());
+            let (taken, outbox) = (taken.clone(), outbox.clone());
+            let thread = Builder::new()
+                .name(format!("{lane:?}").to_lowercase())
+                .spawn(move || {
+                    for taken in taken {
+                        let outcome = hands.carry_out(taken, &stop);
+                        let _nobody_listens_at_the_end =
+                            outbox.send(Message::Done(Box::new(outcome)));
+                    }
+                })?;
+            self.threads.push(thread);
+        }
+        self.busy.insert(lane, 0);
+        self.lanes.insert(lane, work);
+        Ok(())
+    }
+
+    fn start_watch(&mut self, watch: Watch, outbox: &Sender<Message>) -> std::io::Result<()> {
+        let (stop, outbox) = (self.stop.clone(), outbox.clone());
+        let hear = move || {
+            if let Err(error) = hear(watch, &outbox, &stop) {
+                let _nobody_listens_at_the_end = outbox.send(Message::Deaf(error.to_string()));
+            }
+        };
+        let thread = Builder::new().name("fanotify".into()).spawn(hear)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Works until it is to stop.
+    pub fn run(mut self) {
+        while !self.stop.load(Relaxed) {
+            self.begin_work();
+            self.wait();
+        }
+        self.end();
+    }
+
+    /// Waits for a message, or for what is due.
+    fn wait(&mut self) {
+        let now = now();
+        let due = [self.next_work(now), self.waits.next_deadline()];
+        let wait = due
+            .into_iter()
+            .flatten()
+            .map(|due| due.saturating_sub(now))
+            .min()
+            .map_or(TICK, |wait| wait.min(TICK));
+        match self.inbox.recv_timeout(wait) {
+            Ok(message) => self.take_in(message),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        // What waits already belongs to the same batch.
+        while let Ok(message) = self.inbox.try_recv() {
+            self.take_in(message);
+        }
+        self.answer_waits();
+    }
+
+    fn take_in(&mut self, message: Message) {
+        let now = now();
+        match message {
+            Message::Heard(seen) => {
+                self.status.heard(seen.len());
+                for seen in seen {
+                    let circumstance = Circumstance {
+                        is_open: seen.is_open,
+                        size: seen.size,
+                    };
+                    self.dirty.add(now, seen.change, circumstance);
+                }
+            }
+            Message::HeardUntil(moment) => {
+                self.waits.heard_until(moment, now);
+                self.dirty.heard_until(moment);
+            }
+            Message::Missed => {
+                self.status.missed();
+                self.walk(now);
+            }
+            Message::Deaf(why) => {
+                tracing::error!("{why}: from here on only walks find what changes");
+                self.status.deaf = Some(why);
+            }
+            Message::Done(outcome) => self.take_outcome(now, *outcome),
+            Message::Asked(asked) => self.take_question(now, asked),
+        }
+    }
+
+    /// All of both trees is compared.
+    fn walk(&mut self, now: Duration) {
+        self.walked.asked = Some(now);
+        let all = Change::subtree(RelPath::root());
+        self.dirty.add(now, all, Circumstance::default());
+    }
+
+    /// When there is something to do next, unless nothing may be done.
+    fn next_work(&self, now: Duration) -> Option<Duration> {
+        if self.is_paused {
+            return None;
+        }
+        if let Some(away) = &self.away {
+            return Some(away.again);
+        }
+        let walk = self.next_walk();
+        let due = self
+            .dirty
+            .next_due()
+            .filter(|_| self.busy[&Lane::Short] == 0);
+        // What is due in a lane that is busy waits for the lane's message.
+        due.into_iter().chain(walk).filter(|due| *due > now).min()
+    }
+
+    fn next_walk(&self) -> Option<Duration> {
+        self.job
+            .walk
+            .every
+            .zip(self.walked.asked)
+            .map(|(every, asked)| asked + every)
+    }
+
+    fn begin_work(&mut self) {
+        let now = now();
+        if self.next_walk().is_some_and(|due| due <= now) {
+            self.walk(now);
+        }
+        let is_away = self.away.as_ref().is_some_and(|away| away.again > now);
+        if self.is_paused || is_away {
+            return;
+        }
+        for (lane, threads, paths_max) in [
+            (Lane::Short, 1, SHORT_PATHS_MAX),
+            (Lane::Long, 2, 1),
+            (Lane::Walk, 1, 1),
+        ] {
+            // One piece of work finds out whether the trees are there.
+            while self.busy[&lane] < threads && !(self.away.is_some() && self.is_busy()) {
+                let taken = self.dirty.take(now, lane, paths_max);
+                if taken.is_empty() {
+                    break;
+                }
+                *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
+                let sent = self.lanes[&lane].send(taken);
+                sent.expect("lanes end after this thread");
+            }
+        }
+        self.settle_when_idle(now);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.values().any(|count| *count > 0)
+    }
+
+    /// Says in the replica's mark that all is durable, now and then.
+    fn settle_when_idle(&mut self, now: Duration) {
+        let is_time = now.saturating_sub(self.settled_at) >= SETTLE_EVERY;
+        if !self.is_unsettled || !is_time || self.is_busy() {
+            return;
+        }
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: Duration) {
+        (self.is_unsettled, self.settled_at) = (false, now);
+        if let Err(why) = self.hands.settle() {
+            self.go_away(now, why);
+        }
+    }
+
+    fn take_outcome(&mut self, now: Duration, outcome: Outcome) {
+        *self
+            .busy
+            .get_mut(&outcome.taken.lane)
+            .expect("all lanes are known") -= 1;
+        self.is_unsettled = true;
+        if let Ended::Away(why) = &outcome.end {
+            self.go_away(now, why.clone());
+        }
+        if outcome.end != Ended::Done {
+            self.dirty.give_back(now, outcome.taken);
+            return;
+        }
+        self.come_back(now);
+        if outcome.taken.lane == Lane::Walk {
+            self.end_walk(now, &outcome);
+        }
+        for renamed in &outcome.not_moved {
+            self.dirty.not_moved(renamed);
+        }
+        let failed = outcome.failed();
+        self.status.add(&outcome.counts);
+        let paths: Vec<RelPath> = outcome.taken.paths.keys().cloned().collect();
+        let told = outcome.problems.into_iter().filter(is_to_be_told);
+        self.problems.replace(now, &paths, told.collect());
+        let waited = self.dirty.done(now, outcome.taken, &failed);
+        self.status.lag(&waited);
+    }
+
+    /// Counts what a walk has found that a detector should have told of.
+    fn end_walk(&mut self, now: Duration, outcome: &Outcome) {
+        let is_first = self.walked.ended.is_none();
+        let missed = outcome
+            .changed
+            .iter()
+            .filter(|path| !is_first && !self.dirty.has_heard_of(path));
+        let missed = if self.watcher.is_some() {
+            missed.count()
+        } else {
+            0
+        };
+        self.walked.end(now, &outcome.counts, missed as u64);
+    }
+
+    fn go_away(&mut self, now: Duration, why: String) {
+        let pause = match &self.away {
+            Some(away) => (away.pause * 2).min(AWAY_MAX),
+            None => {
+                tracing::warn!("out of reach: {why}");
+                AWAY_FIRST
+            }
+        };
+        let again = now + pause;
+        self.away = Some(Away { why, again, pause });
+    }
+
+    fn come_back(&mut self, now: Duration) {
+        if self.away.take().is_some() {
+            tracing::info!("within reach again");
+            // Nobody knows what became of the replica meanwhile.
+            self.walk(now);
+        }
+    }
+
+    fn take_question(&mut self, now: Duration, asked: Asked) {
+        let answer = match asked.ask {
+            Ask::Status => Answer::Status(Box::new(self.status(now))),
+            Ask::Problems => Answer::Problems(self.problems.all()),
+            Ask::Pause => self.pause(now),
+            Ask::Resume => {
+                self.is_paused = false;
+                Answer::Done
+            }
+            Ask::Retry { path } => self.retry(now, path),
+            Ask::SyncNow { wait } => {
+                self.walk(now);
+                self.dirty.hurry(now);
+                if wait {
+                    self.waits.add(Wait::for_all(asked.reply, now, None));
+                    self.waits.heard_until(now, now);
+                    return;
+                }
+                Answer::Done
+            }
+            Ask::Barrier { timeout } => {
+                self.begin_barrier(now, Wait::for_all(asked.reply, now, timeout));
+                return;
+            }
+        };
+        asked.reply.give(answer);
+    }
+
+    fn pause(&mut self, now: Duration) -> Answer {
+        self.is_paused = true;
+        if !self.is_busy() {
+            self.settle(now);
+            self.hands.close();
+        }
+        Answer::Done
+    }
+
+    fn retry(&mut self, now: Duration, path: Option<Vec<u8>>) -> Answer {
+        let path = path.map(|bytes| RelPath::parse(&bytes)).transpose();
+        match path {
+            Ok(path) => Answer::Retried(self.dirty.retry_now(now, path.as_ref()) as u64),
+            Err(error) => Answer::Refused(error.to_string()),
+        }
+    }
+
+    /// Everything that happened before is to be on the replica: what detectors have not told yet,
+    /// too.
+    fn begin_barrier(&mut self, now: Duration, wait: Wait) {
+        match &self.watcher {
+            Some(watcher) => watcher.wake(),
+            None => {
+                self.walk(now);
+            }
+        }
+        self.dirty.hurry(now);
+        self.waits.add(wait);
+        if self.watcher.is_none() {
+            self.waits.heard_until(now, now);
+        }
+    }
+
+    fn answer_waits(&mut self) {
+        let now = now();
+        let dirty = &self.dirty;
+        let is_done = |wait: &Wait| wait.until.is_some_and(|until| !dirty.waits_since(until));
+        let problems = self.problems.len() as u64;
+        for wait in self.waits.take_done(is_done) {
+            wait.reply.give(Answer::Reached { problems });
+        }
+        for wait in self.waits.take_late(now) {
+            let left = self.dirty.len() as u64;
+            wait.reply.give(Answer::Late { left });
+        }
+        if !self.waits.is_empty() {
+            self.dirty.hurry(now);
+        }
+    }
+
+    fn status(&self, now: Duration) -> Status {
+        let mut status = self.status.clone();
+        status.oldest = self.dirty.oldest();
+        status.left = self.dirty.len() as u64;
+        status.quarantined = self.dirty.quarantined().count() as u64;
+        status.problems = self.problems.len() as u64;
+        status.walk = self.walked.clone();
+        status.is_walking = self.busy[&Lane::Walk] > 0;
+        status.is_paused = self.is_paused;
+        status.away = self.away.as_ref().map(|away| away.why.clone());
+        status.now = now;
+        status.measured()
+    }
+
+    /// What is in work is over soon, since it hears of the stop as well.
+    fn end(mut self) {
+        self.lanes.clear();
+        if let Some(watcher) = &self.watcher {
+            watcher.wake();
+        }
+        while self.is_busy() {
+            match self.inbox.recv() {
+                Ok(Message::Done(outcome)) => self.take_outcome(now(), *outcome),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        // The detector may wait for room for its last word.
+        while self.inbox.try_recv().is_ok() {}
+        drop(self.inbox);
+        if let Err(why) = self.hands.settle() {
+            tracing::warn!("{why}");
+        }
+        for thread in self.threads {
+            let _its_panic_was_told = thread.join();
+        }
+    }
+}
+
+/// Hears of changes until the mirror is to stop.
+fn hear(mut watch: Watch, outbox: &Sender<Message>, stop: &AtomicBool) -> Result<(), Unwatched> {
+    while !stop.load(Relaxed) {
+        let before = now();
+        let heard = watch.hear(Duration::ZERO)?;
+        let told = if heard.events == 0 {
+            let told = outbox.send(Message::HeardUntil(before));
+            watch.wait()?;
+            told
+        } else {
+            let missed = heard.is_overflown;
+            let told = outbox.send(Message::Heard(heard.seen));
+            if missed {
+                tracing::warn!("the kernel's queue of events was full: all is compared");
+                told.and(outbox.send(Message::Missed))
+            } else {
+                told
+            }
+        };
+        if told.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

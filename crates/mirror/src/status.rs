@@ -1,0 +1,250 @@
+//! How a mirror is: what it tells whoever asks.
+
+use crate::job::Job;
+use driftless_engine::Counts;
+use driftless_model::{Problem, RelPath};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Problems that are known at once.
+const PROBLEMS_MAX: usize = 10_000;
+/// Lags that are remembered for percentiles: those of the newest files.
+const LAGS_MAX: usize = 100_000;
+
+/// How a mirror is. Moments are durations since 1970.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The job.
+    pub job: String,
+    /// Its source.
+    pub source: String,
+    /// Its replica.
+    pub replica: String,
+    /// The process.
+    pub process: u32,
+    /// When it began.
+    pub began: Duration,
+    /// When this was said.
+    pub now: Duration,
+    /// How far the replica may be behind.
+    pub rpo: Duration,
+    /// Since when the oldest change waits that is not on the replica.
+    pub oldest: Option<Duration>,
+    /// Paths that are left to do.
+    pub left: u64,
+    /// Of these, paths that have failed too often.
+    pub quarantined: u64,
+    /// Paths that have a problem.
+    pub problems: u64,
+    /// All is compared just now.
+    pub is_walking: bool,
+    /// It works on nothing, since somebody asked for that.
+    pub is_paused: bool,
+    /// Why it cannot work.
+    pub away: Option<String>,
+    /// Why changes are not heard of any more.
+    pub deaf: Option<String>,
+    /// Events that were heard.
+    pub events: u64,
+    /// How often events were missed.
+    pub overflows: u64,
+    /// Comparisons of all.
+    pub walk: Walked,
+    /// How long changes took to the replica.
+    pub lag: LagNow,
+    /// Entries that were changed.
+    pub changed: u64,
+    /// Entries that were deleted.
+    pub deleted: u64,
+    /// Bytes that were copied.
+    pub bytes_copied: u64,
+    #[serde(skip)]
+    lags: Lags,
+}
+
+/// The lag of the newest changes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LagNow {
+    /// Changes that were measured since the beginning.
+    pub files: u64,
+    /// Half of the newest took no longer.
+    pub p50: Duration,
+    /// 95 of 100.
+    pub p95: Duration,
+    /// 99 of 100.
+    pub p99: Duration,
+    /// All of them.
+    pub max: Duration,
+}
+
+/// Comparisons of all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Walked {
+    /// When the last was asked for.
+    pub asked: Option<Duration>,
+    /// When the last came to its end.
+    pub ended: Option<Duration>,
+    /// Entries that it met.
+    pub seen: u64,
+    /// Entries that it changed.
+    pub changed: u64,
+    /// How many have ended.
+    pub count: u64,
+    /// Entries that all of them but the first have changed, and that no detector had told of.
+    pub missed: u64,
+}
+
+/// The newest lags, in a ring.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Lags {
+    ring: Vec<Duration>,
+    next: usize,
+}
+
+impl Walked {
+    /// One has come to its end.
+    pub fn end(&mut self, now: Duration, counts: &Counts, missed: u64) {
+        self.ended = Some(now);
+        (self.seen, self.changed) = (counts.seen, counts.changed + counts.deleted);
+        self.count += 1;
+        self.missed += missed;
+    }
+}
+
+impl Status {
+    /// Of a mirror that has just begun.
+    pub fn new(job: &Job, began: Duration) -> Status {
+        Status {
+            job: job.name.clone(),
+            source: job.source.clone(),
+            replica: job.replicas[0].clone(),
+            process: std::process::id(),
+            began,
+            rpo: job.rpo,
+            ..Status::default()
+        }
+    }
+
+    /// How far the replica is behind.
+    pub fn behind(&self) -> Duration {
+        self.oldest
+            .map_or(Duration::ZERO, |oldest| self.now.saturating_sub(oldest))
+    }
+
+    /// Whether that is more than it may be.
+    pub fn is_behind(&self) -> bool {
+        self.behind() > self.rpo
+    }
+
+    /// A detector told of so many changes.
+    pub fn heard(&mut self, events: usize) {
+        self.events += events as u64;
+    }
+
+    /// A detector has missed something.
+    pub fn missed(&mut self) {
+        self.overflows += 1;
+    }
+
+    /// Something was done.
+    pub fn add(&mut self, counts: &Counts) {
+        self.changed += counts.changed;
+        self.deleted += counts.deleted;
+        self.bytes_copied += counts.bytes_copied;
+    }
+
+    /// These changes took so long to the replica.
+    pub fn lag(&mut self, waited: &[Duration]) {
+        self.lag.files += waited.len() as u64;
+        for lag in waited {
+            self.lags.add(*lag);
+        }
+    }
+
+    /// The same with what the newest changes took.
+    #[must_use]
+    pub fn measured(mut self) -> Status {
+        let mut lags = self.lags.ring.clone();
+        lags.sort_unstable();
+        let of = |share: usize| {
+            let last = lags.len().checked_sub(1);
+            last.map_or(Duration::ZERO, |last| lags[last * share / 100])
+        };
+        (self.lag.p50, self.lag.p95) = (of(50), of(95));
+        (self.lag.p99, self.lag.max) = (of(99), of(100));
+        self
+    }
+}
+
+impl Lags {
+    fn add(&mut self, lag: Duration) {
+        if self.ring.len() < LAGS_MAX {
+            self.ring.push(lag);
+        } else {
+            self.ring[self.next] = lag;
+        }
+        self.next = (self.next + 1) % LAGS_MAX;
+    }
+}
+
+/// A path that has a problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The path below the root.
+    pub path: RelPath,
+    /// What is wrong, for a person.
+    pub what: String,
+    /// When it was first met.
+    pub first: Duration,
+    /// When it was met last.
+    pub last: Duration,
+    /// How often.
+    pub times: u64,
+}
+
+/// The paths that have a problem.
+#[derive(Debug, Default)]
+pub struct Problems(BTreeMap<RelPath, Trouble>);
+
+impl Problems {
+    /// What was looked at has these problems now, and no others.
+    pub fn replace(&mut self, now: Duration, looked_at: &[RelPath], found: Vec<Problem>) {
+        let mut before = BTreeMap::new();
+        for path in looked_at {
+            let gone: Vec<RelPath> = self
+                .0
+                .range(path.clone()..)
+                .map(|(at, _)| at)
+                .take_while(|at| at.as_bytes().starts_with(path.as_bytes()))
+                .filter(|at| at.is_within(path))
+                .cloned()
+                .collect();
+            before.extend(gone.into_iter().filter_map(|at| self.0.remove_entry(&at)));
+        }
+        for problem in found {
+            let known = before.remove(&problem.path);
+            let (first, times) = known.map_or((now, 0), |known| (known.first, known.times));
+            let trouble = Trouble {
+                path: problem.path.clone(),
+                what: problem.to_string(),
+                first,
+                last: now,
+                times: times + 1,
+            };
+            if self.0.len() < PROBLEMS_MAX {
+                self.0.insert(problem.path, trouble);
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Trouble> {
+        self.0.values().cloned().collect()
+    }
+}

@@ -1,0 +1,68 @@
+//! Who waits until the replica has everything that happened before a moment.
+
+use crate::control::Reply;
+use std::time::Duration;
+
+/// Somebody who waits.
+#[derive(Debug)]
+pub struct Wait {
+    /// Where the answer goes.
+    pub reply: Reply,
+    /// Everything that happened before is waited for.
+    since: Duration,
+    /// What was heard of until then is waited for, once all of it has been heard of.
+    pub until: Option<Duration>,
+    deadline: Option<Duration>,
+}
+
+impl Wait {
+    /// Waits for everything that happened before `now`, for so long at most.
+    pub fn for_all(reply: Reply, now: Duration, timeout: Option<Duration>) -> Wait {
+        Wait {
+            reply,
+            since: now,
+            until: None,
+            deadline: timeout.map(|timeout| now.saturating_add(timeout)),
+        }
+    }
+}
+
+/// All who wait.
+#[derive(Debug, Default)]
+pub struct Waits(Vec<Wait>);
+
+impl Waits {
+    /// One more.
+    pub fn add(&mut self, wait: Wait) {
+        self.0.push(wait);
+    }
+
+    /// Everything that happened until `moment` has been heard of by now.
+    pub fn heard_until(&mut self, moment: Duration, now: Duration) {
+        let hearing = self.0.iter_mut().filter(|wait| wait.until.is_none());
+        for wait in hearing.filter(|wait| wait.since <= moment) {
+            wait.until = Some(now);
+        }
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When somebody has waited long enough.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.0.iter().filter_map(|wait| wait.deadline).min()
+    }
+
+    /// Those who have what they waited for.
+    pub fn take_done(&mut self, is_done: impl Fn(&Wait) -> bool) -> Vec<Wait> {
+        self.0.extract_if(.., |wait| is_done(wait)).collect()
+    }
+
+    /// Those who have waited long enough.
+    pub fn take_late(&mut self, now: Duration) -> Vec<Wait> {
+        let is_late = |wait: &mut Wait| wait.deadline.is_some_and(|deadline| deadline <= now);
+        self.0.extract_if(.., is_late).collect()
+    }
+}
