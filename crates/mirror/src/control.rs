@@ -4,97 +4,19 @@
 //! Only the user whose mirror it is and root may ask; the kernel says who does (unix(7),
 //! `SO_PEERCRED`). The socket lies in a folder that is closed to others.
 
-use crate::live::{Inbox, Message};
-use crate::status::{Status, Trouble};
-use crossbeam_channel::{Sender, bounded};
+use crate::ask::{Answer, Ask, Asked, Reply};
+use crate::message::{Inbox, Message};
 use rustix::net::sockopt::socket_peercred;
-use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread::Builder;
-use std::time::Duration;
 
 /// Bytes of a question.
 const QUESTION_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of an answer: that about problems is the longest.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-
-/// A question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Ask {
-    /// How is it?
-    Status,
-    /// Which paths have a problem?
-    Problems,
-    /// Stop working, and go on hearing of changes.
-    Pause,
-    /// Go on working.
-    Resume,
-    /// Compare all.
-    SyncNow {
-        /// Answer when all of it is on the replica.
-        wait: bool,
-    },
-    /// Answer when everything that happened before is on the replica.
-    Barrier {
-        /// Or when so much time has passed.
-        timeout: Option<Duration>,
-    },
-    /// Try at once what has failed.
-    Retry {
-        /// At this path and below; all without it.
-        path: Option<Vec<u8>>,
-    },
-}
-
-/// An answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", content = "with", rename_all = "kebab-case")]
-pub enum Answer {
-    /// It was done.
-    Done,
-    /// So many paths are tried again.
-    Retried(u64),
-    /// How it is.
-    Status(Box<Status>),
-    /// Which paths have a problem.
-    Problems(Vec<Trouble>),
-    /// All is on the replica, but for what has a problem.
-    Reached {
-        /// Paths that have one.
-        problems: u64,
-    },
-    /// The time was over before.
-    Late {
-        /// Paths that are left.
-        left: u64,
-    },
-    /// The question makes no sense.
-    Refused(String),
-}
-
-/// Where an answer goes.
-#[derive(Debug, Clone)]
-pub struct Reply(Sender<Answer>);
-
-impl Reply {
-    /// Answers; nobody may listen any more.
-    pub fn give(&self, answer: Answer) {
-        let _who_asked_may_be_gone = self.0.try_send(answer);
-    }
-}
-
-/// A question, and where its answer goes.
-#[derive(Debug, Clone)]
-pub struct Asked {
-    /// What is asked.
-    pub ask: Ask,
-    /// Where the answer goes.
-    pub reply: Reply,
-}
 
 /// Begins to hear questions at a socket. What stands at `path` goes: whoever calls this holds the
 /// job.
@@ -149,11 +71,8 @@ fn serve(stream: &UnixStream, inbox: &Inbox) -> io::Result<()> {
 }
 
 fn ask_live(ask: Ask, inbox: &Inbox) -> Answer {
-    let (reply, answers) = bounded(1);
-    let asked = Asked {
-        ask,
-        reply: Reply(reply),
-    };
+    let (reply, answers) = Reply::new();
+    let asked = Asked { ask, reply };
     let is_over = || Answer::Refused("the mirror is about to end".into());
     if !inbox.send(Message::Asked(asked)) {
         return is_over();

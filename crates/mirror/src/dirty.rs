@@ -564,7 +564,7 @@ impl DirtyPaths {
     /// own, and for what is short, which need not wait so long.
     fn take_in(&mut self, path: &RelPath, dirty: &mut Dirty) {
         for (below, known) in self.cut_below(path) {
-            if known.attempts > 0 || known.is_long < dirty.is_long {
+            if known.attempts > 0 || (dirty.is_long && !known.is_long) {
                 self.due.insert((known.due, below.clone()));
                 self.left.insert(below, known);
             } else {
@@ -578,7 +578,7 @@ impl DirtyPaths {
         let covers = |whole: &Dirty| {
             whole.scope == Scope::Subtree
                 && whole.due <= dirty.due
-                && whole.is_long <= dirty.is_long
+                && (dirty.is_long || !whole.is_long)
                 && dirty.attempts == 0
         };
         let found = path

@@ -1,11 +1,13 @@
 //! Keeps a replica equal: the job that says which trees and how, and what is left to do for it.
 #![deny(missing_docs)]
 
+pub mod ask;
 pub mod control;
 pub mod dirty;
 pub mod hands;
 pub mod job;
 pub mod live;
+pub mod message;
 mod pace;
 pub mod status;
 mod waits;

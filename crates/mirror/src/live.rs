@@ -5,14 +5,15 @@
 //! messages. Nothing waits but that thread, and it waits for one thing: the next message, or the
 //! next moment at which something is due.
 
-use crate::control::{Answer, Ask, Asked};
+use crate::ask::{Answer, Ask, Asked};
 use crate::dirty::{Circumstance, DirtyPaths, Lane, Taken};
 use crate::hands::{Ended, Hands, Outcome, is_to_be_told};
 use crate::job::Job;
+use crate::message::{Inbox, Message};
 use crate::status::{Problems, Status, Walked};
 use crate::waits::{Wait, Waits};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use driftless_detect::fanotify::{Seen, Unwatched, Watch};
+use driftless_detect::fanotify::{Unwatched, Watch};
 use driftless_model::{Change, RelPath};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,22 +34,6 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
 /// The longest wait for a message: then it is looked whether the mirror is to stop.
 const TICK: Duration = Duration::from_secs(1);
-
-/// What the thread hears.
-pub enum Message {
-    /// A detector has heard of changes.
-    Heard(Vec<Seen>),
-    /// A detector has heard of everything that happened until then.
-    HeardUntil(Duration),
-    /// A detector has missed something.
-    Missed,
-    /// A detector hears nothing any more.
-    Deaf(String),
-    /// A lane is done.
-    Done(Box<Outcome>),
-    /// Somebody asks.
-    Asked(Asked),
-}
 
 /// What time it is, since 1970: as it was when the mirror began, and what has passed since. A clock
 /// that is set meanwhile makes no lag.
@@ -87,17 +72,6 @@ struct Away {
     why: String,
     again: Duration,
     pause: Duration,
-}
-
-/// Where others send messages to a mirror.
-#[derive(Clone)]
-pub struct Inbox(Sender<Message>);
-
-impl Inbox {
-    /// Sends a message; false if the mirror has ended.
-    pub fn send(&self, message: Message) -> bool {
-        self.0.send(message).is_ok()
-    }
 }
 
 impl Live {
@@ -140,7 +114,7 @@ impl Live {
             live.start_watch(watch, &outbox)?;
         }
         live.walk(began);
-        Ok((live, Inbox(outbox)))
+        Ok((live, Inbox::new(outbox)))
     }
 
     fn start_lane(
@@ -450,7 +424,7 @@ impl Live {
         let now = now();
         let dirty = &self.dirty;
         let is_done = |wait: &Wait| wait.until.is_some_and(|until| !dirty.waits_since(until));
-        let problems = self.problems.len() as u64;
+        let problems = self.problems.count() as u64;
         for wait in self.waits.take_done(is_done) {
             wait.reply.give(Answer::Reached { problems });
         }
@@ -468,7 +442,7 @@ impl Live {
         status.oldest = self.dirty.oldest();
         status.left = self.dirty.len() as u64;
         status.quarantined = self.dirty.quarantined().count() as u64;
-        status.problems = self.problems.len() as u64;
+        status.problems = self.problems.count() as u64;
         status.walk = self.walked.clone();
         status.is_walking = self.busy[&Lane::Walk] > 0;
         status.is_paused = self.is_paused;

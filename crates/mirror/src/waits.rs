@@ -1,6 +1,6 @@
 //! Who waits until the replica has everything that happened before a moment.
 
-use crate::control::Reply;
+use crate::ask::Reply;
 use std::time::Duration;
 
 /// Somebody who waits.
