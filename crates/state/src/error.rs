@@ -5,13 +5,38 @@ use driftless_model::quote;
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateFile {
+    /// The record of a run that movers share.
+    Record,
+}
+
+impl StateFile {
+    /// How a person calls the file that is meant.
+    fn the(self) -> &'static str {
+        match self {
+            StateFile::Record => "the record of the run",
+        }
+    }
+
+    /// How a person calls any file of this kind.
+    fn name(self) -> &'static str {
+        match self {
+            StateFile::Record => "record of a run",
+        }
+    }
+}
+
 /// A file of ours that cannot be used. Each names the file and what is wrong; what to do about it,
 /// the caller knows.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// It is no database, or one whose pages or values contradict each other.
-    #[error("{}: the record of the run is damaged: {what}", quote(path))]
+    #[error("{}: {} is damaged: {what}", quote(path), file.the())]
     Damaged {
+        /// What kind of file it should be.
+        file: StateFile,
         /// The file.
         path: PathBuf,
         /// What shows it.
@@ -19,10 +44,13 @@ pub enum StateError {
     },
     /// A newer version of driftless wrote it.
     #[error(
-        "{}: the record of the run is of a newer version of driftless: its layout is {found}, and this one knows layouts up to {known}",
-        quote(path)
+        "{}: {} is of a newer version of driftless: its layout is {found}, and this one knows layouts up to {known}",
+        quote(path),
+        file.the()
     )]
     Newer {
+        /// What kind of file it is.
+        file: StateFile,
         /// The file.
         path: PathBuf,
         /// Its layout (`PRAGMA user_version`).
@@ -32,18 +60,23 @@ pub enum StateError {
     },
     /// It is a database of another program.
     #[error(
-        "{}: it is no record of a run, but a database of another program: {what}",
-        quote(path)
+        "{}: it is no {}, but a database of another program: {what}",
+        quote(path),
+        file.name()
     )]
     Foreign {
+        /// What kind of file it should be.
+        file: StateFile,
         /// The file.
         path: PathBuf,
         /// What shows it.
         what: String,
     },
     /// It cannot be read or written, or not now.
-    #[error("{}: cannot keep the record of the run: {cause}", quote(path))]
+    #[error("{}: cannot keep {}: {cause}", quote(path), file.the())]
     Failed {
+        /// What kind of file it is.
+        file: StateFile,
         /// The file.
         path: PathBuf,
         /// What SQLite says.
@@ -53,7 +86,7 @@ pub enum StateError {
 
 impl StateError {
     /// What SQLite says of the file at `path`.
-    pub(crate) fn of(path: &Path, cause: StoreError) -> StateError {
+    pub(crate) fn of(file: StateFile, path: &Path, cause: StoreError) -> StateError {
         let path = path.to_owned();
         match &cause {
             StoreError::SqliteFailure(error, _)
@@ -63,22 +96,25 @@ impl StateError {
                 ) =>
             {
                 StateError::Damaged {
+                    file,
                     path,
                     what: cause.to_string(),
                 }
             }
             // A value that none of ours is.
             StoreError::FromSqlConversionFailure(.., why) => StateError::Damaged {
+                file,
                 path,
                 what: why.to_string(),
             },
             StoreError::IntegralValueOutOfRange(..) | StoreError::InvalidColumnType(..) => {
                 StateError::Damaged {
+                    file,
                     path,
                     what: cause.to_string(),
                 }
             }
-            _ => StateError::Failed { path, cause },
+            _ => StateError::Failed { file, path, cause },
         }
     }
 

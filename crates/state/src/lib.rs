@@ -4,12 +4,12 @@
 //! memory, which inodes of the source have which names ([`LinkTable`]).
 
 mod error;
+mod file;
 mod ledger;
 mod links;
 mod record;
-mod schema;
 
-pub use error::StateError;
+pub use error::{StateError, StateFile};
 pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};
 pub use record::life::{Ground, Life, Root};

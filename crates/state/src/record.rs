@@ -9,9 +9,10 @@
 mod change;
 pub(crate) mod life;
 pub(crate) mod rows;
+mod schema;
 
-use crate::schema::{self, Kept, UPGRADES};
-use crate::{StateError, StoreError};
+use crate::file::Kept;
+use crate::{StateError, StateFile, StoreError};
 pub use change::Transaction;
 use driftless_model::{EntryName, RelPath};
 use life::Life;
@@ -72,7 +73,7 @@ impl Record {
     /// It cannot be opened or written; it is damaged, of a newer version or no such record, and is
     /// as it was.
     pub fn open(path: &Path, about: &str) -> Result<Record, StateError> {
-        let (file, kept) = schema::open(path, &UPGRADES)?;
+        let (file, kept) = schema::open(path)?;
         let mut record = Record {
             path: path.to_owned(),
             file,
@@ -156,12 +157,13 @@ impl Record {
 
     /// What SQLite answers; an error names the file.
     fn told<T>(&self, answer: Result<T, StoreError>) -> Result<T, StateError> {
-        answer.map_err(|cause| StateError::of(&self.path, cause))
+        answer.map_err(|cause| StateError::of(StateFile::Record, &self.path, cause))
     }
 
     /// What stands in it cannot be understood by a coordinator that has to go on with it.
     pub fn damaged(&self, what: &str) -> StateError {
         StateError::Damaged {
+            file: StateFile::Record,
             path: self.path.clone(),
             what: what.to_owned(),
         }
