@@ -172,10 +172,11 @@ impl Exit {
         }
     }
 
-    /// A record of a job that cannot be used.
+    /// A record of a job, or the state of a mirror, that cannot be used.
     pub fn of_record(error: &StateError) -> Exit {
         match error {
-            StateError::Failed { .. } => Exit::CouldNotRun,
+            StateError::Failed { .. } | StateError::Unready { .. } => Exit::CouldNotRun,
+            StateError::OtherTrees { .. } => Exit::Refused,
             StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Foreign { .. } => {
                 Exit::State
             }

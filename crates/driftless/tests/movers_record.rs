@@ -456,7 +456,9 @@ fn what_is_open_what_failed_and_how_far_a_run_is_can_be_asked_with_sqlite3_while
     );
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
     let text = fs::read_to_string(page).expect("the page");
-    let blocks = text
+    let of_records = text.split("\n## State of a mirror").next();
+    let blocks = of_records
+        .expect("the first part")
         .split("```sql\n")
         .skip(1)
         .filter_map(|block| block.split("```").next());

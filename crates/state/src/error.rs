@@ -1,7 +1,8 @@
 //! Why a file in which something is kept for later cannot be used.
 
 use crate::StoreError;
-use driftless_model::quote;
+use crate::mirror::About;
+use driftless_model::{escape_text, quote};
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub enum StateFile {
     /// The record of a run that movers share.
     Record,
+    /// The state of a mirror.
+    Mirror,
 }
 
 impl StateFile {
@@ -17,6 +20,7 @@ impl StateFile {
     fn the(self) -> &'static str {
         match self {
             StateFile::Record => "the record of the run",
+            StateFile::Mirror => "the state of the mirror",
         }
     }
 
@@ -24,6 +28,7 @@ impl StateFile {
     fn name(self) -> &'static str {
         match self {
             StateFile::Record => "record of a run",
+            StateFile::Mirror => "state of a mirror",
         }
     }
 }
@@ -72,6 +77,35 @@ pub enum StateError {
         /// What shows it.
         what: String,
     },
+    /// It is the state of a mirror of other trees.
+    #[error(
+        "{}: it is the state of a mirror of \"{}\" in \"{}\", and not of \"{}\" in \"{}\"",
+        quote(path),
+        escape_text(&found.source),
+        escape_text(&found.replica),
+        escape_text(&wanted.source),
+        escape_text(&wanted.replica)
+    )]
+    OtherTrees {
+        /// The file.
+        path: PathBuf,
+        /// Whose state it is.
+        found: Box<About>,
+        /// Whose state it should be.
+        wanted: Box<About>,
+    },
+    /// It was to be read only, and has not been made or brought to the newest layout yet.
+    #[error(
+        "{}: {} is not ready yet: its keeper has to be started with this version of driftless first",
+        quote(path),
+        file.the()
+    )]
+    Unready {
+        /// What kind of file it is.
+        file: StateFile,
+        /// The file.
+        path: PathBuf,
+    },
     /// It cannot be read or written, or not now.
     #[error("{}: cannot keep {}: {cause}", quote(path), file.the())]
     Failed {
@@ -119,9 +153,9 @@ impl StateError {
     }
 
     /// Whether the file itself is wrong, and stays so: it is damaged, of a newer version, or of
-    /// another program.
+    /// another job or program.
     pub fn is_of_the_file(&self) -> bool {
-        !matches!(self, StateError::Failed { .. })
+        !matches!(self, StateError::Failed { .. } | StateError::Unready { .. })
     }
 
     /// Whether driftless wrote it, as far as can be seen, so that it may be dropped when the user

@@ -6,7 +6,7 @@
 //! one transaction.
 
 use crate::{StateError, StateFile, StoreError};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Kind<'_> {
         let failed = |cause| StateError::of(self.file, path, cause);
         let mut file = Connection::open(path).map_err(failed)?;
         let header = prepare(&mut file).map_err(failed)?;
-        let is_new = header.tables.is_empty() && (header.application, header.layout) == (0, 0);
+        let is_new = header.is_new();
         let layout = if is_new {
             self.newest()
         } else {
@@ -78,6 +78,22 @@ impl Kind<'_> {
             self.upgrade(&mut file, layout)
         };
         Ok((file, kept.map_err(failed)?))
+    }
+
+    /// Opens the file at `path` to read it, while another process may write to it. It is not read
+    /// whole first: what is damaged in it shows when it is met.
+    pub(crate) fn look(&self, path: &Path) -> Result<Connection, StateError> {
+        let failed = |cause| StateError::of(self.file, path, cause);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut file = Connection::open_with_flags(path, flags).map_err(failed)?;
+        let header = prepare(&mut file).map_err(failed)?;
+        if header.is_new() || self.layout(path, &header)? < self.newest() {
+            return Err(StateError::Unready {
+                file: self.file,
+                path: path.to_owned(),
+            });
+        }
+        Ok(file)
     }
 
     /// The layout of a file, if it is one of this kind.
@@ -173,6 +189,11 @@ impl Header {
             layout: pragma("user_version")?,
             tables: tables(file)?,
         })
+    }
+
+    /// Whether nobody has written anything to the file.
+    fn is_new(&self) -> bool {
+        self.tables.is_empty() && (self.application, self.layout) == (0, 0)
     }
 }
 

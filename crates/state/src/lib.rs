@@ -1,12 +1,14 @@
-//! What must be remembered, in SQLite: the record of a run that movers share, which outlives the
-//! process that keeps it and has a layout with a version ([`Record`]); what an interrupted
-//! verification has done ([`Ledger`]); and, for as long as a run lasts and beyond a bound on
-//! memory, which inodes of the source have which names ([`LinkTable`]).
+//! What must be remembered, in SQLite: the record of a run that movers share ([`Record`]) and the
+//! state of a mirror ([`mirror`]), which outlive the process that keeps them and have layouts with
+//! versions; what an interrupted verification has done ([`Ledger`]); and, for as long as a run
+//! lasts and beyond a bound on memory, which inodes of the source have which names ([`LinkTable`]).
 
+mod columns;
 mod error;
 mod file;
 mod ledger;
 mod links;
+pub mod mirror;
 mod record;
 
 pub use error::{StateError, StateFile};

@@ -49,7 +49,8 @@ pub fn refusal(error: &StateError) -> (Exit, String) {
         StateError::Damaged { .. } => words(ANEW),
         StateError::Newer { .. } => words(&format!("go on with that version, or {ANEW}")),
         StateError::Foreign { .. } => words("move it away"),
-        StateError::Failed { .. } => error.to_string(),
+        StateError::OtherTrees { .. } => words("give the job another name, or move the file away"),
+        StateError::Failed { .. } | StateError::Unready { .. } => error.to_string(),
     };
     (Exit::of_record(error), now)
 }

@@ -1,9 +1,11 @@
 //! What the record holds, as values, and how rows become such values. Numbers keep their 64 bits:
 //! SQLite's integers are signed.
 
+use crate::columns::bad;
+pub(super) use crate::columns::{number, path};
 use crate::{StateError, StoreError};
 use driftless_model::{EntryName, Kind, Meta, RelPath, Stamp, Unkept};
-use rusqlite::types::{Type, ValueRef};
+use rusqlite::types::Type;
 use rusqlite::{Row, ToSql};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -151,15 +153,6 @@ impl<T: Clone> Rows<'_, T> {
     }
 }
 
-/// A value of a row that none of ours is.
-fn bad(
-    at: usize,
-    kind: Type,
-    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> StoreError {
-    StoreError::FromSqlConversionFailure(at, kind, why.into())
-}
-
 /// Numbers of 128 bits, which SQLite does not know.
 pub(super) fn hex(number: u128) -> String {
     format!("{number:032x}")
@@ -167,17 +160,6 @@ pub(super) fn hex(number: u128) -> String {
 
 pub(super) fn from_hex(at: usize, text: &str) -> Result<u128, StoreError> {
     u128::from_str_radix(text, 16).map_err(|error| bad(at, Type::Text, error))
-}
-
-pub(super) fn number(row: &Row<'_>, at: usize) -> Result<u64, StoreError> {
-    row.get::<_, i64>(at).map(i64::cast_unsigned)
-}
-
-pub(super) fn path(row: &Row<'_>, at: usize) -> Result<RelPath, StoreError> {
-    let ValueRef::Blob(bytes) = row.get_ref(at)? else {
-        return Err(bad(at, Type::Blob, "no path"));
-    };
-    RelPath::parse(bytes).map_err(|error| bad(at, Type::Blob, error))
 }
 
 pub(super) fn name(row: &Row<'_>, at: usize) -> Result<EntryName, StoreError> {
