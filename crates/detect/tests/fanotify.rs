@@ -70,3 +70,30 @@ fn names_writes_and_renames_are_told_in_their_order() {
     );
     assert!(all(&mut watch).is_empty());
 }
+
+#[test]
+fn a_path_that_is_too_long_to_be_told_is_looked_at_from_above() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let root = folder.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let mut watch = Watch::begin(&root, true).unwrap();
+    driftless_testkit::deep_path(&root, 50, 200).unwrap();
+    let seen = all(&mut watch);
+    let is_above = |seen: &Seen| seen.change.scope == driftless_model::Scope::Subtree;
+    let above = seen.iter().find(|seen| is_above(seen)).unwrap();
+    assert!(above.change.path.as_bytes().len() > 3000, "{above:?}");
+    driftless_testkit::remove_deep(&root.join("b".repeat(200))).unwrap();
+}
+
+#[test]
+fn a_new_name_of_a_file_is_told() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::write(folder.path().join("old"), b"1").unwrap();
+    let mut watch = Watch::begin(folder.path(), true).unwrap();
+    fs::hard_link(folder.path().join("old"), folder.path().join("new")).unwrap();
+    let seen = all(&mut watch);
+    assert!(
+        seen.iter().any(|seen| seen.change.path == path("new")),
+        "{seen:?}"
+    );
+}

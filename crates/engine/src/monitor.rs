@@ -34,6 +34,9 @@ pub trait Monitor: Sync {
     fn note(&self, _text: &str) {}
     /// An entry has something that its copy does not get, and that none before it had.
     fn unkept(&self, _what: Unkept, _path: &RelPath) {}
+    /// A name of a file that has several was met: the file, by device and inode, and how many names
+    /// it has.
+    fn linked(&self, _path: &dyn Fn() -> RelPath, _inode: (u64, u64), _names: u64) {}
     /// Everything is looked at once more: what was told of entries so far is found again, or over.
     fn look_again(&self) {}
     /// A few times a second.

@@ -404,3 +404,21 @@ fn a_directory_that_is_gone_stays_for_what_is_in_it_until_all_of_it_is_asked_for
     pair.look_at("a", Scope::Subtree);
     pair.check_equal();
 }
+
+#[test]
+fn what_stood_below_what_is_no_directory_any_more_is_gone_with_it() {
+    let pair = Pair::of(&FILES);
+    pair.source.advance(std::time::Duration::from_secs(5));
+    pair.source.discard("a");
+    pair.source.put("a", b"a file now");
+    let works = ["a/one", "a/b/three", "a"].map(|path| Work {
+        path: RelPath::parse(path.as_bytes()).expect("a path"),
+        scope: Scope::Entry,
+    });
+    for selection in [Selection::of(&works[..1]), Selection::of(&works)] {
+        let (summary, told) = pair.reconcile(selection).expect("it goes on");
+        assert_eq!(summary.end, End::Complete);
+        assert_eq!(told.problems.into_inner().expect("no panic"), [""; 0]);
+    }
+    pair.check_equal();
+}

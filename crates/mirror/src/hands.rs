@@ -2,11 +2,12 @@
 //! it is given. When they are out of reach it says why, and opens them anew when it is asked again.
 
 use crate::dirty::{Failed, Move, Taken};
+use crate::link_names::Linked;
 use driftless_engine::{
     Counts, End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
 };
 use driftless_lock::{Mutex, RwLock};
-use driftless_model::{Act, Class, Problem, Receipt, RelPath, Scope, Selection};
+use driftless_model::{Act, Class, Problem, Receipt, RelPath, Scope, Selection, Work};
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use std::time::Duration;
 const PROBLEMS_MAX: usize = 10_000;
 /// Paths that one walk has changed and that are compared with what was heard of.
 const CHANGED_PATHS_MAX: usize = 100_000;
+/// Names of files with several that one piece of work tells of.
+const LINKED_MAX: usize = 500_000;
 
 /// Both trees of a mirror.
 pub struct Hands {
@@ -43,8 +46,10 @@ pub struct Outcome {
     pub counts: Counts,
     /// Paths that have a problem.
     pub problems: Vec<Problem>,
-    /// Paths that were changed by a walk.
+    /// Paths that were changed.
     pub changed: Vec<RelPath>,
+    /// Names of files that have several.
+    pub linked: Vec<Linked>,
     /// How it ended.
     pub end: Ended,
 }
@@ -151,6 +156,7 @@ impl Hands {
             counts: Counts::default(),
             problems: Vec::new(),
             changed: Vec::new(),
+            linked: Vec::new(),
             end: Ended::Done,
         };
         let done = self
@@ -158,6 +164,7 @@ impl Hands {
             .and_then(|open| self.work(&open.trees, &mut outcome, (&gathered, stop)));
         outcome.problems = gathered.problems.into_inner();
         outcome.changed = gathered.changed.into_inner();
+        outcome.linked = gathered.linked.into_inner();
         match done {
             Ok(end) => outcome.end = end,
             Err(error) => outcome.end = Ended::Away(error.to_string()),
@@ -174,7 +181,7 @@ impl Hands {
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
-        outcome.not_moved = self.relocate(trees, &outcome.taken.moves)?;
+        outcome.not_moved = self.relocate(trees, &outcome.taken.moves, stop)?;
         if !outcome.taken.paths.is_empty() {
             let selection = Arc::new(selection(&outcome.taken));
             let summary = trees.reconcile(&selection, &self.options.policy, gathered, stop)?;
@@ -187,7 +194,12 @@ impl Hands {
         Ok(Ended::Done)
     }
 
-    fn relocate(&self, trees: &Trees, moves: &[Move]) -> Result<Vec<Move>, RunError> {
+    fn relocate(
+        &self,
+        trees: &Trees,
+        moves: &[Move],
+        stop: &AtomicBool,
+    ) -> Result<Vec<Move>, RunError> {
         let mut not_moved = Vec::new();
         for (index, one) in moves.iter().enumerate() {
             let goes_on = moves[index + 1..]
@@ -199,11 +211,35 @@ impl Hands {
                 is_dir: one.is_dir,
                 goes_on,
             };
-            if !trees.relocate(&renamed, &self.options.policy)? {
+            let is_done = trees.relocate(&renamed, &self.options.policy)?
+                || self.make_room(trees, &renamed, stop)?
+                    && trees.relocate(&renamed, &self.options.policy)?;
+            if !is_done {
                 not_moved.push(one.clone());
             }
         }
         Ok(not_moved)
+    }
+
+    /// Makes the directory that something was renamed into, which may be as new as the rename;
+    /// false if it was there.
+    fn make_room(
+        &self,
+        trees: &Trees,
+        renamed: &Renamed,
+        stop: &AtomicBool,
+    ) -> Result<bool, RunError> {
+        let Some((dir, _)) = renamed.to.split_last().filter(|(dir, _)| !dir.is_root()) else {
+            return Ok(false);
+        };
+        let work = Work {
+            path: dir,
+            scope: Scope::Entry,
+        };
+        let selection = Arc::new(Selection::of(&[work]));
+        // Its problems are told when it is looked at by itself.
+        let summary = trees.reconcile(&selection, &self.options.policy, &Silent, stop)?;
+        Ok(summary.counts.changed > 0)
     }
 
     /// How the work ended, unless all of it was done.
@@ -242,6 +278,7 @@ fn selection(taken: &Taken) -> Selection {
 struct Gathered {
     problems: Mutex<Vec<Problem>>,
     changed: Mutex<Vec<RelPath>>,
+    linked: Mutex<Vec<Linked>>,
 }
 
 impl Gathered {
@@ -273,6 +310,17 @@ impl Monitor for Gathered {
         let mut problems = self.problems.lock();
         if problems.len() < PROBLEMS_MAX {
             problems.push(problem.clone());
+        }
+    }
+
+    fn linked(&self, path: &dyn Fn() -> RelPath, inode: (u64, u64), names: u64) {
+        let mut linked = self.linked.lock();
+        if linked.len() < LINKED_MAX {
+            linked.push(Linked {
+                path: path(),
+                inode,
+                names,
+            });
         }
     }
 

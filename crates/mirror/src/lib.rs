@@ -6,6 +6,7 @@ pub mod control;
 pub mod dirty;
 pub mod hands;
 pub mod job;
+mod link_names;
 pub mod live;
 pub mod message;
 mod pace;

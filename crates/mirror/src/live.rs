@@ -5,16 +5,17 @@
 //! messages. Nothing waits but that thread, and it waits for one thing: the next message, or the
 //! next moment at which something is due.
 
-use crate::ask::{Answer, Ask, Asked};
+use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::dirty::{Circumstance, DirtyPaths, Lane, Taken};
 use crate::hands::{Ended, Hands, Outcome, is_to_be_told};
 use crate::job::Job;
+use crate::link_names::LinkNames;
 use crate::message::{Inbox, Message};
 use crate::status::{Problems, Status, Walked};
 use crate::waits::{Wait, Waits};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use driftless_detect::fanotify::{Unwatched, Watch};
-use driftless_model::{Change, RelPath};
+use driftless_model::{Change, Hint, RelPath, Scope};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -30,6 +31,10 @@ const SHORT_PATHS_MAX: usize = 2000;
 const AWAY_FIRST: Duration = Duration::from_secs(1);
 /// The longest wait for trees that are out of reach.
 const AWAY_MAX: Duration = Duration::from_secs(60);
+/// All is compared again because of a doubt after so many times what the last comparison took.
+const DOUBT_PAUSES: u32 = 10;
+/// And no sooner than after this.
+const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
 /// How often the mark says that all is durable, while nothing is to be done.
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
 /// The longest wait for a message: then it is looked whether the mirror is to stop.
@@ -59,8 +64,13 @@ pub struct Live {
     watcher: Option<Arc<driftless_detect::fanotify::Waker>>,
     waits: Waits,
     is_paused: bool,
+    /// Who asked for the pause, and waits until it has begun.
+    pausing: Vec<Reply>,
     away: Option<Away>,
     walked: Walked,
+    /// When all is to be compared because something is in doubt.
+    doubt: Option<Duration>,
+    links: LinkNames,
     problems: Problems,
     status: Status,
     is_unsettled: bool,
@@ -100,8 +110,11 @@ impl Live {
             watcher: None,
             waits: Waits::default(),
             is_paused: false,
+            pausing: Vec::new(),
             away: None,
             walked: Walked::default(),
+            doubt: None,
+            links: LinkNames::default(),
             problems: Problems::default(),
             is_unsettled: false,
             settled_at: began,
@@ -195,7 +208,7 @@ impl Live {
                         is_open: seen.is_open,
                         size: seen.size,
                     };
-                    self.dirty.add(now, seen.change, circumstance);
+                    self.add(now, seen.change, circumstance);
                 }
             }
             Message::HeardUntil(moment) => {
@@ -215,9 +228,24 @@ impl Live {
         }
     }
 
+    /// A change was heard of: what happens to a file under one name happens under all of them.
+    fn add(&mut self, now: Duration, change: Change, circumstance: Circumstance) {
+        if let Some(Hint::MovedFrom(from)) = &change.hint {
+            self.links.renamed(from, &change.path);
+        }
+        let names = self
+            .links
+            .of(&change.path)
+            .filter(|name| **name != change.path);
+        for name in names.cloned().collect::<Vec<_>>() {
+            self.dirty.add(now, Change::entry(name), circumstance);
+        }
+        self.dirty.add(now, change, circumstance);
+    }
+
     /// All of both trees is compared.
     fn walk(&mut self, now: Duration) {
-        self.walked.asked = Some(now);
+        (self.walked.asked, self.doubt) = (Some(now), None);
         let all = Change::subtree(RelPath::root());
         self.dirty.add(now, all, Circumstance::default());
     }
@@ -240,11 +268,13 @@ impl Live {
     }
 
     fn next_walk(&self) -> Option<Duration> {
-        self.job
+        let on_time = self
+            .job
             .walk
             .every
             .zip(self.walked.asked)
-            .map(|(every, asked)| asked + every)
+            .map(|(every, asked)| asked + every);
+        on_time.into_iter().chain(self.doubt).min()
     }
 
     fn begin_work(&mut self) {
@@ -301,6 +331,11 @@ impl Live {
             .get_mut(&outcome.taken.lane)
             .expect("all lanes are known") -= 1;
         self.is_unsettled = true;
+        self.take_end(now, outcome);
+        self.let_go(now);
+    }
+
+    fn take_end(&mut self, now: Duration, outcome: Outcome) {
         if let Ended::Away(why) = &outcome.end {
             self.go_away(now, why.clone());
         }
@@ -312,6 +347,7 @@ impl Live {
         if outcome.taken.lane == Lane::Walk {
             self.end_walk(now, &outcome);
         }
+        self.learn_links(now, &outcome);
         for renamed in &outcome.not_moved {
             self.dirty.not_moved(renamed);
         }
@@ -322,6 +358,28 @@ impl Live {
         self.problems.replace(now, &paths, told.collect());
         let waited = self.dirty.done(now, outcome.taken, &failed);
         self.status.lag(&waited);
+    }
+
+    /// Learns which files have several names. Those that were not looked at together are, and where
+    /// not all are known, all is compared, though not all the time.
+    fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
+        let looked_at: Vec<(RelPath, Scope)> = outcome
+            .taken
+            .paths
+            .iter()
+            .map(|(path, dirty)| (path.clone(), dirty.scope))
+            .collect();
+        let is_walk = outcome.taken.lane == Lane::Walk;
+        let (together, is_doubtful) = self.links.met(&looked_at, &outcome.linked, is_walk);
+        for name in together {
+            self.dirty
+                .add(now, Change::entry(name), Circumstance::default());
+        }
+        if is_doubtful && self.doubt.is_none() {
+            let pause = (self.walked.took * DOUBT_PAUSES).max(DOUBT_PAUSE_MIN);
+            let last = self.walked.ended.unwrap_or_default();
+            self.doubt = Some(now.max(last + pause));
+        }
     }
 
     /// Counts what a walk has found that a detector should have told of.
@@ -363,7 +421,12 @@ impl Live {
         let answer = match asked.ask {
             Ask::Status => Answer::Status(Box::new(self.status(now))),
             Ask::Problems => Answer::Problems(self.problems.all()),
-            Ask::Pause => self.pause(now),
+            Ask::Pause => {
+                self.is_paused = true;
+                self.pausing.push(asked.reply);
+                self.let_go(now);
+                return;
+            }
             Ask::Resume => {
                 self.is_paused = false;
                 Answer::Done
@@ -387,13 +450,16 @@ impl Live {
         asked.reply.give(answer);
     }
 
-    fn pause(&mut self, now: Duration) -> Answer {
-        self.is_paused = true;
-        if !self.is_busy() {
-            self.settle(now);
-            self.hands.close();
+    /// A mirror that is paused holds neither of its trees once it has done what it was at.
+    fn let_go(&mut self, now: Duration) {
+        if self.pausing.is_empty() || self.is_busy() {
+            return;
         }
-        Answer::Done
+        self.settle(now);
+        self.hands.close();
+        for reply in self.pausing.drain(..) {
+            reply.give(Answer::Done);
+        }
     }
 
     fn retry(&mut self, now: Duration, path: Option<Vec<u8>>) -> Answer {
@@ -423,7 +489,11 @@ impl Live {
     fn answer_waits(&mut self) {
         let now = now();
         let dirty = &self.dirty;
-        let is_done = |wait: &Wait| wait.until.is_some_and(|until| !dirty.waits_since(until));
+        let is_doubtful = self.doubt.is_some();
+        let is_done = |wait: &Wait| {
+            let is_equal = |until| !is_doubtful && !dirty.waits_since(until);
+            wait.until.is_some_and(is_equal)
+        };
         let problems = self.problems.count() as u64;
         for wait in self.waits.take_done(is_done) {
             wait.reply.give(Answer::Reached { problems });
@@ -434,6 +504,7 @@ impl Live {
         }
         if !self.waits.is_empty() {
             self.dirty.hurry(now);
+            self.doubt = self.doubt.map(|doubt| doubt.min(now));
         }
     }
 

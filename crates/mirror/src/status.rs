@@ -85,6 +85,8 @@ pub struct Walked {
     pub asked: Option<Duration>,
     /// When the last came to its end.
     pub ended: Option<Duration>,
+    /// How long it took.
+    pub took: Duration,
     /// Entries that it met.
     pub seen: u64,
     /// Entries that it changed.
@@ -105,6 +107,7 @@ struct Lags {
 impl Walked {
     /// One has come to its end.
     pub fn end(&mut self, now: Duration, counts: &Counts, missed: u64) {
+        self.took = now.saturating_sub(self.asked.unwrap_or(now));
         self.ended = Some(now);
         (self.seen, self.changed) = (counts.seen, counts.changed + counts.deleted);
         self.count += 1;

@@ -10,7 +10,9 @@ use super::sys;
 use driftless_model::{Change, Hint, RelPath, Scope, check_name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, readlink, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, openat, readlink, statat,
+};
 use rustix::io::{Errno, read, write};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -248,7 +250,15 @@ struct Paths<'a> {
     /// The root's own path, with a slash at its end.
     above: Vec<u8>,
     file_system: [i32; 2],
-    known: HashMap<Handle<'a>, Option<(OwnedFd, RelPath)>>,
+    known: HashMap<Handle<'a>, Option<Found>>,
+}
+
+/// What a handle names.
+struct Found {
+    fd: OwnedFd,
+    path: RelPath,
+    /// The path is longer than the kernel tells (`PAGE_SIZE`): it is that of a directory above.
+    is_above: bool,
 }
 
 impl<'a> Paths<'a> {
@@ -269,30 +279,53 @@ impl<'a> Paths<'a> {
     fn add(&mut self, event: &Event<'a>, seen: &mut Vec<Seen>) {
         let is_dir = event.mask & libc::FAN_ONDIR != 0;
         if event.old.is_some() || event.new.is_some() {
-            let old = event.old.and_then(|place| self.path(place));
-            let new = event.new.and_then(|place| self.path(place));
             let scope = if is_dir { Scope::Subtree } else { Scope::Entry };
-            self.add_move((old, new), scope, seen);
+            let places = [event.old, event.new].into_iter().flatten();
+            let above = places
+                .filter_map(|place| self.above(place))
+                .collect::<Vec<_>>();
+            if above.is_empty() {
+                let old = event.old.and_then(|place| self.path(place));
+                let new = event.new.and_then(|place| self.path(place));
+                self.add_move((old, new), scope, seen);
+            }
+            seen.extend(above.into_iter().map(Seen::closed));
             if is_dir {
                 // Directories below have other paths from here on.
                 self.known.clear();
             }
             return;
         }
-        let Some((place, path)) = event
-            .place
-            .and_then(|place| Some((place, self.path(place)?)))
-        else {
+        match (event.place, event.object) {
+            (Some(place), _) => self.add_place(event.mask, place, seen),
+            // Nobody has the name any more by which it was changed, or none was used.
+            (None, Some(object)) => {
+                let found = self.found(object).map(Found::change);
+                seen.extend(found.map(Seen::closed));
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn add_place(&mut self, mask: u64, place: Place<'a>, seen: &mut Vec<Seen>) {
+        let Some(dir) = self.found(place.dir) else {
             return;
         };
-        let writes = event.mask & libc::FAN_MODIFY != 0;
-        if event.mask & (libc::FAN_CREATE | libc::FAN_DELETE) != 0 {
+        if dir.is_above {
+            return seen.push(Seen::closed(dir.change()));
+        }
+        let Some(path) = dir.named(place.name) else {
+            return;
+        };
+        if mask & (libc::FAN_CREATE | libc::FAN_DELETE) != 0 {
             seen.extend(of_parent(&path));
         }
+        let writes = mask & libc::FAN_MODIFY != 0;
+        let is_dir = mask & libc::FAN_ONDIR != 0;
         seen.push(Seen {
             change: Change::entry(path),
-            is_open: writes && event.mask & libc::FAN_CLOSE_WRITE == 0,
-            size: if is_dir { 0 } else { self.size(place) },
+            is_open: writes && mask & libc::FAN_CLOSE_WRITE == 0,
+            size: if is_dir { 0 } else { dir.size(place.name) },
         });
     }
 
@@ -319,22 +352,17 @@ impl<'a> Paths<'a> {
 
     /// The path of a name now; `None` where its directory is gone, or outside of the source.
     fn path(&mut self, place: Place<'a>) -> Option<RelPath> {
-        let (_, dir) = self.dir(place.dir)?;
-        match place.name {
-            b"." | b"" => Some(dir.clone()),
-            name => check_name(name).is_ok().then(|| dir.join(name)),
-        }
+        self.found(place.dir)?.named(place.name)
     }
 
-    fn size(&mut self, place: Place<'a>) -> u64 {
-        let look =
-            |(dir, _): &(OwnedFd, RelPath)| statat(dir, place.name, AtFlags::SYMLINK_NOFOLLOW).ok();
-        let meta = self.dir(place.dir).and_then(look);
-        meta.filter(|meta| FileType::from_raw_mode(meta.st_mode).is_file())
-            .map_or(0, |meta| u64::try_from(meta.st_size).unwrap_or(0))
+    /// What has to be looked at in place of a name whose path is too long to be told.
+    fn above(&mut self, place: Place<'a>) -> Option<Change> {
+        self.found(place.dir)
+            .filter(|dir| dir.is_above)
+            .map(Found::change)
     }
 
-    fn dir(&mut self, handle: Handle<'a>) -> Option<&(OwnedFd, RelPath)> {
+    fn found(&mut self, handle: Handle<'a>) -> Option<&Found> {
         if !self.known.contains_key(&handle) {
             let found = self.open(handle);
             self.known.insert(handle, found);
@@ -342,19 +370,60 @@ impl<'a> Paths<'a> {
         self.known[&handle].as_ref()
     }
 
-    fn open(&self, handle: Handle<'a>) -> Option<(OwnedFd, RelPath)> {
+    fn open(&self, handle: Handle<'a>) -> Option<Found> {
         if handle.file_system != self.file_system {
             return None;
         }
-        let dir = sys::open_by_handle(self.root, handle.kind, handle.bytes).ok()?;
-        let path = path_of(dir.as_fd()).ok()?;
-        if path.ends_with(DELETED) && fstat(&dir).is_ok_and(|meta| meta.st_nlink == 0) {
+        let fd = sys::open_by_handle(self.root, handle.kind, handle.bytes).ok()?;
+        let (path, is_above) = match path_of(fd.as_fd()) {
+            Err(Errno::NAMETOOLONG) => (path_above(fd.as_fd())?, true),
+            path => (path.ok()?, false),
+        };
+        if path.ends_with(DELETED) && fstat(&fd).is_ok_and(|meta| meta.st_nlink == 0) {
             return None;
         }
         let with_slash = [&path[..], b"/"].concat();
         let below = with_slash.strip_prefix(&self.above[..])?;
         let path = RelPath::parse(below).ok()?;
-        Some((dir, path))
+        Some(Found { fd, path, is_above })
+    }
+}
+
+impl Found {
+    fn named(&self, name: &[u8]) -> Option<RelPath> {
+        match name {
+            b"." | b"" => Some(self.path.clone()),
+            name => check_name(name).is_ok().then(|| self.path.join(name)),
+        }
+    }
+
+    /// It may differ, or something below it whose path cannot be told.
+    fn change(&self) -> Change {
+        if self.is_above {
+            Change::subtree(self.path.clone())
+        } else {
+            Change::entry(self.path.clone())
+        }
+    }
+
+    /// Bytes of a regular file in it.
+    fn size(&self, name: &[u8]) -> u64 {
+        let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        meta.filter(|meta| FileType::from_raw_mode(meta.st_mode).is_file())
+            .map_or(0, |meta| u64::try_from(meta.st_size).unwrap_or(0))
+    }
+}
+
+/// The path of the nearest directory above whose path the kernel tells.
+fn path_above(dir: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let up = |dir: BorrowedFd<'_>| openat(dir, "..", flags, Mode::empty()).ok();
+    let mut dir = up(dir)?;
+    loop {
+        match path_of(dir.as_fd()) {
+            Err(Errno::NAMETOOLONG) => dir = up(dir.as_fd())?,
+            path => return path.ok(),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub mod flags;
 pub mod lease;
 pub mod liar;
 pub mod marks;
+pub mod mirror;
 pub mod mounted;
 pub mod movers;
 pub mod pages;

@@ -29,6 +29,9 @@ impl Worker<'_> {
         if meta.nlink < 2 || !self.run.options.policy.keep.hard_links || self.run.part.is_alone() {
             return self.equalise(met, opened);
         }
+        self.run
+            .monitor
+            .linked(&|| visit.path_of(name), meta.id(), meta.nlink);
         if self.run.part.is_batch() {
             return self.leave_link(met);
         }

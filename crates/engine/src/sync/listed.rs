@@ -90,7 +90,9 @@ impl Worker<'_> {
             .for_each(|path| self.run.problem(path.clone(), fault, Class::Skip));
     }
 
+    /// Whether somebody has listed paths who wants to hear of those that are not there. Where
+    /// somebody knows that they were there, they are gone.
     fn has_list(&self) -> bool {
-        self.run.part.has_list(self.run.options)
+        self.run.part.has_list(self.run.options) && !self.run.options.removes_chosen
     }
 }

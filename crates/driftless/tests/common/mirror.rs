@@ -1,0 +1,114 @@
+//! A mirror that runs: its job, its replica, its process.
+
+use super::driftless;
+use driftless_testkit::scratch::scratch_folder;
+use driftless_testkit::{Driftless, Outcome, Running};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The longest a mirror takes for anything that is waited for here.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A mirror, with a replica in memory.
+pub struct Mirror {
+    folder: TempDir,
+    /// Its source.
+    pub source: PathBuf,
+    /// Its replica.
+    pub replica: PathBuf,
+    running: Option<Running>,
+}
+
+impl Mirror {
+    /// Starts to follow `source`; `keys` are further lines of the job.
+    pub fn of(source: &Path, keys: &str) -> Mirror {
+        let folder = scratch_folder();
+        let replica = folder.path().join("replica");
+        let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {replica:?}\n{keys}");
+        fs::write(folder.path().join("job.toml"), job).expect("a file");
+        let mut mirror = Mirror {
+            source: source.to_owned(),
+            replica,
+            folder,
+            running: None,
+        };
+        mirror.start();
+        mirror
+    }
+
+    /// A command about its job.
+    pub fn command(&self, command: &str) -> Driftless {
+        driftless()
+            .arg("mirror")
+            .arg(command)
+            .arg(self.folder.path().join("job.toml"))
+            .env("XDG_STATE_HOME", self.folder.path().join("state"))
+    }
+
+    /// Starts it, and waits until it answers.
+    pub fn start(&mut self) {
+        let running = self.command("run").limit(Duration::from_secs(600)).spawn();
+        self.running = Some(running);
+        let began = Instant::now();
+        while self.asked("status").code() != 0 {
+            assert!(began.elapsed() < LIMIT, "it does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn asked(&self, command: &str) -> Outcome {
+        self.command(command).run()
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.running.as_ref().expect("it runs").pid()
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.running.as_ref().expect("it runs").signal(signal);
+    }
+
+    /// Stops it from doing anything.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let _its_end = self.running.take().expect("it runs").wait();
+    }
+
+    /// Waits until everything that changed is on the replica.
+    pub fn barrier(&self) {
+        let done = self.command("barrier").arg("--timeout=100s").run();
+        let problems = self.command("problems").run().stdout_text();
+        let (described, status) = (done.describe(), self.status());
+        assert_eq!(done.code(), 0, "{described}\n{status}\n{problems}");
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Value {
+        let told = self.command("status").arg("--json").run().expect(0);
+        serde_json::from_str(&told.stdout_text()).expect("JSON")
+    }
+
+    /// Waits until a number of its status is as it shall be.
+    pub fn wait_for(&self, name: &str, is_right: impl Fn(u64) -> bool) {
+        let began = Instant::now();
+        while !self.status()[name].as_u64().is_some_and(&is_right) {
+            assert!(began.elapsed() < LIMIT, "{name}: {}", self.status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Replicas that follow their source live: real file systems, real events, four writers at once,
+//! and what goes wrong in between. After a barrier both judges find nothing.
+//!
+//! `DRIFTLESS_SEED` sets the first seed, `DRIFTLESS_SEEDS` how many rounds each writer makes.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use common::mounted::Mounted;
+use driftless_testkit::{
+    FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const WRITERS: u64 = 4;
+const ROUNDS: u64 = 12;
+const MUTATIONS: usize = 40;
+const SIZE_MIB: u64 = 600;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let asked = std::env::var(name).ok();
+    asked.map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// Four writers change four subtrees as fast as they can.
+fn write(source: &Path, seed: u64, rounds: u64) {
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let own = source.join(format!("writer{writer}"));
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    mutate(&own, seed * 10_000 + writer * 1000 + round, MUTATIONS);
+                }
+            });
+        }
+    });
+}
+
+fn build(source: &Path, seed: u64) {
+    for writer in 0..WRITERS {
+        let own = source.join(format!("writer{writer}"));
+        fs::create_dir(&own).expect("a directory");
+        build_tree(&own, seed + writer, &Profile::small());
+    }
+}
+
+/// Where a file of xfs has holes depends on when its blocks were assigned, which is later than the
+/// copy.
+fn compared(kind: FsKind) -> Options {
+    Options {
+        holes: kind != FsKind::Xfs,
+        ..Options::default()
+    }
+}
+
+fn check_equal(mirror: &Mirror, context: &str) {
+    check_equal_on(FsKind::Tmpfs, mirror, context);
+}
+
+fn check_equal_on(kind: FsKind, mirror: &Mirror, context: &str) {
+    mirror.barrier();
+    // It lets go of its locks.
+    let _done = mirror.command("pause").run().expect(0);
+    assert_equal(&mirror.source, &mirror.replica, &compared(kind), context);
+    assert_eq!(
+        rsync_oracle(&mirror.source, &mirror.replica),
+        "",
+        "{context}"
+    );
+    let _done = mirror.command("resume").run().expect(0);
+}
+
+fn check_live(kind: FsKind, first: u64) {
+    let seed = number("DRIFTLESS_SEED", first);
+    let context =
+        format!("{kind:?}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test mirror");
+    println!("{context}");
+    let scratch = Scratch::new(kind, SIZE_MIB);
+    let source = scratch.dir("src");
+    build(&source, seed);
+    let mirror = Mirror::of(
+        &source,
+        "detect = [\"fanotify\", \"walk\"]\ndelete = true\n",
+    );
+    check_equal_on(kind, &mirror, &context);
+    for round in 0..3 {
+        write(&source, seed + round, number("DRIFTLESS_SEEDS", ROUNDS));
+        check_equal_on(kind, &mirror, &format!("round {round} on {context}"));
+        rename_writers(&source);
+        check_equal_on(
+            kind,
+            &mirror,
+            &format!("renames of round {round} on {context}"),
+        );
+    }
+    let status = mirror.status();
+    assert_eq!(status["overflows"], 0, "{status}");
+    assert_eq!(status["problems"], 0, "{status}");
+}
+
+/// The writers' directories change places.
+fn rename_writers(source: &Path) {
+    let name = |number: u64| source.join(format!("writer{number}"));
+    let aside = source.join("aside");
+    fs::rename(name(0), &aside).expect("renamed");
+    for number in 1..WRITERS {
+        fs::rename(name(number), name(number - 1)).expect("renamed");
+    }
+    fs::rename(&aside, name(WRITERS - 1)).expect("renamed");
+}
+
+#[test]
+fn four_writers_are_followed_on_tmpfs() {
+    check_live(FsKind::Tmpfs, 1);
+}
+
+#[test]
+fn four_writers_are_followed_on_ext4() {
+    check_live(FsKind::Ext4, 101);
+}
+
+#[test]
+fn four_writers_are_followed_on_xfs() {
+    check_live(FsKind::Xfs, 201);
+}
+
+#[test]
+fn four_writers_are_followed_on_btrfs() {
+    check_live(FsKind::Btrfs, 301);
+}
+
+#[test]
+fn a_renamed_directory_is_renamed_and_nothing_in_it_is_made_again() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::create_dir_all(source.join("a/deep")).expect("a directory");
+    for number in 0..3000 {
+        fs::write(source.join(format!("a/deep/f{number}")), b"content").expect("a file");
+    }
+    let mirror = Mirror::of(&source, "detect = [\"fanotify\"]\ndelete = true\n");
+    mirror.barrier();
+    let before = mirror.status()["changed"].as_u64();
+    fs::create_dir(source.join("b")).expect("a directory");
+    fs::rename(source.join("a/deep"), source.join("b/other")).expect("renamed");
+    check_equal(&mirror, "renamed");
+    let after = mirror.status()["changed"].as_u64();
+    let made = after.zip(before).map(|(after, before)| after - before);
+    assert!(made.is_some_and(|made| made < 10), "{made:?}");
+}
+
+#[test]
+fn events_that_the_kernel_drops_are_made_good_by_a_comparison() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(
+        &source,
+        "detect = [\"fanotify\"]\ndelete = true\n[fanotify]\nunlimited = false\n",
+    );
+    mirror.barrier();
+    mirror.freeze();
+    for number in 0..20_000 {
+        fs::write(source.join(format!("f{number}")), b"content").expect("a file");
+    }
+    mirror.thaw();
+    check_equal(&mirror, "after an overflow");
+    let status = mirror.status();
+    assert!(status["overflows"].as_u64() > Some(0), "{status}");
+}
+
+#[test]
+fn a_mirror_that_is_killed_at_any_moment_loses_nothing() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    build(&source, 7);
+    let mut mirror = Mirror::of(&source, "detect = [\"fanotify\"]\ndelete = true\n");
+    for round in 0..6 {
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| write(&source, 700 + round, 4));
+            std::thread::sleep(Duration::from_millis(30 * round));
+            mirror.kill();
+            writing.join().expect("no panic");
+        });
+        mirror.start();
+    }
+    check_equal(&mirror, "after kills");
+}
+
+#[test]
+fn a_second_mirror_of_the_same_job_is_refused_and_says_who_has_it() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\n");
+    let second = mirror.command("run").run();
+    let second = second.expect(11);
+    let holder = format!("process {}", mirror.process());
+    assert!(
+        second.stderr_text().contains(&holder),
+        "{}",
+        second.describe()
+    );
+}
+
+#[test]
+fn a_paused_mirror_changes_nothing_and_misses_nothing() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, "detect = [\"fanotify\"]\ndelete = true\n");
+    mirror.barrier();
+    let _done = mirror.command("pause").run().expect(0);
+    fs::write(source.join("new"), b"content").expect("a file");
+    let late = mirror.command("barrier").arg("--timeout=1s").run();
+    let _late = late.expect(6);
+    assert!(!mirror.replica.join("new").exists());
+    let _done = mirror.command("resume").run().expect(0);
+    check_equal(&mirror, "resumed");
+}
+
+#[test]
+fn a_path_with_a_problem_is_told_and_tried_again() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, "detect = [\"fanotify\"]\ndelete = true\n");
+    mirror.barrier();
+    // What is mounted there cannot be replaced.
+    let stuck = mirror.replica.join("stuck");
+    fs::create_dir(source.join("stuck")).expect("a directory");
+    mirror.barrier();
+    let mounted = Mounted::tmpfs(&stuck);
+    fs::remove_dir(source.join("stuck")).expect("removed");
+    fs::write(source.join("stuck"), b"a file now").expect("a file");
+    mirror.wait_for("problems", |problems| problems > 0);
+    let told = mirror.command("problems").run();
+    let told = told.expect(3);
+    assert!(
+        told.stdout_text().contains("\"stuck\""),
+        "{}",
+        told.describe()
+    );
+    drop(mounted);
+    let _done = mirror.command("retry").run().expect(0);
+    check_equal(&mirror, "mended");
+    let _done = mirror.command("problems").run().expect(0);
+}
+
+#[test]
+fn without_a_detector_a_barrier_compares_all() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, "detect = [\"walk\"]\ndelete = true\n");
+    mirror.barrier();
+    for name in ["new", "another"] {
+        fs::write(source.join(name), b"content").expect("a file");
+    }
+    check_equal(&mirror, "compared");
+    fs::remove_file(source.join("new")).expect("removed");
+    let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
+    assert!(!mirror.replica.join("new").exists());
+}

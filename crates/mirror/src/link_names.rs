@@ -1,0 +1,196 @@
+//! Which names of the source are hard links of one file: what happens to a file under one name
+//! happens under all, and only one is told of.
+//!
+//! Names are learnt when entries are looked at. Of a file that gets its second name the first is
+//! not known here, and nobody tells of it: then all has to be compared.
+
+use driftless_model::{RelPath, Scope};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Names that are known at once. With more, each link that is met puts the rest in doubt.
+const NAMES_MAX: usize = 500_000;
+
+/// Device and inode.
+pub type InodeId = (u64, u64);
+
+/// A name of a file that has several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Linked {
+    /// The name.
+    pub path: RelPath,
+    /// The file.
+    pub inode: InodeId,
+    /// How many names it has, those outside of the source too.
+    pub names: u64,
+}
+
+/// A file with several names.
+#[derive(Debug, Default)]
+struct Group {
+    names: BTreeSet<RelPath>,
+    /// How many it had when all was compared: then all were met that there are.
+    settled: u64,
+}
+
+/// All names that are known.
+#[derive(Debug, Default)]
+pub struct LinkNames {
+    of: BTreeMap<RelPath, InodeId>,
+    groups: HashMap<InodeId, Group>,
+}
+
+impl LinkNames {
+    /// All names of the file that has this one; none if it is not known to have others.
+    pub fn of(&self, path: &RelPath) -> impl Iterator<Item = &RelPath> {
+        let group = self.of.get(path).and_then(|inode| self.groups.get(inode));
+        group.into_iter().flat_map(|group| &group.names)
+    }
+
+    /// An entry was renamed, with all below it.
+    pub fn renamed(&mut self, from: &RelPath, to: &RelPath) {
+        for (path, inode) in self.cut(from, Scope::Subtree) {
+            self.learn(path.rebased(from, to), inode);
+        }
+    }
+
+    /// Something was looked at, and these names were met there and no others; with all `walked`,
+    /// these are all that there are. Returns the names that are to be looked at together with
+    /// them, and whether there may be more that are not known.
+    pub fn met(
+        &mut self,
+        looked_at: &[(RelPath, Scope)],
+        linked: &[Linked],
+        walked: bool,
+    ) -> (BTreeSet<RelPath>, bool) {
+        for (path, scope) in looked_at {
+            self.cut(path, *scope);
+        }
+        for one in linked {
+            self.learn(one.path.clone(), one.inode);
+        }
+        let met: BTreeSet<&RelPath> = linked.iter().map(|one| &one.path).collect();
+        let (mut together, mut is_doubtful) = (BTreeSet::new(), false);
+        for one in linked {
+            let Some(group) = self.groups.get_mut(&one.inode) else {
+                is_doubtful |= !walked;
+                continue;
+            };
+            if walked {
+                group.settled = one.names;
+            }
+            let is_known = group.names.len() as u64 >= one.names || group.settled == one.names;
+            is_doubtful |= !is_known;
+            if group.names.iter().any(|name| !met.contains(name)) {
+                together.extend(group.names.iter().cloned());
+            }
+        }
+        (together, is_doubtful)
+    }
+
+    fn learn(&mut self, path: RelPath, inode: InodeId) {
+        if self.of.len() >= NAMES_MAX {
+            return;
+        }
+        self.groups
+            .entry(inode)
+            .or_default()
+            .names
+            .insert(path.clone());
+        if let Some(before) = self
+            .of
+            .insert(path.clone(), inode)
+            .filter(|one| *one != inode)
+        {
+            self.leave(&path, before);
+        }
+    }
+
+    /// Forgets a name, or all at it and below.
+    fn cut(&mut self, path: &RelPath, scope: Scope) -> Vec<(RelPath, InodeId)> {
+        let found = self.of.range(path.clone()..);
+        let found = found
+            .take_while(|(at, _)| at.as_bytes().starts_with(path.as_bytes()))
+            .filter(|(at, _)| *at == path || scope == Scope::Subtree && at.is_within(path));
+        let found: Vec<(RelPath, InodeId)> =
+            found.map(|(at, inode)| (at.clone(), *inode)).collect();
+        for (at, inode) in &found {
+            self.of.remove(at);
+            self.leave(at, *inode);
+        }
+        found
+    }
+
+    fn leave(&mut self, path: &RelPath, inode: InodeId) {
+        let Some(group) = self.groups.get_mut(&inode) else {
+            return;
+        };
+        group.names.remove(path);
+        if group.names.is_empty() {
+            self.groups.remove(&inode);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn linked(names: &[(&str, u64, u64)]) -> Vec<Linked> {
+        let one = |(name, inode, names): &(&str, u64, u64)| Linked {
+            path: path(name),
+            inode: (1, *inode),
+            names: *names,
+        };
+        names.iter().map(one).collect()
+    }
+
+    fn entries(names: &[&str]) -> Vec<(RelPath, Scope)> {
+        names
+            .iter()
+            .map(|name| (path(name), Scope::Entry))
+            .collect()
+    }
+
+    fn of(known: &LinkNames, name: &str) -> Vec<String> {
+        known.of(&path(name)).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn names_of_a_file_are_known_from_a_walk_and_follow_renames() {
+        let mut known = LinkNames::default();
+        let all = [(RelPath::root(), Scope::Subtree)];
+        let found = linked(&[("a/x", 7, 2), ("b", 7, 2), ("c", 8, 2)]);
+        assert_eq!(known.met(&all, &found, true), (BTreeSet::new(), false));
+        assert_eq!(of(&known, "b"), ["a/x", "b"]);
+        known.renamed(&path("a"), &path("d/e"));
+        assert_eq!(of(&known, "b"), ["b", "d/e/x"]);
+        assert_eq!(of(&known, "a/x"), [""; 0]);
+        // The other name of c is outside of the source.
+        let again = known.met(&entries(&["c"]), &linked(&[("c", 8, 2)]), false);
+        assert_eq!(
+            again,
+            (BTreeSet::new(), true),
+            "the group was forgotten with its last name"
+        );
+    }
+
+    #[test]
+    fn one_name_brings_the_others_and_one_too_few_is_doubt() {
+        let mut known = LinkNames::default();
+        let all = [(RelPath::root(), Scope::Subtree)];
+        known.met(&all, &linked(&[("a", 7, 2), ("b", 7, 2)]), true);
+        let (together, is_doubtful) = known.met(&entries(&["a"]), &linked(&[("a", 7, 2)]), false);
+        assert_eq!((together.len(), is_doubtful), (2, false));
+        let both = linked(&[("a", 7, 2), ("b", 7, 2)]);
+        let (together, _) = known.met(&entries(&["a", "b"]), &both, false);
+        assert!(together.is_empty(), "they were looked at together");
+        let (_, is_doubtful) = known.met(&entries(&["new"]), &linked(&[("new", 9, 2)]), false);
+        assert!(is_doubtful, "its other name is not known");
+        known.met(&entries(&["b"]), &[], false);
+        assert_eq!(of(&known, "a"), ["a"], "b has gone");
+    }
+}
