@@ -82,7 +82,9 @@ const EDGES: [(&str, &[&str], &[&str]); 18] = [
     ("detect", &["model"], &["testkit"]),
     (
         "mirror",
-        &["lock", "model", "remote", "engine", "session", "detect"],
+        &[
+            "lock", "model", "remote", "state", "engine", "session", "detect",
+        ],
         &[],
     ),
     ("testkit", &[], &[]),

@@ -13,6 +13,7 @@ use driftless_testkit::{
 };
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 const WRITERS: u64 = 4;
@@ -242,6 +243,62 @@ fn a_path_with_a_problem_is_told_and_tried_again() {
     let _done = mirror.command("retry").run().expect(0);
     check_equal(&mirror, "mended");
     let _done = mirror.command("problems").run().expect(0);
+}
+
+#[test]
+fn what_is_left_to_do_and_a_pause_outlive_the_mirror() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mut mirror = Mirror::of(&source, "detect = [\"fanotify\"]\ndelete = true\n");
+    mirror.barrier();
+    let _done = mirror.command("pause").run().expect(0);
+    fs::write(source.join("new"), b"content").expect("a file");
+    mirror.wait_for("left", |left| left > 0);
+    std::thread::sleep(Duration::from_secs(3));
+    mirror.kill();
+    let rows = |sql: &str| {
+        let file = mirror.state_file();
+        let said = Command::new("sqlite3")
+            .args(["-readonly"])
+            .arg(file)
+            .arg(sql)
+            .output();
+        String::from_utf8(said.expect("sqlite3 runs").stdout).expect("text")
+    };
+    assert_eq!(
+        rows("SELECT CAST(path AS TEXT) FROM dirty WHERE path = CAST('new' AS BLOB)"),
+        "new\n"
+    );
+    assert_eq!(
+        rows("SELECT count(*) FROM runs WHERE kind = 'walk' AND end = 'complete'"),
+        "1\n"
+    );
+    mirror.start();
+    assert_eq!(mirror.status()["is_paused"], true);
+    assert!(!mirror.replica.join("new").exists());
+    let _done = mirror.command("resume").run().expect(0);
+    check_equal(&mirror, "going on");
+}
+
+#[test]
+fn a_state_that_is_damaged_ends_it_with_a_clear_word() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\n");
+    mirror.barrier();
+    mirror.kill();
+    let log = mirror.state_file().with_extension("db-wal");
+    fs::remove_file(log).expect("removed");
+    fs::write(
+        mirror.state_file(),
+        b"no database, and long enough to be none".repeat(200),
+    )
+    .expect("written");
+    let refused = mirror.command("run").run().expect(12);
+    assert!(
+        refused.stderr_text().contains("mirror-test.db"),
+        "{}",
+        refused.describe()
+    );
 }
 
 #[test]

@@ -439,7 +439,7 @@ impl DirtyPaths {
     pub fn quarantined(&self) -> impl Iterator<Item = (&RelPath, &Dirty)> {
         self.left
             .iter()
-            .filter(|(_, dirty)| dirty.attempts >= ATTEMPTS_BEFORE_QUARANTINE)
+            .filter(|(_, dirty)| dirty.is_in_quarantine())
     }
 
     /// Whether something is left that was heard of at `moment` or before, but for what is in
@@ -647,6 +647,11 @@ impl Dirty {
             attempts: 0,
             is_long: scope == Scope::Subtree,
         }
+    }
+
+    /// It has failed too often to be tried soon.
+    pub fn is_in_quarantine(&self) -> bool {
+        self.attempts >= ATTEMPTS_BEFORE_QUARANTINE
     }
 
     /// Where the path is worked on.

@@ -8,6 +8,7 @@ pub mod hands;
 pub mod job;
 mod link_names;
 pub mod live;
+pub mod memory;
 pub mod message;
 mod pace;
 pub mod status;

@@ -10,12 +10,14 @@ use crate::dirty::{Circumstance, DirtyPaths, Lane, Taken};
 use crate::hands::{Ended, Hands, Outcome, is_to_be_told};
 use crate::job::Job;
 use crate::link_names::LinkNames;
+use crate::memory::Memory;
 use crate::message::{Inbox, Message};
 use crate::status::{Problems, Status, Walked};
 use crate::waits::{Wait, Waits};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use driftless_detect::fanotify::{Unwatched, Watch};
 use driftless_model::{Change, Hint, RelPath, Scope};
+use driftless_state::StateError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -37,6 +39,8 @@ const DOUBT_PAUSES: u32 = 10;
 const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
 /// How often the mark says that all is durable, while nothing is to be done.
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
+/// A path that has been dirty for no longer is not remembered yet.
+const YOUNG: Duration = Duration::from_secs(1);
 /// The longest wait for a message: then it is looked whether the mirror is to stop.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -71,10 +75,23 @@ pub struct Live {
     /// When all is to be compared because something is in doubt.
     doubt: Option<Duration>,
     links: LinkNames,
+    memory: Memory,
+    heard_until: Duration,
     problems: Problems,
     status: Status,
     is_unsettled: bool,
     settled_at: Duration,
+}
+
+/// Why a mirror does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// What an earlier life left cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
 /// The trees are out of reach.
@@ -88,13 +105,13 @@ impl Live {
     /// Begins to hear of changes, and to work. `stop` ends it, cleanly.
     ///
     /// # Errors
-    /// The source cannot be watched, or a thread cannot be started.
+    /// A thread cannot be started, or what an earlier life left cannot be read.
     pub fn begin(
         job: Job,
-        hands: Hands,
+        (hands, memory): (Hands, Memory),
         watch: Option<Watch>,
         stop: Arc<AtomicBool>,
-    ) -> Result<(Live, Inbox), std::io::Error> {
+    ) -> Result<(Live, Inbox), BeginError> {
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
         let (settle, began) = (job.live.settle, now());
         let mut live = Live {
@@ -115,6 +132,8 @@ impl Live {
             walked: Walked::default(),
             doubt: None,
             links: LinkNames::default(),
+            memory,
+            heard_until: began,
             problems: Problems::default(),
             is_unsettled: false,
             settled_at: began,
@@ -126,6 +145,11 @@ impl Live {
             live.watcher = Some(watch.waker());
             live.start_watch(watch, &outbox)?;
         }
+        for (path, dirty) in live.memory.left()? {
+            live.dirty.add_again(path, dirty);
+        }
+        live.problems = live.memory.problems()?;
+        live.is_paused = live.memory.is_paused()?;
         live.walk(began);
         Ok((live, Inbox::new(outbox)))
     }
@@ -173,6 +197,7 @@ impl Live {
         while !self.stop.load(Relaxed) {
             self.begin_work();
             self.wait();
+            self.remember();
         }
         self.end();
     }
@@ -198,6 +223,19 @@ impl Live {
         self.answer_waits();
     }
 
+    /// Saves now and then what is known. What is done within a second need not be known later.
+    fn remember(&mut self) {
+        let now = now();
+        if self.dirty.is_empty() && self.walked.ended.is_some() {
+            self.memory.equal_until(self.heard_until);
+        }
+        if self.memory.is_due(now) {
+            let mut dirty = self.dirty.all();
+            dirty.retain(|_, one| now.saturating_sub(one.since) >= YOUNG);
+            self.memory.save(now, dirty, &self.problems);
+        }
+    }
+
     fn take_in(&mut self, message: Message) {
         let now = now();
         match message {
@@ -212,6 +250,7 @@ impl Live {
                 }
             }
             Message::HeardUntil(moment) => {
+                self.heard_until = moment;
                 self.waits.heard_until(moment, now);
                 self.dirty.heard_until(moment);
             }
@@ -297,6 +336,9 @@ impl Live {
                 if taken.is_empty() {
                     break;
                 }
+                if lane == Lane::Walk {
+                    self.memory.begin_walk(now);
+                }
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
                 let sent = self.lanes[&lane].send(taken);
                 sent.expect("lanes end after this thread");
@@ -353,22 +395,19 @@ impl Live {
         }
         let failed = outcome.failed();
         self.status.add(&outcome.counts);
-        let paths: Vec<RelPath> = outcome.taken.paths.keys().cloned().collect();
+        let paths = looked_at(&outcome.taken);
         let told = outcome.problems.into_iter().filter(is_to_be_told);
         self.problems.replace(now, &paths, told.collect());
+        let counts = outcome.counts;
         let waited = self.dirty.done(now, outcome.taken, &failed);
-        self.status.lag(&waited);
+        self.status.lag(now, &waited);
+        self.memory.done(now, &counts, &waited);
     }
 
     /// Learns which files have several names. Those that were not looked at together are, and where
     /// not all are known, all is compared, though not all the time.
     fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
-        let looked_at: Vec<(RelPath, Scope)> = outcome
-            .taken
-            .paths
-            .iter()
-            .map(|(path, dirty)| (path.clone(), dirty.scope))
-            .collect();
+        let looked_at = looked_at(&outcome.taken);
         let is_walk = outcome.taken.lane == Lane::Walk;
         let (together, is_doubtful) = self.links.met(&looked_at, &outcome.linked, is_walk);
         for name in together {
@@ -395,6 +434,7 @@ impl Live {
             0
         };
         self.walked.end(now, &outcome.counts, missed as u64);
+        self.memory.end_walk(now, &outcome.counts, missed as u64);
     }
 
     fn go_away(&mut self, now: Duration, why: String) {
@@ -423,12 +463,14 @@ impl Live {
             Ask::Problems => Answer::Problems(self.problems.all()),
             Ask::Pause => {
                 self.is_paused = true;
+                self.memory.pause(now, true);
                 self.pausing.push(asked.reply);
                 self.let_go(now);
                 return;
             }
             Ask::Resume => {
                 self.is_paused = false;
+                self.memory.pause(now, false);
                 Answer::Done
             }
             Ask::Retry { path } => self.retry(now, path),
@@ -518,6 +560,7 @@ impl Live {
         status.is_walking = self.busy[&Lane::Walk] > 0;
         status.is_paused = self.is_paused;
         status.away = self.away.as_ref().map(|away| away.why.clone());
+        status.forgets = self.memory.failed().map(str::to_owned);
         status.now = now;
         status.measured()
     }
@@ -541,10 +584,19 @@ impl Live {
         if let Err(why) = self.hands.settle() {
             tracing::warn!("{why}");
         }
+        self.memory.save(now(), self.dirty.all(), &self.problems);
         for thread in self.threads {
             let _its_panic_was_told = thread.join();
         }
     }
+}
+
+/// What was looked at, and how far below.
+fn looked_at(taken: &Taken) -> Vec<(RelPath, Scope)> {
+    let paths = taken.paths.iter();
+    paths
+        .map(|(path, dirty)| (path.clone(), dirty.scope))
+        .collect()
 }
 
 /// Hears of changes until the mirror is to stop.

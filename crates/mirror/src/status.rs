@@ -2,15 +2,13 @@
 
 use crate::job::Job;
 use driftless_engine::Counts;
-use driftless_model::{Problem, RelPath};
+use driftless_model::{Lag, Problem, RelPath, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Problems that are known at once.
 const PROBLEMS_MAX: usize = 10_000;
-/// Lags that are remembered for percentiles: those of the newest files.
-const LAGS_MAX: usize = 100_000;
 
 /// How a mirror is. Moments are durations since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -59,8 +57,10 @@ pub struct Status {
     pub deleted: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,
+    /// Why nothing of this is kept for later.
+    pub forgets: Option<String>,
     #[serde(skip)]
-    lags: Lags,
+    lags: [Hour; 2],
 }
 
 /// The lag of the newest changes.
@@ -68,7 +68,7 @@ pub struct Status {
 pub struct LagNow {
     /// Changes that were measured since the beginning.
     pub files: u64,
-    /// Half of the newest took no longer.
+    /// Half of those of the last hour took no longer; all times are rounded up.
     pub p50: Duration,
     /// 95 of 100.
     pub p95: Duration,
@@ -97,11 +97,11 @@ pub struct Walked {
     pub missed: u64,
 }
 
-/// The newest lags, in a ring.
+/// What changes of one hour took.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Lags {
-    ring: Vec<Duration>,
-    next: usize,
+struct Hour {
+    number: u64,
+    lag: Lag,
 }
 
 impl Walked {
@@ -158,46 +158,38 @@ impl Status {
     }
 
     /// These changes took so long to the replica.
-    pub fn lag(&mut self, waited: &[Duration]) {
+    pub fn lag(&mut self, now: Duration, waited: &[Duration]) {
         self.lag.files += waited.len() as u64;
-        for lag in waited {
-            self.lags.add(*lag);
+        let number = now.as_secs() / 3600;
+        if self.lags[0].number != number {
+            let newest = Hour {
+                number,
+                lag: Lag::default(),
+            };
+            self.lags[1] = std::mem::replace(&mut self.lags[0], newest);
         }
+        waited.iter().for_each(|time| self.lags[0].lag.add(*time));
     }
 
-    /// The same with what the newest changes took.
+    /// The same with what changes of this hour and the one before took.
     #[must_use]
     pub fn measured(mut self) -> Status {
-        let mut lags = self.lags.ring.clone();
-        lags.sort_unstable();
-        let of = |share: usize| {
-            let last = lags.len().checked_sub(1);
-            last.map_or(Duration::ZERO, |last| lags[last * share / 100])
-        };
-        (self.lag.p50, self.lag.p95) = (of(50), of(95));
-        (self.lag.p99, self.lag.max) = (of(99), of(100));
-        self
-    }
-}
-
-impl Lags {
-    fn add(&mut self, lag: Duration) {
-        if self.ring.len() < LAGS_MAX {
-            self.ring.push(lag);
-        } else {
-            self.ring[self.next] = lag;
+        let mut lag = self.lags[0].lag.clone();
+        let before = &self.lags[1];
+        if before.number + 1 == self.lags[0].number {
+            lag.merge(&before.lag);
         }
-        self.next = (self.next + 1) % LAGS_MAX;
+        (self.lag.p50, self.lag.p95) = (lag.quantile(0.5), lag.quantile(0.95));
+        (self.lag.p99, self.lag.max) = (lag.quantile(0.99), lag.max());
+        self
     }
 }
 
 /// A path that has a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// The path below the root.
-    pub path: RelPath,
-    /// What is wrong, for a person.
-    pub what: String,
+    /// What is wrong, and where.
+    pub problem: Problem,
     /// When it was first met.
     pub first: Duration,
     /// When it was met last.
@@ -211,16 +203,19 @@ pub struct Trouble {
 pub struct Problems(BTreeMap<RelPath, Trouble>);
 
 impl Problems {
+    /// These, of an earlier life of the mirror.
+    pub fn of(all: impl Iterator<Item = Trouble>) -> Problems {
+        Problems(all.map(|one| (one.problem.path.clone(), one)).collect())
+    }
+
     /// What was looked at has these problems now, and no others.
-    pub fn replace(&mut self, now: Duration, looked_at: &[RelPath], found: Vec<Problem>) {
+    pub fn replace(&mut self, now: Duration, looked_at: &[(RelPath, Scope)], found: Vec<Problem>) {
         let mut before = BTreeMap::new();
-        for path in looked_at {
-            let gone: Vec<RelPath> = self
-                .0
-                .range(path.clone()..)
-                .map(|(at, _)| at)
+        for (path, scope) in looked_at {
+            let gone = self.0.range(path.clone()..).map(|(at, _)| at);
+            let gone: Vec<RelPath> = gone
                 .take_while(|at| at.as_bytes().starts_with(path.as_bytes()))
-                .filter(|at| at.is_within(path))
+                .filter(|at| *at == path || *scope == Scope::Subtree && at.is_within(path))
                 .cloned()
                 .collect();
             before.extend(gone.into_iter().filter_map(|at| self.0.remove_entry(&at)));
@@ -229,8 +224,7 @@ impl Problems {
             let known = before.remove(&problem.path);
             let (first, times) = known.map_or((now, 0), |known| (known.first, known.times));
             let trouble = Trouble {
-                path: problem.path.clone(),
-                what: problem.to_string(),
+                problem: problem.clone(),
                 first,
                 last: now,
                 times: times + 1,
@@ -241,6 +235,11 @@ impl Problems {
         }
     }
 
+    /// Whether a path has one.
+    pub fn has(&self, path: &RelPath) -> bool {
+        self.0.contains_key(path)
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()
@@ -249,5 +248,37 @@ impl Problems {
     /// All of them.
     pub fn all(&self) -> Vec<Trouble> {
         self.0.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::{Act, Class, Side};
+
+    fn problem(path: &str) -> Problem {
+        Problem {
+            path: RelPath::parse(path.as_bytes()).unwrap(),
+            side: Side::Replica,
+            act: Act::Remove,
+            cause: "it is so".into(),
+            class: Class::Skip,
+        }
+    }
+
+    #[test]
+    fn a_problem_is_over_when_its_path_was_looked_at_and_has_none() {
+        let mut problems = Problems::default();
+        let at = |seconds| Duration::from_secs(seconds);
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        let whole = [(RelPath::root(), Scope::Subtree)];
+        problems.replace(at(1), &whole, vec![problem("a/b"), problem("c")]);
+        problems.replace(at(2), &[(RelPath::root(), Scope::Entry)], Vec::new());
+        assert_eq!(problems.count(), 2, "only the root itself was looked at");
+        problems.replace(at(3), &[(path("c"), Scope::Entry)], vec![problem("c")]);
+        let met = problems.all();
+        assert_eq!((met[1].first, met[1].last, met[1].times), (at(1), at(3), 2));
+        problems.replace(at(4), &[(path("a"), Scope::Subtree)], Vec::new());
+        assert_eq!(problems.count(), 1);
     }
 }

@@ -1,9 +1,12 @@
 //! Jobs as files: where one is looked for, and who holds it.
 
+use crate::command::record;
 use crate::exit::Exit;
 use crate::own;
 use driftless_mirror::job::{JOB_BYTES_MAX, Job, parse};
+use driftless_mirror::memory::Memory;
 use driftless_model::{cause, quote};
+use driftless_state::mirror::{About, MirrorState};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -108,6 +111,19 @@ pub fn hold(job: &Job) -> Result<Held, Failure> {
     };
     write(&mut lock).map_err(|error| failed(cause(&error)))?;
     Ok(Held(lock))
+}
+
+/// What an earlier mirror of the job has left, for the process that holds it.
+pub fn memory(job: &Job) -> Result<Memory, Failure> {
+    let about = About {
+        name: job.name.clone(),
+        source: job.source.clone(),
+        replica: job.replicas[0].clone(),
+    };
+    let path = file(&format!("mirror-{}.db", job.name))?;
+    let opened = MirrorState::open(&path, &about, driftless_mirror::live::now());
+    let (state, _found) = opened.map_err(|error| record::refusal(&error))?;
+    Ok(Memory::of(state))
 }
 
 /// Where the mirror of a job is asked.

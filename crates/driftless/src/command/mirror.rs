@@ -1,7 +1,7 @@
 //! `driftless mirror`: a replica that stays equal, and what can be asked of it.
 
 use crate::args::{JobArgs, LogArgs, MirrorArgs, MirrorCommand};
-use crate::command::{job, mounts};
+use crate::command::{job, mounts, record};
 use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say};
 use crate::{own, signals};
@@ -11,7 +11,7 @@ use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
 use driftless_mirror::hands::Hands;
 use driftless_mirror::job::{Detect, Job};
-use driftless_mirror::live::Live;
+use driftless_mirror::live::{BeginError, Live};
 use driftless_remote::{Reach, Target};
 use driftless_session::connect;
 use std::io;
@@ -107,13 +107,22 @@ fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
     let hands = Hands::new(options, reach);
     let socket = job::socket(&job.name)?;
     let name = job.name.clone();
-    let failed = |error: io::Error| (Exit::CouldNotRun, format!("{name}: {error}"));
-    let (live, inbox) = Live::begin(job, hands, watch, signals.stop.clone()).map_err(failed)?;
-    control::listen(&socket, inbox).map_err(failed)?;
+    let memory = job::memory(&job)?;
+    let begun = Live::begin(job, (hands, memory), watch, signals.stop.clone());
+    let (live, inbox) = begun.map_err(|error| not_begun(&name, &error))?;
+    control::listen(&socket, inbox)
+        .map_err(|error| (Exit::CouldNotRun, format!("{name}: {error}")))?;
     tracing::info!("{name}: at work");
     live.run();
     tracing::info!("{name}: stopped");
     Ok(Exit::Signal(signals.number()))
+}
+
+fn not_begun(name: &str, error: &BeginError) -> Failure {
+    match error {
+        BeginError::State(error) => record::refusal(error),
+        BeginError::Thread(_) => (Exit::CouldNotRun, format!("{name}: {error}")),
+    }
 }
 
 fn reach(job: &Job, signals: &signals::Signals) -> Reach {

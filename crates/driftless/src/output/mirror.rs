@@ -103,6 +103,7 @@ fn json_of(status: &Status) -> serde_json::Value {
         "is_paused": status.is_paused,
         "away": status.away,
         "deaf": status.deaf,
+        "forgets": status.forgets,
         "events": status.events,
         "overflows": status.overflows,
         "changed": status.changed,
@@ -126,8 +127,8 @@ pub fn problems(problems: &[Trouble], json: bool) {
     for trouble in problems {
         if json {
             let value = serde_json::json!({
-                "path": escape(trouble.path.as_bytes()),
-                "what": trouble.what,
+                "path": escape(trouble.problem.path.as_bytes()),
+                "what": trouble.problem.to_string(),
                 "first": trouble.first.as_secs_f64(),
                 "last": trouble.last.as_secs_f64(),
                 "times": trouble.times,
@@ -137,7 +138,7 @@ pub fn problems(problems: &[Trouble], json: bool) {
             let first = moment(trouble.first.as_secs().cast_signed());
             line(&format!(
                 "{} (since {first}, {} times)",
-                trouble.what, trouble.times
+                trouble.problem, trouble.times
             ));
         }
     }

@@ -64,6 +64,11 @@ impl Mirror {
         self.command(command).run()
     }
 
+    /// Where its state is kept.
+    pub fn state_file(&self) -> PathBuf {
+        self.folder.path().join("state/driftless/mirror-test.db")
+    }
+
     /// The number of its process.
     pub fn process(&self) -> u32 {
         self.running.as_ref().expect("it runs").pid()

@@ -1,0 +1,245 @@
+//! What outlives the process: paths that are left to do, problems, how long changes took, what each
+//! comparison came to. It is written behind the work, about every second.
+//!
+//! A detector whose position is kept must not be told to move on before what it told of is saved;
+//! fanotify has none, so that after an end all is compared.
+
+use crate::dirty::Dirty;
+use crate::status::{Problems, Trouble};
+use driftless_engine::Counts;
+use driftless_model::{Lag, RelPath};
+use driftless_state::StateError;
+use driftless_state::mirror::{
+    DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow, RunCounts, RunKind, Saved,
+};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often it is saved.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// Saving takes one part in so many of the time.
+const SAVE_SHARE: u32 = 20;
+const HOUR: Duration = Duration::from_secs(3600);
+/// What is counted as long.
+const LONG: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(600)];
+
+/// The state of a mirror, and what of it is saved.
+pub struct Memory {
+    state: MirrorState,
+    dirty: BTreeMap<RelPath, Dirty>,
+    problems: BTreeMap<RelPath, Duration>,
+    /// What was measured since it was saved last, by the hour.
+    lag: BTreeMap<u64, Lag>,
+    hours: BTreeMap<u64, HourRow>,
+    walk: Option<u64>,
+    next: Duration,
+    is_equal: Option<Duration>,
+    failed: Option<String>,
+}
+
+impl Memory {
+    /// Of a state that was opened.
+    pub fn of(state: MirrorState) -> Memory {
+        Memory {
+            state,
+            dirty: BTreeMap::new(),
+            problems: BTreeMap::new(),
+            lag: BTreeMap::new(),
+            hours: BTreeMap::new(),
+            walk: None,
+            next: Duration::ZERO,
+            is_equal: None,
+            failed: None,
+        }
+    }
+
+    /// What an earlier life of the mirror has left to do.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn left(&mut self) -> Result<Vec<(RelPath, Dirty)>, StateError> {
+        let rows = self.state.dirty()?;
+        let left: Vec<(RelPath, Dirty)> = rows.into_iter().map(of_row).collect();
+        self.dirty = left.iter().cloned().collect();
+        Ok(left)
+    }
+
+    /// The problems that an earlier life of the mirror has met.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn problems(&mut self) -> Result<Problems, StateError> {
+        let rows = self.state.problems()?;
+        let paths = rows.iter().map(|row| (row.problem.path.clone(), row.last));
+        self.problems = paths.collect();
+        Ok(Problems::of(rows.into_iter().map(trouble_of)))
+    }
+
+    /// Whether it was paused when it ended.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn is_paused(&self) -> Result<bool, StateError> {
+        self.state.job().map(|job| job.paused.is_some())
+    }
+
+    /// It is paused, or goes on.
+    pub fn pause(&mut self, now: Duration, is_paused: bool) {
+        let done = self.state.pause(is_paused.then_some(now));
+        self.noted(done);
+    }
+
+    /// Something was done, and these changes took so long.
+    pub fn done(&mut self, now: Duration, counts: &Counts, waited: &[Duration]) {
+        let number = now.as_secs() / HOUR.as_secs();
+        let hour = self.hours.entry(number).or_default();
+        hour.hour = number;
+        hour.files += waited.len() as u64;
+        hour.bytes += counts.bytes_copied;
+        hour.changed += counts.changed;
+        hour.deleted += counts.deleted;
+        hour.problems += counts.problems();
+        let lag = self.lag.entry(number).or_default();
+        for time in waited {
+            hour.max = hour.max.max(*time);
+            hour.over_300 += u64::from(*time > LONG[0]);
+            hour.over_600 += u64::from(*time > LONG[1]);
+            lag.add(*time);
+        }
+    }
+
+    /// A comparison of all begins.
+    pub fn begin_walk(&mut self, now: Duration) {
+        let begun = self.state.begin_run(RunKind::Walk, now);
+        self.walk = self.noted(begun);
+    }
+
+    /// It has come to its end, and has found so many entries of which nobody had told.
+    pub fn end_walk(&mut self, now: Duration, counts: &Counts, missed: u64) {
+        let Some(walk) = self.walk.take() else {
+            return;
+        };
+        let counts = RunCounts {
+            seen: counts.seen,
+            changed: counts.changed,
+            deleted: counts.deleted,
+            failed: counts.failed,
+            bytes: counts.bytes_copied,
+            missed,
+        };
+        let done = self.state.end_run(walk, now, &counts, "complete");
+        self.noted(done);
+    }
+
+    /// Everything that happened until then is on the replica.
+    pub fn equal_until(&mut self, moment: Duration) {
+        self.is_equal = Some(moment);
+    }
+
+    /// Whether it is time to save.
+    pub fn is_due(&self, now: Duration) -> bool {
+        now >= self.next
+    }
+
+    /// Saves what has changed.
+    pub fn save(&mut self, now: Duration, dirty: BTreeMap<RelPath, Dirty>, problems: &Problems) {
+        let began = Instant::now();
+        let gone = self.dirty.keys().filter(|path| !dirty.contains_key(path));
+        let solved = self.problems.keys().filter(|path| !problems.has(path));
+        let news = dirty
+            .iter()
+            .filter(|(path, one)| self.dirty.get(path) != Some(one));
+        let met = problems.all().into_iter();
+        let met = met.filter(|one| self.problems.get(&one.problem.path) != Some(&one.last));
+        let saved = Saved {
+            clean: gone.cloned().collect(),
+            dirty: news.map(|(path, one)| to_row(path, one)).collect(),
+            solved: solved.cloned().collect(),
+            problems: met.map(|one| problem_row(one, &dirty)).collect(),
+            lag: self
+                .lag
+                .iter()
+                .map(|(hour, lag)| (*hour, lag.clone()))
+                .collect(),
+            hours: self.hours.values().copied().collect(),
+            equal_until: self.is_equal.map_or(EqualUntil::AsBefore, EqualUntil::At),
+            ..Saved::default()
+        };
+        let done = self.state.save(&saved);
+        if self.noted(done).is_some() {
+            self.dirty = dirty;
+            let last = problems.all().into_iter();
+            self.problems = last.map(|one| (one.problem.path, one.last)).collect();
+            self.lag.clear();
+            self.hours.clear();
+        }
+        self.next = now + SAVE_EVERY.max(began.elapsed() * SAVE_SHARE);
+    }
+
+    /// Why nothing is saved, if that is so.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// A state that cannot be written is told once, and tried again with the next second.
+    fn noted<T>(&mut self, done: Result<T, StateError>) -> Option<T> {
+        match done {
+            Ok(done) => {
+                self.failed = None;
+                Some(done)
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if self.failed.as_ref() != Some(&why) {
+                    tracing::error!("{why}");
+                }
+                self.failed = Some(why);
+                None
+            }
+        }
+    }
+}
+
+fn trouble_of(row: ProblemRow) -> Trouble {
+    Trouble {
+        problem: row.problem,
+        first: row.first,
+        last: row.last,
+        times: row.attempts.into(),
+    }
+}
+
+fn of_row(row: DirtyRow) -> (RelPath, Dirty) {
+    let dirty = Dirty {
+        scope: row.scope,
+        since: row.since,
+        due: row.due,
+        attempts: row.attempts,
+        is_long: row.is_long,
+    };
+    (row.path, dirty)
+}
+
+fn to_row(path: &RelPath, dirty: &Dirty) -> DirtyRow {
+    DirtyRow {
+        path: path.clone(),
+        scope: dirty.scope,
+        since: dirty.since,
+        due: dirty.due,
+        attempts: dirty.attempts,
+        is_long: dirty.is_long,
+    }
+}
+
+fn problem_row(one: Trouble, dirty: &BTreeMap<RelPath, Dirty>) -> ProblemRow {
+    let is_quarantined = dirty
+        .get(&one.problem.path)
+        .is_some_and(Dirty::is_in_quarantine);
+    ProblemRow {
+        first: one.first,
+        last: one.last,
+        attempts: u32::try_from(one.times).unwrap_or(u32::MAX),
+        is_quarantined,
+        problem: one.problem,
+    }
+}
