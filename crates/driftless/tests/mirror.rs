@@ -315,3 +315,48 @@ fn without_a_detector_a_barrier_compares_all() {
     let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
     assert!(!mirror.replica.join("new").exists());
 }
+
+#[test]
+fn more_deletes_in_an_hour_than_one_run_may_make_are_refused_and_told() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let name = |number: u32| source.join(format!("f{number}"));
+    for number in 0..100 {
+        fs::write(name(number), b"content").expect("a file");
+    }
+    let keys = "detect = [\"fanotify\"]\ndelete = true\nmax_delete = \"10%\"\n";
+    let mirror = Mirror::of(&source, keys);
+    mirror.barrier();
+    fs::remove_file(name(0)).expect("removed");
+    check_equal(&mirror, "one of a hundred");
+    for number in 1..50 {
+        fs::remove_file(name(number)).expect("removed");
+    }
+    mirror.wait_for("problems", |problems| problems > 0);
+    let told = mirror.command("problems").run().expect(3);
+    assert!(
+        told.stdout_text().contains("allowed: 9"),
+        "{}",
+        told.describe()
+    );
+    let left = fs::read_dir(&mirror.replica).expect("listed").count();
+    assert!(left >= 90, "{left}");
+}
+
+#[test]
+fn a_job_that_asks_for_what_is_not_there_is_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    for (keys, named) in [
+        ("detect = [\"btrfs\"]\n", "btrfs"),
+        ("delete = true\ntrash = \"30d\"\n", "trash"),
+        ("on_problem = \"mail root\"\n", "on_problem"),
+    ] {
+        let refused = Mirror::refused(&source, keys);
+        assert!(
+            refused.stderr_text().contains(named),
+            "{}",
+            refused.describe()
+        );
+    }
+}

@@ -7,7 +7,9 @@ use driftless_engine::{
     Counts, End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
 };
 use driftless_lock::{Mutex, RwLock};
-use driftless_model::{Act, Class, Problem, Receipt, RelPath, Scope, Selection, Work};
+use driftless_model::{
+    Act, Class, DeleteLimit, Policy, Problem, Receipt, RelPath, Scope, Selection,
+};
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use std::collections::BTreeMap;
@@ -33,6 +35,15 @@ pub struct Hands {
 struct Open {
     trees: Trees,
     _connections: Mutex<Connections>,
+}
+
+/// A piece of work.
+#[derive(Debug)]
+pub struct Work {
+    /// What is to be made equal.
+    pub taken: Taken,
+    /// How many entries may go for it.
+    pub delete_limit: Option<DeleteLimit>,
 }
 
 /// What became of a piece of work.
@@ -148,7 +159,15 @@ impl Hands {
     }
 
     /// Makes equal what was taken, durably.
-    pub fn carry_out(&self, taken: Taken, stop: &AtomicBool) -> Outcome {
+    pub fn carry_out(&self, work: Work, stop: &AtomicBool) -> Outcome {
+        let Work {
+            taken,
+            delete_limit,
+        } = work;
+        let policy = Policy {
+            delete_limit,
+            ..self.options.policy.clone()
+        };
         let gathered = Gathered::default();
         let mut outcome = Outcome {
             taken,
@@ -161,7 +180,7 @@ impl Hands {
         };
         let done = self
             .opened()
-            .and_then(|open| self.work(&open.trees, &mut outcome, (&gathered, stop)));
+            .and_then(|open| Self::work((&open.trees, &policy), &mut outcome, (&gathered, stop)));
         outcome.problems = gathered.problems.into_inner();
         outcome.changed = gathered.changed.into_inner();
         outcome.linked = gathered.linked.into_inner();
@@ -176,17 +195,16 @@ impl Hands {
     }
 
     fn work(
-        &self,
-        trees: &Trees,
+        (trees, policy): (&Trees, &Policy),
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
-        outcome.not_moved = self.relocate(trees, &outcome.taken.moves, stop)?;
+        outcome.not_moved = Self::relocate((trees, policy), &outcome.taken.moves, stop)?;
         if !outcome.taken.paths.is_empty() {
             let selection = Arc::new(selection(&outcome.taken));
-            let summary = trees.reconcile(&selection, &self.options.policy, gathered, stop)?;
+            let summary = trees.reconcile(&selection, policy, gathered, stop)?;
             outcome.counts = summary.counts;
-            if let Some(end) = self.not_done(&summary, outcome, gathered) {
+            if let Some(end) = Self::not_done(&summary, outcome, gathered) {
                 return Ok(end);
             }
         }
@@ -195,8 +213,7 @@ impl Hands {
     }
 
     fn relocate(
-        &self,
-        trees: &Trees,
+        (trees, policy): (&Trees, &Policy),
         moves: &[Move],
         stop: &AtomicBool,
     ) -> Result<Vec<Move>, RunError> {
@@ -211,9 +228,9 @@ impl Hands {
                 is_dir: one.is_dir,
                 goes_on,
             };
-            let is_done = trees.relocate(&renamed, &self.options.policy)?
-                || self.make_room(trees, &renamed, stop)?
-                    && trees.relocate(&renamed, &self.options.policy)?;
+            let is_done = trees.relocate(&renamed, policy)?
+                || Self::make_room((trees, policy), &renamed, stop)?
+                    && trees.relocate(&renamed, policy)?;
             if !is_done {
                 not_moved.push(one.clone());
             }
@@ -224,26 +241,25 @@ impl Hands {
     /// Makes the directory that something was renamed into, which may be as new as the rename;
     /// false if it was there.
     fn make_room(
-        &self,
-        trees: &Trees,
+        (trees, policy): (&Trees, &Policy),
         renamed: &Renamed,
         stop: &AtomicBool,
     ) -> Result<bool, RunError> {
         let Some((dir, _)) = renamed.to.split_last().filter(|(dir, _)| !dir.is_root()) else {
             return Ok(false);
         };
-        let work = Work {
+        let work = driftless_model::Work {
             path: dir,
             scope: Scope::Entry,
         };
         let selection = Arc::new(Selection::of(&[work]));
         // Its problems are told when it is looked at by itself.
-        let summary = trees.reconcile(&selection, &self.options.policy, &Silent, stop)?;
+        let summary = trees.reconcile(&selection, policy, &Silent, stop)?;
         Ok(summary.counts.changed > 0)
     }
 
     /// How the work ended, unless all of it was done.
-    fn not_done(&self, summary: &Summary, outcome: &Outcome, gathered: &Gathered) -> Option<Ended> {
+    fn not_done(summary: &Summary, outcome: &Outcome, gathered: &Gathered) -> Option<Ended> {
         match &summary.end {
             End::Complete => None,
             End::Stopped => Some(Ended::Stopped),

@@ -3,6 +3,7 @@
 
 pub mod ask;
 pub mod control;
+mod deletes;
 pub mod dirty;
 pub mod hands;
 pub mod job;

@@ -6,8 +6,9 @@
 //! next moment at which something is due.
 
 use crate::ask::{Answer, Ask, Asked, Reply};
+use crate::deletes::Deletes;
 use crate::dirty::{Circumstance, DirtyPaths, Lane, Taken};
-use crate::hands::{Ended, Hands, Outcome, is_to_be_told};
+use crate::hands::{Ended, Hands, Outcome, Work, is_to_be_told};
 use crate::job::Job;
 use crate::link_names::LinkNames;
 use crate::memory::Memory;
@@ -60,7 +61,7 @@ pub struct Live {
     hands: Arc<Hands>,
     dirty: DirtyPaths,
     inbox: Receiver<Message>,
-    lanes: BTreeMap<Lane, Sender<Taken>>,
+    lanes: BTreeMap<Lane, Sender<Work>>,
     busy: BTreeMap<Lane, usize>,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -75,6 +76,7 @@ pub struct Live {
     /// When all is to be compared because something is in doubt.
     doubt: Option<Duration>,
     links: LinkNames,
+    deletes: Deletes,
     memory: Memory,
     heard_until: Duration,
     problems: Problems,
@@ -114,6 +116,7 @@ impl Live {
     ) -> Result<(Live, Inbox), BeginError> {
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
         let (settle, began) = (job.live.settle, now());
+        let deletes = Deletes::new(job.policy.delete_limit);
         let mut live = Live {
             status: Status::new(&job, began),
             job,
@@ -132,6 +135,7 @@ impl Live {
             walked: Walked::default(),
             doubt: None,
             links: LinkNames::default(),
+            deletes,
             memory,
             heard_until: began,
             problems: Problems::default(),
@@ -160,15 +164,15 @@ impl Live {
         threads: usize,
         outbox: &Sender<Message>,
     ) -> std::io::Result<()> {
-        let (work, taken) = unbounded::<Taken>();
+        let (work, works) = unbounded::<Work>();
         for _ in 0..threads {
             let (hands, stop) = (self.hands.clone(), self.stop.clone());
-            let (taken, outbox) = (taken.clone(), outbox.clone());
+            let (works, outbox) = (works.clone(), outbox.clone());
             let thread = Builder::new()
                 .name(format!("{lane:?}").to_lowercase())
                 .spawn(move || {
-                    for taken in taken {
-                        let outcome = hands.carry_out(taken, &stop);
+                    for work in works {
+                        let outcome = hands.carry_out(work, &stop);
                         let _nobody_listens_at_the_end =
                             outbox.send(Message::Done(Box::new(outcome)));
                     }
@@ -340,7 +344,12 @@ impl Live {
                     self.memory.begin_walk(now);
                 }
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
-                let sent = self.lanes[&lane].send(taken);
+                let delete_limit = self.deletes.limit(now, lane, &self.walked);
+                let work = Work {
+                    taken,
+                    delete_limit,
+                };
+                let sent = self.lanes[&lane].send(work);
                 sent.expect("lanes end after this thread");
             }
         }
@@ -395,6 +404,9 @@ impl Live {
         }
         let failed = outcome.failed();
         self.status.add(&outcome.counts);
+        if outcome.taken.lane != Lane::Walk {
+            self.deletes.add(now, outcome.counts.deleted);
+        }
         let paths = looked_at(&outcome.taken);
         let told = outcome.problems.into_iter().filter(is_to_be_told);
         self.problems.replace(now, &paths, told.collect());

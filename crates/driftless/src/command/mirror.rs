@@ -10,7 +10,7 @@ use driftless_engine::Options;
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
 use driftless_mirror::hands::Hands;
-use driftless_mirror::job::{Detect, Job};
+use driftless_mirror::job::{Detect, Job, Movers};
 use driftless_mirror::live::{BeginError, Live};
 use driftless_remote::{Reach, Target};
 use driftless_session::connect;
@@ -70,6 +70,11 @@ fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
             "detect = [\"{name}\"] is not there yet; \"fanotify\" and \"walk\" are"
         )));
     }
+    if let Some(key) = unbuilt_key(job) {
+        return Err(refuse(format!(
+            "\"{key}\" is not there yet, and nothing is left out that a job asks for: take it out of the job"
+        )));
+    }
     if job.replicas.len() > 1 {
         return Err(refuse(
             "several replicas of one job are not there yet; write a job for each".into(),
@@ -87,6 +92,18 @@ fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
     Watch::begin(&target.path, job.fanotify.unlimited)
         .map(Some)
         .map_err(|error| refuse(error.to_string()))
+}
+
+/// A key of the job that nothing heeds yet.
+fn unbuilt_key(job: &Job) -> Option<&'static str> {
+    let unbuilt = [
+        ("trash", job.trash.is_some()),
+        ("quiet", !job.quiet.is_empty()),
+        ("on_problem", job.on_problem.is_some()),
+        ("metrics", job.metrics.is_some()),
+        ("movers", job.movers != Movers::Own),
+    ];
+    unbuilt.into_iter().find(|(_, is)| *is).map(|(key, _)| key)
 }
 
 fn is_built(detect: Detect) -> bool {

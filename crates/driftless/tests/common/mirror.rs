@@ -26,18 +26,29 @@ pub struct Mirror {
 impl Mirror {
     /// Starts to follow `source`; `keys` are further lines of the job.
     pub fn of(source: &Path, keys: &str) -> Mirror {
+        let mut mirror = Mirror::not_started(source, keys);
+        mirror.start();
+        mirror
+    }
+
+    /// What it says that does not start.
+    pub fn refused(source: &Path, keys: &str) -> Outcome {
+        let mirror = Mirror::not_started(source, keys);
+        let _said_as_well = mirror.command("check").run().expect(1);
+        mirror.command("run").run().expect(1)
+    }
+
+    fn not_started(source: &Path, keys: &str) -> Mirror {
         let folder = scratch_folder();
         let replica = folder.path().join("replica");
         let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {replica:?}\n{keys}");
         fs::write(folder.path().join("job.toml"), job).expect("a file");
-        let mut mirror = Mirror {
+        Mirror {
             source: source.to_owned(),
             replica,
             folder,
             running: None,
-        };
-        mirror.start();
-        mirror
+        }
     }
 
     /// A command about its job.
