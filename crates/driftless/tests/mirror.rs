@@ -6,11 +6,13 @@
 
 mod common;
 
+use common::far::Far;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::{
     FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
 };
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -359,4 +361,48 @@ fn a_job_that_asks_for_what_is_not_there_is_refused() {
             refused.describe()
         );
     }
+}
+
+#[test]
+fn the_page_has_every_field_of_a_status() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\n");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mirror.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let table = page
+        .split("### Fields of `mirror status --json`")
+        .nth(1)
+        .and_then(|rest| rest.split("\n`mirror problems").next())
+        .expect("the table");
+    let cells = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let told: BTreeSet<&str> = cells
+        .filter_map(|line| line.split(" |").next())
+        .flat_map(|cell| cell.split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    let status = mirror.status();
+    let printed = status.as_object().expect("an object").keys();
+    assert_eq!(told, printed.map(String::as_str).collect());
+}
+
+#[test]
+fn a_replica_on_another_host_follows_too_and_comes_back_when_the_line_is_cut() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    build(&source, 31);
+    let far = Far::own();
+    let mirror = Mirror::far(&source, &far, "detect = [\"fanotify\"]\ndelete = true\n");
+    check_equal(&mirror, "the first copy");
+    write(&source, 31, 3);
+    rename_writers(&source);
+    check_equal(&mirror, "changes over ssh");
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write(&source, 32, 3));
+        for _ in 0..3 {
+            far.server.kill_sessions();
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        writing.join().expect("no panic");
+    });
+    check_equal(&mirror, "after cuts");
 }

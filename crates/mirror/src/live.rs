@@ -275,6 +275,7 @@ impl Live {
     fn add(&mut self, now: Duration, change: Change, circumstance: Circumstance) {
         if let Some(Hint::MovedFrom(from)) = &change.hint {
             self.links.renamed(from, &change.path);
+            self.problems.renamed(from);
         }
         let names = self
             .links

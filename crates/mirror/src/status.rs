@@ -235,6 +235,11 @@ impl Problems {
         }
     }
 
+    /// An entry was renamed: what was wrong below its old name is told anew, of its new one.
+    pub fn renamed(&mut self, from: &RelPath) {
+        self.0.retain(|path, _| !path.is_within(from));
+    }
+
     /// Whether a path has one.
     pub fn has(&self, path: &RelPath) -> bool {
         self.0.contains_key(path)

@@ -1,6 +1,7 @@
 //! A mirror that runs: its job, its replica, its process.
 
 use super::driftless;
+use super::far::{Far, agent};
 use driftless_testkit::scratch::scratch_folder;
 use driftless_testkit::{Driftless, Outcome, Running};
 use rustix::process::Signal;
@@ -38,10 +39,29 @@ impl Mirror {
         mirror.command("run").run().expect(1)
     }
 
+    /// The same with a replica that is reached through ssh.
+    pub fn far(source: &Path, far: &Far, keys: &str) -> Mirror {
+        let reach = format!(
+            "[reach]\nssh = {:?}\nagent_path = {:?}\n",
+            far.words(),
+            agent()
+        );
+        let typed = |path: &Path| far.path(path).into_string().expect("text");
+        let mut mirror = Mirror::with(source, &typed, &format!("{keys}{reach}"));
+        mirror.start();
+        mirror
+    }
+
     fn not_started(source: &Path, keys: &str) -> Mirror {
+        let typed = |path: &Path| path.to_str().expect("text").to_owned();
+        Mirror::with(source, &typed, keys)
+    }
+
+    fn with(source: &Path, typed: &dyn Fn(&Path) -> String, keys: &str) -> Mirror {
         let folder = scratch_folder();
         let replica = folder.path().join("replica");
-        let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {replica:?}\n{keys}");
+        let named = typed(&replica);
+        let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {named:?}\n{keys}");
         fs::write(folder.path().join("job.toml"), job).expect("a file");
         Mirror {
             source: source.to_owned(),

@@ -44,6 +44,9 @@ pub struct Trees {
     file_systems: Mutex<HashMap<u64, DirMutRef>>,
     /// The disk did not keep what it was given.
     is_lost: AtomicBool,
+    /// Whose turn it is, where completions of all calls come by one connection and each would hear
+    /// those of the others.
+    turn: Mutex<()>,
     /// What the first run has to know of the roots.
     first: Mutex<Option<First>>,
 }
@@ -113,6 +116,7 @@ impl Trees {
             changes: RwLock::new(changes.map(|changes| watched(options, changes, monitor))),
             file_systems: Mutex::default(),
             is_lost: AtomicBool::new(false),
+            turn: Mutex::default(),
             first: Mutex::new(Some(First { before, basis })),
         })
     }
@@ -121,6 +125,8 @@ impl Trees {
     /// below it, a subtree, or all. A chosen path that the source lacks goes from the replica where
     /// the policy deletes; a directory with what is in it only as a subtree, and is a problem
     /// otherwise. Nothing is durable before a [flush](Trees::flush).
+    /// Calls of many threads are under way at the same time, but for trees on other hosts: there
+    /// they wait for each other.
     ///
     /// # Errors
     /// Nothing may be changed any more: another run has the replica, or its disk did not keep what
@@ -138,6 +144,7 @@ impl Trees {
             removes_chosen: true,
             ..self.options.clone()
         };
+        let _turn = self.takes_turns().then(|| self.turn.lock());
         self.refuse_lost()?;
         let changes = self.changes.read();
         let mut run = Run::new(&options, monitor, stop, self.ground.clone());
@@ -154,6 +161,15 @@ impl Trees {
             .as_ref()
             .map_or(Ok(()), |changes| changes.outcome())?;
         Ok(summary)
+    }
+
+    /// Whether only one call may be under way at a time.
+    fn takes_turns(&self) -> bool {
+        let (source, replica) = &self.ground.roots;
+        source.takes_submissions()
+            || replica
+                .as_ref()
+                .is_some_and(|replica| replica.takes_submissions())
     }
 
     /// Nothing is known any more of what stands on a disk that did not keep what it was given.
