@@ -182,14 +182,15 @@ fn the_page_names_every_detector_with_its_sort() {
 #[test]
 fn examples_of_the_page_are_jobs() {
     let examples = blocks("toml");
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 3);
     let jobs: Vec<Job> = examples
         .iter()
         .map(|text| read(text).unwrap_or_else(|errors| panic!("{errors}")))
         .collect();
-    assert!(jobs[0].is_live() && jobs[0].trash.is_some() && jobs[0].metrics.is_some());
-    assert_eq!(jobs[1].snapshots(), Some(Detect::Btrfs));
-    assert_eq!(jobs[1].replicas.len(), 2);
+    assert!(jobs[0].is_live());
+    assert!(jobs[1].is_live() && jobs[1].trash.is_some() && jobs[1].metrics.is_some());
+    assert_eq!(jobs[2].snapshots(), Some(Detect::Btrfs));
+    assert_eq!(jobs[2].replicas.len(), 2);
 }
 
 #[test]
