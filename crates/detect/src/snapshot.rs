@@ -1,7 +1,14 @@
 //! What file systems tell of the difference between two of their snapshots.
 //!
-//! The parsers read from what is handed to them; they start and open nothing.
+//! The parsers read from what is handed to them; they start and open nothing. A [`Provider`] does:
+//! it makes, lists and deletes snapshots, and has a parser read what differs between two.
 
 pub mod btrfs;
 pub mod gpfs;
+mod program;
+mod provider;
+mod sequence;
 pub mod zfs;
+
+pub use provider::{Provider, SnapshotError};
+pub use sequence::in_sequence;

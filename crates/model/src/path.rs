@@ -5,6 +5,7 @@
 
 use crate::escape;
 use serde::{Deserialize, Serialize};
+use std::ffi::CStr;
 use std::fmt;
 
 /// Why bytes are not a usable name or path.
@@ -18,6 +19,9 @@ impl fmt::Display for BadName {
 }
 
 impl std::error::Error for BadName {}
+
+/// The folder in the root of a tree that holds snapshots of the tree, and is no part of it.
+pub const SNAPSHOTS: &CStr = c".driftless-snapshots";
 
 /// Checks that `name` is one path component that stays in its directory: not empty, not `.` or
 /// `..`, no `/`, no NUL.

@@ -3,13 +3,14 @@
 //!
 //! [`Stream`] decodes the bytes, [`Diff`] replays the commands on the names that they touch, and
 //! says at the end which paths of the newer snapshot differ. Both work on memory and on a reader
-//! that is handed in.
+//! that is handed in. [`Subvolumes`] makes the snapshots, and has the program send.
 
 mod attributes;
 mod command;
 mod crc;
 mod diff;
 mod fault;
+mod provider;
 mod ranges;
 mod stream;
 mod tree;
@@ -17,6 +18,7 @@ mod tree;
 pub use command::{Command, Made, Subvolume};
 pub use diff::{Diff, changes};
 pub use fault::{StreamError, StreamFault};
+pub use provider::Subvolumes;
 pub use stream::Stream;
 
 #[cfg(test)]

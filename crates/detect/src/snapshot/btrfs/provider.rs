@@ -1,0 +1,135 @@
+//! Read-only snapshots of a subvolume, in a folder in its root.
+//!
+//! A snapshot holds no other subvolume, so none of the snapshots: it has the empty folder alone.
+
+use super::changes;
+use crate::snapshot::in_sequence;
+use crate::snapshot::program::Program;
+use crate::snapshot::provider::{Provider, SnapshotError, shown};
+use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, statfs};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::BufReader;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// `BTRFS_SUPER_MAGIC` (linux/magic.h).
+const MAGIC: u32 = 0x9123_683e;
+/// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID` (linux/btrfs_tree.h).
+const ROOT_INODE: u64 = 256;
+
+/// A subvolume of btrfs that this host has mounted.
+#[derive(Debug, Clone)]
+pub struct Subvolumes {
+    root: PathBuf,
+}
+
+impl Subvolumes {
+    /// Of the subvolume at `root`.
+    pub fn of(root: &Path) -> Subvolumes {
+        Subvolumes {
+            root: root.to_owned(),
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join(OsStr::from_bytes(SNAPSHOTS.to_bytes()))
+    }
+
+    /// Others have no business in the folder: a snapshot shows what its owner may have taken away
+    /// since.
+    fn make_folder(&self) -> Result<(), SnapshotError> {
+        let folder = self.folder();
+        match mkdirat(CWD, &folder, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(cause) => Err(SnapshotError::system(&folder, "make the folder", cause)),
+        }
+    }
+
+    /// Whether a path of a snapshot is a directory, if that can be seen.
+    fn is_directory(&self, name: &str, path: &RelPath) -> Option<bool> {
+        let full = self.path(name).join(OsStr::from_bytes(path.as_bytes()));
+        let stat = statat(CWD, &full, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+}
+
+impl Provider for Subvolumes {
+    fn check(&self) -> Result<(), SnapshotError> {
+        let not_fit = |why| SnapshotError::NotFit {
+            path: shown(&self.root),
+            why,
+        };
+        let system = |cause| SnapshotError::system(&self.root, "look at the tree", cause);
+        let file_system = statfs(&self.root).map_err(system)?;
+        if file_system.f_type as u32 != MAGIC {
+            return Err(not_fit(
+                "is not on btrfs, which alone has such snapshots; \"fanotify\" and \"walk\" need none",
+            ));
+        }
+        let stat = statat(CWD, &self.root, AtFlags::empty()).map_err(system)?;
+        if stat.st_ino != ROOT_INODE {
+            return Err(not_fit(
+                "is a directory within a subvolume of btrfs; snapshots are made of whole subvolumes (btrfs subvolume create)",
+            ));
+        }
+        Program::new("btrfs", ["version"]).run()
+    }
+
+    fn create(&self, name: &str) -> Result<(), SnapshotError> {
+        self.make_folder()?;
+        let words = ["subvolume", "snapshot", "-r"].map(OsStr::new);
+        let path = self.path(name);
+        let paths = [self.root.as_os_str(), path.as_os_str()];
+        Program::new("btrfs", words.into_iter().chain(paths)).run()
+    }
+
+    fn list(&self) -> Result<BTreeSet<String>, SnapshotError> {
+        let folder = self.folder();
+        let failed = |cause| SnapshotError::system(&folder, "list the snapshots", cause);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match openat(CWD, &folder, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(BTreeSet::new()),
+            Err(cause) => return Err(failed(cause)),
+        };
+        let mut names = BTreeSet::new();
+        for entry in Dir::new(fd).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_str().ok();
+            let name = name.filter(|name| !matches!(*name, "." | ".."));
+            names.extend(name.map(str::to_owned));
+        }
+        Ok(names)
+    }
+
+    fn delete(&self, name: &str) -> Result<(), SnapshotError> {
+        let words = ["subvolume", "delete"].map(OsStr::new);
+        let path = self.path(name);
+        Program::new("btrfs", words.into_iter().chain([path.as_os_str()])).run()
+    }
+
+    fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError> {
+        let words = ["send", "-q", "--no-data", "-p"].map(OsStr::new);
+        let (older, path) = (self.path(older), self.path(newer));
+        let paths = [older.as_os_str(), path.as_os_str()];
+        let mut found = Program::new("btrfs", words.into_iter().chain(paths))
+            .print(|printed| Ok(changes(BufReader::new(printed))?))?;
+        let folder = RelPath::parse(SNAPSHOTS.to_bytes()).expect("a name");
+        found.retain(|change| !change.path.is_within(&folder));
+        for change in &mut found {
+            let is_moved = matches!(change.hint, Some(Hint::MovedFrom(_)));
+            // Of what was only moved the stream does not say what it is.
+            if is_moved && self.is_directory(newer, &change.path) == Some(false) {
+                change.scope = Scope::Entry;
+            }
+        }
+        Ok(in_sequence(found))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+}
