@@ -49,7 +49,10 @@ impl Deletes {
             _ if lane == Lane::Walk => return Some(limit),
             DeleteLimit::Count(count) => count,
             DeleteLimit::Percent(percent) => {
-                let entries = walked.ended.map_or(UNKNOWN_ENTRIES, |_| walked.seen);
+                let entries = match walked.seen {
+                    0 => UNKNOWN_ENTRIES,
+                    seen => seen,
+                };
                 entries.saturating_mul(percent) / 100
             }
         };

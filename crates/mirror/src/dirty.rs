@@ -442,6 +442,12 @@ impl DirtyPaths {
             .filter(|(_, dirty)| dirty.is_in_quarantine())
     }
 
+    /// Whether something is left that has not failed yet.
+    pub fn has_fresh(&self) -> bool {
+        let is_fresh = |dirty: &Dirty| dirty.attempts == 0;
+        !self.moves.is_empty() || self.left.values().any(is_fresh)
+    }
+
     /// Whether something is left that was heard of at `moment` or before, but for what is in
     /// quarantine.
     pub fn waits_since(&self, moment: Duration) -> bool {

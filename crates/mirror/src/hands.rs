@@ -13,6 +13,7 @@ use driftless_model::{
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -28,6 +29,8 @@ const LINKED_MAX: usize = 500_000;
 pub struct Hands {
     options: Options,
     reach: Reach,
+    /// The snapshot that is read in the source's place.
+    snapshot: RwLock<Option<PathBuf>>,
     open: RwLock<Option<Arc<Open>>>,
 }
 
@@ -111,8 +114,15 @@ impl Hands {
         Hands {
             options,
             reach,
+            snapshot: RwLock::new(None),
             open: RwLock::new(None),
         }
+    }
+
+    /// From now on a snapshot is read in the source's place. Nothing may be in work.
+    pub fn read_from(&self, snapshot: &Path) {
+        *self.snapshot.write() = Some(snapshot.to_owned());
+        self.close();
     }
 
     /// Opens both trees, unless they are open.
@@ -129,6 +139,9 @@ impl Hands {
             return Ok(open.clone());
         }
         let mut options = self.options.clone();
+        if let Some(snapshot) = &*self.snapshot.read() {
+            options.source = snapshot.clone().into();
+        }
         let connections = connect(&mut options, &self.reach, Duration::ZERO)
             .map_err(|error| RunError::NoMovers(error.to_string()))?;
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
@@ -168,7 +181,10 @@ impl Hands {
             delete_limit,
             ..self.options.policy.clone()
         };
-        let gathered = Gathered::default();
+        let gathered = Gathered {
+            is_of_snapshot: self.snapshot.read().is_some(),
+            ..Gathered::default()
+        };
         let mut outcome = Outcome {
             taken,
             not_moved: Vec::new(),
@@ -292,6 +308,7 @@ fn selection(taken: &Taken) -> Selection {
 /// What the engine tells of one piece of work.
 #[derive(Default)]
 struct Gathered {
+    is_of_snapshot: bool,
     problems: Mutex<Vec<Problem>>,
     changed: Mutex<Vec<RelPath>>,
     linked: Mutex<Vec<Linked>>,
@@ -330,6 +347,9 @@ impl Monitor for Gathered {
     }
 
     fn linked(&self, path: &dyn Fn() -> RelPath, inode: (u64, u64), names: u64) {
+        // Each snapshot is a device of its own, on which a file keeps its number.
+        let device = if self.is_of_snapshot { 0 } else { inode.0 };
+        let inode = (device, inode.1);
         let mut linked = self.linked.lock();
         if linked.len() < LINKED_MAX {
             linked.push(Linked {

@@ -12,5 +12,6 @@ pub mod live;
 pub mod memory;
 pub mod message;
 mod pace;
+pub mod snapshots;
 pub mod status;
 mod waits;

@@ -37,6 +37,9 @@ struct Group {
 pub struct LinkNames {
     of: BTreeMap<RelPath, InodeId>,
     groups: HashMap<InodeId, Group>,
+    /// Files that have more names than are known. More may be learnt soon of what is looked at
+    /// beside.
+    incomplete: BTreeSet<InodeId>,
 }
 
 impl LinkNames {
@@ -55,36 +58,53 @@ impl LinkNames {
 
     /// Something was looked at, and these names were met there and no others; with all `walked`,
     /// these are all that there are. Returns the names that are to be looked at together with
-    /// them, and whether there may be more that are not known.
+    /// them.
     pub fn met(
         &mut self,
         looked_at: &[(RelPath, Scope)],
         linked: &[Linked],
         walked: bool,
-    ) -> (BTreeSet<RelPath>, bool) {
+    ) -> BTreeSet<RelPath> {
         for (path, scope) in looked_at {
             self.cut(path, *scope);
         }
         for one in linked {
             self.learn(one.path.clone(), one.inode);
         }
+        if walked {
+            self.incomplete.clear();
+        }
         let met: BTreeSet<&RelPath> = linked.iter().map(|one| &one.path).collect();
-        let (mut together, mut is_doubtful) = (BTreeSet::new(), false);
+        let mut together = BTreeSet::new();
         for one in linked {
-            let Some(group) = self.groups.get_mut(&one.inode) else {
-                is_doubtful |= !walked;
-                continue;
-            };
-            if walked {
-                group.settled = one.names;
+            if !self.is_complete(one, walked) {
+                self.incomplete.insert(one.inode);
+            } else {
+                self.incomplete.remove(&one.inode);
             }
-            let is_known = group.names.len() as u64 >= one.names || group.settled == one.names;
-            is_doubtful |= !is_known;
-            if group.names.iter().any(|name| !met.contains(name)) {
-                together.extend(group.names.iter().cloned());
+            let group = self.groups.get(&one.inode);
+            let names = group.into_iter().flat_map(|group| &group.names);
+            if names.clone().any(|name| !met.contains(name)) {
+                together.extend(names.cloned());
             }
         }
-        (together, is_doubtful)
+        together
+    }
+
+    /// Whether files have names that are not known here.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.incomplete.is_empty()
+    }
+
+    /// Whether all names of a file are known that there are in the source.
+    fn is_complete(&mut self, one: &Linked, walked: bool) -> bool {
+        let Some(group) = self.groups.get_mut(&one.inode) else {
+            return walked;
+        };
+        if walked {
+            group.settled = one.names;
+        }
+        group.names.len() as u64 >= one.names || group.settled == one.names
     }
 
     fn learn(&mut self, path: RelPath, inode: InodeId) {
@@ -127,6 +147,7 @@ impl LinkNames {
         group.names.remove(path);
         if group.names.is_empty() {
             self.groups.remove(&inode);
+            self.incomplete.remove(&inode);
         }
     }
 }
@@ -164,16 +185,17 @@ mod tests {
         let mut known = LinkNames::default();
         let all = [(RelPath::root(), Scope::Subtree)];
         let found = linked(&[("a/x", 7, 2), ("b", 7, 2), ("c", 8, 2)]);
-        assert_eq!(known.met(&all, &found, true), (BTreeSet::new(), false));
+        assert_eq!(known.met(&all, &found, true), BTreeSet::new());
+        assert!(!known.is_in_doubt());
         assert_eq!(of(&known, "b"), ["a/x", "b"]);
         known.renamed(&path("a"), &path("d/e"));
         assert_eq!(of(&known, "b"), ["b", "d/e/x"]);
         assert_eq!(of(&known, "a/x"), [""; 0]);
         // The other name of c is outside of the source.
         let again = known.met(&entries(&["c"]), &linked(&[("c", 8, 2)]), false);
-        assert_eq!(
-            again,
-            (BTreeSet::new(), true),
+        assert_eq!(again, BTreeSet::new());
+        assert!(
+            known.is_in_doubt(),
             "the group was forgotten with its last name"
         );
     }
@@ -183,13 +205,15 @@ mod tests {
         let mut known = LinkNames::default();
         let all = [(RelPath::root(), Scope::Subtree)];
         known.met(&all, &linked(&[("a", 7, 2), ("b", 7, 2)]), true);
-        let (together, is_doubtful) = known.met(&entries(&["a"]), &linked(&[("a", 7, 2)]), false);
-        assert_eq!((together.len(), is_doubtful), (2, false));
+        let together = known.met(&entries(&["a"]), &linked(&[("a", 7, 2)]), false);
+        assert_eq!((together.len(), known.is_in_doubt()), (2, false));
         let both = linked(&[("a", 7, 2), ("b", 7, 2)]);
-        let (together, _) = known.met(&entries(&["a", "b"]), &both, false);
+        let together = known.met(&entries(&["a", "b"]), &both, false);
         assert!(together.is_empty(), "they were looked at together");
-        let (_, is_doubtful) = known.met(&entries(&["new"]), &linked(&[("new", 9, 2)]), false);
-        assert!(is_doubtful, "its other name is not known");
+        known.met(&entries(&["new"]), &linked(&[("new", 9, 2)]), false);
+        assert!(known.is_in_doubt(), "its other name is not known");
+        known.met(&entries(&["late"]), &linked(&[("late", 9, 2)]), false);
+        assert!(!known.is_in_doubt(), "it was looked at beside");
         known.met(&entries(&["b"]), &[], false);
         assert_eq!(of(&known, "a"), ["a"], "b has gone");
     }

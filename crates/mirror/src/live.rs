@@ -5,20 +5,26 @@
 //! messages. Nothing waits but that thread, and it waits for one thing: the next message, or the
 //! next moment at which something is due.
 
+mod cycle;
+
 use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::deletes::Deletes;
-use crate::dirty::{Circumstance, DirtyPaths, Lane, Taken};
+use crate::dirty::{Circumstance, Dirty, DirtyPaths, Lane, Taken};
 use crate::hands::{Ended, Hands, Outcome, Work, is_to_be_told};
-use crate::job::Job;
+use crate::job::{Detect, Job};
 use crate::link_names::LinkNames;
 use crate::memory::Memory;
 use crate::message::{Inbox, Message};
+use crate::snapshots::Snapshots;
 use crate::status::{Problems, Status, Walked};
 use crate::waits::{Wait, Waits};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use cycle::Cycle;
 use driftless_detect::fanotify::{Unwatched, Watch};
+use driftless_engine::Counts;
 use driftless_model::{Change, Hint, RelPath, Scope};
 use driftless_state::StateError;
+use driftless_state::mirror::{RunCounts, RunKind};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -67,6 +73,8 @@ pub struct Live {
     stop: Arc<AtomicBool>,
     /// Wakes the detector that waits for events.
     watcher: Option<Arc<driftless_detect::fanotify::Waker>>,
+    /// What is done with snapshots, where changes are found by them.
+    cycle: Option<Cycle>,
     waits: Waits,
     is_paused: bool,
     /// Who asked for the pause, and waits until it has begun.
@@ -83,6 +91,15 @@ pub struct Live {
     status: Status,
     is_unsettled: bool,
     settled_at: Duration,
+}
+
+/// How a mirror finds out what has changed, beside comparing all.
+#[derive(Default)]
+pub struct Detectors {
+    /// By what the kernel tells.
+    pub watch: Option<Watch>,
+    /// By snapshots.
+    pub snapshots: Option<Snapshots>,
 }
 
 /// Why a mirror does not begin.
@@ -111,7 +128,7 @@ impl Live {
     pub fn begin(
         job: Job,
         (hands, memory): (Hands, Memory),
-        watch: Option<Watch>,
+        detectors: Detectors,
         stop: Arc<AtomicBool>,
     ) -> Result<(Live, Inbox), BeginError> {
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
@@ -128,6 +145,7 @@ impl Live {
             threads: Vec::new(),
             stop,
             watcher: None,
+            cycle: None,
             waits: Waits::default(),
             is_paused: false,
             pausing: Vec::new(),
@@ -145,7 +163,7 @@ impl Live {
         for (lane, threads) in [(Lane::Short, 1), (Lane::Long, 2), (Lane::Walk, 1)] {
             live.start_lane(lane, threads, &outbox)?;
         }
-        if let Some(watch) = watch {
+        if let Some(watch) = detectors.watch {
             live.watcher = Some(watch.waker());
             live.start_watch(watch, &outbox)?;
         }
@@ -154,7 +172,11 @@ impl Live {
         }
         live.problems = live.memory.problems()?;
         live.is_paused = live.memory.is_paused()?;
-        live.walk(began);
+        live.walked.seen = live.memory.entries()?;
+        match detectors.snapshots {
+            Some(snapshots) => live.start_cycles(snapshots, &outbox)?,
+            None => live.walk(began),
+        }
         Ok((live, Inbox::new(outbox)))
     }
 
@@ -230,13 +252,14 @@ impl Live {
     /// Saves now and then what is known. What is done within a second need not be known later.
     fn remember(&mut self) {
         let now = now();
-        if self.dirty.is_empty() && self.walked.ended.is_some() {
+        let is_live = self.cycle.is_none();
+        if is_live && self.dirty.is_empty() && self.walked.ended.is_some() {
             self.memory.equal_until(self.heard_until);
         }
         if self.memory.is_due(now) {
             let mut dirty = self.dirty.all();
-            dirty.retain(|_, one| now.saturating_sub(one.since) >= YOUNG);
-            self.memory.save(now, dirty, &self.problems);
+            dirty.retain(|_, one| !is_live || now.saturating_sub(one.since) >= YOUNG);
+            let _it_is_tried_again = self.memory.save(now, dirty, &self.problems);
         }
     }
 
@@ -266,6 +289,7 @@ impl Live {
                 tracing::error!("{why}: from here on only walks find what changes");
                 self.status.deaf = Some(why);
             }
+            Message::Told(told) => self.take_told(now, told),
             Message::Done(outcome) => self.take_outcome(now, *outcome),
             Message::Asked(asked) => self.take_question(now, asked),
         }
@@ -302,7 +326,7 @@ impl Live {
         if let Some(away) = &self.away {
             return Some(away.again);
         }
-        let walk = self.next_walk();
+        let walk = self.next_walk().into_iter().chain(self.next_cycle());
         let due = self
             .dirty
             .next_due()
@@ -312,10 +336,13 @@ impl Live {
     }
 
     fn next_walk(&self) -> Option<Duration> {
+        // Where snapshots tell all, a job may do without.
+        let is_on_time = self.cycle.is_none() || self.job.detects_by(Detect::Walk);
         let on_time = self
             .job
             .walk
             .every
+            .filter(|_| is_on_time)
             .zip(self.walked.asked)
             .map(|(every, asked)| asked + every);
         on_time.into_iter().chain(self.doubt).min()
@@ -327,7 +354,7 @@ impl Live {
             self.walk(now);
         }
         let is_away = self.away.as_ref().is_some_and(|away| away.again > now);
-        if self.is_paused || is_away {
+        if self.is_paused || is_away || !self.turn_cycle(now) {
             return;
         }
         for (lane, threads, paths_max) in [
@@ -342,7 +369,7 @@ impl Live {
                     break;
                 }
                 if lane == Lane::Walk {
-                    self.memory.begin_walk(now);
+                    self.memory.begin_run(RunKind::Walk, now);
                 }
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
                 let delete_limit = self.deletes.limit(now, lane, &self.walked);
@@ -374,6 +401,8 @@ impl Live {
         (self.is_unsettled, self.settled_at) = (false, now);
         if let Err(why) = self.hands.settle() {
             self.go_away(now, why);
+            // So that it is seen when they are back.
+            self.walk(now);
         }
     }
 
@@ -405,6 +434,7 @@ impl Live {
         }
         let failed = outcome.failed();
         self.status.add(&outcome.counts);
+        self.count_cycle(&outcome.counts);
         if outcome.taken.lane != Lane::Walk {
             self.deletes.add(now, outcome.counts.deleted);
         }
@@ -422,12 +452,18 @@ impl Live {
     fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
         let looked_at = looked_at(&outcome.taken);
         let is_walk = outcome.taken.lane == Lane::Walk;
-        let (together, is_doubtful) = self.links.met(&looked_at, &outcome.linked, is_walk);
+        let together = self.links.met(&looked_at, &outcome.linked, is_walk);
         for name in together {
-            self.dirty
-                .add(now, Change::entry(name), Circumstance::default());
+            // All at the same time: the pace of each would keep them apart.
+            let dirty = Dirty::new(Scope::Entry, now, now);
+            self.dirty.add_again(name, dirty);
         }
-        if is_doubtful && self.doubt.is_none() {
+        if !self.links.is_in_doubt() {
+            self.doubt = None;
+        } else if self.cycle.is_some() {
+            // When all else is done.
+            self.doubt = Some(Duration::MAX);
+        } else if self.doubt.is_none() {
             let pause = (self.walked.took * DOUBT_PAUSES).max(DOUBT_PAUSE_MIN);
             let last = self.walked.ended.unwrap_or_default();
             self.doubt = Some(now.max(last + pause));
@@ -441,13 +477,17 @@ impl Live {
             .changed
             .iter()
             .filter(|path| !is_first && !self.dirty.has_heard_of(path));
-        let missed = if self.watcher.is_some() {
-            missed.count()
+        let missed = if self.watcher.is_some() || self.cycle.is_some() {
+            missed.count() as u64
         } else {
             0
         };
-        self.walked.end(now, &outcome.counts, missed as u64);
-        self.memory.end_walk(now, &outcome.counts, missed as u64);
+        self.walked.end(now, &outcome.counts, missed);
+        let counts = RunCounts {
+            missed,
+            ..counts_of(&outcome.counts)
+        };
+        self.memory.end_run(RunKind::Walk, now, &counts, "complete");
     }
 
     fn go_away(&mut self, now: Duration, why: String) {
@@ -488,11 +528,10 @@ impl Live {
             }
             Ask::Retry { path } => self.retry(now, path),
             Ask::SyncNow { wait } => {
-                self.walk(now);
+                self.look_now(now);
                 self.dirty.hurry(now);
                 if wait {
-                    self.waits.add(Wait::for_all(asked.reply, now, None));
-                    self.waits.heard_until(now, now);
+                    self.begin_wait(now, Wait::for_all(asked.reply, now, None));
                     return;
                 }
                 Answer::Done
@@ -529,14 +568,30 @@ impl Live {
     /// too.
     fn begin_barrier(&mut self, now: Duration, wait: Wait) {
         match &self.watcher {
-            Some(watcher) => watcher.wake(),
+            Some(watcher) => {
+                watcher.wake();
+                self.waits.add(wait);
+            }
             None => {
-                self.walk(now);
+                self.look_now(now);
+                self.begin_wait(now, wait);
             }
         }
         self.dirty.hurry(now);
+    }
+
+    /// What has changed is looked for: in a new snapshot, or by comparing all.
+    fn look_now(&mut self, now: Duration) {
+        match &mut self.cycle {
+            Some(cycle) => cycle.hurry(now),
+            None => self.walk(now),
+        }
+    }
+
+    /// Somebody waits for what is looked for now.
+    fn begin_wait(&mut self, now: Duration, wait: Wait) {
         self.waits.add(wait);
-        if self.watcher.is_none() {
+        if self.cycle.is_none() {
             self.waits.heard_until(now, now);
         }
     }
@@ -559,7 +614,10 @@ impl Live {
         }
         if !self.waits.is_empty() {
             self.dirty.hurry(now);
-            self.doubt = self.doubt.map(|doubt| doubt.min(now));
+            // A cycle sees to it when all else is done.
+            if self.cycle.is_none() {
+                self.doubt = self.doubt.map(|doubt| doubt.min(now));
+            }
         }
     }
 
@@ -573,6 +631,11 @@ impl Live {
         status.is_walking = self.busy[&Lane::Walk] > 0;
         status.is_paused = self.is_paused;
         status.away = self.away.as_ref().map(|away| away.why.clone());
+        if let Some(cycle) = &self.cycle {
+            let equal = cycle.equal().unwrap_or(status.began);
+            status.oldest = Some(status.oldest.map_or(equal, |oldest| oldest.min(equal)));
+            status.cycle = Some(cycle.now());
+        }
         status.forgets = self.memory.failed().map(str::to_owned);
         status.now = now;
         status.measured()
@@ -597,10 +660,22 @@ impl Live {
         if let Err(why) = self.hands.settle() {
             tracing::warn!("{why}");
         }
-        self.memory.save(now(), self.dirty.all(), &self.problems);
+        let _it_was_told = self.memory.save(now(), self.dirty.all(), &self.problems);
         for thread in self.threads {
             let _its_panic_was_told = thread.join();
         }
+    }
+}
+
+/// As the state keeps them.
+fn counts_of(counts: &Counts) -> RunCounts {
+    RunCounts {
+        seen: counts.seen,
+        changed: counts.changed,
+        deleted: counts.deleted,
+        failed: counts.failed,
+        bytes: counts.bytes_copied,
+        missed: 0,
     }
 }
 

@@ -10,7 +10,8 @@ use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath};
 use driftless_state::StateError;
 use driftless_state::mirror::{
-    DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow, RunCounts, RunKind, Saved,
+    CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow, RunCounts, RunKind,
+    Saved,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,6 +20,10 @@ use std::time::{Duration, Instant};
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Saving takes one part in so many of the time.
 const SAVE_SHARE: u32 = 20;
+/// The detector of snapshots, as the state calls it.
+const SNAPSHOTS: &str = "snapshots";
+/// The last comparison of all is looked for in so many runs.
+const RUNS_LOOKED_AT: u64 = 1000;
 const HOUR: Duration = Duration::from_secs(3600);
 /// What is counted as long.
 const LONG: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(600)];
@@ -31,7 +36,8 @@ pub struct Memory {
     /// What was measured since it was saved last, by the hour.
     lag: BTreeMap<u64, Lag>,
     hours: BTreeMap<u64, HourRow>,
-    walk: Option<u64>,
+    runs: BTreeMap<RunKind, u64>,
+    saved: Saved,
     next: Duration,
     is_equal: Option<Duration>,
     failed: Option<String>,
@@ -46,7 +52,8 @@ impl Memory {
             problems: BTreeMap::new(),
             lag: BTreeMap::new(),
             hours: BTreeMap::new(),
-            walk: None,
+            runs: BTreeMap::new(),
+            saved: Saved::default(),
             next: Duration::ZERO,
             is_equal: None,
             failed: None,
@@ -108,27 +115,90 @@ impl Memory {
         }
     }
 
-    /// A comparison of all begins.
-    pub fn begin_walk(&mut self, now: Duration) {
-        let begun = self.state.begin_run(RunKind::Walk, now);
-        self.walk = self.noted(begun);
+    /// A comparison of all begins, or a cycle.
+    pub fn begin_run(&mut self, kind: RunKind, now: Duration) {
+        let begun = self.state.begin_run(kind, now);
+        if let Some(number) = self.noted(begun) {
+            self.runs.insert(kind, number);
+        }
     }
 
-    /// It has come to its end, and has found so many entries of which nobody had told.
-    pub fn end_walk(&mut self, now: Duration, counts: &Counts, missed: u64) {
-        let Some(walk) = self.walk.take() else {
+    /// It has come to its end.
+    pub fn end_run(&mut self, kind: RunKind, now: Duration, counts: &RunCounts, end: &str) {
+        let Some(number) = self.runs.remove(&kind) else {
             return;
         };
-        let counts = RunCounts {
-            seen: counts.seen,
-            changed: counts.changed,
-            deleted: counts.deleted,
-            failed: counts.failed,
-            bytes: counts.bytes_copied,
-            missed,
-        };
-        let done = self.state.end_run(walk, now, &counts, "complete");
+        let done = self.state.end_run(number, now, counts, end);
         self.noted(done);
+    }
+
+    /// How many entries the last comparison of all has met, in this life or an earlier one.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn entries(&self) -> Result<u64, StateError> {
+        let runs = self.state.runs(RUNS_LOOKED_AT)?;
+        let walk = runs
+            .iter()
+            .find(|run| run.kind == RunKind::Walk && run.ended.is_some());
+        Ok(walk.map_or(0, |run| run.counts.seen))
+    }
+
+    /// The snapshot that was read last, and what it holds everything before.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn snapshot(&self) -> Result<Option<(String, Duration)>, StateError> {
+        let cursor = self.state.cursor(SNAPSHOTS)?;
+        let name = |cursor: Cursor| Some((String::from_utf8(cursor.position).ok()?, cursor.at));
+        Ok(cursor.and_then(name))
+    }
+
+    /// The moment of the newest snapshot that the replica has been equal to.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn common(&self) -> Result<Option<Duration>, StateError> {
+        let all = self.state.common()?;
+        let newest = all.into_iter().find(|row| row.is_newest);
+        Ok(newest.map(|row| row.made))
+    }
+
+    /// Another snapshot is read from now on, and what differs from the one before is dirty: both
+    /// are saved together, now. False if they are not.
+    #[must_use]
+    pub fn read_from(
+        &mut self,
+        (name, at): (&str, Duration),
+        now: Duration,
+        dirty: BTreeMap<RelPath, Dirty>,
+        problems: &Problems,
+    ) -> bool {
+        let cursor = Cursor {
+            detector: SNAPSHOTS.into(),
+            position: name.as_bytes().to_vec(),
+            at,
+        };
+        self.saved.cursors = vec![cursor];
+        self.save(now, dirty, problems)
+    }
+
+    /// Source and replica have a snapshot in common, and these not any more.
+    pub fn share(
+        &mut self,
+        name: &str,
+        at: Duration,
+        on_replica: Option<String>,
+        not: Vec<String>,
+    ) {
+        self.saved.uncommon.extend(not);
+        self.saved.common = vec![CommonRow {
+            name: name.to_owned(),
+            source: name.to_owned(),
+            replica: on_replica.unwrap_or_default(),
+            made: at,
+            is_newest: true,
+        }];
     }
 
     /// Everything that happened until then is on the replica.
@@ -141,8 +211,13 @@ impl Memory {
         now >= self.next
     }
 
-    /// Saves what has changed.
-    pub fn save(&mut self, now: Duration, dirty: BTreeMap<RelPath, Dirty>, problems: &Problems) {
+    /// Saves what has changed; false if that fails.
+    pub fn save(
+        &mut self,
+        now: Duration,
+        dirty: BTreeMap<RelPath, Dirty>,
+        problems: &Problems,
+    ) -> bool {
         let began = Instant::now();
         let gone = self.dirty.keys().filter(|path| !dirty.contains_key(path));
         let solved = self.problems.keys().filter(|path| !problems.has(path));
@@ -163,10 +238,12 @@ impl Memory {
                 .collect(),
             hours: self.hours.values().copied().collect(),
             equal_until: self.is_equal.map_or(EqualUntil::AsBefore, EqualUntil::At),
-            ..Saved::default()
+            ..self.saved.clone()
         };
         let done = self.state.save(&saved);
-        if self.noted(done).is_some() {
+        let is_done = self.noted(done).is_some();
+        if is_done {
+            self.saved = Saved::default();
             self.dirty = dirty;
             let last = problems.all().into_iter();
             self.problems = last.map(|one| (one.problem.path, one.last)).collect();
@@ -174,6 +251,7 @@ impl Memory {
             self.hours.clear();
         }
         self.next = now + SAVE_EVERY.max(began.elapsed() * SAVE_SHARE);
+        is_done
     }
 
     /// Why nothing is saved, if that is so.

@@ -2,6 +2,7 @@
 
 use crate::ask::Asked;
 use crate::hands::Outcome;
+use crate::snapshots::Told;
 use crossbeam_channel::Sender;
 use driftless_detect::fanotify::Seen;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub enum Message {
     Missed,
     /// A detector hears nothing any more.
     Deaf(String),
+    /// Who makes snapshots is done.
+    Told(Told),
     /// A lane is done.
     Done(Box<Outcome>),
     /// Somebody asks.

@@ -49,6 +49,8 @@ pub struct Status {
     pub overflows: u64,
     /// Comparisons of all.
     pub walk: Walked,
+    /// Where the cycle of snapshots is, if there are any.
+    pub cycle: Option<CycleNow>,
     /// How long changes took to the replica.
     pub lag: LagNow,
     /// Entries that were changed.
@@ -76,6 +78,23 @@ pub struct LagNow {
     pub p99: Duration,
     /// All of them.
     pub max: Duration,
+}
+
+/// Cycles of snapshots.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CycleNow {
+    /// The snapshot that is read; none before the first was made.
+    pub snapshot: Option<String>,
+    /// The replica has everything that happened before.
+    pub equal: Option<Duration>,
+    /// When the next begins, unless this one takes longer.
+    pub next: Duration,
+    /// What is being done.
+    pub stage: String,
+    /// Cycles that have come to their end since the mirror began.
+    pub count: u64,
+    /// Why there is no snapshot.
+    pub failed: Option<String>,
 }
 
 /// Comparisons of all.

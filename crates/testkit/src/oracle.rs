@@ -39,6 +39,7 @@ pub fn rsync_opinion(src: &Path, dst: &Path, options: &Options) -> String {
         ]);
     }
     rsync.arg("--exclude=/.driftless-tmp-00000000000000000000000000000001");
+    rsync.arg("--exclude=/.driftless-snapshots/");
     let output = rsync
         .arg("--")
         .args([slash(src), slash(dst)])

@@ -24,6 +24,9 @@ const MARKS: [&[u8]; 2] = [b"trusted.driftless.mark", b"user.driftless.mark"];
 /// See above.
 pub(crate) const MARK_FILE: &[u8] = b".driftless-tmp-00000000000000000000000000000001";
 
+/// Names in a root that are no part of the tree: its mark, and the folder of its snapshots.
+const NO_PART: [&[u8]; 2] = [MARK_FILE, b".driftless-snapshots"];
+
 /// One entry of a scanned tree.
 #[derive(Debug)]
 pub struct Node {
@@ -130,7 +133,7 @@ impl Scan {
         let mut directories = Vec::new();
         for name in list_names(fd)?
             .into_iter()
-            .filter(|name| parent != 0 || name != MARK_FILE)
+            .filter(|name| parent != 0 || !NO_PART.contains(&&name[..]))
         {
             let stat = rustix::fs::statat(fd, &name[..], AtFlags::SYMLINK_NOFOLLOW)?;
             let mut node = read_node(fd.as_fd(), &name, stat, depth)?;

@@ -15,6 +15,13 @@ pub trait Provider: Send {
     /// Why not.
     fn check(&self) -> Result<(), SnapshotError>;
 
+    /// Makes the place for snapshots, which may be in the tree's root, so that no snapshot changes
+    /// the tree's times.
+    ///
+    /// # Errors
+    /// There is none.
+    fn prepare(&self) -> Result<(), SnapshotError>;
+
     /// Makes a snapshot of the tree as it is.
     ///
     /// # Errors

@@ -6,17 +6,20 @@ use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say};
 use crate::{own, signals};
 use driftless_detect::fanotify::Watch;
-use driftless_engine::Options;
+use driftless_detect::snapshot::Provider;
+use driftless_detect::snapshot::btrfs::Subvolumes;
+use driftless_engine::{Options, RunError};
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
 use driftless_mirror::hands::Hands;
 use driftless_mirror::job::{Detect, Job, Movers};
-use driftless_mirror::live::{BeginError, Live};
+use driftless_mirror::live::{BeginError, Detectors, Live};
+use driftless_mirror::snapshots::Snapshots;
 use driftless_remote::{Reach, Target};
 use driftless_session::connect;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,45 +54,96 @@ pub fn run(args: &MirrorArgs) -> Exit {
 
 fn check(args: &JobArgs) -> Result<Exit, Failure> {
     let job = job::read(&args.job)?;
-    let watch = watch(&job)?;
-    let hears = if watch.is_some() {
-        "changes are heard of as they happen"
-    } else {
-        "changes are found by comparing"
+    let detectors = detectors(&job)?;
+    let hears = match (detectors.watch.is_some(), detectors.snapshots.is_some()) {
+        (true, _) => "changes are heard of as they happen",
+        (_, true) => "changes are found by comparing snapshots",
+        (false, false) => "changes are found by comparing",
     };
     say::line(&format!("{}: a job that can be run; {hears}", job.name));
     Ok(Exit::Equal)
 }
 
+/// How the mirror of a job finds out what has changed.
+fn detectors(job: &Job) -> Result<Detectors, Failure> {
+    refuse_unbuilt(job)?;
+    Ok(Detectors {
+        watch: watch(job)?,
+        snapshots: snapshots(job)?,
+    })
+}
+
+/// Nothing is left out that a job asks for.
+fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
+    let refuse = |why: String| Err((Exit::CouldNotRun, format!("{}: {why}", job.name)));
+    if let Some(other) = job.detect.iter().find(|detect| !is_built(**detect)) {
+        let name = other.name();
+        return refuse(format!(
+            "detect = [\"{name}\"] is not there yet; \"fanotify\", \"btrfs\" and \"walk\" are"
+        ));
+    }
+    if job.snapshots().is_some() && job.is_live() {
+        return refuse(
+            "snapshots and live changes in one job are not there yet; write a job for each".into(),
+        );
+    }
+    if let Some(key) = unbuilt_key(job) {
+        return refuse(format!(
+            "\"{key}\" is not there yet, and nothing is left out that a job asks for: take it out of the job"
+        ));
+    }
+    if job.replicas.len() > 1 {
+        return refuse(
+            "several replicas of one job are not there yet; write a job for each".into(),
+        );
+    }
+    Ok(())
+}
+
+/// Where a tree of this host is; none if it is another's.
+fn own_path(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
+    let target = Target::parse(tree.as_ref())
+        .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+    Ok(target.host.is_none().then_some(target.path))
+}
+
+/// Who makes the snapshots, where the job wants them.
+fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
+    let refuse = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
+    if job.snapshots().is_none() {
+        return Ok(None);
+    }
+    let Some(source) = own_path(job, &job.source)? else {
+        return Err(refuse(
+            "detect = [\"btrfs\"]: the source is on another host; run the mirror there".into(),
+        ));
+    };
+    let of_source = Subvolumes::of(&source);
+    of_source
+        .check()
+        .map_err(|error| refuse(error.to_string()))?;
+    let replica = own_path(job, &job.replicas[0])?;
+    // Where the replica is none of btrfs, it has no snapshots.
+    let of_replica = replica
+        .map(|replica| Subvolumes::of(&replica))
+        .filter(|replica| replica.check().is_ok())
+        .map(|replica| Box::new(replica) as Box<dyn Provider>);
+    let snapshots = Snapshots::of(&job.name, job.cycle.keep, Box::new(of_source), of_replica);
+    Ok(Some(snapshots))
+}
+
 /// Has the kernel tell of changes, where the job wants that.
 fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
     let refuse = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
-    if let Some(other) = job.detect.iter().find(|detect| !is_built(**detect)) {
-        let name = other.name();
-        return Err(refuse(format!(
-            "detect = [\"{name}\"] is not there yet; \"fanotify\" and \"walk\" are"
-        )));
-    }
-    if let Some(key) = unbuilt_key(job) {
-        return Err(refuse(format!(
-            "\"{key}\" is not there yet, and nothing is left out that a job asks for: take it out of the job"
-        )));
-    }
-    if job.replicas.len() > 1 {
-        return Err(refuse(
-            "several replicas of one job are not there yet; write a job for each".into(),
-        ));
-    }
     if !job.detects_by(Detect::Fanotify) {
         return Ok(None);
     }
-    let target = Target::parse(job.source.as_ref()).map_err(|error| refuse(error.to_string()))?;
-    if target.host.is_some() {
+    let Some(source) = own_path(job, &job.source)? else {
         return Err(refuse(
             "detect = [\"fanotify\"]: the source is on another host, whose kernel alone tells of its changes; run the mirror there".into(),
         ));
-    }
-    Watch::begin(&target.path, job.fanotify.unlimited)
+    };
+    Watch::begin(&source, job.fanotify.unlimited)
         .map(Some)
         .map_err(|error| refuse(error.to_string()))
 }
@@ -107,7 +161,7 @@ fn unbuilt_key(job: &Job) -> Option<&'static str> {
 }
 
 fn is_built(detect: Detect) -> bool {
-    matches!(detect, Detect::Walk | Detect::Fanotify)
+    matches!(detect, Detect::Walk | Detect::Fanotify | Detect::Btrfs)
 }
 
 fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
@@ -118,14 +172,17 @@ fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
     let signals = signals::watch();
     let _held = job::hold(&job)?;
     // First, so that nothing that happens from here on is missed.
-    let watch = watch(&job)?;
+    let detectors = detectors(&job)?;
     let reach = reach(&job, &signals);
     let options = options(&job, &reach)?;
     let hands = Hands::new(options, reach);
+    if detectors.snapshots.is_some() {
+        refuse_within(&job, &hands)?;
+    }
     let socket = job::socket(&job.name)?;
     let name = job.name.clone();
     let memory = job::memory(&job)?;
-    let begun = Live::begin(job, (hands, memory), watch, signals.stop.clone());
+    let begun = Live::begin(job, (hands, memory), detectors, signals.stop.clone());
     let (live, inbox) = begun.map_err(|error| not_begun(&name, &error))?;
     control::listen(&socket, inbox)
         .map_err(|error| (Exit::CouldNotRun, format!("{name}: {error}")))?;
@@ -133,6 +190,19 @@ fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
     live.run();
     tracing::info!("{name}: stopped");
     Ok(Exit::Signal(signals.number()))
+}
+
+/// A snapshot is read, in which it is not seen that one tree is within the other.
+fn refuse_within(job: &Job, hands: &Hands) -> Result<(), Failure> {
+    let opened = hands.open();
+    hands.close();
+    match opened {
+        Err(error @ (RunError::Same(_) | RunError::Inside { .. })) => {
+            Err((Exit::Refused, format!("{}: {error}", job.name)))
+        }
+        // What else is wrong may be over soon, and is told then.
+        _ => Ok(()),
+    }
 }
 
 fn not_begun(name: &str, error: &BeginError) -> Failure {

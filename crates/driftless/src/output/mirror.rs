@@ -1,6 +1,6 @@
 //! What the commands of a mirror print.
 
-use driftless_mirror::status::{Status, Trouble};
+use driftless_mirror::status::{CycleNow, Status, Trouble};
 use driftless_model::{escape, escape_text, moment};
 use std::io::Write;
 use std::time::Duration;
@@ -41,11 +41,21 @@ pub fn status(status: &Status, json: bool) {
         seconds(lag.p99),
         seconds(lag.max)
     ));
+    if let Some(cycle) = &status.cycle {
+        line(&format!("  cycle      {}", cycle_now(cycle)));
+    }
     line(&format!("  compared   {}", walks(status)));
     line(&format!(
         "  done       {} changed, {} deleted, {} bytes copied, {} events heard, {} times some were missed",
         status.changed, status.deleted, status.bytes_copied, status.events, status.overflows
     ));
+    if let Some(why) = status
+        .cycle
+        .as_ref()
+        .and_then(|cycle| cycle.failed.as_ref())
+    {
+        line(&format!("  NO SNAPSHOT  {why}"));
+    }
     if let Some(why) = &status.deaf {
         line(&format!("  DEAF       {why}"));
     }
@@ -53,13 +63,28 @@ pub fn status(status: &Status, json: bool) {
 
 fn state(status: &Status) -> String {
     let since = moment(status.began.as_secs().cast_signed());
+    let what = status.cycle.as_ref().map_or("changes", |_| "snapshots");
     let doing = match (&status.away, status.is_paused, status.is_walking) {
         (Some(why), ..) => format!("OUT OF REACH: {why}"),
         (_, true, _) => "paused".to_owned(),
-        (_, _, true) => "comparing all, and following changes".to_owned(),
-        _ => "following changes".to_owned(),
+        (_, _, true) => format!("comparing all, and following {what}"),
+        _ => format!("following {what}"),
     };
     format!("{doing} (process {}, since {since})", status.process)
+}
+
+fn cycle_now(cycle: &CycleNow) -> String {
+    let told = |at: Duration| moment(at.as_secs().cast_signed());
+    let equal = cycle.equal.map_or_else(
+        || "no snapshot yet".to_owned(),
+        |at| format!("the source as it was at {}", told(at)),
+    );
+    format!(
+        "the replica has {equal}; {}, {} complete, the next at {}",
+        cycle.stage,
+        cycle.count,
+        told(cycle.next)
+    )
 }
 
 fn walks(status: &Status) -> String {
@@ -114,6 +139,14 @@ fn json_of(status: &Status) -> serde_json::Value {
         "walk_seen": status.walk.seen,
         "walk_changed": status.walk.changed,
         "missed": status.walk.missed,
+        "cycle": status.cycle.as_ref().map(|cycle| serde_json::json!({
+            "snapshot": cycle.snapshot,
+            "equal": cycle.equal.map(seconds),
+            "next": seconds(cycle.next),
+            "stage": cycle.stage,
+            "count": cycle.count,
+            "failed": cycle.failed,
+        })),
         "lag_files": status.lag.files,
         "lag_p50_seconds": seconds(status.lag.p50),
         "lag_p95_seconds": seconds(status.lag.p95),

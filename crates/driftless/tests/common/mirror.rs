@@ -57,18 +57,33 @@ impl Mirror {
         Mirror::with(source, &typed, keys)
     }
 
+    /// The same with a replica that is somewhere else than in memory.
+    pub fn between(source: &Path, replica: &Path, keys: &str) -> Mirror {
+        let mut mirror = Mirror::not_started(source, keys);
+        mirror.replica = replica.to_owned();
+        mirror.write_job(replica.to_str().expect("text"), keys);
+        mirror.start();
+        mirror
+    }
+
     fn with(source: &Path, typed: &dyn Fn(&Path) -> String, keys: &str) -> Mirror {
         let folder = scratch_folder();
         let replica = folder.path().join("replica");
         let named = typed(&replica);
-        let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {named:?}\n{keys}");
-        fs::write(folder.path().join("job.toml"), job).expect("a file");
-        Mirror {
+        let mirror = Mirror {
             source: source.to_owned(),
             replica,
             folder,
             running: None,
-        }
+        };
+        mirror.write_job(&named, keys);
+        mirror
+    }
+
+    fn write_job(&self, replica: &str, keys: &str) {
+        let source = &self.source;
+        let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {replica:?}\n{keys}");
+        fs::write(self.folder.path().join("job.toml"), job).expect("a file");
     }
 
     /// A command about its job.

@@ -87,7 +87,7 @@ pub struct GapRow {
 }
 
 /// What a mirror does for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunKind {
     /// It compares all.
     Walk,

@@ -38,16 +38,6 @@ impl Subvolumes {
         self.root.join(OsStr::from_bytes(SNAPSHOTS.to_bytes()))
     }
 
-    /// Others have no business in the folder: a snapshot shows what its owner may have taken away
-    /// since.
-    fn make_folder(&self) -> Result<(), SnapshotError> {
-        let folder = self.folder();
-        match mkdirat(CWD, &folder, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(cause) => Err(SnapshotError::system(&folder, "make the folder", cause)),
-        }
-    }
-
     /// Whether a path of a snapshot is a directory, if that can be seen.
     fn is_directory(&self, name: &str, path: &RelPath) -> Option<bool> {
         let full = self.path(name).join(OsStr::from_bytes(path.as_bytes()));
@@ -78,8 +68,17 @@ impl Provider for Subvolumes {
         Program::new("btrfs", ["version"]).run()
     }
 
+    // Others have no business in the folder: a snapshot shows what its owner may have taken away
+    // since.
+    fn prepare(&self) -> Result<(), SnapshotError> {
+        let folder = self.folder();
+        match mkdirat(CWD, &folder, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(cause) => Err(SnapshotError::system(&folder, "make the folder", cause)),
+        }
+    }
+
     fn create(&self, name: &str) -> Result<(), SnapshotError> {
-        self.make_folder()?;
         let words = ["subvolume", "snapshot", "-r"].map(OsStr::new);
         let path = self.path(name);
         let paths = [self.root.as_os_str(), path.as_os_str()];

@@ -1,0 +1,294 @@
+//! Cycles: a snapshot is made, what differs from the one before becomes dirty, and lanes make the
+//! replica equal to it. Then the replica gets a snapshot, too, and both are the newest that they
+//! have in common.
+//!
+//! What differs is saved together with the name of the snapshot, before any of it is worked on. So
+//! the replica never is nearer to a snapshot than what is remembered, and what an interrupted cycle
+//! has left is left beside what the next one finds.
+
+use super::{BeginError, Live, counts_of, now};
+use crate::dirty::Circumstance;
+use crate::memory::Memory;
+use crate::message::Message;
+use crate::snapshots::{Made, Snapshots, Task, Told};
+use crate::status::CycleNow;
+use crossbeam_channel::{Sender, unbounded};
+use driftless_engine::Counts;
+use driftless_model::{Change, RelPath};
+use driftless_state::mirror::{RunCounts, RunKind};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// What failed is tried again after this, or at the next cycle if that is sooner.
+const FAILED_PAUSE: Duration = Duration::from_secs(30);
+/// From the beginning of one cycle to that of the next at least: names tell milliseconds.
+const EVERY_MIN: Duration = Duration::from_secs(1);
+
+/// Where the cycle is.
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is to be done before the next.
+    Idle,
+    /// A snapshot is being made.
+    Making,
+    /// It waits until what is in work is over.
+    Made(Box<Made>),
+    /// What differs is not saved yet.
+    Saving,
+    /// The replica is made equal to it.
+    Copying,
+    /// It is, and gets a snapshot.
+    Finishing,
+}
+
+/// The cycles of a mirror.
+pub(super) struct Cycle {
+    tasks: Sender<Task>,
+    stage: Stage,
+    /// The snapshot that was read last.
+    snapshot: Option<String>,
+    /// It is there to be read.
+    is_read: bool,
+    /// It holds everything that happened before.
+    at: Duration,
+    equal: Option<Duration>,
+    every: Duration,
+    next: Duration,
+    counts: RunCounts,
+    count: u64,
+    failed: Option<String>,
+}
+
+impl Cycle {
+    fn new(
+        every: Option<Duration>,
+        snapshots: Snapshots,
+        outbox: Sender<Message>,
+        memory: &Memory,
+    ) -> Result<Cycle, BeginError> {
+        let (tasks, asked) = unbounded();
+        let work = move || {
+            for task in asked {
+                let told = snapshots.carry_out(task);
+                let _nobody_listens_at_the_end = outbox.send(Message::Told(told));
+            }
+        };
+        // Nobody waits for its end: a program that it has started may take long, and leaves
+        // nothing half done that the next cycle would not see.
+        Builder::new().name("snapshots".into()).spawn(work)?;
+        let (snapshot, at) = memory.snapshot()?.unzip();
+        Ok(Cycle {
+            tasks,
+            stage: Stage::Idle,
+            snapshot,
+            is_read: false,
+            at: at.unwrap_or_default(),
+            equal: memory.common()?,
+            every: every.unwrap_or_default().max(EVERY_MIN),
+            next: now(),
+            counts: RunCounts::default(),
+            count: 0,
+            failed: None,
+        })
+    }
+
+    /// The next begins as soon as it can.
+    pub(super) fn hurry(&mut self, now: Duration) {
+        self.next = self.next.min(now);
+    }
+
+    /// The replica has everything that happened before.
+    pub(super) fn equal(&self) -> Option<Duration> {
+        self.equal
+    }
+
+    /// Where it is, for whoever asks.
+    pub(super) fn now(&self) -> CycleNow {
+        let stage = match self.stage {
+            Stage::Idle => "idle",
+            Stage::Making | Stage::Made(_) | Stage::Saving => "snapshot",
+            Stage::Copying => "copying",
+            Stage::Finishing => "finishing",
+        };
+        CycleNow {
+            snapshot: self.snapshot.clone(),
+            equal: self.equal,
+            next: self.next,
+            stage: stage.to_owned(),
+            count: self.count,
+            failed: self.failed.clone(),
+        }
+    }
+
+    fn ask(&self, task: Task) {
+        self.tasks.send(task).expect("it ends after this thread");
+    }
+
+    fn begin(&mut self, now: Duration) {
+        self.stage = Stage::Making;
+        self.next = now + self.every;
+        self.ask(Task::Make {
+            older: self.snapshot.clone(),
+            now,
+        });
+    }
+
+    fn fail(&mut self, now: Duration, why: String) {
+        if self.failed.as_ref() != Some(&why) {
+            tracing::error!("snapshots: {why}");
+        }
+        self.failed = Some(why);
+        self.next = self.next.min(now + FAILED_PAUSE).max(now + EVERY_MIN);
+        self.stage = Stage::Idle;
+    }
+}
+
+impl Live {
+    /// Goes on with the snapshot that was read last, if it is there.
+    pub(super) fn start_cycles(
+        &mut self,
+        snapshots: Snapshots,
+        outbox: &Sender<Message>,
+    ) -> Result<(), BeginError> {
+        let last = self.memory.snapshot()?;
+        let path = last.and_then(|(name, _)| snapshots.find(&name).ok().flatten());
+        let every = self.job.cycle.every;
+        let mut cycle = Cycle::new(every, snapshots, outbox.clone(), &self.memory)?;
+        if let Some(path) = path {
+            self.hands.read_from(&path);
+            cycle.is_read = true;
+        }
+        self.cycle = Some(cycle);
+        Ok(())
+    }
+
+    /// When the next cycle begins, if that is all it waits for.
+    pub(super) fn next_cycle(&self) -> Option<Duration> {
+        let cycle = self.cycle.as_ref()?;
+        let waits = match cycle.stage {
+            Stage::Idle | Stage::Copying => true,
+            Stage::Making | Stage::Made(_) | Stage::Saving | Stage::Finishing => false,
+        };
+        waits.then_some(cycle.next)
+    }
+
+    /// Does what is next with snapshots; whether lanes may work.
+    pub(super) fn turn_cycle(&mut self, now: Duration) -> bool {
+        let is_busy = self.is_busy();
+        let is_left = self.dirty.has_fresh();
+        let is_equal = self.dirty.is_empty() && self.problems.count() == 0;
+        let Some(cycle) = &mut self.cycle else {
+            return true;
+        };
+        match &mut cycle.stage {
+            Stage::Idle if now >= cycle.next => cycle.begin(now),
+            Stage::Made(_) if !is_busy => self.change_over(now),
+            Stage::Saving => self.save_change_over(now),
+            Stage::Copying if is_busy || is_left => {}
+            // A name that nobody told of may differ.
+            Stage::Copying if self.doubt.is_some() => self.doubt = Some(now),
+            Stage::Copying if is_equal => self.finish_cycle(now),
+            // What is left has failed, and is tried again now and then.
+            Stage::Copying if now >= cycle.next => self.give_up_cycle(now),
+            Stage::Idle | Stage::Making | Stage::Made(_) | Stage::Copying | Stage::Finishing => {}
+        }
+        self.cycle.as_ref().is_none_or(|cycle| {
+            let waits = matches!(
+                cycle.stage,
+                Stage::Made(_) | Stage::Saving | Stage::Finishing
+            );
+            cycle.is_read && !waits
+        })
+    }
+
+    /// From here on the new snapshot is read, and what differs from the one before is dirty.
+    fn change_over(&mut self, now: Duration) {
+        let cycle = self.cycle.as_mut().expect("it has a stage");
+        let Stage::Made(made) = std::mem::replace(&mut cycle.stage, Stage::Saving) else {
+            unreachable!("a snapshot was made")
+        };
+        (cycle.snapshot, cycle.at) = (Some(made.name), made.at);
+        (cycle.is_read, cycle.counts, cycle.failed) = (true, RunCounts::default(), None);
+        self.hands.read_from(&made.path);
+        // What was done so far was done before any of it.
+        self.dirty.heard_until(now);
+        self.status.heard(made.changes.len());
+        if made.changes == [Change::subtree(RelPath::root())] {
+            self.walk(now);
+        } else {
+            for change in made.changes {
+                self.add(made.at, change, Circumstance::default());
+            }
+        }
+        self.dirty.hurry(now);
+        self.heard_until = made.at;
+        self.waits.heard_until(made.at, now);
+        self.save_change_over(now);
+    }
+
+    fn save_change_over(&mut self, now: Duration) {
+        let cycle = self.cycle.as_mut().expect("it has a stage");
+        let name = cycle.snapshot.as_deref().expect("it was made");
+        let (dirty, problems) = (self.dirty.all(), &self.problems);
+        let read = (name, cycle.at);
+        if self.memory.read_from(read, now, dirty, problems) {
+            cycle.stage = Stage::Copying;
+            self.memory.begin_run(RunKind::Cycle, now);
+        }
+    }
+
+    /// Something was done for the cycle.
+    pub(super) fn count_cycle(&mut self, done: &Counts) {
+        let Some(cycle) = &mut self.cycle else {
+            return;
+        };
+        let (sum, more) = (&mut cycle.counts, counts_of(done));
+        sum.seen += more.seen;
+        sum.changed += more.changed;
+        sum.deleted += more.deleted;
+        sum.failed += more.failed;
+        sum.bytes += more.bytes;
+    }
+
+    fn finish_cycle(&mut self, now: Duration) {
+        self.settle(now);
+        if self.away.is_some() {
+            return;
+        }
+        let cycle = self.cycle.as_mut().expect("it has a stage");
+        cycle.stage = Stage::Finishing;
+        let name = cycle.snapshot.clone().expect("it was made");
+        cycle.ask(Task::Finish { name });
+        self.memory.equal_until(cycle.at);
+        cycle.equal = Some(cycle.at);
+    }
+
+    fn give_up_cycle(&mut self, now: Duration) {
+        let cycle = self.cycle.as_mut().expect("it has a stage");
+        self.memory
+            .end_run(RunKind::Cycle, now, &cycle.counts, "problems");
+        cycle.begin(now);
+    }
+
+    /// Who makes snapshots has done what was asked.
+    pub(super) fn take_told(&mut self, now: Duration, told: Told) {
+        let Some(cycle) = &mut self.cycle else {
+            return;
+        };
+        match told {
+            Told::Made(made) => cycle.stage = Stage::Made(Box::new(made)),
+            Told::Finished {
+                on_replica,
+                deleted,
+            } => {
+                let name = cycle.snapshot.as_deref().expect("it is finished");
+                self.memory.share(name, cycle.at, on_replica, deleted);
+                self.memory
+                    .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
+                (cycle.stage, cycle.failed) = (Stage::Idle, None);
+                cycle.count += 1;
+            }
+            Told::Failed(why) => cycle.fail(now, why),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The snapshots that a mirror makes: of its source, to read from and to compare, and of its
+//! replica, where that can be.
+
+use driftless_detect::snapshot::{Provider, SnapshotError};
+use driftless_model::{Change, RelPath, date_and_time};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Makes snapshots, compares them, and deletes those that are not needed any more.
+pub struct Snapshots {
+    source: Box<dyn Provider>,
+    replica: Option<Box<dyn Provider>>,
+    job: String,
+    keep: usize,
+}
+
+/// A snapshot of the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// What it is called.
+    pub name: String,
+    /// Where it is read.
+    pub path: PathBuf,
+    /// It holds everything that happened before.
+    pub at: Duration,
+    /// What makes one of the snapshot before.
+    pub changes: Vec<Change>,
+}
+
+/// What is asked of who makes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// A snapshot of the source, and what differs from an older one; all, without that.
+    Make {
+        /// The older one.
+        older: Option<String>,
+        /// What time it is.
+        now: Duration,
+    },
+    /// The replica is equal to a snapshot: it gets one of that name, and those go that are not
+    /// needed.
+    Finish {
+        /// The snapshot.
+        name: String,
+    },
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Told {
+    /// A snapshot was made.
+    Made(Made),
+    /// The snapshots of a cycle are complete.
+    Finished {
+        /// What the replica's snapshot is called, if it has one.
+        on_replica: Option<String>,
+        /// Names of snapshots that were deleted.
+        deleted: Vec<String>,
+    },
+    /// It could not be done.
+    Failed(String),
+}
+
+impl Snapshots {
+    /// For the snapshots of a job, of which so many are kept.
+    pub fn of(
+        job: &str,
+        keep: u32,
+        source: Box<dyn Provider>,
+        replica: Option<Box<dyn Provider>>,
+    ) -> Snapshots {
+        Snapshots {
+            source,
+            replica,
+            job: job.to_owned(),
+            keep: keep as usize,
+        }
+    }
+
+    /// Where a snapshot of the source is read, if it is there.
+    ///
+    /// # Errors
+    /// Nobody knows whether it is.
+    pub fn find(&self, name: &str) -> Result<Option<PathBuf>, SnapshotError> {
+        let is_there = self.source.list()?.contains(name);
+        Ok(is_there.then(|| self.source.path(name)))
+    }
+
+    /// Does what is asked.
+    pub fn carry_out(&self, task: Task) -> Told {
+        let done = match task {
+            Task::Make { older, now } => self.make(older.as_deref(), now).map(Told::Made),
+            Task::Finish { name } => self.finish(&name),
+        };
+        done.unwrap_or_else(|error| Told::Failed(error.to_string()))
+    }
+
+    fn make(&self, older: Option<&str>, now: Duration) -> Result<Made, SnapshotError> {
+        for provider in self.replica.iter().chain([&self.source]) {
+            provider.prepare()?;
+        }
+        let name = self.name(now);
+        self.source.create(&name)?;
+        let all = || vec![Change::subtree(RelPath::root())];
+        let changes = match older {
+            None => all(),
+            // Whatever is wrong with the older one: a comparison of all does without it.
+            Some(older) => self.source.diff(older, &name).unwrap_or_else(|error| {
+                tracing::warn!("{error}: all is compared with snapshot {name}");
+                all()
+            }),
+        };
+        Ok(Made {
+            path: self.source.path(&name),
+            at: now,
+            name,
+            changes,
+        })
+    }
+
+    fn finish(&self, name: &str) -> Result<Told, SnapshotError> {
+        let mut on_replica = None;
+        if let Some(replica) = &self.replica {
+            // It may have been made before the process ended.
+            if !replica.list()?.contains(name) {
+                replica.create(name)?;
+            }
+            on_replica = Some(name.to_owned());
+        }
+        let mut deleted = self.thin(&*self.source, name)?;
+        if let Some(replica) = &self.replica {
+            deleted.extend(self.thin(&**replica, name)?);
+        }
+        Ok(Told::Finished {
+            on_replica,
+            deleted,
+        })
+    }
+
+    /// Deletes the oldest snapshots of the job beyond those that are kept, never one from
+    /// `needed` on. One that cannot be deleted is tried again after the next cycle.
+    fn thin(&self, provider: &dyn Provider, needed: &str) -> Result<Vec<String>, SnapshotError> {
+        let all = provider.list()?;
+        let own: Vec<&String> = all.iter().filter(|name| self.is_own(name)).collect();
+        let beyond = own.len().saturating_sub(self.keep);
+        let old = own[..beyond].iter().filter(|name| name.as_str() < needed);
+        let delete = |name: &&&String| match provider.delete(name) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!("snapshot {name} stays: {error}");
+                false
+            }
+        };
+        Ok(old.filter(delete).map(|name| (*name).clone()).collect())
+    }
+
+    /// The name of a snapshot that is made now: the job's and the moment, in universal time, so
+    /// that names of one job are in the order of their moments.
+    fn name(&self, now: Duration) -> String {
+        let (date, time) = date_and_time(now.as_secs().cast_signed());
+        let time = time.replace(':', "");
+        format!("{}-{date}T{time}.{:03}Z", self.job, now.subsec_millis())
+    }
+
+    /// Whether a snapshot is one of the job: the moment has a form of its own, so that job "a" is
+    /// told from job "a-b".
+    fn is_own(&self, name: &str) -> bool {
+        const FORM: &str = "-0000-00-00T000000.000Z";
+        let moment = name.strip_prefix(self.job.as_str()).unwrap_or_default();
+        let fits = |(is, form): (char, char)| match form {
+            '0' => is.is_ascii_digit(),
+            _ => is == form,
+        };
+        moment.len() == FORM.len() && moment.chars().zip(FORM.chars()).all(fits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_lock::Mutex;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    #[derive(Clone, Default)]
+    struct Names(Arc<Mutex<BTreeSet<String>>>);
+
+    impl Provider for Names {
+        fn check(&self) -> Result<(), SnapshotError> {
+            Ok(())
+        }
+
+        fn prepare(&self) -> Result<(), SnapshotError> {
+            Ok(())
+        }
+
+        fn create(&self, name: &str) -> Result<(), SnapshotError> {
+            assert!(self.0.lock().insert(name.to_owned()));
+            Ok(())
+        }
+
+        fn list(&self) -> Result<BTreeSet<String>, SnapshotError> {
+            Ok(self.0.lock().clone())
+        }
+
+        fn delete(&self, name: &str) -> Result<(), SnapshotError> {
+            assert!(self.0.lock().remove(name));
+            Ok(())
+        }
+
+        fn diff(&self, older: &str, _newer: &str) -> Result<Vec<Change>, SnapshotError> {
+            let why = "is not there";
+            match self.0.lock().contains(older) {
+                true => Ok(Vec::new()),
+                false => Err(SnapshotError::NotFit {
+                    path: older.to_owned(),
+                    why,
+                }),
+            }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            PathBuf::from("/snapshots").join(name)
+        }
+    }
+
+    fn made(snapshots: &Snapshots, older: Option<&str>, seconds: u64) -> Made {
+        let task = Task::Make {
+            older: older.map(str::to_owned),
+            now: Duration::from_secs(seconds),
+        };
+        match snapshots.carry_out(task) {
+            Told::Made(made) => made,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_oldest_go_but_never_what_the_next_cycle_begins_with() {
+        let (source, replica) = (Names::default(), Names::default());
+        for names in [&source, &replica] {
+            names.create("a-b-2026-01-01T000000.000Z").unwrap();
+            names.create("a-by-hand").unwrap();
+        }
+        let of = |names: &Names| Box::new(names.clone());
+        let snapshots = Snapshots::of("a", 2, of(&source), Some(of(&replica)));
+        let first = made(&snapshots, None, 1_000_000_000);
+        assert_eq!(first.name, "a-2001-09-09T014640.000Z");
+        assert_eq!(first.changes, [Change::subtree(RelPath::root())]);
+        let mut names = vec![first.name];
+        for cycle in 1..4 {
+            let older = names.last().cloned();
+            let next = made(&snapshots, older.as_deref(), 1_000_000_000 + cycle * 3600);
+            assert_eq!(next.changes, []);
+            names.push(next.name);
+        }
+        let finish = |name: &String| Task::Finish { name: name.clone() };
+        // Three cycles in a row did not come to an end.
+        let told = snapshots.carry_out(finish(&names[0]));
+        assert!(matches!(told, Told::Finished { deleted, .. } if deleted.is_empty()));
+        let told = snapshots.carry_out(finish(&names[3]));
+        assert!(matches!(told, Told::Finished { deleted, .. } if deleted == names[..2]));
+        assert_eq!(source.list().unwrap().len(), 4);
+        assert_eq!(replica.list().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn without_the_older_one_all_is_compared() {
+        let source = Names::default();
+        let snapshots = Snapshots::of("a", 2, Box::new(source), None);
+        let next = made(&snapshots, Some("a-2001-09-09T014640.000Z"), 1_000_003_600);
+        assert_eq!(next.changes, [Change::subtree(RelPath::root())]);
+    }
+}
