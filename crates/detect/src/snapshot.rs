@@ -4,6 +4,7 @@
 //! it makes, lists and deletes snapshots, and has a parser read what differs between two.
 
 pub mod btrfs;
+pub mod command;
 pub mod gpfs;
 mod program;
 mod provider;

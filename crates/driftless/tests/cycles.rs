@@ -6,12 +6,16 @@
 
 mod common;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use common::mirror::Mirror;
 use driftless_testkit::{
     FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
 };
 use fastrand::Rng;
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -273,6 +277,30 @@ fn immutable(path: &Path, flag: &str) {
 }
 
 #[test]
+fn a_job_that_was_live_meanwhile_compares_all_and_an_older_snapshot_is_not_trusted() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    fs::write(source.join("file"), "as it was").expect("a file");
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let _read = snapshot(&mirror);
+    let walks = |mirror: &Mirror| mirror.status()["walks"].as_u64();
+    mirror.kill();
+    mirror.start();
+    mirror.barrier();
+    assert_eq!(walks(&mirror), Some(0), "it goes on with the snapshot");
+    mirror.kill();
+    mirror.change("detect = [\"walk\"]\ndelete = true\n");
+    mirror.start();
+    mirror.barrier();
+    mirror.kill();
+    mirror.change(KEYS);
+    mirror.start();
+    mirror.barrier();
+    assert_eq!(walks(&mirror), Some(1));
+}
+
+#[test]
 fn renamed_directories_are_renamed_and_only_what_changed_is_copied() {
     let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
     let source = subvolume(&scratch, "source");
@@ -325,4 +353,257 @@ fn what_is_no_subvolume_is_refused_with_what_to_do() {
     let both = "rpo = \"2h\"\ndetect = [\"btrfs\", \"fanotify\"]\n";
     let refused = Mirror::refused(&source, both).stderr_text();
     assert!(refused.contains("write a job for each"), "{refused}");
+}
+
+/// What every stand-in for programs that make snapshots begins with: it makes them with btrfs, and
+/// finds what differs between two by the numbers of the files.
+const STAND_IN: &str = "#!/bin/sh
+set -eu
+make() { btrfs -q subvolume snapshot -r \"$1\" \"$2\" >/dev/null; }
+drop() { btrfs -q subvolume delete \"$1\" >/dev/null; }
+differ() {
+    OLDER=\"$1\" NEWER=\"$2\" BELOW=\"$3\" OUT=\"$0.$$\" THIS --exact --ignored differ_for_a_stand_in >&2
+    cat \"$0.$$\"; rm \"$0.$$\"
+}
+";
+
+const COMMANDS: &str = "snapshots=${DRIFTLESS_SOURCE%/*}/snapshots
+mkdir -p \"$snapshots\"
+case $1 in
+create) make \"$DRIFTLESS_SOURCE\" \"$snapshots/$2\" ;;
+list) for one in \"$snapshots\"/*; do [ ! -e \"$one\" ] || printf '%s\\t%s\\n' \"${one##*/}\" \"$one\"; done ;;
+delete) drop \"$snapshots/$2\" ;;
+diff) differ \"$snapshots/$2\" \"$snapshots/$3\" '' ;;
+*) echo \"no such command: $1\" >&2; exit 9 ;;
+esac
+";
+
+const ZFS: &str = "name=${2#*@}
+case $* in
+*-t\\ snapshot*) for one in ROOT/.zfs/snapshot/*; do [ ! -e \"$one\" ] || printf 'tank/data@%s\\n' \"${one##*/}\"; done ;;
+list*) printf 'tank/data\\t%s\\n' ROOT ;;
+snapshot\\ tank/data@*) make ROOT ROOT/.zfs/snapshot/$name ;;
+destroy\\ tank/data@*) drop ROOT/.zfs/snapshot/$name ;;
+diff\\ -FHt\\ *) differ ROOT/.zfs/snapshot/${3#*@} ROOT/.zfs/snapshot/${4#*@} ROOT ;;
+*) echo \"no such command: $*\" >&2; exit 9 ;;
+esac
+";
+
+fn stand_in(path: &Path, text: &str) {
+    let this = std::env::current_exe().expect("this test");
+    let head = STAND_IN.replace("THIS", this.to_str().expect("text"));
+    fs::write(path, head + text).expect("a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+}
+
+/// The entries of a snapshot: the number of each, what tells whether it has changed, and whether it
+/// is a directory.
+type Entries = BTreeMap<Vec<u8>, (u64, String, bool)>;
+
+fn entries(root: &Path) -> Entries {
+    let (mut found, mut left) = (Entries::new(), vec![root.to_owned()]);
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).expect("listed") {
+            let path = entry.expect("an entry").path();
+            let meta = fs::symlink_metadata(&path).expect("there");
+            let times = (meta.ctime(), meta.ctime_nsec());
+            let state = format!("{:?}", (times, meta.nlink(), meta.size(), meta.mode()));
+            let below = path.strip_prefix(root).expect("below");
+            let name = below.as_os_str().as_bytes().to_vec();
+            found.insert(name, (meta.ino(), state, meta.is_dir()));
+            left.extend(meta.is_dir().then_some(path));
+        }
+    }
+    found
+}
+
+/// Bytes as ZFS escapes them.
+fn octal(path: &[u8]) -> String {
+    let one = |byte: &u8| match byte {
+        b'!'..=b'[' | b']'..=b'~' => (*byte as char).to_string(),
+        _ => format!("\\{byte:04o}"),
+    };
+    path.iter().map(one).collect()
+}
+
+/// What a stand-in prints: JSON, or lines of ZFS with absolute paths, which know nothing of hard
+/// links here.
+struct Differ {
+    below: String,
+    lines: Vec<String>,
+}
+
+impl Differ {
+    fn zfs(&mut self, letter: char, is_dir: bool, paths: &[&[u8]]) {
+        let kind = if is_dir { '/' } else { 'F' };
+        let full = |path: &&[u8]| format!("\t{}/{}", self.below, octal(path));
+        let paths: String = paths.iter().map(full).collect();
+        self.lines
+            .push(format!("1.000000000\t{letter}\t{kind}{paths}"));
+    }
+
+    fn json(&mut self, path: &[u8], from: Option<&[u8]>, scope: &str) {
+        let base64 = |path: &[u8]| STANDARD.encode(path);
+        let from = from.map_or(String::new(), |from| {
+            format!(", \"moved_from_base64\": \"{}\"", base64(from))
+        });
+        let path = base64(path);
+        self.lines.push(format!(
+            "{{\"path_base64\": \"{path}\", \"scope\": \"{scope}\"{from}}}"
+        ));
+    }
+
+    fn differ(&mut self, older: &Entries, newer: &Entries) {
+        let number =
+            |(path, (number, ..)): (&Vec<u8>, &(u64, String, bool))| (*number, path.clone());
+        let was: BTreeMap<u64, Vec<u8>> = older.iter().map(number).collect();
+        let is: BTreeMap<u64, Vec<u8>> = newer.iter().map(number).collect();
+        let stays =
+            |path: &Vec<u8>, number: u64| newer.get(path).is_some_and(|one| one.0 == number);
+        for (path, (number, state, is_dir)) in newer {
+            let before = older.get(path).filter(|one| one.0 == *number);
+            let from = was
+                .get(number)
+                .filter(|from| before.is_none() && is[number] == *path && !stays(from, *number));
+            match (before, from) {
+                (Some((_, before, _)), _) if before == state => {}
+                (_, Some(from)) if self.below.is_empty() => self.json(path, Some(from), "subtree"),
+                (_, None) if self.below.is_empty() => self.json(path, None, "entry"),
+                (_, Some(from)) => self.zfs('R', *is_dir, &[from, path]),
+                (Some(_), None) => self.zfs('M', *is_dir, &[path]),
+                (None, None) => self.zfs('+', *is_dir, &[path]),
+            }
+        }
+        for (path, (number, _, is_dir)) in older {
+            if self.below.is_empty() && !stays(path, *number) {
+                self.json(path, None, "subtree");
+            } else if !self.below.is_empty() && !is.contains_key(number) {
+                self.zfs('-', *is_dir, &[path]);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "a part of the stand-ins"]
+fn differ_for_a_stand_in() {
+    let value = |name: &str| std::env::var(name).expect(name);
+    let mut differ = Differ {
+        below: value("BELOW"),
+        lines: Vec::new(),
+    };
+    let of = |name: &str| entries(Path::new(&value(name)));
+    differ.differ(&of("OLDER"), &of("NEWER"));
+    let text: String = differ
+        .lines
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(value("OUT"), text).expect("a file");
+}
+
+fn check_rounds(mirror: &Mirror, seed: u64, change: impl Fn(&mut Rng)) {
+    let mut rng = Rng::with_seed(seed);
+    for round in 0..8 {
+        let context = format!("round {round}, DRIFTLESS_SEED={seed}");
+        mirror.barrier();
+        let options = Options::default();
+        assert_equal(&mirror.source, &mirror.replica, &options, &context);
+        change(&mut rng);
+    }
+    let status = mirror.status();
+    assert_eq!(status["walks"], 1, "{status}");
+    assert!(status["deleted"].as_u64() > Some(0), "{status}");
+}
+
+#[test]
+fn a_site_s_own_commands_make_the_snapshots() {
+    let seed = number("DRIFTLESS_SEED", 41);
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = built(&scratch, seed);
+    let command = scratch.path().join("snap");
+    stand_in(&command, COMMANDS);
+    let keys = ["create", "list", "delete", "diff"]
+        .map(|verb| format!("{verb} = \"{} {verb}\"\n", command.display()))
+        .concat();
+    let keys =
+        format!("detect = [\"command\"]\ndelete = true\n[cycle]\nkeep = 2\n[command]\n{keys}");
+    let mirror = Mirror::of(&source, &keys);
+    check_rounds(&mirror, seed, |rng| churn(&source, rng));
+    let kept = fs::read_dir(scratch.path().join("snapshots")).expect("listed");
+    assert_eq!(kept.count(), 2);
+}
+
+/// Changes without hard links.
+fn change_plainly(live: &Path, rng: &mut Rng) {
+    for _ in 0..40 {
+        let all = directories(live);
+        let dir = rng.choice(&all).cloned().unwrap_or_else(|| live.to_owned());
+        let name = dir.join(format!("a b\t{}", rng.u8(..20)));
+        match rng.u8(..6) {
+            0 => drop(fs::create_dir(&name)),
+            1 => move_directory(live, rng),
+            2 => drop(fs::rename(
+                &name,
+                dir.join(format!("renamed {}", rng.u8(..20))),
+            )),
+            3 if name.is_dir() => drop(fs::remove_dir_all(&name)),
+            3 => drop(fs::remove_file(&name)),
+            _ => drop(fs::write(&name, format!("{}", rng.u64(..)))),
+        }
+    }
+}
+
+/// What is mounted there goes with the value.
+struct Bound(PathBuf);
+
+impl Bound {
+    fn at(folder: &Path, path: &Path) -> Bound {
+        rustix::mount::mount_bind(folder, path).expect("bound");
+        Bound(path.to_owned())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _at_the_end = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn snapshots_of_zfs_are_made_compared_and_read_where_zfs_has_them() {
+    let seed = number("DRIFTLESS_SEED", 61);
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    // As on ZFS, the folder of the snapshots is not seen in them.
+    let (snapshots, hidden) = (scratch.dir("zfs"), source.join(".zfs"));
+    for dir in [
+        snapshots.join("snapshot"),
+        hidden.clone(),
+        source.join("data"),
+    ] {
+        fs::create_dir(dir).expect("a directory");
+    }
+    let bound = Bound::at(&snapshots, &hidden);
+    let programs = scratch.dir("programs");
+    stand_in(
+        &programs.join("zfs"),
+        &ZFS.replace("ROOT", source.to_str().expect("text")),
+    );
+    let replica = scratch.path().join("replica");
+    let keys = "detect = [\"zfs\"]\ndelete = true\n";
+    let mirror = Mirror::with_programs(&source, &replica, keys, Some(&programs));
+    let mut rng = Rng::with_seed(seed);
+    for round in 0..8 {
+        mirror.barrier();
+        let newest = snapshot(&mirror);
+        let read = snapshots.join("snapshot").join(&newest);
+        let context = format!("round {round}, DRIFTLESS_SEED={seed}");
+        assert_equal(&read, &replica, &Options::default(), &context);
+        change_plainly(&source.join("data"), &mut rng);
+    }
+    let status = mirror.status();
+    assert_eq!(status["walks"], 1, "{status}");
+    drop(mirror);
+    drop(bound);
 }

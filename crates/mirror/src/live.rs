@@ -175,7 +175,10 @@ impl Live {
         live.walked.seen = live.memory.entries()?;
         match detectors.snapshots {
             Some(snapshots) => live.start_cycles(snapshots, &outbox)?,
-            None => live.walk(began),
+            None => {
+                live.memory.leave_snapshots(began);
+                live.walk(began);
+            }
         }
         Ok((live, Inbox::new(outbox)))
     }

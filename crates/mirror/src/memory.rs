@@ -151,7 +151,13 @@ impl Memory {
     pub fn snapshot(&self) -> Result<Option<(String, Duration)>, StateError> {
         let cursor = self.state.cursor(SNAPSHOTS)?;
         let name = |cursor: Cursor| Some((String::from_utf8(cursor.position).ok()?, cursor.at));
-        Ok(cursor.and_then(name))
+        let found = cursor.and_then(name);
+        Ok(found.filter(|(name, _)| !name.is_empty()))
+    }
+
+    /// The replica follows the source itself from now on: no snapshot says what it was like.
+    pub fn leave_snapshots(&mut self, now: Duration) {
+        self.saved.cursors = vec![cursor("", now)];
     }
 
     /// The moment of the newest snapshot that the replica has been equal to.
@@ -174,12 +180,7 @@ impl Memory {
         dirty: BTreeMap<RelPath, Dirty>,
         problems: &Problems,
     ) -> bool {
-        let cursor = Cursor {
-            detector: SNAPSHOTS.into(),
-            position: name.as_bytes().to_vec(),
-            at,
-        };
-        self.saved.cursors = vec![cursor];
+        self.saved.cursors = vec![cursor(name, at)];
         self.save(now, dirty, problems)
     }
 
@@ -275,6 +276,14 @@ impl Memory {
                 None
             }
         }
+    }
+}
+
+fn cursor(snapshot: &str, at: Duration) -> Cursor {
+    Cursor {
+        detector: SNAPSHOTS.into(),
+        position: snapshot.as_bytes().to_vec(),
+        at,
     }
 }
 

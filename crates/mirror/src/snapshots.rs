@@ -82,8 +82,7 @@ impl Snapshots {
     /// # Errors
     /// Nobody knows whether it is.
     pub fn find(&self, name: &str) -> Result<Option<PathBuf>, SnapshotError> {
-        let is_there = self.source.list()?.contains(name);
-        Ok(is_there.then(|| self.source.path(name)))
+        Ok(self.source.list()?.remove(name))
     }
 
     /// Does what is asked.
@@ -101,6 +100,8 @@ impl Snapshots {
         }
         let name = self.name(now);
         self.source.create(&name)?;
+        let path = self.source.list()?.remove(&name);
+        let path = path.ok_or_else(|| SnapshotError::Absent(name.clone()))?;
         let all = || vec![Change::subtree(RelPath::root())];
         let changes = match older {
             None => all(),
@@ -111,7 +112,7 @@ impl Snapshots {
             }),
         };
         Ok(Made {
-            path: self.source.path(&name),
+            path,
             at: now,
             name,
             changes,
@@ -122,7 +123,7 @@ impl Snapshots {
         let mut on_replica = None;
         if let Some(replica) = &self.replica {
             // It may have been made before the process ended.
-            if !replica.list()?.contains(name) {
+            if !replica.list()?.contains_key(name) {
                 replica.create(name)?;
             }
             on_replica = Some(name.to_owned());
@@ -141,7 +142,7 @@ impl Snapshots {
     /// `needed` on. One that cannot be deleted is tried again after the next cycle.
     fn thin(&self, provider: &dyn Provider, needed: &str) -> Result<Vec<String>, SnapshotError> {
         let all = provider.list()?;
-        let own: Vec<&String> = all.iter().filter(|name| self.is_own(name)).collect();
+        let own: Vec<&String> = all.keys().filter(|name| self.is_own(name)).collect();
         let beyond = own.len().saturating_sub(self.keep);
         let old = own[..beyond].iter().filter(|name| name.as_str() < needed);
         let delete = |name: &&&String| match provider.delete(name) {
@@ -179,7 +180,7 @@ impl Snapshots {
 mod tests {
     use super::*;
     use driftless_lock::Mutex;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
     #[derive(Clone, Default)]
@@ -199,8 +200,10 @@ mod tests {
             Ok(())
         }
 
-        fn list(&self) -> Result<BTreeSet<String>, SnapshotError> {
-            Ok(self.0.lock().clone())
+        fn list(&self) -> Result<BTreeMap<String, PathBuf>, SnapshotError> {
+            let names = self.0.lock().clone();
+            let path = |name: String| (name.clone(), PathBuf::from("/snapshots").join(name));
+            Ok(names.into_iter().map(path).collect())
         }
 
         fn delete(&self, name: &str) -> Result<(), SnapshotError> {
@@ -217,10 +220,6 @@ mod tests {
                     why,
                 }),
             }
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            PathBuf::from("/snapshots").join(name)
         }
     }
 

@@ -25,6 +25,12 @@ impl<'a> Program<'a> {
         Program { name, command }
     }
 
+    /// The same with a variable of its environment.
+    pub(super) fn with(mut self, variable: &str, value: &OsStr) -> Self {
+        self.command.env(variable, value);
+        self
+    }
+
     /// Runs it to its end; what it prints is of no interest.
     pub(super) fn run(mut self) -> Result<(), SnapshotError> {
         self.command.stdout(Stdio::null());

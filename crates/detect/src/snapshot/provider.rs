@@ -1,9 +1,15 @@
 //! Who makes snapshots of a tree.
 
 use super::btrfs::StreamError;
-use driftless_model::{Change, escape};
+use super::in_sequence;
+use super::zfs::ZfsError;
+use crate::list::BadLine;
+use driftless_model::{Change, Hint, RelPath, Scope, escape};
+use rustix::fs::{AtFlags, CWD, FileType, statat};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Makes read-only snapshots of a tree, and tells what differs between two. Snapshots are told by
@@ -28,11 +34,11 @@ pub trait Provider: Send {
     /// There is none of that name.
     fn create(&self, name: &str) -> Result<(), SnapshotError>;
 
-    /// The names of all snapshots, those that somebody else has made too.
+    /// All snapshots by their names, and where each is read; those that somebody else has made too.
     ///
     /// # Errors
     /// They cannot be listed.
-    fn list(&self) -> Result<BTreeSet<String>, SnapshotError>;
+    fn list(&self) -> Result<BTreeMap<String, PathBuf>, SnapshotError>;
 
     /// Deletes a snapshot.
     ///
@@ -46,9 +52,6 @@ pub trait Provider: Send {
     /// # Errors
     /// It is not known.
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError>;
-
-    /// Where a snapshot is read.
-    fn path(&self, name: &str) -> PathBuf;
 }
 
 /// Why something could not be done with snapshots.
@@ -73,6 +76,18 @@ pub enum SnapshotError {
     /// What btrfs sends is not understood.
     #[error("btrfs send: {0}")]
     Stream(#[from] StreamError),
+    /// What ZFS tells is not understood.
+    #[error(transparent)]
+    Zfs(#[from] ZfsError),
+    /// What the site's own command tells is not understood.
+    #[error("command.diff: {0}")]
+    Diff(#[from] BadLine),
+    /// So is what it lists.
+    #[error("command.list: \"{0}\" is not a name, a tab and an absolute path")]
+    List(String),
+    /// A snapshot was made, and is not listed.
+    #[error("snapshot {0} was made, and is not there")]
+    Absent(String),
     /// The system refuses something.
     #[error("{path}: {what}: {}", driftless_model::cause(&(*cause).into()))]
     System {
@@ -93,6 +108,25 @@ impl SnapshotError {
             cause,
         }
     }
+}
+
+/// Changes that can be followed one after another. Of what was only moved it may not be told what
+/// it is; the newer snapshot shows it.
+pub(super) fn followable(mut changes: Vec<Change>, newer: &Path) -> Vec<Change> {
+    for change in &mut changes {
+        let is_moved = matches!(change.hint, Some(Hint::MovedFrom(_)));
+        if is_moved && is_directory(newer, &change.path) == Some(false) {
+            change.scope = Scope::Entry;
+        }
+    }
+    in_sequence(changes)
+}
+
+/// Whether a path of a snapshot is a directory, if that can be seen.
+fn is_directory(snapshot: &Path, path: &RelPath) -> Option<bool> {
+    let full = snapshot.join(OsStr::from_bytes(path.as_bytes()));
+    let stat = statat(CWD, &full, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
 pub(super) fn shown(path: &Path) -> String {

@@ -12,6 +12,9 @@
 //! moved is told with its own name alone, so [`changes`] finds where both are in the newer one.
 
 mod moves;
+mod provider;
+
+pub use provider::Dataset;
 
 use crate::base::Base;
 use crate::lines::{LineFault, Lines};

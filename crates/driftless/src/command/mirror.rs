@@ -8,6 +8,8 @@ use crate::{own, signals};
 use driftless_detect::fanotify::Watch;
 use driftless_detect::snapshot::Provider;
 use driftless_detect::snapshot::btrfs::Subvolumes;
+use driftless_detect::snapshot::command::Commands;
+use driftless_detect::snapshot::zfs::Dataset;
 use driftless_engine::{Options, RunError};
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
@@ -79,7 +81,7 @@ fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
     if let Some(other) = job.detect.iter().find(|detect| !is_built(**detect)) {
         let name = other.name();
         return refuse(format!(
-            "detect = [\"{name}\"] is not there yet; \"fanotify\", \"btrfs\" and \"walk\" are"
+            "detect = [\"{name}\"] is not there yet; fanotify, btrfs, zfs, command and walk are"
         ));
     }
     if job.snapshots().is_some() && job.is_live() {
@@ -115,21 +117,43 @@ fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
     }
     let Some(source) = own_path(job, &job.source)? else {
         return Err(refuse(
-            "detect = [\"btrfs\"]: the source is on another host; run the mirror there".into(),
+            "its source is on another host, where the snapshots are; run the mirror there".into(),
         ));
     };
-    let of_source = Subvolumes::of(&source);
+    let of_source = provider(job, source);
     of_source
         .check()
         .map_err(|error| refuse(error.to_string()))?;
-    let replica = own_path(job, &job.replicas[0])?;
-    // Where the replica is none of btrfs, it has no snapshots.
-    let of_replica = replica
-        .map(|replica| Subvolumes::of(&replica))
-        .filter(|replica| replica.check().is_ok())
-        .map(|replica| Box::new(replica) as Box<dyn Provider>);
-    let snapshots = Snapshots::of(&job.name, job.cycle.keep, Box::new(of_source), of_replica);
+    let of_replica = own_path(job, &job.replicas[0])?.and_then(|path| of_replica(&path));
+    let snapshots = Snapshots::of(&job.name, job.cycle.keep, of_source, of_replica);
     Ok(Some(snapshots))
+}
+
+/// What makes the snapshots of the source.
+fn provider(job: &Job, source: PathBuf) -> Box<dyn Provider> {
+    match (&job.command, job.snapshots()) {
+        (Some(commands), Some(Detect::Command)) => Box::new(Commands {
+            source,
+            create: commands.create.clone(),
+            list: commands.list.clone(),
+            delete: commands.delete.clone(),
+            diff: commands.diff.clone(),
+        }),
+        (_, Some(Detect::Zfs)) => Box::new(Dataset::of(&source)),
+        _ => Box::new(Subvolumes::of(&source)),
+    }
+}
+
+/// What makes those of a replica, where its file system has any.
+fn of_replica(path: &Path) -> Option<Box<dyn Provider>> {
+    let (btrfs, zfs) = (Subvolumes::of(path), Dataset::of(path));
+    if btrfs.check().is_ok() {
+        Some(Box::new(btrfs))
+    } else if zfs.check().is_ok() {
+        Some(Box::new(zfs))
+    } else {
+        None
+    }
 }
 
 /// Has the kernel tell of changes, where the job wants that.
@@ -161,7 +185,12 @@ fn unbuilt_key(job: &Job) -> Option<&'static str> {
 }
 
 fn is_built(detect: Detect) -> bool {
-    matches!(detect, Detect::Walk | Detect::Fanotify | Detect::Btrfs)
+    match detect {
+        Detect::Walk | Detect::Fanotify | Detect::Btrfs | Detect::Zfs | Detect::Command => true,
+        Detect::Gpfs | Detect::CephFs | Detect::Lustre | Detect::List | Detect::Announcements => {
+            false
+        }
+    }
 }
 
 fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {

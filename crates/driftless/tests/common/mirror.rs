@@ -22,6 +22,8 @@ pub struct Mirror {
     /// Its replica.
     pub replica: PathBuf,
     running: Option<Running>,
+    /// A folder with programs that it finds first.
+    programs: Option<PathBuf>,
 }
 
 impl Mirror {
@@ -59,7 +61,18 @@ impl Mirror {
 
     /// The same with a replica that is somewhere else than in memory.
     pub fn between(source: &Path, replica: &Path, keys: &str) -> Mirror {
+        Mirror::with_programs(source, replica, keys, None)
+    }
+
+    /// The same with programs that it finds before those of the machine.
+    pub fn with_programs(
+        source: &Path,
+        replica: &Path,
+        keys: &str,
+        programs: Option<&Path>,
+    ) -> Mirror {
         let mut mirror = Mirror::not_started(source, keys);
+        mirror.programs = programs.map(Path::to_owned);
         mirror.replica = replica.to_owned();
         mirror.write_job(replica.to_str().expect("text"), keys);
         mirror.start();
@@ -75,9 +88,15 @@ impl Mirror {
             replica,
             folder,
             running: None,
+            programs: None,
         };
         mirror.write_job(&named, keys);
         mirror
+    }
+
+    /// Writes another job of the same trees.
+    pub fn change(&self, keys: &str) {
+        self.write_job(self.replica.to_str().expect("text"), keys);
     }
 
     fn write_job(&self, replica: &str, keys: &str) {
@@ -88,7 +107,11 @@ impl Mirror {
 
     /// A command about its job.
     pub fn command(&self, command: &str) -> Driftless {
+        let found = std::env::var_os("PATH").unwrap_or_default();
+        let own = self.programs.iter().cloned();
+        let path = std::env::join_paths(own.chain(std::env::split_paths(&found)));
         driftless()
+            .env("PATH", path.expect("no colons"))
             .arg("mirror")
             .arg(command)
             .arg(self.folder.path().join("job.toml"))

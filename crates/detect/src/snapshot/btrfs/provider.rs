@@ -3,13 +3,12 @@
 //! A snapshot holds no other subvolume, so none of the snapshots: it has the empty folder alone.
 
 use super::changes;
-use crate::snapshot::in_sequence;
 use crate::snapshot::program::Program;
-use crate::snapshot::provider::{Provider, SnapshotError, shown};
-use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, statfs};
+use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
+use driftless_model::{Change, RelPath, SNAPSHOTS};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat, statfs};
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
@@ -38,11 +37,8 @@ impl Subvolumes {
         self.root.join(OsStr::from_bytes(SNAPSHOTS.to_bytes()))
     }
 
-    /// Whether a path of a snapshot is a directory, if that can be seen.
-    fn is_directory(&self, name: &str, path: &RelPath) -> Option<bool> {
-        let full = self.path(name).join(OsStr::from_bytes(path.as_bytes()));
-        let stat = statat(CWD, &full, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
     }
 }
 
@@ -85,23 +81,23 @@ impl Provider for Subvolumes {
         Program::new("btrfs", words.into_iter().chain(paths)).run()
     }
 
-    fn list(&self) -> Result<BTreeSet<String>, SnapshotError> {
+    fn list(&self) -> Result<BTreeMap<String, PathBuf>, SnapshotError> {
         let folder = self.folder();
         let failed = |cause| SnapshotError::system(&folder, "list the snapshots", cause);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match openat(CWD, &folder, flags, Mode::empty()) {
             Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(BTreeSet::new()),
+            Err(Errno::NOENT) => return Ok(BTreeMap::new()),
             Err(cause) => return Err(failed(cause)),
         };
-        let mut names = BTreeSet::new();
+        let mut found = BTreeMap::new();
         for entry in Dir::new(fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_str().ok();
             let name = name.filter(|name| !matches!(*name, "." | ".."));
-            names.extend(name.map(str::to_owned));
+            found.extend(name.map(|name| (name.to_owned(), folder.join(name))));
         }
-        Ok(names)
+        Ok(found)
     }
 
     fn delete(&self, name: &str) -> Result<(), SnapshotError> {
@@ -118,17 +114,6 @@ impl Provider for Subvolumes {
             .print(|printed| Ok(changes(BufReader::new(printed))?))?;
         let folder = RelPath::parse(SNAPSHOTS.to_bytes()).expect("a name");
         found.retain(|change| !change.path.is_within(&folder));
-        for change in &mut found {
-            let is_moved = matches!(change.hint, Some(Hint::MovedFrom(_)));
-            // Of what was only moved the stream does not say what it is.
-            if is_moved && self.is_directory(newer, &change.path) == Some(false) {
-                change.scope = Scope::Entry;
-            }
-        }
-        Ok(in_sequence(found))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        Ok(followable(found, &path))
     }
 }

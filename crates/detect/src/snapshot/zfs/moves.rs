@@ -27,12 +27,18 @@ pub(super) fn found(records: &[Record]) -> Found {
     let sides = Sides::of(entries());
     let mut changes = BTreeMap::new();
     for record in entries() {
-        let change = match &record.done {
-            Done::Created | Done::Modified(_) => Change::entry(record.path.clone()),
-            Done::Renamed(to) => sides.arrival(&record.path, to),
-            Done::Removed => continue,
-        };
-        changes.insert(change.path.clone(), change);
+        match &record.done {
+            Done::Created | Done::Modified(_) => {
+                // Another line may say more of the path.
+                let change = Change::entry(record.path.clone());
+                changes.entry(change.path.clone()).or_insert(change);
+            }
+            Done::Renamed(to) => {
+                let change = sides.arrival(&record.path, to);
+                changes.insert(change.path.clone(), change);
+            }
+            Done::Removed => {}
+        }
     }
     sides.leave(&mut changes);
     for record in records.iter().filter(|record| record.is_attribute) {

@@ -103,6 +103,11 @@ fn changes_are_told_where_they_stand_in_the_newer_snapshot() {
         &["d below", "e below from d", "e/f", "e/g from d/f"],
     );
     check(
+        "moved and changed, in two lines",
+        &["R / /tank/d /tank/e", "M / /tank/e"],
+        &["d below", "e below from d"],
+    );
+    check(
         "all of a directory gone",
         &["- / /tank/d", "- F /tank/d/f"],
         &["d below"],
