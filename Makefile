@@ -3,7 +3,7 @@
 # make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
 # times 600 system calls that fail and 120 power cuts.
 # make static: a statically linked binary, which --deploy copies to other hosts.
-# make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 55 minutes.
+# make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 75 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from figures import NoMore, Share
 from peers import (
-    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, OFTEN, REPEATING_PEERS, RSYNC, RSYNC_FAR, SUM, TAR_FAR,
-    UNSYNCED, VERIFIED, VERIFY)
+    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN, ONE_SYNC, REPEATING_PEERS,
+    RSYNC, RSYNC_DELETE, RSYNC_FAR, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -22,6 +23,7 @@ class Case:
     rounds: int = 3
     duels: int = 0  # more rounds of driftless and its reference only, for a steadier ratio
     budget_seconds: int = 120  # no further round is begun that would end later
+    rate: int = 0  # files a second that a source gets
     check: bool = False  # compare the replica with the source, contents included, after the first run
     targets: tuple = ()
 
@@ -189,12 +191,35 @@ def often():
         targets=(PerCall(100),))
 
 
+def mirrors():
+    """Replicas that follow their sources, live and in cycles of snapshots."""
+    yield Case(
+        "mirror-100", "mirror", "100 new files a second", "live", "", "pair-disk", (MIRROR, LSYNCD, LSYNCD_SLOW, ONE_SYNC), rate=100,
+        targets=(NoMore("missing", 0), NoMore("p50", 50), NoMore("p99", 500), NoMore("durable_p50", 50), NoMore("durable_p99", 500),
+                 Share("p50", 0.1, reference=LSYNCD), Share("p50", 0.1, reference=LSYNCD_SLOW)))
+    yield Case(
+        "mirror-1000", "mirror", "1,000 new files a second", "live", "", "pair-disk", (MIRROR,), rate=1000,
+        targets=(NoMore("missing", 0), NoMore("p50", 300), NoMore("p99", 2000), NoMore("durable_p50", 300), NoMore("durable_p99", 2000)))
+    yield Case(
+        "mirror-burst", "mirror", "100,000 files at once", "burst", "", "pair-disk", (MIRROR, DRIFTLESS),
+        targets=(NoMore("missing", 0, "burst"), Share("seconds", 1.3, "burst", DRIFTLESS), NoMore("seconds", 1, "rename")))
+    yield Case(
+        "mirror-append", "mirror", "one file, appended to 10,000 times", "append", "", "pair-disk", (MIRROR,),
+        targets=(NoMore("missing", 0), NoMore("copies", 50)))
+    yield Case(
+        "mirror-cycle", "mirror", "1,000 changes in a million files on btrfs, one cycle", "cycle", "", "pair-btrfs",
+        (MIRROR, RSYNC_DELETE), targets=(Share("seconds", 0.02, "many", RSYNC_DELETE), Share("seconds", 1.1, "most", base="few")))
+    yield Case(
+        "mirror-million", "mirror", "a million files", "million", "", "pair-btrfs", (MIRROR,),
+        targets=(NoMore("hourly", 2, "idle"), NoMore("peak", 150, "churn")))
+
+
 # In an order in which cases that share a tree follow each other.
 CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *often(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
+        *often(), *mirrors(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

@@ -19,13 +19,14 @@ PACKAGES = {
     "rclone": "rclone", "tar": "tar", "cp": "coreutils", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
     "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum", "sshd": "openssh-server",
     "ssh": "openssh-client", "unshare": "util-linux", "ip": "iproute2", "rabbitmqctl": "rabbitmq-server",
+    "lsyncd": "lsyncd",
 }
 # name -> extra arguments for the C compiler
-C_TOOLS = {"copyfloor": ["-pthread"], "gentree": ["-lm"], "measure": [], "relay": [], "latencyfs": None}
+C_TOOLS = {"busy": ["-pthread"], "copyfloor": ["-pthread"], "gentree": ["-lm"], "measure": [], "relay": [], "latencyfs": None}
 VERSIONS = {
     "rsync": ["rsync", "--version"], "cp": ["cp", "--version"], "tar": ["tar", "--version"],
     "fpsync": ["fpsync", "-v"], "rclone": ["rclone", "version"], "b3sum": ["b3sum", "--version"],
-    "OpenSSH": ["ssh", "-V"],
+    "OpenSSH": ["ssh", "-V"], "lsyncd": ["lsyncd", "--version"],
 }
 
 

@@ -61,7 +61,7 @@ class Place:
 
     def __init__(self, work):
         self.mount = work / "place"
-        self.mount.mkdir(exist_ok=True)
+        self.mount.mkdir(parents=True, exist_ok=True)
         self.dst = self.mount / "dst"
 
     def src(self, tree):
@@ -124,6 +124,23 @@ class Image(Place):
     def close(self):
         super().close()
         self.image.unlink(missing_ok=True)
+
+
+class Pair(Image):
+    """Two such file systems, so that what is written to the replica is not heard of at the source."""
+
+    def __init__(self, work, kind, folder, direct=False):
+        super().__init__(work, kind, folder, direct)
+        self.source = Image(work / "source", kind, folder / "source", direct)
+        self.src_mount = self.source.mount
+
+    def fresh(self):
+        super().fresh()
+        self.source.fresh()
+
+    def close(self):
+        self.source.close()
+        super().close()
 
 
 class OverSsh:
@@ -258,6 +275,10 @@ def open_place(name, bench):
         return Tmpfs(bench.work)
     if name == "disk":
         return Image(bench.work, "ext4", bench.disk, direct=True)
+    if name == "pair-disk":
+        return Pair(bench.work, "ext4", bench.disk, direct=True)
+    if name == "pair-btrfs":
+        return Pair(bench.work, "btrfs", bench.work / "mem")
     if name == "latencyfs":
         return Latency(bench.work, bench.tools)
     if name in REMOTE:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # leave no caches in the source tree
 
+import figures
 import plots
 import stats
 from cases import CASES
@@ -98,6 +99,21 @@ def memory_table(measured):
     return table(["peak memory, MiB", "small tree", many], rows)
 
 
+def figures_table(measured):
+    """Every figure of every tool that has it."""
+    tools = [tool for tool in TOOLS if any(stats.runs_of_any(result, tool) for _, result in measured)]
+    rows = [[title, label, *(figure_cell(values, tool) for tool in tools)]
+            for case, result in measured for title, label, values in figures.rows(case, result)]
+    return table(["", "", *(TOOLS[tool].label for tool in tools)], rows)
+
+
+def figure_cell(values, tool):
+    """A figure of a tool, if it has it."""
+    if tool not in values:
+        return "–"
+    return f"**{number(values[tool])}**" if tool in FORMS else number(values[tool])
+
+
 def mixed_line(measured):
     """How the bound of the mixed tree was found."""
     for case, result in measured:
@@ -173,6 +189,8 @@ def section(name, measured, folder):
     parts = [f"## {group.title}\n\n{facts}{group.text}\n"]
     if name == "memory":
         parts.append(memory_table(measured))
+    elif name == "mirror":
+        parts.append(figures_table(measured))
     elif name != "often":
         parts += [times_table(measured), mixed_line(measured), delay_line(measured)]
         parts += [cpu_table(measured), wire_table(measured)]

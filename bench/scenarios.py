@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 
+import following
 from crew import CrewLatency, CrewLinks, Mark
 from peers import DRIFTLESS, FLOOR, LINE, RSYNC, TOOLS
 from places import open_place, run
@@ -86,14 +87,15 @@ class Scene:
         far = now.get(tool, 0) > FAR_FACTOR * now.get(self.case.tools[0], float("inf"))
         return tool != self.case.tools[0] and (slow or (far and tool != duel_reference(self.case)))
 
-    def check(self, src):
-        """Compares the replica with the source: every attribute by rsync, but for the mark of its root, and every byte by diff."""
-        mark = ["--filter=-x trusted.driftless.mark", "--filter=-x user.driftless.mark"]
-        compare = ["rsync", "-aHAX", *mark, "--numeric-ids", "-n", "-i", "--delete", f"{src}/", f"{self.place.dst}/"]
+    def check(self, src, hidden=()):
+        """Compares the replica with the source, but for names in its root that are hidden: every attribute by rsync, but for the
+        mark of its root, and every byte by diff."""
+        out = ["--filter=-x trusted.driftless.mark", "--filter=-x user.driftless.mark", *(f"--exclude=/{name}" for name in hidden)]
+        compare = ["rsync", "-aHAX", *out, "--numeric-ids", "-n", "-i", "--delete", f"{src}/", f"{self.place.dst}/"]
         found = subprocess.run(compare, capture_output=True, text=True, errors="replace", check=False)
         if found.returncode or found.stdout:
             raise Wrong(self.bench.runner.scrubbed("not equal: " + (found.stdout or found.stderr)[:300]))
-        diff = ["diff", "-rq", "--no-dereference", src, self.place.dst]
+        diff = ["diff", "-rq", "--no-dereference", *(f"--exclude={name}" for name in hidden), src, self.place.dst]
         if subprocess.run(diff, capture_output=True, check=False).returncode:
             raise Wrong("not equal: contents differ")
         self.bench.say(f"{self.case.name}: the replica is equal to its source")
@@ -303,7 +305,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 KINDS = {kind.__name__: kind for kind in (
     first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
-    movers_killed)}
+    movers_killed, *following.KINDS)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 

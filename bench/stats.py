@@ -10,6 +10,11 @@ def runs_of(result, tool, part=""):
     return [run for run in result["runs"] if run["tool"] == tool and run["part"] == part]
 
 
+def runs_of_any(result, tool):
+    """The runs of one tool in all parts of a case."""
+    return [run for run in result["runs"] if run["tool"] == tool]
+
+
 def seconds(result, tool, part=""):
     """Median wall seconds of a tool, or None if it did not run."""
     walls = [run["wall"] for run in runs_of(result, tool, part)]

@@ -29,9 +29,17 @@ class Sizes:
     real_wanted: int = REAL_ENTRIES_WANTED
     sum_entries: int = 125_000
     crew_files: int = 160
+    mirror_entries: int = 1_000_000
+    live_seconds: int = 60
+    burst_files: int = 100_000
+    appends: int = 10_000
+    idle_seconds: int = 60
+    churn_seconds: int = 600
 
 
-QUICK = Sizes(20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16)
+QUICK = Sizes(
+    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 20_000, live_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
+    churn_seconds=10)
 
 
 def real_folders():
