@@ -407,3 +407,37 @@ fn a_replica_on_another_host_follows_too_and_comes_back_when_the_line_is_cut() {
     });
     check_equal(&mirror, "after cuts");
 }
+
+#[test]
+fn in_quiet_hours_nothing_is_copied_and_what_changes_is_remembered() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("first"), b"content").expect("a file");
+    let seconds = std::time::UNIX_EPOCH
+        .elapsed()
+        .expect("after 1970")
+        .as_secs();
+    // From an hour ago to an hour from now, where the test's clock is.
+    let at = |seconds: u64| format!("{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60);
+    let quiet = format!(
+        "quiet = [\"{}-{}\"]\n",
+        at(seconds - 3600),
+        at(seconds + 3600)
+    );
+    let keys = "detect = [\"fanotify\"]\n";
+    let mut mirror = Mirror::of(&source, &format!("{keys}{quiet}"));
+    assert_eq!(mirror.status()["is_quiet"], true);
+    fs::write(source.join("second"), b"content").expect("a file");
+    mirror.wait_for("events", |events| events > 0);
+    let _late = mirror
+        .command("barrier")
+        .arg("--timeout=2s")
+        .run()
+        .expect(6);
+    assert!(!mirror.replica.join("first").exists());
+    mirror.kill();
+    mirror.change(keys);
+    mirror.start();
+    assert_eq!(mirror.status()["is_quiet"], false);
+    check_equal(&mirror, "they are over");
+}

@@ -42,10 +42,10 @@ pub enum Answer {
     Done,
     /// So many paths are tried again.
     Retried(u64),
-    /// How it is.
-    Status(Box<Status>),
-    /// Which paths have a problem.
-    Problems(Vec<Trouble>),
+    /// How each replica is, in the order of the job.
+    Status(Vec<Status>),
+    /// Which paths have a problem, for each replica.
+    Problems(Vec<Troubles>),
     /// All is on the replica, but for what has a problem.
     Reached {
         /// Paths that have one.
@@ -58,6 +58,34 @@ pub enum Answer {
     },
     /// The question makes no sense.
     Refused(String),
+}
+
+/// Paths of one replica that have a problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Troubles {
+    /// The replica, as the job names it.
+    pub replica: String,
+    /// The paths, and what is wrong.
+    pub paths: Vec<Trouble>,
+}
+
+impl Answer {
+    /// What the answers of all replicas to one question come to; `None` where there are none. A
+    /// refusal stands for all, and so does one that was late.
+    pub fn of_all(answers: Vec<Answer>) -> Option<Answer> {
+        answers.into_iter().reduce(|sum, one| match (sum, one) {
+            (Answer::Retried(a), Answer::Retried(b)) => Answer::Retried(a + b),
+            (Answer::Status(a), Answer::Status(b)) => Answer::Status([a, b].concat()),
+            (Answer::Problems(a), Answer::Problems(b)) => Answer::Problems([a, b].concat()),
+            (Answer::Reached { problems: a }, Answer::Reached { problems: b }) => {
+                Answer::Reached { problems: a + b }
+            }
+            (Answer::Late { left: a }, Answer::Late { left: b }) => Answer::Late { left: a + b },
+            (refused @ Answer::Refused(_), _) | (_, refused @ Answer::Refused(_)) => refused,
+            (late @ Answer::Late { .. }, _) | (_, late @ Answer::Late { .. }) => late,
+            (_, other) => other,
+        })
+    }
 }
 
 /// Where an answer goes.

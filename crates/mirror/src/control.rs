@@ -4,8 +4,9 @@
 //! Only the user whose mirror it is and root may ask; the kernel says who does (unix(7),
 //! `SO_PEERCRED`). The socket lies in a folder that is closed to others.
 
-use crate::ask::{Answer, Ask, Asked, Reply};
-use crate::message::{Inbox, Message};
+use crate::ask::{Answer, Ask};
+use crate::hub;
+use crate::message::Inboxes;
 use rustix::net::sockopt::socket_peercred;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +28,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
     clippy::disallowed_methods,
     reason = "our own socket, no part of a replicated tree"
 )]
-pub fn listen(path: &Path, inbox: Inbox) -> io::Result<()> {
+pub fn listen(path: &Path, inboxes: Inboxes) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -36,9 +37,9 @@ pub fn listen(path: &Path, inbox: Inbox) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let serve = move || {
         for stream in listener.incoming().flatten() {
-            let inbox = inbox.clone();
+            let inboxes = inboxes.clone();
             let answer = move || {
-                let _it_may_have_hung_up = serve(&stream, &inbox);
+                let _it_may_have_hung_up = serve(&stream, &inboxes);
             };
             let _without_a_thread_nobody_answers =
                 Builder::new().name("control".into()).spawn(answer);
@@ -49,7 +50,7 @@ pub fn listen(path: &Path, inbox: Inbox) -> io::Result<()> {
 }
 
 /// Answers the questions of one connection.
-fn serve(stream: &UnixStream, inbox: &Inbox) -> io::Result<()> {
+fn serve(stream: &UnixStream, inboxes: &Inboxes) -> io::Result<()> {
     if !may_ask(stream) {
         return Ok(());
     }
@@ -61,23 +62,13 @@ fn serve(stream: &UnixStream, inbox: &Inbox) -> io::Result<()> {
             return Ok(());
         }
         let answer = match serde_json::from_slice(&line) {
-            Ok(ask) => ask_live(ask, inbox),
+            Ok(ask) => hub::ask(inboxes, &ask),
             Err(error) => Answer::Refused(format!("no question: {error}")),
         };
         let mut text = serde_json::to_vec(&answer)?;
         text.push(b'\n');
         (&mut &*stream).write_all(&text)?;
     }
-}
-
-fn ask_live(ask: Ask, inbox: &Inbox) -> Answer {
-    let (reply, answers) = Reply::new();
-    let asked = Asked { ask, reply };
-    let is_over = || Answer::Refused("the mirror is about to end".into());
-    if !inbox.send(Message::Asked(asked)) {
-        return is_over();
-    }
-    answers.recv().unwrap_or_else(|_| is_over())
 }
 
 fn may_ask(stream: &UnixStream) -> bool {

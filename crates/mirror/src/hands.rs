@@ -25,9 +25,15 @@ const CHANGED_PATHS_MAX: usize = 100_000;
 /// Names of files with several that one piece of work tells of.
 const LINKED_MAX: usize = 500_000;
 
+/// Finds out how the trees are to be opened, which may need the hosts that they are on.
+type Prepare = dyn Fn() -> Result<Options, RunError> + Send + Sync;
+
 /// Both trees of a mirror.
 pub struct Hands {
-    options: Options,
+    policy: Policy,
+    prepare: Box<Prepare>,
+    /// What `prepare` came to.
+    options: RwLock<Option<Options>>,
     reach: Reach,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
@@ -109,14 +115,29 @@ fn why_of(problem: &Problem) -> Failed {
 }
 
 impl Hands {
-    /// For these trees, as the user names them; nothing is opened yet.
-    pub fn new(options: Options, reach: Reach) -> Hands {
+    /// For the trees that `prepare` names, as the user does; nothing is opened yet.
+    pub fn new(
+        policy: Policy,
+        prepare: impl Fn() -> Result<Options, RunError> + Send + Sync + 'static,
+        reach: Reach,
+    ) -> Hands {
         Hands {
-            options,
+            policy,
+            prepare: Box::new(prepare),
+            options: RwLock::new(None),
             reach,
             snapshot: RwLock::new(None),
             open: RwLock::new(None),
         }
+    }
+
+    fn options(&self) -> Result<Options, RunError> {
+        if let Some(options) = &*self.options.read() {
+            return Ok(options.clone());
+        }
+        let options = (self.prepare)()?;
+        *self.options.write() = Some(options.clone());
+        Ok(options)
     }
 
     /// From now on a snapshot is read in the source's place. Nothing may be in work.
@@ -138,7 +159,7 @@ impl Hands {
         if let Some(open) = &*open {
             return Ok(open.clone());
         }
-        let mut options = self.options.clone();
+        let mut options = self.options()?;
         if let Some(snapshot) = &*self.snapshot.read() {
             options.source = snapshot.clone().into();
         }
@@ -179,7 +200,7 @@ impl Hands {
         } = work;
         let policy = Policy {
             delete_limit,
-            ..self.options.policy.clone()
+            ..self.policy.clone()
         };
         let gathered = Gathered {
             is_of_snapshot: self.snapshot.read().is_some(),

@@ -6,6 +6,7 @@ pub mod control;
 mod deletes;
 pub mod dirty;
 pub mod hands;
+pub mod hub;
 pub mod job;
 mod link_names;
 pub mod live;

@@ -1,9 +1,9 @@
-//! What the thread that owns a mirror hears, from detectors, lanes and whoever asks.
+//! What the thread that keeps a replica equal hears, from detectors, lanes and whoever asks.
 
-use crate::ask::Asked;
+use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::hands::Outcome;
 use crate::snapshots::Told;
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use driftless_detect::fanotify::Seen;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Message {
     Asked(Asked),
 }
 
-/// Where others send messages to a mirror.
+/// Where others send messages to the life of a replica.
 #[derive(Clone)]
 pub struct Inbox(Sender<Message>);
 
@@ -35,8 +35,37 @@ impl Inbox {
         Inbox(outbox)
     }
 
-    /// Sends a message; false if the mirror has ended.
+    /// Sends a message; false if it has ended.
     pub fn send(&self, message: Message) -> bool {
         self.0.send(message).is_ok()
+    }
+}
+
+/// Where others send messages to all replicas of a mirror, in the order of its job.
+#[derive(Clone)]
+pub struct Inboxes(Vec<Inbox>);
+
+impl Inboxes {
+    /// Sends to all of these.
+    pub fn new(inboxes: Vec<Inbox>) -> Inboxes {
+        Inboxes(inboxes)
+    }
+
+    /// Sends a message to each; false if all have ended.
+    pub fn send(&self, message: impl Fn() -> Message) -> bool {
+        let sent = self.0.iter().map(|inbox| inbox.send(message()));
+        sent.fold(false, |any, is_sent| any | is_sent)
+    }
+
+    /// Asks each; their answers come out there.
+    pub fn ask(&self, ask: &Ask) -> Vec<Receiver<Answer>> {
+        let asked = self.0.iter().map(|inbox| {
+            let (reply, answer) = Reply::new();
+            let ask = ask.clone();
+            // One that has ended lets go of where its answer would go.
+            inbox.send(Message::Asked(Asked { ask, reply }));
+            answer
+        });
+        asked.collect()
     }
 }

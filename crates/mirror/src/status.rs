@@ -39,6 +39,8 @@ pub struct Status {
     pub is_walking: bool,
     /// It works on nothing, since somebody asked for that.
     pub is_paused: bool,
+    /// It works on nothing, since these are quiet hours of the job.
+    pub is_quiet: bool,
     /// Why it cannot work.
     pub away: Option<String>,
     /// Why changes are not heard of any more.

@@ -113,14 +113,14 @@ pub fn hold(job: &Job) -> Result<Held, Failure> {
     Ok(Held(lock))
 }
 
-/// What an earlier mirror of the job has left, for the process that holds it.
+/// What an earlier mirror has left of the one replica of a job, for the process that holds it.
 pub fn memory(job: &Job) -> Result<Memory, Failure> {
     let about = About {
         name: job.name.clone(),
         source: job.source.clone(),
         replica: job.replicas[0].clone(),
     };
-    let path = file(&format!("mirror-{}.db", job.name))?;
+    let path = file(&format!("mirror-{}.db", job.own_name()))?;
     let opened = MirrorState::open(&path, &about, driftless_mirror::live::now());
     let (state, _found) = opened.map_err(|error| record::refusal(&error))?;
     Ok(Memory::of(state))

@@ -1,5 +1,6 @@
 //! What the commands of a mirror print.
 
+use driftless_mirror::ask::Troubles;
 use driftless_mirror::status::{CycleNow, Status, Trouble};
 use driftless_model::{escape, escape_text, moment};
 use std::io::Write;
@@ -67,6 +68,7 @@ fn state(status: &Status) -> String {
     let doing = match (&status.away, status.is_paused, status.is_walking) {
         (Some(why), ..) => format!("OUT OF REACH: {why}"),
         (_, true, _) => "paused".to_owned(),
+        _ if status.is_quiet => format!("quiet hours: hearing of {what}, copying nothing"),
         (_, _, true) => format!("comparing all, and following {what}"),
         _ => format!("following {what}"),
     };
@@ -126,6 +128,7 @@ fn json_of(status: &Status) -> serde_json::Value {
         "problems": status.problems,
         "is_walking": status.is_walking,
         "is_paused": status.is_paused,
+        "is_quiet": status.is_quiet,
         "away": status.away,
         "deaf": status.deaf,
         "forgets": status.forgets,
@@ -155,24 +158,37 @@ fn json_of(status: &Status) -> serde_json::Value {
     })
 }
 
-/// Prints the paths that have a problem.
-pub fn problems(problems: &[Trouble], json: bool) {
-    for trouble in problems {
-        if json {
-            let value = serde_json::json!({
-                "path": escape(trouble.problem.path.as_bytes()),
-                "what": trouble.problem.to_string(),
-                "first": trouble.first.as_secs_f64(),
-                "last": trouble.last.as_secs_f64(),
-                "times": trouble.times,
+/// Prints the paths that have a problem; of which replica, where there are several.
+pub fn problems(replicas: &[Troubles], json: bool) {
+    for Troubles { replica, paths } in replicas {
+        if !json && replicas.len() > 1 && !paths.is_empty() {
+            line(&format!("{replica}:"));
+        }
+        for trouble in paths {
+            line(&match json {
+                true => problem_json(replica, trouble),
+                false => problem(trouble),
             });
-            line(&value.to_string());
-        } else {
-            let first = moment(trouble.first.as_secs().cast_signed());
-            line(&format!(
-                "{} (since {first}, {} times)",
-                trouble.problem, trouble.times
-            ));
         }
     }
+}
+
+fn problem_json(replica: &str, trouble: &Trouble) -> String {
+    let value = serde_json::json!({
+        "replica": replica,
+        "path": escape(trouble.problem.path.as_bytes()),
+        "what": trouble.problem.to_string(),
+        "first": trouble.first.as_secs_f64(),
+        "last": trouble.last.as_secs_f64(),
+        "times": trouble.times,
+    });
+    value.to_string()
+}
+
+fn problem(trouble: &Trouble) -> String {
+    let first = moment(trouble.first.as_secs().cast_signed());
+    format!(
+        "{} (since {first}, {} times)",
+        trouble.problem, trouble.times
+    )
 }

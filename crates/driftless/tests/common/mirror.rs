@@ -79,6 +79,16 @@ impl Mirror {
         mirror
     }
 
+    /// The same with several replicas, of which the first is `replica`.
+    pub fn several(source: &Path, replicas: &[&Path], keys: &str) -> Mirror {
+        let mut mirror = Mirror::not_started(source, keys);
+        mirror.replica = replicas[0].to_owned();
+        let job = format!("name = \"test\"\nsource = {source:?}\nreplicas = {replicas:?}\n{keys}");
+        fs::write(mirror.folder.path().join("job.toml"), job).expect("a file");
+        mirror.start();
+        mirror
+    }
+
     fn with(source: &Path, typed: &dyn Fn(&Path) -> String, keys: &str) -> Mirror {
         let folder = scratch_folder();
         let replica = folder.path().join("replica");
@@ -173,8 +183,15 @@ impl Mirror {
 
     /// How it is.
     pub fn status(&self) -> Value {
+        self.statuses().swap_remove(0)
+    }
+
+    /// How each replica is.
+    pub fn statuses(&self) -> Vec<Value> {
         let told = self.command("status").arg("--json").run().expect(0);
-        serde_json::from_str(&told.stdout_text()).expect("JSON")
+        let told = told.stdout_text();
+        let lines = told.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().expect("JSON")
     }
 
     /// Waits until a number of its status is as it shall be.

@@ -1,7 +1,11 @@
 //! Quiet hours: windows of the week in which a mirror copies nothing.
 //!
 //! A window is written `DAYS HH:MM-HH:MM`, `HH:MM-HH:MM` (every day) or `DAYS` (all day). Which
-//! weekday and minute it is now, in the time of the host, is the caller's to say.
+//! weekday and minute a moment is, the time zone of the host says.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::time::Duration;
 
 /// A day of the week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +61,22 @@ impl Quiet {
     /// Whether the `minute` of this day (0 to 1439) lies in a window.
     pub fn holds(&self, day: Weekday, minute: u16) -> bool {
         self.0.iter().any(|window| window.holds(day, minute))
+    }
+
+    /// Whether a moment, since 1970, lies in a window, in the time of the host.
+    pub fn holds_at(&self, moment: Duration) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let seconds = moment.as_secs().cast_signed();
+        let Ok(moment) = Timestamp::from_second(seconds) else {
+            return false;
+        };
+        let there = moment.to_zoned_datetime(TimeZone::system());
+        let day = Weekday::ALL[there.weekday().to_monday_zero_offset() as usize];
+        let minute = u16::from(there.hour().cast_unsigned()) * 60
+            + u16::from(there.minute().cast_unsigned());
+        self.holds(day, minute)
     }
 
     /// Whether there is no window.

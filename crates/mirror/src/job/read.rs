@@ -79,6 +79,7 @@ fn read(from: &mut Document, place: &Path) -> Job {
         replicas,
         detect,
         quiet: quiet(from),
+        key: None,
         on_problem: from.take("on_problem", forms::command),
         trash: trash(from),
         policy: policy::read(from),

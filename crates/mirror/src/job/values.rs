@@ -6,6 +6,7 @@ use driftless_model::Policy;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What keeps replicas equal to a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Job {
     pub rpo: Duration,
     /// When nothing is copied.
     pub quiet: Quiet,
+    /// Of one of several replicas: what tells it from the others.
+    pub(crate) key: Option<String>,
     /// The command that is told of problems, with its arguments.
     pub on_problem: Option<Vec<String>>,
     /// What is deleted is kept for a while.
@@ -61,6 +64,27 @@ impl Job {
     /// The kind of snapshots by which changes are found.
     pub fn snapshots(&self) -> Option<Detect> {
         self.detect.iter().copied().find(|one| one.is_snapshot())
+    }
+
+    /// A job for each replica alone. The key of one among several is the same wherever it stands
+    /// among them.
+    pub fn apart(&self) -> Vec<Job> {
+        let is_alone = self.replicas.len() == 1;
+        let one = |replica: &String| Job {
+            replicas: vec![replica.clone()],
+            key: (!is_alone).then(|| format!("{:016x}", xxh3_64(replica.as_bytes()))),
+            ..self.clone()
+        };
+        self.replicas.iter().map(one).collect()
+    }
+
+    /// What is kept for its one replica goes by this name: the job's, with the key of one among
+    /// several.
+    pub fn own_name(&self) -> String {
+        match &self.key {
+            Some(key) => format!("{}.{key}", self.name),
+            None => self.name.clone(),
+        }
     }
 
     /// Whether a detector tells of changes while they happen.

@@ -6,7 +6,8 @@
 //! the replica never is nearer to a snapshot than what is remembered, and what an interrupted cycle
 //! has left is left beside what the next one finds.
 
-use super::{BeginError, Live, counts_of, now};
+use super::work::counts_of;
+use super::{BeginError, Live, now};
 use crate::dirty::Circumstance;
 use crate::memory::Memory;
 use crate::message::Message;

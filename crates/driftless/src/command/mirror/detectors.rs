@@ -1,0 +1,133 @@
+//! How a job finds out what has changed: what watches its source, who makes its snapshots, and what
+//! it asks for that is not there.
+
+use super::Failure;
+use crate::exit::Exit;
+use driftless_detect::fanotify::Watch;
+use driftless_detect::snapshot::Provider;
+use driftless_detect::snapshot::btrfs::Subvolumes;
+use driftless_detect::snapshot::command::Commands;
+use driftless_detect::snapshot::zfs::Dataset;
+use driftless_mirror::job::{Detect, Job, Movers};
+use driftless_mirror::snapshots::Snapshots;
+use driftless_remote::Target;
+use std::path::{Path, PathBuf};
+
+/// Has the kernel tell of changes of a job's source, where the job wants that; refuses what is not
+/// there.
+pub fn begin(job: &Job) -> Result<Option<Watch>, Failure> {
+    refuse_unbuilt(job)?;
+    watch(job)
+}
+
+/// Nothing is left out that a job asks for.
+fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
+    let refuse = |why: String| Err((Exit::CouldNotRun, format!("{}: {why}", job.name)));
+    if let Some(other) = job.detect.iter().find(|detect| !is_built(**detect)) {
+        let name = other.name();
+        return refuse(format!(
+            "detect = [\"{name}\"] is not there yet; fanotify, btrfs, zfs, command and walk are"
+        ));
+    }
+    if job.snapshots().is_some() && job.is_live() {
+        return refuse(
+            "snapshots and live changes in one job are not there yet; write a job for each".into(),
+        );
+    }
+    if let Some(key) = unbuilt_key(job) {
+        return refuse(format!(
+            "\"{key}\" is not there yet, and nothing is left out that a job asks for: take it out of the job"
+        ));
+    }
+    Ok(())
+}
+
+/// Where a tree of this host is; none if it is another's.
+fn own_path(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
+    let target = Target::parse(tree.as_ref())
+        .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+    Ok(target.host.is_none().then_some(target.path))
+}
+
+/// Who makes the snapshots for the one replica of a job, where it wants them.
+pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
+    let refuse = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
+    if job.snapshots().is_none() {
+        return Ok(None);
+    }
+    let Some(source) = own_path(job, &job.source)? else {
+        return Err(refuse(
+            "its source is on another host, where the snapshots are; run the mirror there".into(),
+        ));
+    };
+    let of_source = provider(job, source);
+    of_source
+        .check()
+        .map_err(|error| refuse(error.to_string()))?;
+    let of_replica = own_path(job, &job.replicas[0])?.and_then(|path| of_replica(&path));
+    let snapshots = Snapshots::of(&job.own_name(), job.cycle.keep, of_source, of_replica);
+    Ok(Some(snapshots))
+}
+
+/// What makes the snapshots of the source.
+fn provider(job: &Job, source: PathBuf) -> Box<dyn Provider> {
+    match (&job.command, job.snapshots()) {
+        (Some(commands), Some(Detect::Command)) => Box::new(Commands {
+            source,
+            create: commands.create.clone(),
+            list: commands.list.clone(),
+            delete: commands.delete.clone(),
+            diff: commands.diff.clone(),
+        }),
+        (_, Some(Detect::Zfs)) => Box::new(Dataset::of(&source)),
+        _ => Box::new(Subvolumes::of(&source)),
+    }
+}
+
+/// What makes those of a replica, where its file system has any.
+fn of_replica(path: &Path) -> Option<Box<dyn Provider>> {
+    let (btrfs, zfs) = (Subvolumes::of(path), Dataset::of(path));
+    if btrfs.check().is_ok() {
+        Some(Box::new(btrfs))
+    } else if zfs.check().is_ok() {
+        Some(Box::new(zfs))
+    } else {
+        None
+    }
+}
+
+/// Has the kernel tell of changes, where the job wants that.
+fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
+    let refuse = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
+    if !job.detects_by(Detect::Fanotify) {
+        return Ok(None);
+    }
+    let Some(source) = own_path(job, &job.source)? else {
+        return Err(refuse(
+            "detect = [\"fanotify\"]: the source is on another host, whose kernel alone tells of its changes; run the mirror there".into(),
+        ));
+    };
+    Watch::begin(&source, job.fanotify.unlimited)
+        .map(Some)
+        .map_err(|error| refuse(error.to_string()))
+}
+
+/// A key of the job that nothing heeds yet.
+fn unbuilt_key(job: &Job) -> Option<&'static str> {
+    let unbuilt = [
+        ("trash", job.trash.is_some()),
+        ("on_problem", job.on_problem.is_some()),
+        ("metrics", job.metrics.is_some()),
+        ("movers", job.movers != Movers::Own),
+    ];
+    unbuilt.into_iter().find(|(_, is)| *is).map(|(key, _)| key)
+}
+
+fn is_built(detect: Detect) -> bool {
+    match detect {
+        Detect::Walk | Detect::Fanotify | Detect::Btrfs | Detect::Zfs | Detect::Command => true,
+        Detect::Gpfs | Detect::CephFs | Detect::Lustre | Detect::List | Detect::Announcements => {
+            false
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
+
+use super::{Failure, detectors};
+use crate::args::{JobArgs, LogArgs};
+use crate::command::{job, mounts, record};
+use crate::exit::Exit;
+use crate::output::diagnostics;
+use crate::{own, signals};
+use driftless_engine::{Options, RunError};
+use driftless_mirror::control;
+use driftless_mirror::hands::Hands;
+use driftless_mirror::hub::Mirror;
+use driftless_mirror::job::Job;
+use driftless_mirror::live::{BeginError, Beginning};
+use driftless_remote::Reach;
+use driftless_session::{ConnectError, connect};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keeps the replicas of a job equal.
+pub fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
+    // Modes are set as the source has them; nothing may be taken off them on the way.
+    own::give_up_umask();
+    diagnostics::start("mirror", log);
+    let job = job::read(&args.job)?;
+    let signals = signals::watch();
+    let _held = job::hold(&job)?;
+    // First, so that nothing that happens from here on is missed.
+    let watch = detectors::begin(&job)?;
+    let reach = reach(&job, &signals);
+    let beginnings = job.apart().into_iter().map(|one| beginning(one, &reach));
+    let beginnings = beginnings.collect::<Result<_, _>>()?;
+    let begun = Mirror::begin(beginnings, watch, signals.stop.clone());
+    let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
+    control::listen(&job::socket(&job.name)?, inboxes)
+        .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+    tracing::info!("{}: at work", job.name);
+    mirror.run();
+    tracing::info!("{}: stopped", job.name);
+    Ok(Exit::Signal(signals.number()))
+}
+
+/// What one replica of a job begins with.
+fn beginning(job: Job, reach: &Reach) -> Result<Beginning, Failure> {
+    let snapshots = detectors::snapshots(&job)?;
+    let hands = hands(&job, reach)?;
+    if snapshots.is_some() {
+        refuse_within(&job, &hands)?;
+    }
+    Ok(Beginning {
+        memory: job::memory(&job)?,
+        job,
+        hands,
+        snapshots,
+    })
+}
+
+/// Both trees of one replica. A host that cannot be reached now may be reached later: its replica
+/// alone waits.
+fn hands(job: &Job, reach: &Reach) -> Result<Hands, Failure> {
+    match options(job, reach) {
+        Ok(_) | Err(Unprepared::Away(_)) => {}
+        Err(Unprepared::Wrong(failure)) => return Err(failure),
+    }
+    let prepare = {
+        let (job, reach) = (job.clone(), reach.clone());
+        move || {
+            options(&job, &reach).map_err(|error| match error {
+                Unprepared::Away(why) | Unprepared::Wrong((_, why)) => RunError::NoMovers(why),
+            })
+        }
+    };
+    Ok(Hands::new(job.policy.clone(), prepare, reach.clone()))
+}
+
+/// Why it is not known how trees are to be opened.
+enum Unprepared {
+    /// A host cannot be reached.
+    Away(String),
+    /// It makes no sense to try again.
+    Wrong(Failure),
+}
+
+/// A snapshot is read, in which it is not seen that one tree is within the other.
+fn refuse_within(job: &Job, hands: &Hands) -> Result<(), Failure> {
+    let opened = hands.open();
+    hands.close();
+    match opened {
+        Err(error @ (RunError::Same(_) | RunError::Inside { .. })) => {
+            Err((Exit::Refused, format!("{}: {error}", job.name)))
+        }
+        // What else is wrong may be over soon, and is told then.
+        _ => Ok(()),
+    }
+}
+
+fn not_begun(name: &str, error: &BeginError) -> Failure {
+    match error {
+        BeginError::State(error) => record::refusal(error),
+        BeginError::Thread(_) => (Exit::CouldNotRun, format!("{name}: {error}")),
+    }
+}
+
+fn reach(job: &Job, signals: &signals::Signals) -> Reach {
+    let deploy = job.reach.deploy.as_ref().map(|deploy| match deploy {
+        driftless_mirror::job::Deploy::Own => driftless_remote::Deploy::Own,
+        driftless_mirror::job::Deploy::File(path) => driftless_remote::Deploy::File(path.clone()),
+    });
+    Reach {
+        ssh: job.reach.ssh.clone(),
+        agent: job.reach.agent_path.clone(),
+        keep: job.policy.keep,
+        streams: job.reach.streams,
+        compress: job.reach.compress,
+        deploy,
+        stop: signals.stop.clone(),
+    }
+}
+
+/// What the engine is asked to do, with what earlier runs know of mounted file systems.
+fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
+    let mut options = Options {
+        source: Path::new(&job.source).to_owned().into(),
+        replica: Path::new(&job.replicas[0]).to_owned().into(),
+        policy: job.policy.clone(),
+        jobs: job
+            .limits
+            .jobs
+            .map_or_else(Default::default, crate::units::fixed_jobs),
+        bytes_per_second_max: job.limits.bytes_per_second,
+        requests_per_second_max: job.limits.requests_per_second,
+        ..Options::default()
+    };
+    let mut reached = options.clone();
+    let _connections = connect(&mut reached, reach, Duration::ZERO).map_err(|error| {
+        let why = format!("{}: {error}", job.name);
+        match error {
+            ConnectError::Unreached(_) => Unprepared::Away(why),
+            error => Unprepared::Wrong((Exit::of_connection(&error, 0), why)),
+        }
+    })?;
+    let notes = Arc::new(mounts::Notes::of(&reached));
+    if let Some(why) = notes.doubt() {
+        return Err(Unprepared::Wrong((Exit::Refused, why)));
+    }
+    options.known_mounts = notes.known();
+    options.mount_notes = Some(notes);
+    Ok(options)
+}

@@ -1,0 +1,148 @@
+//! What a life answers when it is asked, and when those who wait have what they waited for.
+
+use super::{Live, now};
+use crate::ask::{Answer, Ask, Asked, Troubles};
+use crate::dirty::Lane;
+use crate::status::Status;
+use crate::waits::Wait;
+use driftless_model::RelPath;
+use std::time::Duration;
+
+impl Live {
+    pub(super) fn take_question(&mut self, now: Duration, asked: Asked) {
+        let answer = match asked.ask {
+            Ask::Status => Answer::Status(vec![self.status(now)]),
+            Ask::Problems => Answer::Problems(vec![Troubles {
+                replica: self.job.replicas[0].clone(),
+                paths: self.problems.all(),
+            }]),
+            Ask::Pause => {
+                self.is_paused = true;
+                self.interrupt(now);
+                self.memory.pause(now, true);
+                self.pausing.push(asked.reply);
+                self.let_go(now);
+                return;
+            }
+            Ask::Resume => {
+                self.is_paused = false;
+                self.interrupt(now);
+                self.memory.pause(now, false);
+                Answer::Done
+            }
+            Ask::Retry { path } => self.retry(now, path),
+            Ask::SyncNow { wait } => {
+                self.look_now(now);
+                self.dirty.hurry(now);
+                if wait {
+                    self.begin_wait(now, Wait::for_all(asked.reply, now, None));
+                    return;
+                }
+                Answer::Done
+            }
+            Ask::Barrier { timeout } => {
+                self.begin_barrier(now, Wait::for_all(asked.reply, now, timeout));
+                return;
+            }
+        };
+        asked.reply.give(answer);
+    }
+
+    /// A mirror that is paused holds neither of its trees once it has done what it was at.
+    pub(super) fn let_go(&mut self, now: Duration) {
+        if self.pausing.is_empty() || self.is_busy() {
+            return;
+        }
+        self.settle(now);
+        self.hands.close();
+        for reply in self.pausing.drain(..) {
+            reply.give(Answer::Done);
+        }
+    }
+
+    fn retry(&mut self, now: Duration, path: Option<Vec<u8>>) -> Answer {
+        let path = path.map(|bytes| RelPath::parse(&bytes)).transpose();
+        match path {
+            Ok(path) => Answer::Retried(self.dirty.retry_now(now, path.as_ref()) as u64),
+            Err(error) => Answer::Refused(error.to_string()),
+        }
+    }
+
+    /// Everything that happened before is to be on the replica: what detectors have not told yet,
+    /// too.
+    fn begin_barrier(&mut self, now: Duration, wait: Wait) {
+        match &self.watcher {
+            Some(watcher) => {
+                watcher.wake();
+                self.waits.add(wait);
+            }
+            None => {
+                self.look_now(now);
+                self.begin_wait(now, wait);
+            }
+        }
+        self.dirty.hurry(now);
+    }
+
+    /// What has changed is looked for: in a new snapshot, or by comparing all.
+    fn look_now(&mut self, now: Duration) {
+        match &mut self.cycle {
+            Some(cycle) => cycle.hurry(now),
+            None => self.walk(now),
+        }
+    }
+
+    /// Somebody waits for what is looked for now.
+    fn begin_wait(&mut self, now: Duration, wait: Wait) {
+        self.waits.add(wait);
+        if self.cycle.is_none() {
+            self.waits.heard_until(now, now);
+        }
+    }
+
+    pub(super) fn answer_waits(&mut self) {
+        let now = now();
+        let dirty = &self.dirty;
+        let is_doubtful = self.doubt.is_some();
+        let is_done = |wait: &Wait| {
+            let is_equal = |until| !is_doubtful && !dirty.waits_since(until);
+            wait.until.is_some_and(is_equal)
+        };
+        let problems = self.problems.count() as u64;
+        for wait in self.waits.take_done(is_done) {
+            wait.reply.give(Answer::Reached { problems });
+        }
+        for wait in self.waits.take_late(now) {
+            let left = self.dirty.len() as u64;
+            wait.reply.give(Answer::Late { left });
+        }
+        if !self.waits.is_empty() {
+            self.dirty.hurry(now);
+            // A cycle sees to it when all else is done.
+            if self.cycle.is_none() {
+                self.doubt = self.doubt.map(|doubt| doubt.min(now));
+            }
+        }
+    }
+
+    fn status(&self, now: Duration) -> Status {
+        let mut status = self.status.clone();
+        status.oldest = self.dirty.oldest();
+        status.left = self.dirty.len() as u64;
+        status.quarantined = self.dirty.quarantined().count() as u64;
+        status.problems = self.problems.count() as u64;
+        status.walk = self.walked.clone();
+        status.is_walking = self.busy[&Lane::Walk] > 0;
+        status.is_paused = self.is_paused;
+        status.is_quiet = self.job.quiet.holds_at(now);
+        status.away = self.away.as_ref().map(|away| away.why.clone());
+        if let Some(cycle) = &self.cycle {
+            let equal = cycle.equal().unwrap_or(status.began);
+            status.oldest = Some(status.oldest.map_or(equal, |oldest| oldest.min(equal)));
+            status.cycle = Some(cycle.now());
+        }
+        status.forgets = self.memory.failed().map(str::to_owned);
+        status.now = now;
+        status.measured()
+    }
+}

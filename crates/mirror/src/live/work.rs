@@ -1,0 +1,263 @@
+//! What a life does next: which lane gets what, what became of it, and what is done when the trees
+//! are out of reach.
+
+use super::{Live, now};
+use crate::dirty::{Dirty, Lane, Taken};
+use crate::hands::{Ended, Outcome, Work, is_to_be_told};
+use crate::job::Detect;
+use driftless_engine::Counts;
+use driftless_model::{RelPath, Scope};
+use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Entries that are made equal in one go.
+const SHORT_PATHS_MAX: usize = 2000;
+/// After trees were out of reach, they are tried again after this, then after twice as long.
+const AWAY_FIRST: Duration = Duration::from_secs(1);
+/// The longest wait for trees that are out of reach.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+/// All is compared again because of a doubt after so many times what the last comparison took.
+const DOUBT_PAUSES: u32 = 10;
+/// And no sooner than after this.
+const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
+/// How often the mark says that all is durable, while nothing is to be done.
+const SETTLE_EVERY: Duration = Duration::from_secs(300);
+
+/// The trees are out of reach.
+pub(super) struct Away {
+    pub(super) why: String,
+    again: Duration,
+    pause: Duration,
+}
+
+impl Live {
+    /// Nothing may be done at the moment.
+    fn is_at_rest(&self, now: Duration) -> bool {
+        self.is_paused || self.job.quiet.holds_at(now)
+    }
+
+    /// Has lanes give back what they are at when nothing may be done any more: a comparison of all
+    /// may take hours.
+    pub(super) fn interrupt(&self, now: Duration) {
+        let is_over = self.stop.load(Relaxed) || self.is_at_rest(now);
+        self.interrupt.store(is_over, Relaxed);
+    }
+
+    /// When there is something to do next, unless nothing may be done.
+    pub(super) fn next_work(&self, now: Duration) -> Option<Duration> {
+        if self.is_at_rest(now) {
+            return None;
+        }
+        if let Some(away) = &self.away {
+            return Some(away.again);
+        }
+        let walk = self.next_walk().into_iter().chain(self.next_cycle());
+        let due = self
+            .dirty
+            .next_due()
+            .filter(|_| self.busy[&Lane::Short] == 0);
+        // What is due in a lane that is busy waits for the lane's message.
+        due.into_iter().chain(walk).filter(|due| *due > now).min()
+    }
+
+    fn next_walk(&self) -> Option<Duration> {
+        // Where snapshots tell all, a job may do without.
+        let is_on_time = self.cycle.is_none() || self.job.detects_by(Detect::Walk);
+        let on_time = self
+            .job
+            .walk
+            .every
+            .filter(|_| is_on_time)
+            .zip(self.walked.asked)
+            .map(|(every, asked)| asked + every);
+        on_time.into_iter().chain(self.doubt).min()
+    }
+
+    pub(super) fn begin_work(&mut self) {
+        let now = now();
+        if self.next_walk().is_some_and(|due| due <= now) {
+            self.walk(now);
+        }
+        let is_away = self.away.as_ref().is_some_and(|away| away.again > now);
+        if self.is_at_rest(now) || is_away || !self.turn_cycle(now) {
+            return;
+        }
+        for (lane, threads, paths_max) in [
+            (Lane::Short, 1, SHORT_PATHS_MAX),
+            (Lane::Long, 2, 1),
+            (Lane::Walk, 1, 1),
+        ] {
+            // One piece of work finds out whether the trees are there.
+            while self.busy[&lane] < threads && !(self.away.is_some() && self.is_busy()) {
+                let taken = self.dirty.take(now, lane, paths_max);
+                if taken.is_empty() {
+                    break;
+                }
+                if lane == Lane::Walk {
+                    self.memory.begin_run(RunKind::Walk, now);
+                }
+                *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
+                let delete_limit = self.deletes.limit(now, lane, &self.walked);
+                let work = Work {
+                    taken,
+                    delete_limit,
+                };
+                let sent = self.lanes[&lane].send(work);
+                sent.expect("lanes end after this thread");
+            }
+        }
+        self.settle_when_idle(now);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.values().any(|count| *count > 0)
+    }
+
+    /// Says in the replica's mark that all is durable, now and then.
+    fn settle_when_idle(&mut self, now: Duration) {
+        let is_time = now.saturating_sub(self.settled_at) >= SETTLE_EVERY;
+        if !self.is_unsettled || !is_time || self.is_busy() {
+            return;
+        }
+        self.settle(now);
+    }
+
+    pub(super) fn settle(&mut self, now: Duration) {
+        (self.is_unsettled, self.settled_at) = (false, now);
+        if let Err(why) = self.hands.settle() {
+            self.go_away(now, why);
+            // So that it is seen when they are back.
+            self.walk(now);
+        }
+    }
+
+    pub(super) fn take_outcome(&mut self, now: Duration, outcome: Outcome) {
+        *self
+            .busy
+            .get_mut(&outcome.taken.lane)
+            .expect("all lanes are known") -= 1;
+        self.is_unsettled = true;
+        self.take_end(now, outcome);
+        self.let_go(now);
+    }
+
+    fn take_end(&mut self, now: Duration, outcome: Outcome) {
+        if let Ended::Away(why) = &outcome.end {
+            self.go_away(now, why.clone());
+        }
+        if outcome.end != Ended::Done {
+            if outcome.taken.lane == Lane::Walk {
+                let counts = counts_of(&outcome.counts);
+                self.memory
+                    .end_run(RunKind::Walk, now, &counts, INTERRUPTED);
+            }
+            self.dirty.give_back(now, outcome.taken);
+            return;
+        }
+        self.come_back(now);
+        if outcome.taken.lane == Lane::Walk {
+            self.end_walk(now, &outcome);
+        }
+        self.learn_links(now, &outcome);
+        for renamed in &outcome.not_moved {
+            self.dirty.not_moved(renamed);
+        }
+        let failed = outcome.failed();
+        self.status.add(&outcome.counts);
+        self.count_cycle(&outcome.counts);
+        if outcome.taken.lane != Lane::Walk {
+            self.deletes.add(now, outcome.counts.deleted);
+        }
+        let paths = looked_at(&outcome.taken);
+        let told = outcome.problems.into_iter().filter(is_to_be_told);
+        self.problems.replace(now, &paths, told.collect());
+        let counts = outcome.counts;
+        let waited = self.dirty.done(now, outcome.taken, &failed);
+        self.status.lag(now, &waited);
+        self.memory.done(now, &counts, &waited);
+    }
+
+    /// Learns which files have several names. Those that were not looked at together are, and where
+    /// not all are known, all is compared, though not all the time.
+    fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
+        let looked_at = looked_at(&outcome.taken);
+        let is_walk = outcome.taken.lane == Lane::Walk;
+        let together = self.links.met(&looked_at, &outcome.linked, is_walk);
+        for name in together {
+            // All at the same time: the pace of each would keep them apart.
+            let dirty = Dirty::new(Scope::Entry, now, now);
+            self.dirty.add_again(name, dirty);
+        }
+        if !self.links.is_in_doubt() {
+            self.doubt = None;
+        } else if self.cycle.is_some() {
+            // When all else is done.
+            self.doubt = Some(Duration::MAX);
+        } else if self.doubt.is_none() {
+            let pause = (self.walked.took * DOUBT_PAUSES).max(DOUBT_PAUSE_MIN);
+            let last = self.walked.ended.unwrap_or_default();
+            self.doubt = Some(now.max(last + pause));
+        }
+    }
+
+    /// Counts what a walk has found that a detector should have told of.
+    fn end_walk(&mut self, now: Duration, outcome: &Outcome) {
+        let is_first = self.walked.ended.is_none();
+        let missed = outcome
+            .changed
+            .iter()
+            .filter(|path| !is_first && !self.dirty.has_heard_of(path));
+        let missed = if self.watcher.is_some() || self.cycle.is_some() {
+            missed.count() as u64
+        } else {
+            0
+        };
+        self.walked.end(now, &outcome.counts, missed);
+        let counts = RunCounts {
+            missed,
+            ..counts_of(&outcome.counts)
+        };
+        self.memory.end_run(RunKind::Walk, now, &counts, "complete");
+    }
+
+    fn go_away(&mut self, now: Duration, why: String) {
+        let pause = match &self.away {
+            Some(away) => (away.pause * 2).min(AWAY_MAX),
+            None => {
+                tracing::warn!("out of reach: {why}");
+                AWAY_FIRST
+            }
+        };
+        let again = now + pause;
+        self.away = Some(Away { why, again, pause });
+    }
+
+    fn come_back(&mut self, now: Duration) {
+        if self.away.take().is_some() {
+            tracing::info!("within reach again");
+            // Nobody knows what became of the replica meanwhile.
+            self.walk(now);
+        }
+    }
+}
+
+/// As the state keeps them.
+pub(super) fn counts_of(counts: &Counts) -> RunCounts {
+    RunCounts {
+        seen: counts.seen,
+        changed: counts.changed,
+        deleted: counts.deleted,
+        failed: counts.failed,
+        bytes: counts.bytes_copied,
+        missed: 0,
+    }
+}
+
+/// What was looked at, and how far below.
+fn looked_at(taken: &Taken) -> Vec<(RelPath, Scope)> {
+    let paths = taken.paths.iter();
+    paths
+        .map(|(path, dirty)| (path.clone(), dirty.scope))
+        .collect()
+}
