@@ -6,6 +6,7 @@ use driftless_model::{Change, Hint, Scope};
 /// A change in words: path, `below` for a subtree, origin or ranges.
 fn told(change: &Change) -> String {
     let scope = match change.scope {
+        Scope::Names => " names",
         Scope::Subtree => " below",
         Scope::Entry => "",
     };

@@ -174,6 +174,102 @@ fn a_directory_alone_is_made_equal_without_what_is_below_it() {
 }
 
 #[test]
+fn the_names_of_a_directory_are_made_equal_and_what_both_sides_have_below_is_not_entered() {
+    let pair = Pair::of(&[
+        "a/one",
+        "a/two",
+        "a/old/file",
+        "a/b/three",
+        "a/b/c/x",
+        "d/y",
+    ]);
+    pair.source.advance(std::time::Duration::from_secs(5));
+    pair.source.put("a/one", b"changed");
+    pair.source.discard("a/two");
+    pair.source.discard("a/old");
+    pair.source.put("a/b/three", b"nobody asked for it");
+    pair.source.discard("a/b/c");
+    pair.source.put_dir("a/new");
+    pair.source.put("a/new/deep", b"new");
+    pair.source.put("d/y", b"nor for this");
+    let entered = pair.source.calls(Call::List);
+    let (summary, told) = pair
+        .reconcile(chosen("a", Scope::Names))
+        .expect("it goes on");
+    assert_eq!(told.problems.into_inner().expect("no panic"), [""; 0]);
+    assert!(summary.counts.adds_up(), "{:?}", summary.counts);
+    assert_eq!(
+        summary.counts.deleted, 3,
+        "a file, and a directory with another"
+    );
+    assert_eq!(
+        pair.source.calls(Call::List) - entered,
+        3,
+        "\"a\", before something goes from it once more, and \"a/new\""
+    );
+    let there = |path: &str| pair.replica.content(path);
+    assert_eq!(there("a/one").as_deref(), Some(&b"changed"[..]));
+    assert_eq!(there("a/new/deep").as_deref(), Some(&b"new"[..]));
+    assert_eq!(there("a/b/three").as_deref(), Some(&b"a/b/three"[..]));
+    assert!(pair.replica.meta("a/two").is_none() && pair.replica.meta("a/old").is_none());
+    assert!(pair.replica.meta("a/b/c/x").is_some());
+    // Chosen together: what is chosen by itself below is looked at, too.
+    let works = [
+        ("", Scope::Names),
+        ("a/b", Scope::Names),
+        ("d/y", Scope::Entry),
+    ];
+    let works = works.map(|(path, scope)| Work {
+        path: RelPath::parse(path.as_bytes()).expect("a path"),
+        scope,
+    });
+    let (summary, told) = pair.reconcile(Selection::of(&works)).expect("it goes on");
+    assert_eq!(told.problems.into_inner().expect("no panic"), [""; 0]);
+    assert!(summary.counts.adds_up(), "{:?}", summary.counts);
+    pair.check_equal();
+}
+
+#[test]
+fn a_directory_that_only_the_source_has_is_copied_with_all_below_it_when_its_names_are_asked_for() {
+    let pair = Pair::of(&FILES);
+    for path in ["new/x/one", "new/two", "c/new/x/one"] {
+        pair.source.put(path, path.as_bytes());
+    }
+    // Both sides have the name, and not the same kind of entry.
+    pair.source.discard("five");
+    pair.source.put("five/x/y", b"was a file");
+    pair.source.discard("a/b");
+    pair.source.put("a/b", b"was a directory");
+    pair.look_at("new", Scope::Names);
+    for path in ["", "a", "c"] {
+        pair.look_at(path, Scope::Names);
+    }
+    pair.check_equal();
+    let works = [("later", Scope::Names), ("later/x", Scope::Entry)];
+    pair.source.put("later/x/one", b"later");
+    let works = works.map(|(path, scope)| Work {
+        path: RelPath::parse(path.as_bytes()).expect("a path"),
+        scope,
+    });
+    let _all = pair.reconcile(Selection::of(&works)).expect("it goes on");
+    pair.check_equal();
+}
+
+#[test]
+fn names_of_a_directory_that_cannot_be_listed_are_no_reason_to_delete() {
+    let pair = Pair::of(&FILES);
+    pair.source.discard("a/one");
+    pair.source.fail(Call::List, "a", errno::EIO, 1);
+    let (summary, told) = pair
+        .reconcile(chosen("a", Scope::Names))
+        .expect("it goes on");
+    assert_eq!(summary.counts.deleted, 0);
+    assert_eq!(told.problems.lock().expect("no panic").len(), 1);
+    pair.look_at("a", Scope::Names);
+    pair.check_equal();
+}
+
+#[test]
 fn a_chosen_path_that_is_gone_goes_from_the_replica_and_only_where_the_policy_deletes() {
     let pair = Pair::of(&FILES);
     for path in ["a/one", "a/b", "five"] {

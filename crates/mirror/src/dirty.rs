@@ -37,7 +37,7 @@ pub struct Dirty {
     pub due: Duration,
     /// How often it has failed in a row.
     pub attempts: u32,
-    /// It takes long: a large file, or all below a directory.
+    /// It takes long: a large file, all below a directory, or its names.
     pub is_long: bool,
 }
 
@@ -101,7 +101,7 @@ pub enum Lane {
     /// Renames and entries.
     #[default]
     Short,
-    /// Large files, and all below a directory.
+    /// Large files, all below a directory, and its names.
     Long,
     /// Everything.
     Walk,
@@ -235,7 +235,7 @@ impl DirtyPaths {
             (Word::Changed, ready)
         };
         let dirty = Dirty {
-            is_long: change.scope == Scope::Subtree || seen.size >= LARGE_BYTES,
+            is_long: change.scope > Scope::Entry || seen.size >= LARGE_BYTES,
             ..Dirty::new(change.scope, now, due)
         };
         self.touch(&change.path, now);
@@ -245,7 +245,7 @@ impl DirtyPaths {
 
     /// What was not done, or not well, comes again.
     pub fn add_again(&mut self, path: RelPath, dirty: Dirty) {
-        self.put(path, dirty, Word::Again);
+        self.put(path, dirty.repeated(), Word::Again);
     }
 
     /// An entry was renamed: what is left to do below it is left to do at its new place. So is
@@ -282,7 +282,7 @@ impl DirtyPaths {
             [&self.left, &self.work, &self.recent]
                 .iter()
                 .filter_map(|map| map.get(&dir))
-                .any(|dirty| dirty.scope == Scope::Subtree)
+                .any(|dirty| dirty.scope > Scope::Entry)
         })
     }
 
@@ -362,7 +362,7 @@ impl DirtyPaths {
         }
         for (path, dirty) in taken.paths {
             self.work.remove(&path);
-            if dirty.scope == Scope::Subtree {
+            if dirty.scope > Scope::Entry {
                 self.look_again_below(&path, now);
             }
             let problems = problems_of(&path, failed);
@@ -386,9 +386,10 @@ impl DirtyPaths {
         }
         for (path, dirty) in taken.paths {
             self.work.remove(&path);
-            if dirty.scope == Scope::Subtree {
+            if dirty.scope > Scope::Entry {
                 self.look_again_below(&path, now);
             }
+            let dirty = dirty.repeated();
             self.put(path, Dirty { due: now, ..dirty }, Word::Again);
         }
         for renamed in taken.moves.into_iter().rev() {
@@ -504,7 +505,7 @@ impl DirtyPaths {
                 Dirty {
                     due: now + crate::pace::backoff(class, attempts),
                     attempts,
-                    ..dirty.clone()
+                    ..dirty.repeated()
                 }
             }
         };
@@ -519,7 +520,7 @@ impl DirtyPaths {
         for touched in touched {
             self.put(touched, Dirty::new(Scope::Entry, now, now), Word::Changed);
         }
-        let is_walking = |(_, dirty): (&RelPath, &Dirty)| dirty.scope == Scope::Subtree;
+        let is_walking = |(_, dirty): (&RelPath, &Dirty)| dirty.scope > Scope::Entry;
         if !self.work.iter().any(is_walking) {
             self.touched.clear();
         }
@@ -529,7 +530,7 @@ impl DirtyPaths {
         let is_walked = self
             .work
             .iter()
-            .any(|(at, dirty)| dirty.scope == Scope::Subtree && path.is_within(at));
+            .any(|(at, dirty)| dirty.scope > Scope::Entry && path.is_within(at));
         if is_walked {
             self.touched.insert(path.clone(), now);
         }
@@ -651,7 +652,21 @@ impl Dirty {
             since,
             due,
             attempts: 0,
-            is_long: scope == Scope::Subtree,
+            is_long: scope > Scope::Entry,
+        }
+    }
+
+    /// As it is to be looked at when it was not done to its end. A directory that was new may be
+    /// there in part by then, and to compare the names around it would pass it by.
+    #[must_use]
+    pub fn repeated(&self) -> Self {
+        let scope = match self.scope {
+            Scope::Entry => Scope::Entry,
+            Scope::Names | Scope::Subtree => Scope::Subtree,
+        };
+        Dirty {
+            scope,
+            ..self.clone()
         }
     }
 
@@ -663,7 +678,7 @@ impl Dirty {
     /// Where the path is worked on.
     fn lane(&self, path: &RelPath) -> Lane {
         match self.is_long {
-            true if path.is_root() => Lane::Walk,
+            true if path.is_root() && self.scope == Scope::Subtree => Lane::Walk,
             true => Lane::Long,
             false => Lane::Short,
         }
@@ -671,12 +686,19 @@ impl Dirty {
 
     /// What is known of the same path from before.
     fn join(&mut self, known: &Dirty) {
-        if known.scope == Scope::Subtree {
-            self.scope = Scope::Subtree;
-        }
+        self.scope = self.scope.max(known.scope);
         self.since = self.since.min(known.since);
         self.attempts = self.attempts.max(known.attempts);
         self.is_long |= known.is_long;
+    }
+}
+
+/// Whether what reaches so far below a path includes what is at another.
+pub(crate) fn reaches((path, scope): (&RelPath, Scope), at: &RelPath) -> bool {
+    match scope {
+        Scope::Entry => at == path,
+        Scope::Names => at == path || at.above().next().as_ref() == Some(path),
+        Scope::Subtree => at.is_within(path),
     }
 }
 

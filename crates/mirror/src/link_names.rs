@@ -4,6 +4,7 @@
 //! Names are learnt when entries are looked at. Of a file that gets its second name the first is
 //! not known here, and nobody tells of it: then all has to be compared.
 
+use crate::dirty::reaches;
 use driftless_model::{RelPath, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -130,7 +131,7 @@ impl LinkNames {
         let found = self.of.range(path.clone()..);
         let found = found
             .take_while(|(at, _)| at.as_bytes().starts_with(path.as_bytes()))
-            .filter(|(at, _)| *at == path || scope == Scope::Subtree && at.is_within(path));
+            .filter(|(at, _)| reaches((path, scope), at));
         let found: Vec<(RelPath, InodeId)> =
             found.map(|(at, inode)| (at.clone(), *inode)).collect();
         for (at, inode) in &found {

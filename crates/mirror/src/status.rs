@@ -1,5 +1,6 @@
 //! How a mirror is: what it tells whoever asks.
 
+use crate::dirty::reaches;
 use crate::job::Job;
 use driftless_engine::Counts;
 use driftless_model::{Lag, Problem, RelPath, Scope};
@@ -236,7 +237,7 @@ impl Problems {
             let gone = self.0.range(path.clone()..).map(|(at, _)| at);
             let gone: Vec<RelPath> = gone
                 .take_while(|at| at.as_bytes().starts_with(path.as_bytes()))
-                .filter(|at| *at == path || *scope == Scope::Subtree && at.is_within(path))
+                .filter(|at| reaches((path, *scope), at))
                 .cloned()
                 .collect();
             before.extend(gone.into_iter().filter_map(|at| self.0.remove_entry(&at)));

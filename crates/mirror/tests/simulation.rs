@@ -89,7 +89,12 @@ impl World {
         RelPath::from_names(names.iter().map(|name| &name[..]))
     }
 
-    fn tell(&mut self, change: Change) {
+    fn tell(&mut self, mut change: Change) {
+        if change == Change::entry(change.path.clone()) && self.rng.u8(..) < 30 {
+            // Some detectors know no more than that it is in this directory.
+            let dir = change.path.above().next().unwrap_or_default();
+            change = Change::names(dir);
+        }
         let seen = Circumstance {
             is_open: self.rng.u8(..) < 60,
             size: if self.rng.u8(..) < 60 { 1 << 30 } else { 0 },
@@ -210,13 +215,24 @@ impl World {
         found: &mut BTreeMap<RelPath, Option<Option<u64>>>,
     ) {
         let mut see = |at: &RelPath| found.insert(at.clone(), self.source.0.get(at).copied());
+        let is_new = |at: &RelPath| self.source.is_dir(at) && !self.replica.is_dir(at);
         for dir in path.above().filter(|dir| !dir.is_root()) {
             see(&dir);
         }
-        if scope == Scope::Entry && !path.is_root() {
+        if scope < Scope::Subtree && !path.is_root() {
             see(path);
         }
-        if scope == Scope::Subtree {
+        if scope == Scope::Names && self.source.is_dir(path) {
+            let both = [&self.source, &self.replica].map(|tree| tree.below(path));
+            let depth = path.names().count();
+            for at in both.iter().flatten() {
+                let child = RelPath::from_names(at.names().take(depth + 1));
+                if at.names().count() > depth && (child == *at || is_new(&child)) {
+                    see(at);
+                }
+            }
+        }
+        if scope == Scope::Subtree || scope == Scope::Names && is_new(path) {
             for at in self
                 .source
                 .below(path)
@@ -260,10 +276,10 @@ impl World {
         // The engine looks again before it publishes, and makes nothing of what has changed.
         let is_stale = self.source.0.get(path).copied() != what;
         let is_whole = path.above().chain([path.clone()]).any(|at| {
-            taken
-                .paths
-                .get(&at)
-                .is_some_and(|dirty| dirty.scope == Scope::Subtree)
+            let is_named = path.above().next().as_ref() == Some(&at);
+            taken.paths.get(&at).is_some_and(|dirty| {
+                dirty.scope == Scope::Subtree || dirty.scope == Scope::Names && is_named
+            })
         });
         if what.is_none() && !is_whole && self.replica.below(path).len() > 1 {
             Some(Failed::Gone)

@@ -49,6 +49,15 @@ impl Change {
         }
     }
 
+    /// The directory at `path` may have other names or entries in it.
+    pub fn names(path: RelPath) -> Self {
+        Change {
+            path,
+            scope: Scope::Names,
+            hint: None,
+        }
+    }
+
     /// The entry at `path` and everything below it may differ.
     pub fn subtree(path: RelPath) -> Self {
         Change {

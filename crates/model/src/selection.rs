@@ -13,6 +13,9 @@ use std::sync::Arc;
 pub struct Selection {
     /// The entry and everything below it is chosen.
     pub whole: bool,
+    /// The entry, the names in it and what is no directory in it are chosen; a directory in it only
+    /// where the replica has none, and then with all below.
+    pub names: bool,
     /// Chosen names below this one; when `whole`, those that were chosen by themselves as well.
     pub children: BTreeMap<Box<[u8]>, Arc<Selection>>,
 }
@@ -22,8 +25,14 @@ impl Selection {
     pub fn all() -> Self {
         Selection {
             whole: true,
+            names: false,
             children: BTreeMap::new(),
         }
+    }
+
+    /// Whether all names in the directory are looked at.
+    pub fn is_listed(&self) -> bool {
+        self.whole || self.names
     }
 
     /// The union of pieces of work.
@@ -40,7 +49,11 @@ impl Selection {
         for name in path.names() {
             node = Arc::make_mut(node.children.entry(name.into()).or_default());
         }
-        node.whole |= scope == Scope::Subtree;
+        match scope {
+            Scope::Entry => {}
+            Scope::Names => node.names = true,
+            Scope::Subtree => node.whole = true,
+        }
     }
 
     /// What of the directory `name` in a directory of which this is chosen is chosen.
@@ -48,6 +61,7 @@ impl Selection {
         match self.children.get(name) {
             Some(known) if self.whole && !known.whole => Some(Arc::new(Selection {
                 whole: true,
+                names: false,
                 children: known.children.clone(),
             })),
             None if self.whole && self.children.is_empty() => Some(self.clone()),
@@ -66,7 +80,7 @@ impl Selection {
                     .rev()
                     .map(|(name, below)| (path.join(name), &**below)),
             );
-            if node.whole || node.children.is_empty() {
+            if node.is_listed() || node.children.is_empty() {
                 chosen.push(path);
             }
         }

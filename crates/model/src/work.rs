@@ -4,11 +4,14 @@ use crate::{Kind, RelPath};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How far below a path something reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How far below a path something reaches; each reaches further than those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
     /// The entry alone (of a directory: its own metadata).
     Entry,
+    /// Of a directory its own metadata, its names, and the entries in it; a directory in it only
+    /// where one side lacks it, and then with all below. What is no directory is compared alone.
+    Names,
     /// The entry and all below it.
     Subtree,
 }

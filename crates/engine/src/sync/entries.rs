@@ -19,6 +19,7 @@ use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_tree::{Dir, DirMutRef, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What is open already of an entry that is to be made.
 #[derive(Default)]
@@ -180,10 +181,37 @@ impl Worker<'_> {
     /// In a second look at a directory only subdirectories that were not entered yet are: what lies
     /// in the others has its own look.
     fn subdirectory(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> Reconciled {
+        if self.is_passed_by(visit, name)? {
+            return Ok(self.pass_by(visit, weight));
+        }
         if visit.pass() == 0 || !self.was_entered(visit, name)? {
             self.descend(visit, name, weight);
         }
         Ok(Verdict::Below)
+    }
+
+    /// Whether a directory is not looked at: only the names around it are, and both sides have it.
+    /// One that has come to its name since, on the source, is.
+    fn is_passed_by(&self, visit: &Visit, name: &CStr) -> Result<bool, Trouble> {
+        let chosen = &visit.selection;
+        if chosen.whole || !chosen.names || chosen.children.contains_key(name.to_bytes()) {
+            return Ok(false);
+        }
+        let there = self.replica_meta(visit, name)?;
+        if visit.pass() > 0 || there.is_none_or(|meta| meta.kind != Kind::Dir) {
+            return Ok(false);
+        }
+        visit.entered.note(name, &visit.source.look(name)?);
+        Ok(true)
+    }
+
+    /// Nobody has looked at it, so it counts as never met.
+    fn pass_by(&self, visit: &Visit, weight: u64) -> Verdict {
+        if visit.pass() == 0 {
+            self.run.tally.seen.fetch_sub(1, Relaxed);
+        }
+        add(&self.run.tally.walked, weight);
+        Verdict::Below
     }
 
     fn was_entered(&self, visit: &Visit, name: &CStr) -> Result<bool, Trouble> {

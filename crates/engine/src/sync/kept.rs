@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Run<'_> {
     /// Whether a listing of the source vouches for what is not in it.
     pub fn vouches(&self, visit: &Visit) -> bool {
-        visit.selection.whole && !visit.is_unlisted()
+        visit.selection.is_listed() && !visit.is_unlisted()
     }
 
     /// Keeps in mind a part of the names of a directory whose replica will be listed.

@@ -122,7 +122,7 @@ impl Trees {
     }
 
     /// Makes what `selection` names equal, as `policy` says: a path, a directory without what is
-    /// below it, a subtree, or all. A chosen path that the source lacks goes from the replica where
+    /// below it, with the names in it, a subtree, or all. A chosen path that the source lacks goes from the replica where
     /// the policy deletes; a directory with what is in it only as a subtree, and is a problem
     /// otherwise. Nothing is durable before a [flush](Trees::flush).
     /// Calls of many threads are under way at the same time, but for trees on other hosts: there

@@ -83,7 +83,7 @@ impl Worker<'_> {
                 .into_iter()
                 .for_each(|earlier| self.note_pair(visit, names.get(earlier), names.get(later)));
         }
-        if !visit.selection.whole {
+        if !visit.selection.is_listed() {
             for alike in self.run.part.alike_in(visit) {
                 alike
                     .earlier

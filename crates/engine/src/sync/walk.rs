@@ -58,7 +58,6 @@ impl Worker<'_> {
             entered => entered.map_err(kind_changed)?,
         };
         parent.entered.note(name, source.first_meta());
-        let selection = below(parent, name);
         let foreign = self.run.is_foreign(&source);
         if let Some(why) = self.barred(parent, name, &source, foreign) {
             // A second look at the directory above tells it no second time.
@@ -80,6 +79,7 @@ impl Worker<'_> {
             .basis
             .as_ref()
             .and_then(|basis| basis.enter(name).ok());
+        let selection = below(parent, name, before.is_none());
         let mut visit = Visit::below(parent, name, (source, replica, before), selection, weight);
         (visit.basis, visit.replaced) = (basis, replaced);
         self.run.part.assign(&mut visit);
@@ -277,7 +277,7 @@ impl Worker<'_> {
     /// Lists a directory that was just begun, and hands out its names.
     pub fn list(&mut self, visit: &Arc<Visit>) {
         let weight = if visit.pass() == 0 { visit.weight } else { 0 };
-        if !visit.selection.whole && (!visit.was_listed() || visit.pass() == 0) {
+        if !visit.selection.is_listed() && (!visit.was_listed() || visit.pass() == 0) {
             // No listing of the replica shows it.
             if let Err(fault) = self.run.look_for_mark(visit) {
                 return self.unlisted(visit, fault);
@@ -488,11 +488,15 @@ impl Worker<'_> {
 type Entered = (Option<DirMutRef>, Option<(Meta, Xattrs)>, Option<Meta>);
 
 /// What is looked at below `name`. Of a directory that is listed again, what was not known is new,
-/// and all of it is.
-fn below(parent: &Visit, name: &CStr) -> Arc<Selection> {
+/// and all of it is; so is all of one that the replica lacks and that is looked at by its names.
+fn below(parent: &Visit, name: &CStr, is_new: bool) -> Arc<Selection> {
     let known = parent.selection.below(name.to_bytes());
+    let by_names = parent.selection.names || known.as_ref().is_some_and(|known| known.names);
+    if is_new && by_names {
+        return Arc::new(Selection::all());
+    }
     known.unwrap_or_else(|| {
-        Arc::new(if parent.was_listed() {
+        Arc::new(if parent.was_listed() || parent.selection.names {
             Selection::all()
         } else {
             Selection::default()

@@ -248,7 +248,7 @@ impl Worker<'_> {
         if visit.borrowed {
             return visit.renamed.is_none() && self.run.part.found_names(self.run.options);
         }
-        visit.selection.whole || visit.was_listed()
+        visit.selection.is_listed() || visit.was_listed()
     }
 
     /// Whether a source that cannot be used because its handle is stale is tried once more, from

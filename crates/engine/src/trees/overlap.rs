@@ -149,7 +149,7 @@ fn reaches(selection: &Selection, names: &[&[u8]]) -> bool {
     let mut node = selection;
     for name in names {
         match node.children.get(*name) {
-            _ if node.whole => return true,
+            _ if node.is_listed() => return true,
             Some(below) => node = below,
             None => return false,
         }

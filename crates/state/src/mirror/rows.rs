@@ -229,6 +229,7 @@ fn of_word<T: Copy>(
 pub(super) fn scope_word(scope: Scope) -> &'static str {
     match scope {
         Scope::Entry => "entry",
+        Scope::Names => "names",
         Scope::Subtree => "subtree",
     }
 }
@@ -253,7 +254,8 @@ pub(super) const SELECT_DIRTY: &str =
     "SELECT path, scope, since_ms, due_ms, attempts, is_long FROM dirty ORDER BY path";
 
 pub(super) fn dirty(row: &Row<'_>) -> Result<DirtyRow, StoreError> {
-    let scopes = [Scope::Entry, Scope::Subtree].map(|scope| (scope, scope_word(scope)));
+    let scopes = [Scope::Entry, Scope::Names, Scope::Subtree];
+    let scopes = scopes.map(|scope| (scope, scope_word(scope)));
     Ok(DirtyRow {
         path: path(row, 0)?,
         scope: of_word(row, 1, scopes)?,

@@ -32,7 +32,7 @@ CREATE TABLE job (
 );
 CREATE TABLE dirty (
     path BLOB PRIMARY KEY,
-    scope TEXT NOT NULL CHECK (scope IN ('entry', 'subtree')),
+    scope TEXT NOT NULL CHECK (scope IN ('entry', 'names', 'subtree')),
     since_ms INTEGER NOT NULL,
     due_ms INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
