@@ -441,3 +441,67 @@ fn in_quiet_hours_nothing_is_copied_and_what_changes_is_remembered() {
     assert_eq!(mirror.status()["is_quiet"], false);
     check_equal(&mirror, "they are over");
 }
+
+#[test]
+fn a_replica_that_is_away_holds_up_no_other_and_follows_again_when_it_is_back() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, near) = (scratch.dir("src"), scratch.dir("near"));
+    build(&source, 51);
+    let (there, disk) = (scratch.dir("there"), scratch.dir("disk"));
+    let mounted = Mounted::bind(&disk, &there);
+    let keys = "detect = [\"fanotify\"]\ndelete = true\n";
+    let mirror = Mirror::several(&source, &[&near, &there], keys);
+    check_equal(&mirror, "the first of two");
+    assert_equal(&source, &there, &Options::default(), "the second of two");
+    let paused = mirror.command("pause").run();
+    drop((paused.expect(0), mounted));
+    let _done = mirror.command("resume").run().expect(0);
+    write(&source, 52, 2);
+    let late = mirror
+        .command("barrier")
+        .arg("--timeout=3s")
+        .run()
+        .expect(6);
+    assert!(late.stderr_text().contains("not on the replica"));
+    mirror.wait_for("left", |left| left == 0);
+    let away = &mirror.statuses()[1];
+    assert!(away["away"].is_string() && away["left"].as_u64() > Some(0));
+    assert_eq!(
+        fs::read_dir(&there).expect("listed").count(),
+        0,
+        "filled underneath"
+    );
+    let mounted = Mounted::bind(&disk, &there);
+    check_equal(&mirror, "both are there");
+    assert_equal(&source, &there, &Options::default(), "the second is back");
+    let _let_go = mirror.command("pause").run().expect(0);
+    drop(mounted);
+}
+
+#[test]
+fn another_disk_at_the_replicas_path_is_filled_when_somebody_says_so() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, there) = (scratch.dir("src"), scratch.dir("there"));
+    fs::write(source.join("file"), b"content").expect("a file");
+    let first = Mounted::tmpfs(&there);
+    let keys = "detect = [\"fanotify\"]\ndelete = true\n";
+    let mut mirror = Mirror::between(&source, &there, keys);
+    mirror.barrier();
+    mirror.kill();
+    drop(first);
+    let _second = Mounted::tmpfs(&there);
+    mirror.start();
+    let began = std::time::Instant::now();
+    while mirror.status()["away"].is_null() {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it is not missed"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!there.join("file").exists());
+    mirror.kill();
+    mirror.start_with(&["--new-replica"]);
+    check_equal(&mirror, "the other disk");
+    mirror.kill();
+}

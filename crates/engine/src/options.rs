@@ -61,6 +61,9 @@ pub struct Options {
     /// The number of the run, which holds for all passes that a lost connection makes of it; drawn
     /// when it is 0.
     pub run: u128,
+    /// The replica that is meant, by the identity in its mark: where another one or none stands, nothing is
+    /// made.
+    pub known_replica: Option<u128>,
     /// Entries that were removed before a connection was lost, by the same run as the user sees it:
     /// they count for the limit, too.
     pub deleted_before: u64,

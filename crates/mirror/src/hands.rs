@@ -35,6 +35,8 @@ pub struct Hands {
     /// What `prepare` came to.
     options: RwLock<Option<Options>>,
     reach: Reach,
+    /// The replica that was filled before, by its mark: no other one is.
+    known: Mutex<Option<u128>>,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
     open: RwLock<Option<Arc<Open>>>,
@@ -126,6 +128,7 @@ impl Hands {
             prepare: Box::new(prepare),
             options: RwLock::new(None),
             reach,
+            known: Mutex::new(None),
             snapshot: RwLock::new(None),
             open: RwLock::new(None),
         }
@@ -138,6 +141,16 @@ impl Hands {
         let options = (self.prepare)()?;
         *self.options.write() = Some(options.clone());
         Ok(options)
+    }
+
+    /// The replica that an earlier life has filled, by its mark.
+    pub fn expect(&self, replica: Option<u128>) {
+        *self.known.lock() = replica;
+    }
+
+    /// The replica that was filled, by its mark; `None` before anything was.
+    pub fn known(&self) -> Option<u128> {
+        *self.known.lock()
     }
 
     /// From now on a snapshot is read in the source's place. Nothing may be in work.
@@ -160,6 +173,7 @@ impl Hands {
             return Ok(open.clone());
         }
         let mut options = self.options()?;
+        options.known_replica = *self.known.lock();
         if let Some(snapshot) = &*self.snapshot.read() {
             options.source = snapshot.clone().into();
         }
@@ -215,9 +229,12 @@ impl Hands {
             linked: Vec::new(),
             end: Ended::Done,
         };
-        let done = self
-            .opened()
-            .and_then(|open| Self::work((&open.trees, &policy), &mut outcome, (&gathered, stop)));
+        let done = self.opened().and_then(|open| {
+            let end = Self::work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
+            let mut known = self.known.lock();
+            *known = known.or_else(|| open.trees.identity());
+            Ok(end)
+        });
         outcome.problems = gathered.problems.into_inner();
         outcome.changed = gathered.changed.into_inner();
         outcome.linked = gathered.linked.into_inner();

@@ -157,6 +157,7 @@ impl Live {
         for (lane, threads) in [(Lane::Short, 1), (Lane::Long, 2), (Lane::Walk, 1)] {
             live.start_lane(lane, threads, &outbox)?;
         }
+        live.hands.expect(live.memory.replica()?);
         for (path, dirty) in live.memory.left()? {
             live.dirty.add_again(path, dirty);
         }

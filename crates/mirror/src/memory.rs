@@ -39,6 +39,8 @@ pub struct Memory {
     runs: BTreeMap<RunKind, u64>,
     saved: Saved,
     next: Duration,
+    /// The replica, as the state knows it.
+    replica: Option<u128>,
     is_equal: Option<Duration>,
     failed: Option<String>,
 }
@@ -55,6 +57,7 @@ impl Memory {
             runs: BTreeMap::new(),
             saved: Saved::default(),
             next: Duration::ZERO,
+            replica: None,
             is_equal: None,
             failed: None,
         }
@@ -80,6 +83,33 @@ impl Memory {
         let paths = rows.iter().map(|row| (row.problem.path.clone(), row.last));
         self.problems = paths.collect();
         Ok(Problems::of(rows.into_iter().map(trouble_of)))
+    }
+
+    /// The replica that an earlier life of the mirror has filled, by its mark.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn replica(&mut self) -> Result<Option<u128>, StateError> {
+        self.replica = self.state.job()?.mark;
+        Ok(self.replica)
+    }
+
+    /// This replica is filled; `None` while nobody knows which it is.
+    pub fn know(&mut self, replica: Option<u128>) {
+        if replica.is_some() && replica != self.replica {
+            let done = self.state.know(replica);
+            if self.noted(done).is_some() {
+                self.replica = replica;
+            }
+        }
+    }
+
+    /// What stands at the replica's path is taken for it from now on, whatever it is.
+    ///
+    /// # Errors
+    /// The state cannot be written.
+    pub fn take_new_replica(&mut self) -> Result<(), StateError> {
+        self.state.know(None)
     }
 
     /// Whether it was paused when it ended.

@@ -21,6 +21,15 @@ pub(crate) fn number(row: &Row<'_>, at: usize) -> Result<u64, StoreError> {
     row.get::<_, i64>(at).map(i64::cast_unsigned)
 }
 
+/// Numbers of 128 bits, which SQLite does not know.
+pub(crate) fn hex(number: u128) -> String {
+    format!("{number:032x}")
+}
+
+pub(crate) fn from_hex(at: usize, text: &str) -> Result<u128, StoreError> {
+    u128::from_str_radix(text, 16).map_err(|error| bad(at, Type::Text, error))
+}
+
 pub(crate) fn path(row: &Row<'_>, at: usize) -> Result<RelPath, StoreError> {
     let ValueRef::Blob(bytes) = row.get_ref(at)? else {
         return Err(bad(at, Type::Blob, "no path"));

@@ -10,7 +10,7 @@ mod rows;
 mod save;
 mod schema;
 
-use crate::columns::{bad, capped, count, millis};
+use crate::columns::{bad, capped, count, hex, millis};
 use crate::{StateError, StateFile, StoreError};
 use driftless_model::Lag;
 use rusqlite::types::Type;
@@ -123,6 +123,18 @@ impl MirrorState {
     /// None of them was made.
     pub fn save(&mut self, saved: &Saved) -> Result<Vec<u64>, StateError> {
         self.change(|transaction| save::write(transaction, saved))
+    }
+
+    /// Notes which replica is filled, by the identity in its mark; `None` if that is not known.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn know(&mut self, mark: Option<u128>) -> Result<(), StateError> {
+        let text = mark.map(hex);
+        self.change(|transaction| {
+            let done = transaction.execute("UPDATE job SET mark = ?", [text]);
+            done.map(drop)
+        })
     }
 
     /// Notes that the mirror is paused since this moment, or (`None`) that it is not. One that is

@@ -28,6 +28,10 @@ pub enum MirrorCommand {
     Run {
         #[command(flatten)]
         job: JobArgs,
+        /// Take what stands at the replica's path for the replica, though another one was filled
+        /// before
+        #[arg(long)]
+        new_replica: bool,
         #[command(flatten)]
         log: LogArgs,
     },

@@ -20,7 +20,11 @@ type Failure = (Exit, String);
 pub fn run(args: &MirrorArgs) -> Exit {
     let done = match &args.command {
         MirrorCommand::Check(args) => check(args),
-        MirrorCommand::Run { job, log } => keep_equal::keep_equal(job, log),
+        MirrorCommand::Run {
+            job,
+            new_replica,
+            log,
+        } => keep_equal::keep_equal(job, *new_replica, log),
         MirrorCommand::Status { job, json, check } => status(job, *json, *check),
         MirrorCommand::Pause(args) => ask_done(args, &Ask::Pause),
         MirrorCommand::Resume(args) => ask_done(args, &Ask::Resume),

@@ -130,7 +130,15 @@ impl Mirror {
 
     /// Starts it, and waits until it answers.
     pub fn start(&mut self) {
-        let running = self.command("run").limit(Duration::from_secs(600)).spawn();
+        self.start_with(&[]);
+    }
+
+    /// The same with further arguments.
+    pub fn start_with(&mut self, more: &[&str]) {
+        let run = more
+            .iter()
+            .fold(self.command("run"), |run, one| run.arg(one));
+        let running = run.limit(Duration::from_secs(600)).spawn();
         self.running = Some(running);
         let began = Instant::now();
         while self.asked("status").code() != 0 {

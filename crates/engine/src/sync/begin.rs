@@ -5,8 +5,10 @@ use crate::sync::closed::mark_closed;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::walk::forget_inherited;
+use crate::trees::changes::scope;
 use crate::trees::error::RunError;
 use crate::trees::locks::{Locks, hold};
+use crate::trees::marks::Marks;
 use crate::trees::precautions::refuse_doubt;
 use crate::trees::replica::Replica;
 use driftless_model::{Fault, Selection, Side, errno};
@@ -19,6 +21,7 @@ pub fn prepare_replica(
     source: &DirRef,
     replica: Replica,
 ) -> Result<(Option<DirMutRef>, bool, Locks), RunError> {
+    refuse_other(options, &replica)?;
     let mut locks = match &replica {
         _ if options.dry_run || options.report_only && matches!(replica, Replica::Missing(..)) => {
             Locks::default()
@@ -37,6 +40,22 @@ pub fn prepare_replica(
         locks = hold(options, new, None)?.beside(locks);
     }
     Ok((replica, made, locks))
+}
+
+/// Refuses what is not the replica that is meant, before anything of it is touched: the directory
+/// that a file system is mounted on, say.
+fn refuse_other(options: &Options, replica: &Replica) -> Result<(), RunError> {
+    let Some(known) = options.known_replica else {
+        return Ok(());
+    };
+    let mark = match replica {
+        Replica::There(dir) => unusable(options, Marks::read_own(dir, scope(options)))?,
+        Replica::Missing(..) => None,
+    };
+    match mark {
+        Some(mark) if mark.identity == known => Ok(()),
+        _ => Err(RunError::OtherReplica(options.replica.to_string())),
+    }
 }
 
 /// The root, as it is now, as a visit of a part of a run.

@@ -284,6 +284,13 @@ impl Trees {
             .map(|(changes, _)| changes.clone())
     }
 
+    /// Which replica this is, by its mark, as soon as it has one.
+    pub fn identity(&self) -> Option<u128> {
+        let changes = self.changes()?;
+        let mark = changes.own_mark().or_else(|| changes.found_mark());
+        mark.map(|(identity, _)| identity)
+    }
+
     /// What holds for all runs.
     pub(crate) fn ground(&self) -> &Ground {
         &self.ground

@@ -529,7 +529,7 @@ fn before(now: Stamp) -> Stamp {
 }
 
 /// What a run with these options looks at.
-fn scope(options: &Options) -> Scope {
+pub fn scope(options: &Options) -> Scope {
     let filter = &options.policy.filter;
     let chosen = options
         .selection

@@ -70,6 +70,11 @@ pub enum RunError {
         /// Who has the lock, as far as that can be told.
         holder: Option<Holder>,
     },
+    /// The replica that is known is not there.
+    #[error(
+        "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); to fill it all the same, start with --new-replica"
+    )]
+    OtherReplica(String),
     /// Its lock is not there any more.
     #[error(
         "\"{0}\": the lock of this run was taken away, so another one may be at work there; it ends here, and what it left undone is not equal"

@@ -156,6 +156,7 @@ impl Live {
             return;
         }
         self.come_back(now);
+        self.memory.know(self.hands.known());
         if outcome.taken.lane == Lane::Walk {
             self.end_walk(now, &outcome);
         }

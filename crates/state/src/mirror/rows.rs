@@ -2,7 +2,7 @@
 //! durations since 1970-01-01 UTC and are kept in whole milliseconds.
 
 use crate::StoreError;
-use crate::columns::{bad, count, opt_time, path, time};
+use crate::columns::{bad, count, from_hex, opt_time, path, time};
 use driftless_model::{Act, Class, Gap, Problem, RelPath, Scope, Side, Stamp};
 use rusqlite::Row;
 use rusqlite::types::Type;
@@ -24,6 +24,8 @@ pub struct About {
 pub struct JobRow {
     /// Which one.
     pub about: About,
+    /// The identity in the mark of the replica that was filled; `None` before anything was.
+    pub mark: Option<u128>,
     /// Since when there is a state of it.
     pub since: Duration,
     /// Since when it is paused; `None` if it is not.
@@ -235,7 +237,7 @@ pub(super) fn scope_word(scope: Scope) -> &'static str {
 }
 
 pub(super) const SELECT_JOB: &str =
-    "SELECT name, source, replica, since_ms, paused_ms, equal_until_ms FROM job";
+    "SELECT name, source, replica, mark, since_ms, paused_ms, equal_until_ms FROM job";
 
 pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
     Ok(JobRow {
@@ -244,9 +246,13 @@ pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
             source: row.get(1)?,
             replica: row.get(2)?,
         },
-        since: time(row, 3)?,
-        paused: opt_time(row, 4)?,
-        equal_until: opt_time(row, 5)?,
+        mark: row
+            .get::<_, Option<String>>(3)?
+            .map(|mark| from_hex(3, &mark))
+            .transpose()?,
+        since: time(row, 4)?,
+        paused: opt_time(row, 5)?,
+        equal_until: opt_time(row, 6)?,
     })
 }
 

@@ -26,6 +26,7 @@ CREATE TABLE job (
     name TEXT NOT NULL,
     source TEXT NOT NULL,
     replica TEXT NOT NULL,
+    mark TEXT,
     since_ms INTEGER NOT NULL,
     paused_ms INTEGER,
     equal_until_ms INTEGER

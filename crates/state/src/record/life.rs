@@ -2,7 +2,8 @@
 //! go on with what, the engine decides.
 
 use crate::StoreError;
-use crate::record::rows::{from_hex, hex, opt_stamp};
+use crate::columns::{from_hex, hex};
+use crate::record::rows::opt_stamp;
 use driftless_model::Stamp;
 use rusqlite::{Connection, OptionalExtension, params};
 

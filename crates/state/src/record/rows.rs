@@ -153,15 +153,6 @@ impl<T: Clone> Rows<'_, T> {
     }
 }
 
-/// Numbers of 128 bits, which SQLite does not know.
-pub(super) fn hex(number: u128) -> String {
-    format!("{number:032x}")
-}
-
-pub(super) fn from_hex(at: usize, text: &str) -> Result<u128, StoreError> {
-    u128::from_str_radix(text, 16).map_err(|error| bad(at, Type::Text, error))
-}
-
 pub(super) fn name(row: &Row<'_>, at: usize) -> Result<EntryName, StoreError> {
     EntryName::try_from(row.get::<_, Vec<u8>>(at)?).map_err(|error| bad(at, Type::Blob, error))
 }

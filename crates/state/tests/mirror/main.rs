@@ -156,6 +156,7 @@ fn filled(path: &Path) -> MirrorState {
     };
     state.end_run(run, ms(6), &counts, "done").unwrap();
     state.begin_run(RunKind::Live, ms(7)).unwrap();
+    state.know(Some(u128::MAX - 5)).unwrap();
     state.pause(Some(ms(9))).unwrap();
     state
 }

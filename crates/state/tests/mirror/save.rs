@@ -36,6 +36,7 @@ fn what_is_saved_is_read_again_after_the_end_of_the_process() {
     assert_eq!(state.common().unwrap(), given.common);
     let job = JobRow {
         about: about(),
+        mark: Some(u128::MAX - 5),
         since: ms(1000),
         paused: Some(ms(9)),
         equal_until: Some(ms(77)),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Keeps the replicas of a job equal.
-pub fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
+pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Result<Exit, Failure> {
     // Modes are set as the source has them; nothing may be taken off them on the way.
     own::give_up_umask();
     diagnostics::start("mirror", log);
@@ -30,7 +30,11 @@ pub fn keep_equal(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
     let watch = detectors::begin(&job)?;
     let reach = reach(&job, &signals);
     let beginnings = job.apart().into_iter().map(|one| beginning(one, &reach));
-    let beginnings = beginnings.collect::<Result<_, _>>()?;
+    let mut beginnings = beginnings.collect::<Result<Vec<_>, _>>()?;
+    for beginning in beginnings.iter_mut().filter(|_| takes_new_replica) {
+        let taken = beginning.memory.take_new_replica();
+        taken.map_err(|error| record::refusal(&error))?;
+    }
     let begun = Mirror::begin(beginnings, watch, signals.stop.clone());
     let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
     control::listen(&job::socket(&job.name)?, inboxes)
