@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from figures import NoMore, Share
 from peers import (
     COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN, ONE_SYNC, REPEATING_PEERS,
-    RSYNC, RSYNC_DELETE, RSYNC_FAR, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
+    RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -208,7 +208,7 @@ def mirrors():
         targets=(NoMore("missing", 0), NoMore("copies", 50)))
     yield Case(
         "mirror-cycle", "mirror", "1,000 changes in a million files on btrfs, one cycle", "cycle", "", "pair-btrfs",
-        (MIRROR, RSYNC_DELETE), targets=(Share("seconds", 0.02, "many", RSYNC_DELETE), Share("seconds", 1.1, "most", base="few")))
+        (MIRROR, RSYNC_DELETE, SEND), targets=(Share("seconds", 0.02, "many", RSYNC_DELETE), Share("seconds", 1.1, "most", base="few")))
     yield Case(
         "mirror-million", "mirror", "a million files", "million", "", "pair-btrfs", (MIRROR,),
         targets=(NoMore("hourly", 2, "idle"), NoMore("peak", 150, "churn")))

@@ -19,6 +19,7 @@ MIRROR = "mirror"
 ONE_SYNC = "one-sync"
 LSYNCD, LSYNCD_SLOW = "lsyncd", "lsyncd-15"
 RSYNC_DELETE = "rsync-delete"
+SEND = "btrfs-send"
 MOVERS = ("movers-1", "movers-2", "movers-3")
 FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, *MOVERS)
 RSYNC = "rsync-aHAX"
@@ -58,7 +59,8 @@ class Tool:
         return self.template.format(
             src="SRC", dst="far:DST" if self.remote and not self.movers else "DST", ssh="'ssh -F CONFIG'",
             jobs=jobs, bytes="BYTES", queue="URL", job="NAME", credentials="FILE", hosts="'A B C'",
-            driftless="driftless", config="CONFIG", hidden=".driftless-snapshots", tools="bench/out/bin", tmp="/tmp")
+            driftless="driftless", config="CONFIG", hidden=".driftless-snapshots", older="OLDER", newer="NEWER",
+            tools="bench/out/bin", tmp="/tmp")
 
 
 TOOLS = {
@@ -96,6 +98,7 @@ TOOLS = {
     LSYNCD: Tool("lsyncd, delay 0", "lsyncd {config}"),
     LSYNCD_SLOW: Tool("lsyncd, delay 15", "lsyncd {config}"),
     RSYNC_DELETE: Tool("rsync --delete", "rsync -aHAX --delete --numeric-ids --exclude=/{hidden} {src}/ {dst}/"),
+    SEND: Tool("btrfs send", "btrfs send -q --no-data -p {older} {newer} -f /dev/null"),
     ONE_SYNC: Tool("one file and a syncfs", "a file is written, and syncfs(2) waited for"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(
@@ -109,4 +112,4 @@ HASHING_PEERS = ("b3sum", "b3sum-1", "sha256sum")
 
 def is_peer(key):
     """Whether a tool is one that users have today; the floor and driftless itself are not."""
-    return key not in (FLOOR, LINE, ONE_SYNC, *FORMS)
+    return key not in (FLOOR, LINE, ONE_SYNC, SEND, *FORMS)

@@ -51,7 +51,8 @@ GROUPS = {
         "`driftless mirror run` keeps a replica equal. Live, source and replica are ext4 on two images on the disk; new files have "
         "4 KiB. Lag is seen from outside: from the close of a file to the moment at which it stands on the replica with its whole "
         "size. lsyncd, which batches changes for rsync, does not wait until they are durable. In cycles, both are "
-        "btrfs in memory, and rsync --delete compares the same trees after the same changes, timed with a sync."),
+        "btrfs in memory, and rsync --delete compares the same trees after the same changes, timed with a sync; what btrfs itself needs to "
+        "tell what differs (`btrfs send --no-data`) is part of each cycle, and stands beside it."),
     "ssh": Group(
         "Over ssh", "over ssh",
         "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the "
