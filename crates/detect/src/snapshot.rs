@@ -3,7 +3,9 @@
 //! The parsers read from what is handed to them; they start and open nothing. A [`Provider`] does:
 //! it makes, lists and deletes snapshots, and has a parser read what differs between two.
 
+mod between;
 pub mod btrfs;
+pub mod cephfs;
 pub mod command;
 pub mod gpfs;
 mod program;

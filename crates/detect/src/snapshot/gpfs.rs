@@ -16,6 +16,12 @@
 //! to say how many objects were chosen, which `mmapplypolicy` prints (`Chosen` in its summary), or
 //! the program that hands a finished list on counts.
 
+mod commands;
+mod provider;
+
+pub use commands::{SummaryError, TableError};
+pub use provider::Fileset;
+
 use crate::base::Base;
 use crate::lines::{LineFault, Lines};
 use driftless_model::{RelPath, escape};
@@ -26,8 +32,7 @@ use std::io::BufRead;
 /// the same time.
 const OBJECTS_MAX: u64 = 16 << 20;
 
-/// What a list says. There is no scope for a directory with the names in it, hence a type of its
-/// own.
+/// What a list says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Directories whose metadata and names are to be compared on both sides, in order. What was
@@ -199,7 +204,7 @@ fn number<N: std::str::FromStr>(rest: &mut &[u8], what: &'static str) -> Result<
     number.filter(|_| is_apart).ok_or(ListFault::Missing(what))
 }
 
-fn unescape(escaped: &[u8]) -> Result<Vec<u8>, ListFault> {
+pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, ListFault> {
     let mut bytes = Vec::with_capacity(escaped.len());
     let mut rest = escaped;
     while let Some((first, behind)) = rest.split_first() {
@@ -224,7 +229,8 @@ fn unescape(escaped: &[u8]) -> Result<Vec<u8>, ListFault> {
 pub struct Scan {
     /// The text of the policy file, for `-P`.
     pub policy: String,
-    /// What is put in for `older` in it, for `-M`.
+    /// What is put in for `older` in it, for `-M`: the snapshot's number, since one of a fileset has
+    /// a name that others may have, too.
     pub substitution: String,
     /// What is scanned, below the root of the file system or fileset.
     pub folder: String,
@@ -240,15 +246,13 @@ pub const LIST_NAME: &str = "changed";
 pub struct BadSnapshot(String);
 
 impl Scan {
-    /// What was changed after `older` was made, as `newer` has it.
+    /// What was changed after the snapshot with the number `older` was made, as `newer` has it.
     ///
-    /// Fails if a name has other characters than letters, digits, dots, dashes and underscores.
-    pub fn new(older: &str, newer: &str) -> Result<Scan, BadSnapshot> {
-        for name in [older, newer] {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-            if name.is_empty() || !name.chars().all(is_plain) || name.starts_with(['.', '-']) {
-                return Err(BadSnapshot(name.to_owned()));
-            }
+    /// Fails if the name has other characters than letters, digits, dots, dashes and underscores.
+    pub fn new(older: u64, newer: &str) -> Result<Scan, BadSnapshot> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if newer.is_empty() || !newer.chars().all(is_plain) || newer.starts_with(['.', '-']) {
+            return Err(BadSnapshot(newer.to_owned()));
         }
         let policy = format!(
             "RULE EXTERNAL LIST '{LIST_NAME}' EXEC '' ESCAPE '%/'\n\
@@ -257,7 +261,7 @@ impl Scan {
         );
         Ok(Scan {
             policy,
-            substitution: format!("older=SNAPID({older})"),
+            substitution: format!("older={older}"),
             folder: format!(".snapshots/{newer}"),
         })
     }

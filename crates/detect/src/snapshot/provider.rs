@@ -1,6 +1,7 @@
 //! Who makes snapshots of a tree.
 
 use super::btrfs::StreamError;
+use super::gpfs::{BadSnapshot, ListError, SummaryError, TableError};
 use super::in_sequence;
 use super::zfs::ZfsError;
 use crate::list::BadLine;
@@ -79,6 +80,21 @@ pub enum SnapshotError {
     /// What ZFS tells is not understood.
     #[error(transparent)]
     Zfs(#[from] ZfsError),
+    /// What GPFS lists is not understood.
+    #[error("mmlssnapshot: {0}")]
+    Table(#[from] TableError),
+    /// So is what its policy engine says of a scan.
+    #[error("mmapplypolicy: {0}")]
+    Summary(#[from] SummaryError),
+    /// So is the list of the scan.
+    #[error("mmapplypolicy: {0}")]
+    Objects(#[from] ListError),
+    /// A snapshot of GPFS cannot be named.
+    #[error(transparent)]
+    Name(#[from] BadSnapshot),
+    /// More differs than memory is planned for.
+    #[error("more than {0} names have gone or come: compare both sides instead")]
+    TooMany(usize),
     /// What the site's own command tells is not understood.
     #[error("command.diff: {0}")]
     Diff(#[from] BadLine),

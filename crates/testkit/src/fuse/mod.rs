@@ -25,6 +25,7 @@
 //! rule can make it fail; `Fsync` and `Flush` do arrive. The kernel asks again by itself after
 //! `ESTALE` of a lookup or an open, so such a rule is met twice.
 
+mod ceph;
 pub mod door;
 mod mood;
 mod nodes;

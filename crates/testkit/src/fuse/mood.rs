@@ -6,6 +6,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a file system behaves as a whole.
@@ -39,6 +40,8 @@ pub struct Mood {
     pub fixed_mode: Option<u32>,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
+    /// It is as CephFS, with its snapshots in this folder on the btrfs of the backing directory.
+    pub ceph: Option<PathBuf>,
 }
 
 impl Mood {
@@ -58,6 +61,7 @@ impl Mood {
             hides_count: false,
             fixed_mode: None,
             remembers: Duration::ZERO,
+            ceph: None,
         }
     }
 

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ const MTIME_NOW: u32 = 1 << 8;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-type Done = Result<Vec<u8>, Errno>;
+pub(super) type Done = Result<Vec<u8>, Errno>;
 
 /// A backing directory seen through a mood.
 #[derive(Debug)]
@@ -171,6 +171,9 @@ impl Tree {
 
     fn carry_out(&self, op: Op, call: &Call<'_>) -> Done {
         let node = self.nodes.node(call.node)?;
+        if let Some(done) = self.on_ceph(op, &node, call) {
+            return done;
+        }
         let mut fields = call.fields();
         match op {
             Op::Lookup => self.entry(&node, &self.spelled(&node, fields.name())?),
@@ -248,7 +251,16 @@ impl Tree {
     }
 
     fn entry(&self, parent: &Node, name: &[u8]) -> Done {
-        let (node, stat) = self.nodes.know(reach(parent, name)?, name)?;
+        self.entry_of(reach(parent, name)?, name)
+    }
+
+    /// Where the backing directory is.
+    pub(super) fn root_path(&self) -> Result<PathBuf, Errno> {
+        std::fs::read_link(self.nodes.node(1)?.path()).map_err(|_| Errno::IO)
+    }
+
+    pub(super) fn entry_of(&self, fd: OwnedFd, name: &[u8]) -> Done {
+        let (node, stat) = self.nodes.know(fd, name)?;
         let (attr, valid) = self.shown(&stat);
         Ok(attr.entry(node.id, valid))
     }
@@ -626,7 +638,7 @@ fn timespec(valid: u32, (set, now): (u32, u32), (seconds, nanoseconds): (i64, u3
 }
 
 /// The value, or its size where that is asked for (`fuse_getxattr_out`).
-fn sized(value: Vec<u8>, size: usize) -> Done {
+pub(super) fn sized(value: Vec<u8>, size: usize) -> Done {
     match size {
         0 => Ok(Words::new().u32(value.len() as u32).u32(0).0),
         _ if value.len() > size => Err(Errno::RANGE),

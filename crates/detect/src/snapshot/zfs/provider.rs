@@ -107,7 +107,7 @@ impl Provider for Dataset {
             .print(|printed| Ok(changes(BufReader::new(printed), &root)?))?;
         let mut all = found.changes;
         // Which name a file has got or lost is not told, only where it may be.
-        all.extend(found.directories.into_iter().map(Change::subtree));
+        all.extend(found.directories.into_iter().map(Change::names));
         Ok(followable(all, &self.path(newer)))
     }
 }
