@@ -350,9 +350,6 @@ fn what_is_no_subvolume_is_refused_with_what_to_do() {
     let memory = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let refused = Mirror::refused(memory.path(), KEYS).stderr_text();
     assert!(refused.contains("is not on btrfs"), "{refused}");
-    let both = "rpo = \"2h\"\ndetect = [\"btrfs\", \"fanotify\"]\n";
-    let refused = Mirror::refused(&source, both).stderr_text();
-    assert!(refused.contains("write a job for each"), "{refused}");
 }
 
 /// What every stand-in for programs that make snapshots begins with: it makes them with btrfs, and

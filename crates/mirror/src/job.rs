@@ -22,6 +22,6 @@ pub use keys::KEYS;
 pub use quiet::{Quiet, Weekday};
 pub use read::{JOB_BYTES_MAX, parse};
 pub use values::{
-    Cycle, Deploy, Detect, Fanotify, Job, Limits, ListFormat, ListSource, Live, Lustre, Metrics,
-    Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+    Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource, Live, Lustre,
+    Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
 };

@@ -6,6 +6,7 @@
 //! next moment at which something is due.
 
 mod answer;
+mod beside;
 mod cycle;
 mod work;
 
@@ -23,7 +24,7 @@ use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
 use driftless_detect::fanotify::Waker;
-use driftless_model::{Change, Hint, RelPath};
+use driftless_model::{Change, Hint, RelPath, SNAPSHOTS};
 use driftless_state::StateError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -165,8 +166,11 @@ impl Live {
         live.is_paused = live.memory.is_paused()?;
         live.walked.seen = live.memory.entries()?;
         match snapshots {
-            Some(snapshots) => live.start_cycles(snapshots, &outbox)?,
-            None => {
+            Some(snapshots) if !live.job.is_live() => live.start_cycles(snapshots, &outbox)?,
+            snapshots => {
+                if let Some(snapshots) = snapshots {
+                    live.start_beside(snapshots, &outbox)?;
+                }
                 live.memory.leave_snapshots(began);
                 live.walk(began);
             }
@@ -235,7 +239,7 @@ impl Live {
     /// Saves now and then what is known. What is done within a second need not be known later.
     fn remember(&mut self) {
         let now = now();
-        let is_live = self.cycle.is_none();
+        let is_live = !self.reads_snapshots();
         if is_live && self.dirty.is_empty() && self.walked.ended.is_some() {
             self.memory.equal_until(self.heard_until);
         }
@@ -256,6 +260,9 @@ impl Live {
                         is_open: seen.is_open,
                         size: seen.size,
                     };
+                    if let Some(cycle) = &mut self.cycle {
+                        cycle.untold.told(&seen.change.path);
+                    }
                     self.add(now, seen.change, circumstance);
                 }
             }
@@ -280,6 +287,10 @@ impl Live {
 
     /// A change was heard of: what happens to a file under one name happens under all of them.
     fn add(&mut self, now: Duration, change: Change, circumstance: Circumstance) {
+        // Snapshots come and go in a folder of the source that is no part of it.
+        if change.path.names().next() == Some(SNAPSHOTS.to_bytes()) {
+            return;
+        }
         if let Some(Hint::MovedFrom(from)) = &change.hint {
             self.links.renamed(from, &change.path);
             self.problems.renamed(from);

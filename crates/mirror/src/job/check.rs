@@ -93,6 +93,7 @@ fn tables(from: &mut Document, job: &Job) {
     for (table, detect) in [
         ("walk", Detect::Walk),
         ("fanotify", Detect::Fanotify),
+        ("gpfs", Detect::Gpfs),
         ("command", Detect::Command),
         ("list", Detect::List),
         ("lustre", Detect::Lustre),
@@ -154,7 +155,8 @@ fn times(from: &mut Document, job: &Job) {
     if job.is_live() {
         within_rpo(from, job.rpo, ("live.settle", job.live.settle));
     }
-    if let (Some(_), Some(every)) = (job.snapshots(), job.cycle.every) {
+    // Beside live changes, snapshots find what these have missed.
+    if let (Some(_), Some(every), false) = (job.snapshots(), job.cycle.every, job.is_live()) {
         within_rpo(from, job.rpo, ("cycle.every", every));
     }
 }

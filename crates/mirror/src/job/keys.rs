@@ -2,7 +2,7 @@
 //! (a bug otherwise).
 
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
-pub const KEYS: [&str; 67] = [
+pub const KEYS: [&str; 69] = [
     "name",
     "source",
     "replica",
@@ -30,6 +30,8 @@ pub const KEYS: [&str; 67] = [
     "cycle.keep",
     "live.settle",
     "fanotify.unlimited",
+    "gpfs.device",
+    "gpfs.fileset",
     "command.create",
     "command.list",
     "command.delete",

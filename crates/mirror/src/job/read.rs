@@ -7,8 +7,8 @@ use super::document::Document;
 use super::error::{JobError, JobErrors};
 use super::quiet::Quiet;
 use super::values::{
-    Cycle, Deploy, Detect, Fanotify, Job, Limits, ListFormat, ListSource, Live, Lustre, Metrics,
-    Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+    Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource, Live, Lustre,
+    Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
 };
 use super::{check, forms, policy};
 use driftless_model::{escape, units};
@@ -96,6 +96,10 @@ fn read(from: &mut Document, place: &Path) -> Job {
         },
         fanotify: Fanotify {
             unlimited: from.take("fanotify.unlimited", forms::flag).unwrap_or(true),
+        },
+        gpfs: Gpfs {
+            device: from.take("gpfs.device", forms::plain_name),
+            fileset: from.take("gpfs.fileset", forms::plain_name),
         },
         command: commands(from),
         list: list(from),

@@ -39,6 +39,8 @@ pub struct Job {
     pub live: Live,
     /// What is asked of fanotify(7).
     pub fanotify: Fanotify,
+    /// What GPFS calls the source.
+    pub gpfs: Gpfs,
     /// The site's own commands for snapshots: there for [`Detect::Command`] alone.
     pub command: Option<SnapshotCommands>,
     /// Where lists of paths come from: there for [`Detect::List`] alone.
@@ -195,6 +197,15 @@ pub struct Live {
 pub struct Fanotify {
     /// The kernel's queue has no limit.
     pub unlimited: bool,
+}
+
+/// What GPFS calls the source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gpfs {
+    /// The file system; else what is mounted there.
+    pub device: Option<String>,
+    /// The independent fileset that the source is the root of; else it is that of a file system.
+    pub fileset: Option<String>,
 }
 
 /// The site's own commands for snapshots, each with its arguments.

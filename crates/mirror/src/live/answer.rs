@@ -86,16 +86,18 @@ impl Live {
 
     /// What has changed is looked for: in a new snapshot, or by comparing all.
     fn look_now(&mut self, now: Duration) {
-        match &mut self.cycle {
-            Some(cycle) => cycle.hurry(now),
-            None => self.walk(now),
+        if let Some(cycle) = &mut self.cycle {
+            cycle.hurry(now);
+        }
+        if !self.reads_snapshots() {
+            self.walk(now);
         }
     }
 
     /// Somebody waits for what is looked for now.
     fn begin_wait(&mut self, now: Duration, wait: Wait) {
         self.waits.add(wait);
-        if self.cycle.is_none() {
+        if !self.reads_snapshots() {
             self.waits.heard_until(now, now);
         }
     }
@@ -119,7 +121,7 @@ impl Live {
         if !self.waits.is_empty() {
             self.dirty.hurry(now);
             // A cycle sees to it when all else is done.
-            if self.cycle.is_none() {
+            if !self.reads_snapshots() {
                 self.doubt = self.doubt.map(|doubt| doubt.min(now));
             }
         }
@@ -137,8 +139,10 @@ impl Live {
         status.is_quiet = self.job.quiet.holds_at(now);
         status.away = self.away.as_ref().map(|away| away.why.clone());
         if let Some(cycle) = &self.cycle {
-            let equal = cycle.equal().unwrap_or(status.began);
-            status.oldest = Some(status.oldest.map_or(equal, |oldest| oldest.min(equal)));
+            if self.reads_snapshots() {
+                let equal = cycle.equal().unwrap_or(status.began);
+                status.oldest = Some(status.oldest.map_or(equal, |oldest| oldest.min(equal)));
+            }
             status.cycle = Some(cycle.now());
         }
         status.forgets = self.memory.failed().map(str::to_owned);

@@ -6,6 +6,7 @@
 //! the replica never is nearer to a snapshot than what is remembered, and what an interrupted cycle
 //! has left is left beside what the next one finds.
 
+use super::beside::Untold;
 use super::work::counts_of;
 use super::{BeginError, Live, now};
 use crate::dirty::Circumstance;
@@ -27,7 +28,7 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// Where the cycle is.
 #[derive(Debug, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Nothing is to be done before the next.
     Idle,
     /// A snapshot is being made.
@@ -45,19 +46,25 @@ enum Stage {
 /// The cycles of a mirror.
 pub(super) struct Cycle {
     tasks: Sender<Task>,
-    stage: Stage,
+    pub(super) stage: Stage,
+    /// The replica follows the source itself, not its snapshots.
+    pub(super) is_beside: bool,
+    /// What no other detector had told of, where there is one.
+    pub(super) untold: Untold,
+    /// When what differs was found.
+    pub(super) found_at: Duration,
     /// The snapshot that was read last.
-    snapshot: Option<String>,
-    /// It is there to be read.
-    is_read: bool,
+    pub(super) snapshot: Option<String>,
+    /// It is there to be read; beside live changes, there is one from before all is compared.
+    pub(super) is_read: bool,
     /// It holds everything that happened before.
-    at: Duration,
+    pub(super) at: Duration,
     equal: Option<Duration>,
     every: Duration,
-    next: Duration,
-    counts: RunCounts,
+    pub(super) next: Duration,
+    pub(super) counts: RunCounts,
     count: u64,
-    failed: Option<String>,
+    pub(super) failed: Option<String>,
 }
 
 impl Cycle {
@@ -81,6 +88,9 @@ impl Cycle {
         Ok(Cycle {
             tasks,
             stage: Stage::Idle,
+            is_beside: false,
+            untold: Untold::default(),
+            found_at: Duration::ZERO,
             snapshot,
             is_read: false,
             at: at.unwrap_or_default(),
@@ -121,11 +131,11 @@ impl Cycle {
         }
     }
 
-    fn ask(&self, task: Task) {
+    pub(super) fn ask(&self, task: Task) {
         self.tasks.send(task).expect("it ends after this thread");
     }
 
-    fn begin(&mut self, now: Duration) {
+    pub(super) fn begin(&mut self, now: Duration) {
         self.stage = Stage::Making;
         self.next = now + self.every;
         self.ask(Task::Make {
@@ -139,12 +149,35 @@ impl Cycle {
             tracing::error!("snapshots: {why}");
         }
         self.failed = Some(why);
+        self.is_read |= self.is_beside;
         self.next = self.next.min(now + FAILED_PAUSE).max(now + EVERY_MIN);
         self.stage = Stage::Idle;
     }
 }
 
 impl Live {
+    /// Whether the replica becomes equal to snapshots of the source, and not to the source itself.
+    pub(super) fn reads_snapshots(&self) -> bool {
+        self.cycle.as_ref().is_some_and(|cycle| !cycle.is_beside)
+    }
+
+    /// Begins with snapshots beside live changes: there is none yet.
+    pub(super) fn start_beside(
+        &mut self,
+        snapshots: Snapshots,
+        outbox: &Sender<Message>,
+    ) -> Result<(), BeginError> {
+        let every = self.job.cycle.every;
+        let cycle = Cycle::new(every, snapshots, outbox.clone(), &self.memory)?;
+        self.cycle = Some(Cycle {
+            is_beside: true,
+            snapshot: None,
+            equal: None,
+            ..cycle
+        });
+        Ok(())
+    }
+
     /// Goes on with the snapshot that was read last, if it is there.
     pub(super) fn start_cycles(
         &mut self,
@@ -178,6 +211,9 @@ impl Live {
         let is_busy = self.is_busy();
         let is_left = self.dirty.has_fresh();
         let is_equal = self.dirty.is_empty() && self.problems.count() == 0;
+        if self.cycle.is_some() && !self.reads_snapshots() {
+            return self.turn_beside(now);
+        }
         let Some(cycle) = &mut self.cycle else {
             return true;
         };
@@ -264,7 +300,7 @@ impl Live {
         cycle.equal = Some(cycle.at);
     }
 
-    fn give_up_cycle(&mut self, now: Duration) {
+    pub(super) fn give_up_cycle(&mut self, now: Duration) {
         let cycle = self.cycle.as_mut().expect("it has a stage");
         self.memory
             .end_run(RunKind::Cycle, now, &cycle.counts, "problems");
@@ -283,7 +319,9 @@ impl Live {
                 deleted,
             } => {
                 let name = cycle.snapshot.as_deref().expect("it is finished");
-                self.memory.share(name, cycle.at, on_replica, deleted);
+                if !cycle.is_beside {
+                    self.memory.share(name, cycle.at, on_replica, deleted);
+                }
                 self.memory
                     .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
                 (cycle.stage, cycle.failed) = (Stage::Idle, None);

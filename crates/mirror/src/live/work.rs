@@ -167,6 +167,7 @@ impl Live {
         let failed = outcome.failed();
         self.status.add(&outcome.counts);
         self.count_cycle(&outcome.counts);
+        self.count_missed(&outcome);
         if outcome.taken.lane != Lane::Walk {
             self.deletes.add(now, outcome.counts.deleted);
         }
@@ -192,7 +193,7 @@ impl Live {
         }
         if !self.links.is_in_doubt() {
             self.doubt = None;
-        } else if self.cycle.is_some() {
+        } else if self.reads_snapshots() {
             // When all else is done.
             self.doubt = Some(Duration::MAX);
         } else if self.doubt.is_none() {

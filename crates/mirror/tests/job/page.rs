@@ -72,6 +72,7 @@ fn around(key: &str) -> String {
             ("walk", _) => vec!["detect = [\"walk\"]"],
             ("cycle", _) => vec!["detect = [\"btrfs\"]"],
             ("live" | "fanotify", _) => vec!["detect = [\"fanotify\"]"],
+            ("gpfs", _) => vec!["detect = [\"gpfs\"]"],
             ("command", _) => vec![
                 "detect = [\"command\"]",
                 "command.create = \"a\"",
@@ -182,15 +183,16 @@ fn the_page_names_every_detector_with_its_sort() {
 #[test]
 fn examples_of_the_page_are_jobs() {
     let examples = blocks("toml");
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     let jobs: Vec<Job> = examples
         .iter()
         .map(|text| read(text).unwrap_or_else(|errors| panic!("{errors}")))
         .collect();
     assert!(jobs[0].is_live());
-    assert!(jobs[1].is_live() && jobs[1].trash.is_some() && jobs[1].metrics.is_some());
-    assert_eq!(jobs[2].snapshots(), Some(Detect::Btrfs));
-    assert_eq!(jobs[2].replicas.len(), 2);
+    assert_eq!(jobs[1].snapshots(), Some(Detect::Btrfs));
+    assert!(jobs[2].is_live() && jobs[2].trash.is_some() && jobs[2].metrics.is_some());
+    assert_eq!(jobs[3].snapshots(), Some(Detect::Btrfs));
+    assert_eq!(jobs[3].replicas.len(), 2);
 }
 
 #[test]

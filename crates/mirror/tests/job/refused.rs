@@ -362,6 +362,7 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
             "not in detect",
         ),
         ("[list]\npath = \"x\"", "3:2: list: ", "not in detect"),
+        ("[gpfs]\ndevice = \"x\"", "3:2: gpfs: ", "not in detect"),
         (
             "[lustre]\nmdt = \"x\"\nuser = \"y\"",
             "3:2: lustre: ",

@@ -172,6 +172,8 @@ fn detectors_have_their_tables() {
     );
     assert_eq!(one.command.unwrap().diff, ["f", "-x"]);
     assert!(one.list.is_none() && one.lustre.is_none());
+    let one = job("detect = [\"gpfs\"]\ngpfs.fileset = \"prod\"\n").gpfs;
+    assert_eq!((one.device, one.fileset.as_deref()), (None, Some("prod")));
     let one = job("detect = [\"list\"]\nlist = { path = \"/run/x\", format = \"nul\" }\n");
     assert_eq!(one.list.unwrap().format, ListFormat::Nul);
     let one =

@@ -6,7 +6,9 @@ use crate::exit::Exit;
 use driftless_detect::fanotify::Watch;
 use driftless_detect::snapshot::Provider;
 use driftless_detect::snapshot::btrfs::Subvolumes;
+use driftless_detect::snapshot::cephfs::Directory;
 use driftless_detect::snapshot::command::Commands;
+use driftless_detect::snapshot::gpfs::Fileset;
 use driftless_detect::snapshot::zfs::Dataset;
 use driftless_mirror::job::{Detect, Job, Movers};
 use driftless_mirror::snapshots::Snapshots;
@@ -26,13 +28,8 @@ fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
     if let Some(other) = job.detect.iter().find(|detect| !is_built(**detect)) {
         let name = other.name();
         return refuse(format!(
-            "detect = [\"{name}\"] is not there yet; fanotify, btrfs, zfs, command and walk are"
+            "detect = [\"{name}\"] is not there yet; fanotify, walk and snapshots of all kinds are"
         ));
-    }
-    if job.snapshots().is_some() && job.is_live() {
-        return refuse(
-            "snapshots and live changes in one job are not there yet; write a job for each".into(),
-        );
     }
     if let Some(key) = unbuilt_key(job) {
         return refuse(format!(
@@ -64,7 +61,9 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
     of_source
         .check()
         .map_err(|error| refuse(error.to_string()))?;
-    let of_replica = own_path(job, &job.replicas[0])?.and_then(|path| of_replica(&path));
+    // One that follows live changes is equal to no snapshot.
+    let path = own_path(job, &job.replicas[0])?.filter(|_| !job.is_live());
+    let of_replica = path.and_then(|path| of_replica(&path));
     let snapshots = Snapshots::of(&job.own_name(), job.cycle.keep, of_source, of_replica);
     Ok(Some(snapshots))
 }
@@ -80,6 +79,11 @@ fn provider(job: &Job, source: PathBuf) -> Box<dyn Provider> {
             diff: commands.diff.clone(),
         }),
         (_, Some(Detect::Zfs)) => Box::new(Dataset::of(&source)),
+        (_, Some(Detect::Gpfs)) => {
+            let (device, fileset) = (job.gpfs.device.clone(), job.gpfs.fileset.clone());
+            Box::new(Fileset::of(&source, device, fileset))
+        }
+        (_, Some(Detect::CephFs)) => Box::new(Directory::of(&source)),
         _ => Box::new(Subvolumes::of(&source)),
     }
 }
@@ -125,9 +129,8 @@ fn unbuilt_key(job: &Job) -> Option<&'static str> {
 
 fn is_built(detect: Detect) -> bool {
     match detect {
-        Detect::Walk | Detect::Fanotify | Detect::Btrfs | Detect::Zfs | Detect::Command => true,
-        Detect::Gpfs | Detect::CephFs | Detect::Lustre | Detect::List | Detect::Announcements => {
-            false
-        }
+        Detect::Walk | Detect::Fanotify | Detect::Btrfs | Detect::Zfs => true,
+        Detect::Gpfs | Detect::CephFs | Detect::Command => true,
+        Detect::Lustre | Detect::List | Detect::Announcements => false,
     }
 }
