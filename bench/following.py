@@ -74,22 +74,22 @@ def trees(scene, folders=0):
 def live(scene):
     """So many new files a second: how long until each is on the replica, for each tool in turn."""
     sizes, rate = scene.bench.trees.sizes, scene.case.rate
-    files = rate * sizes.live_seconds
     for tool in scene.case.tools:
         both = trees(scene, FOLDERS)
         if tool == ONE_SYNC:
             record(scene, tool, {"p50": one_sync_seconds(both[1])})
             continue
         own = tool == MIRROR
+        seconds = sizes.live_seconds if own else sizes.peer_seconds
         follower = Mirror(scene.bench, both, LIVE) if own else Lsyncd(scene.bench, both, LSYNCD_DELAYS[tool])
         with follower:
-            seen = busy(scene, "files", *both, files, rate, FILE_BYTES, FOLDERS)
+            seen = busy(scene, "files", *both, rate * seconds, rate, FILE_BYTES, FOLDERS)
             figures = {name: seen[name] for name in ("p50", "p99", "missing", "rate")}
             if own:
                 follower.ask("barrier")
                 status = follower.status()
                 figures |= {"durable_p50": status["lag_p50_seconds"], "durable_p99": status["lag_p99_seconds"]}
-                figures["processor"] = follower.processor_seconds() / sizes.live_seconds
+                figures["processor"] = follower.processor_seconds() / seconds
             record(scene, tool, figures)
 
 

@@ -133,7 +133,8 @@ def measure_all(options, bench):
 def work_and_clean_up(options, driftless):
     """Owns the folder in which everything happens."""
     tools = machine.build_c_tools(OUT / "bin")
-    machine.build_examples(tools)
+    if "often" in options.cases:
+        machine.build_examples(tools)
     work = Path(tempfile.mkdtemp(prefix="driftless-bench-"))
     try:
         mount_tmpfs(work / "mem")

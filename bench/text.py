@@ -117,11 +117,12 @@ HOW = """## How it is measured
 - **Movers** wait for work before a command begins; the command that is timed is the coordinator's. Of the run in which
   a mover is killed, and of the one of two movers beside it, the time counts from the moment on at which the same number
   of bytes had arrived on the replica's file system: half of the tree, so that both have the same amount left.
-- **Mirrors** have a job of four lines each. A program beside them (`bench/tools/busy.c`) makes the changes at their pace and
-  watches the replica's folders with inotify. Of a burst, the time counts from the close of its last file until `mirror barrier`
-  says that all is durable; `sync` copies the same files, with a sync at its end. The processor time in an hour is that of a
-  minute, begun when the mirror had come to rest, times sixty. In the churn of ten minutes, 300 files a second anywhere in the tree
-  are appended to, made, renamed, removed or given another mode. Replicas are compared with their sources at the end.
+- **Mirrors** have a job of a few lines each. A program beside them (`bench/tools/busy.c`) makes the changes at their pace and
+  watches the replica's folders with inotify; new files come for a minute, beside lsyncd for twenty seconds. Of a burst, the
+  time counts from the close of its last file until `mirror barrier` says that all is durable; `sync` copies the same files,
+  with a sync at its end. The processor time in an hour is that of a minute, begun when the mirror had come to rest, times
+  sixty. In the churn of ten minutes, 300 files a second anywhere in the tree are appended to, made, renamed, removed or
+  given another mode. Replicas are compared with their sources at the end.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 

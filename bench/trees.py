@@ -31,6 +31,7 @@ class Sizes:
     crew_files: int = 160
     mirror_entries: int = 1_000_000
     live_seconds: int = 60
+    peer_seconds: int = 20
     burst_files: int = 100_000
     appends: int = 10_000
     idle_seconds: int = 60
@@ -38,7 +39,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 20_000, live_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
+    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
     churn_seconds=10)
 
 
