@@ -3,12 +3,14 @@
 pub mod begin;
 pub mod closed;
 pub mod comparisons;
+pub mod delete;
 pub mod deletes;
 pub mod doubt;
 pub mod ending;
 pub mod entered;
 pub mod entries;
 pub mod entry;
+pub mod extras;
 pub mod files;
 pub mod finish;
 pub mod frozen;

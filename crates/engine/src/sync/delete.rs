@@ -1,0 +1,182 @@
+//! One entry of the plan of deletes is carried out: names of one directory go from the replica, each
+//! after one more look on both sides.
+
+use crate::sync::entry::Intent;
+use crate::sync::stored::stored_otherwise;
+use crate::sync::worker::Worker;
+use crate::tally::add;
+use crate::trees::looks::{believed_twice, there};
+use driftless_model::{Act, Action, Class, Keep, Kind, Meta, Problem, RelPath, Side, What, Xattrs};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, descend, descend_mut};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+
+/// How a name that is to go from the replica stands in the second look.
+enum Standing {
+    /// The replica has it no more.
+    Gone,
+    /// The replica alone has it.
+    Extra(Meta),
+    /// The source has it, too.
+    There,
+}
+
+impl Worker<'_> {
+    /// Removes names from the replica's directory at `path`, if the source still lacks them, and
+    /// mends its times.
+    pub fn delete(&mut self, path: &RelPath, names: &[CString]) {
+        let Some((source, replica)) = self.open_both(path) else {
+            return;
+        };
+        // A network file system remembers names that are not there as long as it takes the
+        // directory to be what it was.
+        if let Err(fault) = source.meta_again() {
+            return self.run.problem(path.clone(), fault, Class::Skip);
+        }
+        let stored = match stored_otherwise(self.run, path, (&source, &replica)) {
+            Ok(stored) => stored,
+            Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
+        };
+        if !self.run.options.dry_run {
+            replica.make_writable();
+        }
+        for name in names {
+            if self.run.stopped() {
+                return;
+            }
+            self.run.pace_request();
+            self.delete_one((path, name), (&source, &replica), &stored);
+        }
+        if self.run.options.dry_run {
+            return;
+        }
+        if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
+            let keep = Keep {
+                xattrs: false,
+                acls: false,
+                ..self.run.options.policy.keep
+            };
+            let faults = replica.set_own(
+                &Known::of(&there),
+                &Attributes::of(&meta, Xattrs::default(), &keep),
+            );
+            // What this user may not set was told when the directory was finished.
+            let new = faults.into_iter().filter(|fault| !fault.is_denied());
+            new.for_each(|fault| self.run.problem(path.clone(), fault, Class::Partly));
+        }
+    }
+
+    /// The directory that names go from, on both sides. It was listed, so that it is absent is
+    /// believed the second time. Where the replica has none any more, there is nothing to remove;
+    /// where the source has none any more, it is seen later whether the replica still has it.
+    fn open_both(&self, path: &RelPath) -> Option<(DirRef, DirMutRef)> {
+        let (source, replica) = &self.run.roots;
+        let open = || descend_mut(replica.as_ref().expect("deletes need a replica"), path);
+        match believed_twice(open).and_then(|replica| Ok((descend(source, path)?, replica))) {
+            Ok(both) => return Some(both),
+            Err(fault) if !fault.is_absent() => self.run.problem(path.clone(), fault, Class::Skip),
+            Err(fault)
+                if fault.side == Side::Replica || self.run.deletes.left_by_source(path, fault) => {}
+            Err(fault) => self.run.problem(path.clone(), fault, Class::Changing),
+        }
+        None
+    }
+
+    /// Removes an entry of the replica, unless it is one of those that are `stored` there under
+    /// another name of the source.
+    fn delete_one(
+        &mut self,
+        (path, name): (&RelPath, &CStr),
+        dirs: (&DirRef, &DirMutRef),
+        stored: &HashSet<(u64, u64)>,
+    ) {
+        match self.still_extra(path, name, dirs) {
+            Ok(Standing::Extra(meta))
+                if stored.contains(&meta.id()) && (meta.kind == Kind::Dir || meta.nlink == 1) => {}
+            // It may be a further name of what another name of the source stands for, or that name
+            // as the file system stores it.
+            Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) => {
+                self.report_untold(path.join(name.to_bytes()))
+            }
+            Ok(Standing::Extra(meta)) => self.remove_extra(path, name, dirs.1, &meta),
+            Ok(Standing::Gone) => {}
+            Ok(Standing::There) => self.report_unlisted(path.join(name.to_bytes())),
+            Err(fault) => self
+                .run
+                .problem(path.join(name.to_bytes()), fault, Class::Skip),
+        }
+    }
+
+    /// Looks once more on both sides at a name that is to go. The source is not asked only about
+    /// what the rules leave out. That the replica lacks what it has listed before is believed the
+    /// second time: who deletes it is not this run, and nobody else would tell.
+    fn still_extra(
+        &self,
+        path: &RelPath,
+        name: &CStr,
+        (source, replica): (&DirRef, &DirMutRef),
+    ) -> Done<Standing> {
+        let Some(meta) = there(believed_twice(|| replica.look(name)))? else {
+            return Ok(Standing::Gone);
+        };
+        let (filter, options) = (&self.run.options.policy.filter, self.run.options);
+        let excluded = options.policy.delete_excluded
+            && !filter.takes(
+                path.join(name.to_bytes()).as_bytes(),
+                meta.kind == Kind::Dir,
+            );
+        let lacks = excluded || there(source.look(name))?.is_none();
+        Ok(if lacks {
+            Standing::Extra(meta)
+        } else {
+            Standing::There
+        })
+    }
+
+    /// Says that a name may be one of the source's that the replica stores otherwise, or a further
+    /// one of the same file.
+    fn report_untold(&self, path: RelPath) {
+        let cause = "a name of the source that no listing shows leads to the same file".into();
+        self.run.report(&Problem {
+            path,
+            side: Side::Replica,
+            act: Act::TellApart,
+            cause,
+            class: Class::Skip,
+        });
+    }
+
+    /// Says that the source has a name that no listing had: it came back, or the listing missed it.
+    /// Nobody compared it.
+    fn report_unlisted(&self, path: RelPath) {
+        let (act, cause) = (Act::Compare, "it is there, and was not listed".into());
+        self.run.report(&Problem {
+            path,
+            side: Side::Source,
+            act,
+            cause,
+            class: Class::Changing,
+        });
+    }
+
+    fn remove_extra(&mut self, path: &RelPath, name: &CStr, replica: &DirMutRef, meta: &Meta) {
+        let place = || path.join(name.to_bytes());
+        let dry = self.run.options.dry_run;
+        let removed = self.run.with_spared(path, |spared| match dry {
+            true => replica.count_tree(name, u64::MAX, spared),
+            false => replica.remove_tree(name, spared),
+        });
+        add(&self.run.tally.deleted, removed.entries);
+        self.run.report_stuck(path, removed.stuck);
+        // Of a directory in which everything is spared nothing goes.
+        if removed.entries > 0 {
+            self.run.receipt(
+                place,
+                Intent {
+                    size: 0,
+                    ..Intent::new(Action::Delete, What::default(), meta)
+                },
+            );
+        }
+    }
+}

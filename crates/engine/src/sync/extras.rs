@@ -1,0 +1,221 @@
+//! What a directory of the replica has that the source lacks: it is found while the directory is
+//! listed and goes into the plan of deletes. Unfinished entries of earlier runs are found with it.
+
+use crate::shared::unfinished::Unfinished;
+use crate::sync::visit::Visit;
+use crate::sync::worker::Worker;
+use crate::tally::add;
+use crate::trees::looks::there;
+use driftless_model::{Act, Class, Fault, Kind, Side, errno};
+use driftless_tree::{
+    DirMutRef, Done, NameHashes, Names, ROOT_MARK, is_between_name, is_root_name, is_temp_name,
+    windows,
+};
+use std::ffi::CStr;
+use std::sync::Arc;
+
+impl Worker<'_> {
+    /// Finds entries of the replica that the source lacks. `known` are all names of the source, if
+    /// one window holds them.
+    ///
+    /// In a second look at a directory, too: what was there in the first may have vanished since.
+    pub fn find_extras(&mut self, visit: &Arc<Visit>, known: Option<&Names>) {
+        let Some(replica) = visit
+            .replica
+            .as_ref()
+            .filter(|_| self.looks_for_extras(visit))
+        else {
+            return;
+        };
+        if visit.is_repeated() {
+            self.run.deletes.forget(visit.path());
+        }
+        if let Err(fault) = self.scan_extras(visit, replica, known) {
+            self.run.problem(visit.path(), fault, Class::Skip);
+        }
+    }
+
+    /// Whether the source does not have a chosen name any more, which then is to go from the
+    /// replica, unless it is gone from there, too. Whatever cannot be told is met like any other
+    /// entry.
+    pub fn is_gone(&mut self, visit: &Arc<Visit>, name: &CStr) -> bool {
+        let options = self.run.options;
+        let Some(replica) = visit
+            .replica
+            .as_ref()
+            .filter(|_| options.removes_chosen && options.policy.delete)
+        else {
+            return false;
+        };
+        if is_temp_name(name)
+            || !matches!(there(visit.source.look(name)), Ok(None))
+            || self.run.hides_mount(visit, name)
+        {
+            return false;
+        }
+        let Ok(standing) = there(replica.look(name)) else {
+            return false;
+        };
+        if standing.is_some_and(|meta| meta.kind == Kind::Dir) && self.keeps_unasked(visit, name) {
+            return true;
+        }
+        if let Some(meta) = standing
+            && (options.policy.delete_excluded
+                || self.run.takes(visit, name, meta.kind == Kind::Dir))
+        {
+            add(&self.run.tally.replica_seen, 1);
+            self.run.deletes.add(&visit.path(), &[name.into()]);
+        }
+        true
+    }
+
+    /// Whether a directory that the source lacks stays for what the replica has in it, which was
+    /// not asked about: it may have been renamed, of which somebody will tell.
+    fn keeps_unasked(&mut self, visit: &Visit, name: &CStr) -> bool {
+        let chosen = visit.selection.children.get(name.to_bytes());
+        let replica = visit.replica.as_ref().expect("it was looked at there");
+        if chosen.is_none_or(|chosen| chosen.whole) {
+            return false;
+        }
+        let is_filled = replica.enter(name).and_then(|dir| {
+            let mut names = Names::default();
+            dir.list()?.fill(&mut names, 1)?;
+            Ok(!names.is_empty())
+        });
+        if is_filled.is_ok_and(|is_filled| is_filled) {
+            let fault = Fault {
+                side: Side::Replica,
+                act: Act::RemoveDirectory,
+                errno: errno::ENOTEMPTY,
+            };
+            self.run
+                .problem(visit.path_of(name), fault, Class::Changing);
+            return true;
+        }
+        false
+    }
+
+    /// Whether the replica's directory is listed together with the source's.
+    pub fn looks_for_extras(&self, visit: &Visit) -> bool {
+        !visit.borrowed
+            && if visit.pass() == 0 {
+                !visit.is_made()
+            } else {
+                self.run.may_delete(visit)
+            }
+    }
+
+    /// Of a directory that somebody else listed: only unfinished entries are looked for.
+    pub fn find_leftovers(&mut self, visit: &Arc<Visit>, left: &Unfinished, replica: &DirMutRef) {
+        if left.unlisted {
+            visit.mark_unlisted();
+        }
+        if let Err(fault) = self.scan_extras(visit, replica, None) {
+            self.run.problem(visit.path(), fault, Class::Skip);
+        }
+    }
+
+    fn scan_extras(
+        &mut self,
+        visit: &Arc<Visit>,
+        replica: &DirMutRef,
+        known: Option<&Names>,
+    ) -> Done {
+        let windows = windows(replica)?;
+        let met = self.run.recall_names(visit);
+        for names in windows {
+            let names = names?;
+            if !visit.is_repeated() {
+                add(&self.run.tally.replica_seen, names.len() as u64);
+            }
+            if let Some(known) = known {
+                self.note_protected((visit, replica), known, &names);
+            }
+            let (mut extras, mut kept) = (Vec::new(), Vec::new());
+            for (name, kind) in (0..names.len()).map(|index| names.get(index)) {
+                if is_between_name(name) && self.respell_on(visit, name, known)? {
+                    continue;
+                }
+                match self.is_extra((visit, replica), (name, kind), (known, &met)) {
+                    // The lock of a replica within this one is its own business.
+                    Ok(true) if name == ROOT_MARK => self.run.meet_listed_mark(visit, replica)?,
+                    Ok(true) if is_root_name(name) => {}
+                    Ok(true) if is_temp_name(name) => visit.leftovers.lock().push(name.into()),
+                    Ok(false) if !self.is_kept((visit, replica), (name, kind), (known, &met)) => {}
+                    Ok(_) if self.run.hides_mount(visit, name) => {}
+                    Ok(true) => extras.push(name.into()),
+                    Ok(false) => kept.push(name.into()),
+                    Err(fault) => self.run.problem(visit.path_of(name), fault, Class::Skip),
+                }
+            }
+            if !extras.is_empty() {
+                self.keep_misspelt(visit, (known, &names), &mut extras)?;
+            }
+            if !extras.is_empty() {
+                self.run.deletes.add(&visit.path(), &extras);
+            }
+            if !kept.is_empty() && !visit.is_repeated() {
+                let misspelt = self.misspelt(visit, (known, &names), &kept)?;
+                add(
+                    &self.run.tally.only_on_replica,
+                    (kept.len() - misspelt.len()) as u64,
+                );
+                self.note_doubt_of_kept((visit, replica), &kept);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an entry of the replica is to go. Nothing goes on doubt: a look that fails for
+    /// another reason than absence is a fault.
+    fn is_extra(
+        &self,
+        (visit, replica): (&Arc<Visit>, &DirMutRef),
+        (name, kind): (&CStr, Option<Kind>),
+        (known, met): (Option<&Names>, &NameHashes),
+    ) -> Done<bool> {
+        // What the source has at such a name is not copied, so it cannot be that.
+        if is_temp_name(name) {
+            return Ok(true);
+        }
+        if !self.run.may_delete(visit) {
+            return Ok(false);
+        }
+        if self.run.options.policy.filter.has_rules() {
+            let Some(kind) = kind_there(replica, name, kind)? else {
+                return Ok(false);
+            };
+            if !self.run.takes(visit, name, kind == Kind::Dir) {
+                return Ok(self.run.options.policy.delete_excluded
+                    && !self.is_taken_otherwise(visit, name, known)?);
+            }
+        }
+        match known {
+            Some(known) => Ok(!self.indexes(known, name)),
+            None => Ok(!met.contains(name) && there(visit.source.look(name))?.is_none()),
+        }
+    }
+
+    /// Whether the source has something of another kind at a name which the rules leave out as what
+    /// it is on the replica: then it takes its place.
+    fn is_taken_otherwise(
+        &self,
+        visit: &Arc<Visit>,
+        name: &CStr,
+        known: Option<&Names>,
+    ) -> Done<bool> {
+        if known.is_some_and(|known| !self.indexes(known, name)) {
+            return Ok(false);
+        }
+        Ok(there(visit.source.look(name))?
+            .is_some_and(|meta| self.run.takes(visit, name, meta.kind == Kind::Dir)))
+    }
+}
+
+/// The kind of an entry, which not every file system tells in a listing; `None` if it is gone.
+fn kind_there(dir: &DirMutRef, name: &CStr, listed: Option<Kind>) -> Done<Option<Kind>> {
+    listed.map_or_else(
+        || Ok(there(dir.look(name))?.map(|meta| meta.kind)),
+        |kind| Ok(Some(kind)),
+    )
+}
