@@ -3,8 +3,8 @@
 
 use driftless_engine::message::Report;
 use driftless_engine::{
-    Alive, Batch, Brief, Ends, Failure, Known, Lease, Line, Options, Outcome, Progress, Seen,
-    Watched, Watcher, carried, work_off,
+    Alive, Batch, Brief, End, Ends, Failure, Known, Lease, Line, Options, Outcome, Progress,
+    RunError, Seen, Watched, Watcher, carried, work_off,
 };
 use driftless_lock::Mutex;
 use driftless_pool::Concurrency;
@@ -87,21 +87,7 @@ impl Executor {
     ) -> Result<Outcome, Failure> {
         debug!(run, id, "takes a batch");
         let mover = self.name.clone();
-        let open = self.open(brief).map_err(Failure::Here)?;
-        let (stop, yields, over) = (
-            AtomicBool::new(false),
-            AtomicBool::new(false),
-            AtomicBool::new(false),
-        );
-        let (begins, seen) = (Mutex::new(Instant::now()), Mutex::new(Seen::default()));
-        let watch = |progress: &Progress| {
-            let opening = begins.lock().elapsed().saturating_sub(progress.elapsed);
-            *seen.lock() = Seen {
-                counts: progress.counts,
-                opening,
-            };
-        };
-        let pulse = |seen: &Seen| {
+        let report = |seen: &Seen| {
             Report::Alive(Alive {
                 run,
                 id,
@@ -109,67 +95,14 @@ impl Executor {
                 counts: seen.counts,
             })
         };
-        let lease = Arc::new(Lease::default());
-        line.begin(&lease);
-        let known = &mut open.known;
-        let (mut receipts, mut earlier) = (Vec::new(), Earlier::default());
-        let pass = |options: &mut Options, _: &Before<'_>| {
-            *begins.lock() = Instant::now();
-            let (mut outcome, end) = work_off(
-                (options, &mut *known),
-                (brief, batch),
-                &watch,
-                Ends {
-                    stop: &stop,
-                    yields: &yields,
-                    leaves: leave,
-                    lease: Some(&lease),
-                },
-            )?;
-            receipts.append(&mut outcome.done);
-            Ok(Passed {
-                counts: outcome.counts,
-                end,
-                result: outcome,
-            })
-        };
-        let watched = Watched {
-            leave,
-            stop: &stop,
-            yields: &yields,
-            lease: &lease,
-            walk: batch.walk,
-        };
-        let watcher = Watcher::new(watched, Instant::now());
-        let done = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| look_after(watcher, line, (&seen, &over), &pulse));
-            let ticking = scope.spawn(|| lease.tick_until(&over));
-            let looking = scope.spawn(|| lease.look_until(&over));
-            let witness = Logged { stop: &stop, leave };
-            let done = repeat(
-                (&mut open.options, &mut open.connections),
-                &witness,
-                (&mut earlier, true),
-                pass,
-            );
-            over.store(true, Relaxed);
-            [watching, ticking, looking]
-                .iter()
-                .for_each(|helper| helper.thread().unpark());
-            done
+        let open = self.open(brief).map_err(Failure::Here)?;
+        let care = Care::new(leave);
+        line.begin(&care.lease);
+        let watcher = Watcher::new(care.watched(batch), Instant::now());
+        let done = care.while_looked_after((watcher, line), &report, || {
+            open.work_off(brief, batch, &care)
         });
-        let outcome = |passed: Passed<Outcome>| {
-            (
-                Outcome {
-                    counts: earlier.with(&passed.counts),
-                    done: receipts,
-                    ..passed.result
-                },
-                passed.end,
-            )
-        };
-        let done = done.map(outcome);
-        let carried = carried(done, lease.over());
+        let carried = carried(done, care.lease.over());
         debug!(run, id, done = carried.is_ok(), "a batch is over");
         if let Err(Failure::Here(_)) = carried {
             // The next batch opens the trees anew.
@@ -204,6 +137,147 @@ impl Executor {
     }
 }
 
+impl Open {
+    /// Carries a batch out, in as many passes as its connections take.
+    fn work_off(
+        &mut self,
+        brief: &Brief,
+        batch: &Batch,
+        care: &Care<'_>,
+    ) -> Result<(Outcome, End), RunError> {
+        let (mut receipts, mut earlier) = (Vec::new(), Earlier::default());
+        let known = &mut self.known;
+        let pass = |options: &mut Options, _: &Before<'_>| {
+            care.begin_pass();
+            let (mut outcome, end) = work_off(
+                (options, &mut *known),
+                (brief, batch),
+                &|progress| care.note(progress),
+                care.ends(),
+            )?;
+            receipts.append(&mut outcome.done);
+            Ok(Passed {
+                counts: outcome.counts,
+                end,
+                result: outcome,
+            })
+        };
+        let witness = Logged {
+            stop: &care.stop,
+            leave: care.leave,
+        };
+        let passed = repeat(
+            (&mut self.options, &mut self.connections),
+            &witness,
+            (&mut earlier, true),
+            pass,
+        )?;
+        let outcome = Outcome {
+            counts: earlier.with(&passed.counts),
+            done: receipts,
+            ..passed.result
+        };
+        Ok((outcome, passed.end))
+    }
+}
+
+/// What the threads of one batch share: how far it is, and how it is told to end.
+struct Care<'a> {
+    /// Asked from outside to come to an end early.
+    leave: &'a AtomicBool,
+    stop: AtomicBool,
+    yields: AtomicBool,
+    /// The batch is over, and nobody need look after it.
+    over: AtomicBool,
+    /// When its last pass began.
+    begins: Mutex<Instant>,
+    seen: Mutex<Seen>,
+    lease: Arc<Lease>,
+}
+
+impl<'a> Care<'a> {
+    fn new(leave: &'a AtomicBool) -> Self {
+        Care {
+            leave,
+            stop: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            begins: Mutex::new(Instant::now()),
+            seen: Mutex::new(Seen::default()),
+            lease: Arc::new(Lease::default()),
+        }
+    }
+
+    fn begin_pass(&self) {
+        *self.begins.lock() = Instant::now();
+    }
+
+    fn note(&self, progress: &Progress) {
+        let opening = self
+            .begins
+            .lock()
+            .elapsed()
+            .saturating_sub(progress.elapsed);
+        *self.seen.lock() = Seen {
+            counts: progress.counts,
+            opening,
+        };
+    }
+
+    fn ends(&self) -> Ends<'_> {
+        Ends {
+            stop: &self.stop,
+            yields: &self.yields,
+            leaves: self.leave,
+            lease: Some(&self.lease),
+        }
+    }
+
+    fn watched(&self, batch: &Batch) -> Watched<'_> {
+        Watched {
+            leave: self.leave,
+            stop: &self.stop,
+            yields: &self.yields,
+            lease: &self.lease,
+            walk: batch.walk,
+        }
+    }
+
+    /// Has `work` done while other threads look after the batch.
+    fn while_looked_after<T>(
+        &self,
+        (watcher, line): (Watcher<'_>, &mut dyn Line),
+        report: &(dyn Fn(&Seen) -> Report + Sync),
+        work: impl FnOnce() -> T,
+    ) -> T {
+        std::thread::scope(|scope| {
+            let helpers = [
+                scope.spawn(|| self.look(watcher, line, report)),
+                scope.spawn(|| self.lease.tick_until(&self.over)),
+                scope.spawn(|| self.lease.look_until(&self.over)),
+            ];
+            let done = work();
+            self.over.store(true, Relaxed);
+            helpers.iter().for_each(|helper| helper.thread().unpark());
+            done
+        })
+    }
+
+    /// Looks after the batch until it is over.
+    fn look(
+        &self,
+        mut watcher: Watcher<'_>,
+        line: &mut dyn Line,
+        report: &dyn Fn(&Seen) -> Report,
+    ) {
+        while !self.over.load(Relaxed) {
+            let seen = *self.seen.lock();
+            watcher.look(line, Instant::now(), &seen, (report, fastrand::f64()));
+            std::thread::park_timeout(TICK);
+        }
+    }
+}
+
 /// Has the log of a mover tell of its connections.
 struct Logged<'a> {
     stop: &'a AtomicBool,
@@ -225,19 +299,5 @@ impl Witness for Logged<'_> {
 
     fn note(&self, text: &str) {
         info!("{text}");
-    }
-}
-
-/// Looks after a batch until it is over.
-fn look_after(
-    mut watcher: Watcher<'_>,
-    line: &mut dyn Line,
-    (seen, over): (&Mutex<Seen>, &AtomicBool),
-    report: &dyn Fn(&Seen) -> Report,
-) {
-    while !over.load(Relaxed) {
-        let now_seen = *seen.lock();
-        watcher.look(line, Instant::now(), &now_seen, (report, fastrand::f64()));
-        std::thread::park_timeout(TICK);
     }
 }

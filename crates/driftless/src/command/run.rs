@@ -31,65 +31,79 @@ pub fn run(
     let outputs = [("--log", output.log.as_deref())];
     let checked = options
         .and_then(|options| files::refuse_within_trees(&outputs, &options).map(|()| options));
-    let mut options = match checked {
-        Ok(options) => options,
-        Err(error) => {
+    let begun = checked
+        .map_err(|error| (Exit::Usage, error))
+        .and_then(|options| {
+            let output = Output::new(output, task).map_err(|error| (Exit::CouldNotRun, error))?;
+            Ok((options, output))
+        });
+    match begun {
+        Ok((mut options, output)) => go((&mut options, reach, guard), &output, work),
+        Err((code, error)) => {
             eprintln!("driftless: {error}");
-            return Exit::Usage;
+            code
         }
-    };
-    let output = match Output::new(output, task) {
-        Ok(output) => output,
-        Err(error) => {
-            eprintln!("driftless: {error}");
-            return Exit::CouldNotRun;
-        }
+    }
+}
+
+/// Connects to the hosts of the trees, lets `work` be done between them, and ends the output.
+fn go(
+    (options, reach, guard): (&mut Options, &ReachArgs, &GuardArgs),
+    output: &Output,
+    work: impl FnOnce(&mut Options, &mut Connections, &Output, &Signals) -> Ended,
+) -> Exit {
+    let failed = |code: Exit, error: &str| {
+        output.failed(error, code);
+        code
     };
     let signals = signals::watch();
-    let mut connections = match reach::connect(&mut options, reach, &signals) {
+    let mut connections = match reach::connect(options, reach, &signals) {
         Ok(connections) => connections,
-        Err((code, error)) => {
-            output.failed(&error, code);
-            return code;
-        }
+        Err((code, error)) => return failed(code, &error),
     };
     options.run = driftless_tree::random_id();
-    let notes = Arc::new(mounts::Notes::of(&options));
+    let notes = Arc::new(mounts::Notes::of(options));
     if let Some(why) = notes.doubt().filter(|_| !guard.forget_mounts) {
-        output.failed(&why, Exit::Refused);
-        return Exit::Refused;
+        return failed(Exit::Refused, &why);
     }
     options.known_mounts = notes.known();
     if !options.dry_run {
         options.mount_notes = Some(notes.clone());
     }
     if guard.forget_mounts {
-        options.known_mounts = Arc::new(driftless_engine::not_gone(&options));
+        options.known_mounts = Arc::new(driftless_engine::not_gone(options));
     }
-    output.start(&options);
-    match work(&mut options, &mut connections, &output, &signals) {
-        Ok((summary, earlier)) => {
+    output.start(options);
+    match work(options, &mut connections, output, &signals) {
+        Ok(done) => {
             if !options.dry_run {
                 notes
-                    .keep(&summary, &options)
+                    .keep(&done.0, options)
                     .unwrap_or_else(|why| output.note(&why));
             }
-            let code = Exit::of_run(&summary, (&options, output.is_strict()), signals.number());
-            let code = output.end(&summary, &earlier, code);
-            // After a run that came to its end there is nothing to go on with.
-            let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
-            options
-                .ledger
-                .iter()
-                .filter(|_| !is_interrupted)
-                .for_each(|notes| own::forget_database(&notes.path));
-            code
+            end(done, options, output, &signals)
         }
-        Err((code, error)) => {
-            output.failed(&error, code);
-            code
-        }
+        Err((code, error)) => failed(code, &error),
     }
+}
+
+/// Tells what a run did, and lets go of what is of no use after it.
+fn end(
+    (summary, earlier): (Summary, Earlier),
+    options: &Options,
+    output: &Output,
+    signals: &Signals,
+) -> Exit {
+    let code = Exit::of_run(&summary, (options, output.is_strict()), signals.number());
+    let code = output.end(&summary, &earlier, code);
+    // After a run that came to its end there is nothing to go on with.
+    let is_interrupted = matches!(summary.end, End::Stopped | End::CutOff(_));
+    options
+        .ledger
+        .iter()
+        .filter(|_| !is_interrupted)
+        .for_each(|notes| own::forget_database(&notes.path));
+    code
 }
 
 /// A run that nobody else shares.

@@ -149,85 +149,40 @@ impl Outcome {
     /// Cuts it into parts of about `bytes_max` at most, each of which says something of its own;
     /// the counts are in the first, and the few settled entries in the last.
     pub fn split(self, bytes_max: usize) -> Vec<Outcome> {
-        let mut parts = Parts {
-            ready: Vec::new(),
-            part: Outcome {
-                counts: self.counts,
-                ..Outcome::default()
-            },
-            bytes: 0,
-            bytes_max,
-        };
-        self.done
-            .into_iter()
-            .for_each(|done| parts.room(bytes_of(&done.path)).done.push(done));
-        self.problems.into_iter().for_each(|problem| {
-            parts
-                .room(bytes_of(&problem.path) + problem.cause.len())
-                .problems
-                .push(problem)
-        });
+        let mut parts = Parts::of(self.counts, bytes_max);
+        parts.add(
+            self.done,
+            |done| bytes_of(&done.path),
+            |part| &mut part.done,
+        );
+        let of_problem = |problem: &Problem| bytes_of(&problem.path) + problem.cause.len();
+        parts.add(self.problems, of_problem, |part| &mut part.problems);
         for (class, piece) in self.rest {
-            match piece {
-                Piece::Entries(dir, names) => {
-                    in_windows(names, |names, bytes| {
-                        parts
-                            .room(bytes_of(&dir) + bytes)
-                            .rest
-                            .push((class, Piece::Entries(dir.clone(), names)))
-                    });
-                }
-                piece => parts.room(2 * BYTES_EACH).rest.push((class, piece)),
-            }
+            parts.add_piece(class, piece);
         }
-        self.links
-            .into_iter()
-            .for_each(|link| parts.room(bytes_of(&link.path)).links.push(link));
+        parts.add(
+            self.links,
+            |link| bytes_of(&link.path),
+            |part| &mut part.links,
+        );
         for (dir, names) in self.extras {
-            in_windows(names, |names, bytes| {
-                parts
-                    .room(bytes_of(&dir) + bytes)
-                    .extras
-                    .push((dir.clone(), names))
-            });
+            parts.add_names(dir, names, |part, found| part.extras.push(found));
         }
-        self.no_room
-            .into_iter()
-            .for_each(|path| parts.room(bytes_of(&path)).no_room.push(path));
-        self.mounts
-            .into_iter()
-            .for_each(|path| parts.room(bytes_of(&path)).mounts.push(path));
-        self.unkept
-            .into_iter()
-            .for_each(|first| parts.room(bytes_of(&first.1)).unkept.push(first));
-        self.unfinished.into_iter().for_each(|dir| {
-            parts
-                .room(bytes_of(&dir.0) + 2 * BYTES_EACH)
-                .unfinished
-                .push(dir)
-        });
-        for (dir, alike) in self.alike {
-            let names = alike
-                .earlier
-                .iter()
-                .chain([&alike.name])
-                .map(|name| name.as_bytes().len() + 2)
-                .sum::<usize>();
-            parts.room(bytes_of(&dir) + names).alike.push((dir, alike));
-        }
-        for misspelt in self.misspelt {
-            let names = misspelt.from.as_bytes().len() + misspelt.to.as_bytes().len();
-            parts
-                .room(bytes_of(&misspelt.dir) + names)
-                .misspelt
-                .push(misspelt);
-        }
-        for file in self.copied {
-            parts
-                .room(bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1))
-                .copied
-                .push(file);
-        }
+        parts.add(self.no_room, bytes_of, |part| &mut part.no_room);
+        parts.add(self.mounts, bytes_of, |part| &mut part.mounts);
+        parts.add(
+            self.unkept,
+            |first| bytes_of(&first.1),
+            |part| &mut part.unkept,
+        );
+        let of_unfinished = |dir: &(RelPath, Unfinished)| bytes_of(&dir.0) + 2 * BYTES_EACH;
+        parts.add(self.unfinished, of_unfinished, |part| &mut part.unfinished);
+        parts.add(self.alike, bytes_of_alike, |part| &mut part.alike);
+        parts.add(self.misspelt, bytes_of_misspelt, |part| &mut part.misspelt);
+        let of_copied = |file: &(RelPath, Fingerprint, Ranges)| {
+            bytes_of(&file.0) + BYTES_EACH * (file.2.len() + 1)
+        };
+        parts.add(self.copied, of_copied, |part| &mut part.copied);
         parts.part.settled = self.settled;
         parts.ready.push(parts.part);
         parts.ready
@@ -242,6 +197,16 @@ const WINDOW_BYTES: usize = 128 << 10;
 
 fn bytes_of(path: &RelPath) -> usize {
     path.as_bytes().len() + BYTES_EACH
+}
+
+fn bytes_of_alike((dir, alike): &(RelPath, Namesake)) -> usize {
+    let names = alike.earlier.iter().chain([&alike.name]);
+    let bytes = names.map(|name| name.as_bytes().len() + 2);
+    bytes_of(dir) + bytes.sum::<usize>()
+}
+
+fn bytes_of_misspelt(misspelt: &Misspelt) -> usize {
+    bytes_of(&misspelt.dir) + misspelt.from.as_bytes().len() + misspelt.to.as_bytes().len()
 }
 
 /// Hands names out in windows, each with its bytes.
@@ -268,6 +233,54 @@ struct Parts {
 }
 
 impl Parts {
+    /// The first part, with the counts.
+    fn of(counts: Counts, bytes_max: usize) -> Self {
+        let part = Outcome {
+            counts,
+            ..Outcome::default()
+        };
+        Parts {
+            ready: Vec::new(),
+            part,
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Adds each item to `list` of a part that has room for its bytes.
+    fn add<T>(
+        &mut self,
+        items: Vec<T>,
+        bytes: impl Fn(&T) -> usize,
+        list: impl Fn(&mut Outcome) -> &mut Vec<T>,
+    ) {
+        for item in items {
+            let bytes = bytes(&item);
+            list(self.room(bytes)).push(item);
+        }
+    }
+
+    /// Adds names of one directory, a window at a time.
+    fn add_names(
+        &mut self,
+        dir: RelPath,
+        names: Vec<EntryName>,
+        add: impl Fn(&mut Outcome, (RelPath, Vec<EntryName>)),
+    ) {
+        in_windows(names, |names, bytes| {
+            add(self.room(bytes_of(&dir) + bytes), (dir.clone(), names));
+        });
+    }
+
+    fn add_piece(&mut self, class: u8, piece: Piece) {
+        match piece {
+            Piece::Entries(dir, names) => self.add_names(dir, names, |part, (dir, names)| {
+                part.rest.push((class, Piece::Entries(dir, names)));
+            }),
+            piece => self.room(2 * BYTES_EACH).rest.push((class, piece)),
+        }
+    }
+
     /// The part that has room for so many bytes more.
     fn room(&mut self, bytes: usize) -> &mut Outcome {
         if self.bytes > 0 && self.bytes + bytes > self.bytes_max {

@@ -157,9 +157,39 @@ pub fn serve<D: Desk>(
         desk.try_again(delivery);
         return Err(why);
     }
-    match crew.carry_out((run, id), (&brief, &batch), desk) {
+    let done = crew.carry_out((run, id), (&brief, &batch), desk);
+    let mover = crew.name();
+    let tried = Tried {
+        run,
+        id,
+        mover,
+        done,
+    };
+    settle(delivery, tried, desk)
+}
+
+/// What became of a batch.
+struct Tried<'a> {
+    run: u64,
+    id: u64,
+    mover: &'a str,
+    done: Result<Outcome, Failure>,
+}
+
+/// Sends what came of a batch, and only then lets go of its delivery.
+fn settle<D: Desk>(
+    delivery: D::Delivery,
+    Tried {
+        run,
+        id,
+        mover,
+        done,
+    }: Tried<'_>,
+    desk: &mut D,
+) -> Result<(), String> {
+    match done {
         Ok(outcome) => {
-            report((run, id), (crew.name(), outcome), desk)?;
+            report((run, id), (mover, outcome), desk)?;
             desk.acknowledge(delivery);
             Ok(())
         }
@@ -175,7 +205,7 @@ pub fn serve<D: Desk>(
             // Who coordinates hears of it, or looks for movers in vain.
             let said = desk.report(&encode(&Report::Failed {
                 id,
-                mover: crew.name().to_owned(),
+                mover: mover.to_owned(),
                 reason,
                 is_misfit: true,
             }));
@@ -183,7 +213,7 @@ pub fn serve<D: Desk>(
             said
         }
         Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
-            park(delivery, &format!("{}: {reason}", crew.name()), desk).and(Err(reason))
+            park(delivery, &format!("{mover}: {reason}"), desk).and(Err(reason))
         }
         Err(Failure::Here(reason)) => {
             desk.try_again(delivery);

@@ -9,6 +9,7 @@
 use crate::wire::bounds::{ONLY_MAX, at_most};
 use crate::wire::fault::WireFault;
 use crate::wire::name::{Handle, Name};
+use crate::wire::new_entry::NewEntryHead;
 use crate::wire::request::Request;
 use driftless_model::{Act, Kind, errno, quote};
 use driftless_tree::{DirRef, Reach, is_root_name, is_temp_name};
@@ -191,7 +192,21 @@ enum Deed<'r> {
     Destroys,
 }
 
-impl Deed<'_> {
+impl<'r> Deed<'r> {
+    fn names(from: Handle, name: &'r Name, to: Handle, new: &'r Name) -> Self {
+        Deed::Names {
+            from,
+            name,
+            to,
+            new,
+        }
+    }
+
+    fn publishes(at: Handle, new: &'r NewEntryHead) -> Self {
+        let (name, kind) = new.place();
+        Deed::Publishes { at, name, kind }
+    }
+
     fn act(&self) -> Act {
         match self {
             Deed::Removes { .. } | Deed::Destroys => Act::Remove,
@@ -250,31 +265,14 @@ fn deed(request: &Request) -> Deed<'_> {
         | R::MakeWritable { .. }
         | R::SetMark { .. }
         | R::Lock { .. } => Deed::Changes,
-        R::Make { dir, new } => {
-            let (name, kind) = new.place();
-            Deed::Publishes {
-                at: *dir,
-                name,
-                kind,
-            }
-        }
-        R::Rename { dir, from, to } => Deed::Names {
-            from: *dir,
-            name: from,
-            to: *dir,
-            new: to,
-        },
+        R::Make { dir, new } => Deed::publishes(*dir, new),
+        R::Rename { dir, from, to } => Deed::names(*dir, from, *dir, to),
         R::Take {
             dir,
             from,
             name,
             to,
-        } => Deed::Names {
-            from: *from,
-            name,
-            to: *dir,
-            new: to,
-        },
+        } => Deed::names(*from, name, *dir, to),
         R::Reopen { name, .. } => Deed::Opens(name),
         R::Remove { dir, name } | R::RemoveDir { dir, name } | R::RemoveLeftover { dir, name } => {
             Deed::Removes { at: *dir, name }
