@@ -4,7 +4,8 @@ mod content;
 mod entry;
 mod listing;
 
-use self::content::{digests, fetched, read};
+pub use self::content::Replied;
+use self::content::{OTHER_KIND, digests, fetched, read};
 use self::listing::next_listing;
 use crate::agent::fence::Fence;
 use crate::agent::home::find;
@@ -44,9 +45,6 @@ pub struct Server<'a> {
     /// Whether nobody wants any more that what takes long comes to its end.
     pub is_unwanted: &'a dyn Fn() -> bool,
 }
-
-/// A reply, and the data that goes with it.
-pub type Replied = (Reply, Vec<u8>);
 
 /// What came of a request: its reply, and the object that it made.
 pub struct Outcome {
@@ -102,7 +100,6 @@ impl Server<'_> {
     }
 
     fn try_carry_out(&mut self, call: Call) -> Result<Outcome, WireFault> {
-        use Request as R;
         let Call {
             request,
             data,
@@ -116,6 +113,12 @@ impl Server<'_> {
         } else {
             data
         };
+        self.on_dir(request, data)
+    }
+
+    /// Directories that become objects of the client, and their listings.
+    fn on_dir(&mut self, request: Request, data: Vec<u8>) -> Result<Outcome, WireFault> {
+        use Request as R;
         Ok(match request {
             R::Locate { root, at } => self.locate(root, at)?,
             R::Enter {
@@ -139,6 +142,14 @@ impl Server<'_> {
                 made: Some((at, Ok(Object::dir(self.open_dir(dir)?)))),
             },
             R::List { dir, survey } => Reply::Listing(self.list(dir, survey)?).into(),
+            other => self.on_opening(other, data)?,
+        })
+    }
+
+    /// Files and locks that become objects of the client.
+    fn on_opening(&mut self, request: Request, data: Vec<u8>) -> Result<Outcome, WireFault> {
+        use Request as R;
+        Ok(match request {
             R::Open { dir, name, at } => {
                 opened(at, self.dir(dir)?.open_file(&name.0).map(OpenFile::Read)?)?
             }
@@ -169,6 +180,14 @@ impl Server<'_> {
                 self.replica(dir, Act::Lock)?
                     .lock(name.as_ref().map(|name| &*name.0), reach)?,
             ),
+            other => self.on_content(other, data)?,
+        })
+    }
+
+    /// Content that is read or written, and what an object itself is like.
+    fn on_content(&mut self, request: Request, data: Vec<u8>) -> Result<Outcome, WireFault> {
+        use Request as R;
+        Ok(match request {
             R::Make { dir, new } => self.make(dir, new.with(data))?.into(),
             R::Fetch { dir, name, keep } => {
                 let (reply, data) = fetched(&*self.dir(dir)?, &name.0, &keep)?;
@@ -461,10 +480,6 @@ fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
 fn opened_data(compressed: &[u8]) -> Result<Vec<u8>, WireFault> {
     crate::wire::compress::open(compressed).map_err(|_| WireFault::new(Act::Obey, errno::EPROTO))
 }
-
-/// What is said of something that is no regular file (any more): what is said of a fifo or a device
-/// without its other half (open(2)).
-const OTHER_KIND: i32 = errno::ENXIO;
 
 /// Only regular files are held open: what is read through a device lies outside of the root that
 /// its node is in.

@@ -1,11 +1,17 @@
 //! Content: read, hashed, or a small file whole.
 
-use super::{OTHER_KIND, Replied};
 use crate::wire::{DATA_BYTES_MAX, DIGESTS_MAX, EXTENTS_MAX, PIECE_BYTES_MAX, Reply, WireFault};
 use driftless_model::{Act, Entry, Kind, errno};
 use driftless_tree::{Dir, ReadFile, Whole};
 use std::ffi::CStr;
 use std::ops::Range;
+
+/// A reply, and the data that goes with it.
+pub type Replied = (Reply, Vec<u8>);
+
+/// What is said of something that is no regular file (any more): what is said of a fifo or a device
+/// without its other half (open(2)).
+pub(super) const OTHER_KIND: i32 = errno::ENXIO;
 
 pub(super) fn read(file: &dyn ReadFile, offset: u64, len: usize) -> Result<Vec<u8>, WireFault> {
     if len > DATA_BYTES_MAX {

@@ -1,4 +1,6 @@
 //! Requests about one entry of a directory, or about a file that is open.
+//!
+//! Each function carries out requests of one kind, and hands the others on to the next.
 
 use super::{Server, done, faults, opened_rules, or_too_long, told, xattrs_max};
 use crate::agent::hold::Hold;
@@ -7,7 +9,7 @@ use driftless_model::{Act, Kind, errno};
 use driftless_tree::Spared;
 
 impl Server<'_> {
-    /// Requests about an entry of a directory, or about a file.
+    /// What an entry, or a directory as a whole, is like.
     pub(super) fn on_entry(&self, request: Request) -> Result<Reply, WireFault> {
         use Request as R;
         Ok(match request {
@@ -26,6 +28,31 @@ impl Server<'_> {
             R::ReadLink { dir, name } => told(self.dir(dir)?.read_link(&name.0), |to| {
                 Reply::Note(Some(to.into_bytes()))
             }),
+            R::CountTree {
+                dir,
+                name,
+                max,
+                spared,
+                is_wary,
+            } => {
+                let rules = opened_rules(spared)?;
+                let spared = Spared {
+                    is_wary,
+                    ..self.sparing(&rules)
+                };
+                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
+            }
+            R::IsKept { at } => self.is_kept(at)?,
+            R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
+            R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
+            other => self.on_making(other)?,
+        })
+    }
+
+    /// New entries that have no content.
+    fn on_making(&self, request: Request) -> Result<Reply, WireFault> {
+        use Request as R;
+        Ok(match request {
             R::Symlink { dir, name, target } => done(
                 self.replica(dir, Act::MakeSymlink)?
                     .make_symlink(&name.0, &target),
@@ -54,16 +81,14 @@ impl Server<'_> {
                 (&*self.dir(from)?, &from_name.0),
                 id,
             )),
-            R::SetEntry {
-                dir,
-                name,
-                known,
-                attributes,
-            } => told(
-                self.replica(dir, Act::SetAttributes)?
-                    .set(&name.0, &known, &attributes),
-                faults,
-            ),
+            other => self.on_moving(other)?,
+        })
+    }
+
+    /// Entries that get another name.
+    fn on_moving(&self, request: Request) -> Result<Reply, WireFault> {
+        use Request as R;
+        Ok(match request {
             R::Take {
                 dir,
                 from,
@@ -87,6 +112,14 @@ impl Server<'_> {
                     .displace(&from.0, &to.0, below_max)
                     .into(),
             ),
+            other => self.on_removing(other)?,
+        })
+    }
+
+    /// Entries that go.
+    fn on_removing(&self, request: Request) -> Result<Reply, WireFault> {
+        use Request as R;
+        Ok(match request {
             R::Remove { dir, name } => done(self.replica(dir, Act::Remove)?.remove(&name.0)),
             R::RemoveDir { dir, name } => {
                 done(self.replica(dir, Act::RemoveDirectory)?.remove_dir(&name.0))
@@ -104,20 +137,24 @@ impl Server<'_> {
                     .remove_leftover(&name.0)
                     .into(),
             ),
-            R::CountTree {
+            other => self.on_setting(other)?,
+        })
+    }
+
+    /// What is set of an entry, or of a directory as a whole.
+    fn on_setting(&self, request: Request) -> Result<Reply, WireFault> {
+        use Request as R;
+        Ok(match request {
+            R::SetEntry {
                 dir,
                 name,
-                max,
-                spared,
-                is_wary,
-            } => {
-                let rules = opened_rules(spared)?;
-                let spared = Spared {
-                    is_wary,
-                    ..self.sparing(&rules)
-                };
-                Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
-            }
+                known,
+                attributes,
+            } => told(
+                self.replica(dir, Act::SetAttributes)?
+                    .set(&name.0, &known, &attributes),
+                faults,
+            ),
             R::MakeWritable { dir } => {
                 self.replica(dir, Act::SetMode)?.make_writable();
                 Reply::Done
@@ -126,8 +163,6 @@ impl Server<'_> {
             R::SetUnfinished { dir, is } => {
                 done(self.replica(dir, Act::SetXattr)?.set_unfinished(is))
             }
-            R::IsKept { at } => self.is_kept(at)?,
-            R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
             R::SetMark { dir, text, durable } => told(
                 self.replica(dir, Act::Mark)?.set_mark(&text, durable),
                 Reply::Time,
@@ -140,11 +175,11 @@ impl Server<'_> {
                 Hold::guard(&self.replica(dir, Act::Change)?, identity, movers);
                 Reply::Done
             }
-            R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
             other => self.on_file(other)?,
         })
     }
 
+    /// What is asked of an open file, but for its content.
     fn on_file(&self, request: Request) -> Result<Reply, WireFault> {
         use Request as R;
         Ok(match request {
