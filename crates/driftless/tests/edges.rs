@@ -2,6 +2,9 @@
 //! checked against it.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "edges/shape.rs"]
+mod shape;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -284,52 +287,129 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
 /// out.
 fn imports(krate: &str) -> BTreeMap<String, BTreeSet<String>> {
     let src = project().join("crates").join(krate).join("src");
-    let paths = sources(&src);
-    let name = |path: &Path| {
-        path.strip_prefix(&src)
-            .expect("below")
-            .with_extension("")
-            .to_str()
-            .expect("text")
-            .replace('/', "::")
+    let module_at = |path: &Path| {
+        let path = path.strip_prefix(&src).expect("below").with_extension("");
+        let name = path.to_str().expect("text").replace('/', "::");
+        name.trim_end_matches("::mod").to_owned()
     };
-    let modules: BTreeSet<String> = paths.iter().map(|path| name(path)).collect();
-    let module_of = |path: &str| {
-        let words: Vec<&str> = path.split("::").collect();
-        (1..=words.len())
-            .rev()
-            .map(|length| words[..length].join("::"))
-            .find(|module| modules.contains(module))
-    };
-    let found = |path: &Path| -> BTreeSet<String> {
-        let text = fs::read_to_string(path).expect("a source file");
-        let text = text.split("#[cfg(test)]").next().expect("the first part");
-        let lines = text
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"));
-        let after = lines.flat_map(|line| {
-            line.split("crate::")
-                .skip(1)
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        });
-        after
-            .filter_map(|path| {
-                module_of(
-                    path.split(|c: char| !c.is_alphanumeric() && !"_:".contains(c))
-                        .next()?
-                        .trim_end_matches(':'),
-                )
-            })
-            .collect()
-    };
+    let is_of_tests = |path: &PathBuf| path.file_stem().is_some_and(|stem| stem == "tests");
+    let paths: Vec<PathBuf> = sources(&src)
+        .into_iter()
+        .filter(|path| !is_of_tests(path))
+        .collect();
+    let modules: BTreeSet<String> = paths.iter().map(|path| module_at(path)).collect();
     let of = |path: &PathBuf| {
-        let own = name(path);
-        let mut imported = found(path);
+        let own = module_at(path);
+        let text = fs::read_to_string(path).expect("a source file");
+        let named = paths_named(&text, &own);
+        let mut imported: BTreeSet<String> = named
+            .iter()
+            .filter_map(|words| module_of(words, &modules))
+            .collect();
         imported.remove(&own);
         (own, imported)
     };
     paths.iter().map(of).collect()
+}
+
+/// The module in which a path within a crate ends.
+fn module_of(words: &[String], modules: &BTreeSet<String>) -> Option<String> {
+    (1..=words.len())
+        .rev()
+        .map(|length| words[..length].join("::"))
+        .find(|module| modules.contains(module))
+}
+
+/// Paths from the root of the crate that the text of a module names, as `crate::`, `super::` or `self::`.
+fn paths_named(text: &str, own: &str) -> Vec<Vec<String>> {
+    let text = text.split("#[cfg(test)]").next().expect("the first part");
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    let text = lines.collect::<Vec<_>>().join(" ");
+    let mut found = Vec::new();
+    for root in ["crate::", "super::", "self::"] {
+        for (at, _) in text.match_indices(root) {
+            if !text[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c)) {
+                found.extend(spread(path_at(&text[at..])));
+            }
+        }
+    }
+    found.iter().map(|path| from_root(path, own)).collect()
+}
+
+/// The path at the beginning of a text, with all that stands in its braces.
+fn path_at(text: &str) -> &str {
+    let (mut depth, mut before) = (0, ' ');
+    let ends = |(_, c): &(usize, char)| {
+        match c {
+            '{' if before == ':' || depth > 0 => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            _ if depth > 0 || c.is_alphanumeric() || "_:".contains(*c) => {}
+            _ => return true,
+        }
+        before = *c;
+        false
+    };
+    let end = text.char_indices().find(ends).map(|(end, _)| end);
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The paths that one with braces stands for.
+fn spread(path: &str) -> Vec<String> {
+    let Some((head, rest)) = path.split_once('{') else {
+        return vec![path.trim().to_owned()];
+    };
+    let inner = &rest[..rest.rfind('}').unwrap_or(rest.len())];
+    let mut depth = 0;
+    let parts = inner.split(|c| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    let parts = parts.filter(|part| !part.trim().is_empty());
+    parts
+        .flat_map(|part| spread(&format!("{head}{}", part.trim())))
+        .collect()
+}
+
+/// The words of a path that a module names, from the root of its crate.
+fn from_root(path: &str, own: &str) -> Vec<String> {
+    let mut base: Vec<&str> = own.split("::").filter(|word| *word != "lib").collect();
+    let mut rest = path.split("::").peekable();
+    if rest.next_if_eq(&"crate").is_some() {
+        base.clear();
+    }
+    while rest.next_if_eq(&"super").is_some() {
+        base.pop();
+    }
+    let _itself = rest.next_if_eq(&"self");
+    base.into_iter().chain(rest).map(str::to_owned).collect()
+}
+
+#[test]
+fn imports_are_seen_however_they_are_written() {
+    let of = |text: &str| -> Vec<String> {
+        let named = paths_named(text, "sync::entries::make");
+        named.iter().map(|words| words.join("::")).collect()
+    };
+    assert_eq!(of("use crate::sync::run::Run;"), ["sync::run::Run"]);
+    assert_eq!(of("use super::super::run::Run;"), ["sync::run::Run"]);
+    assert_eq!(
+        of("use self::kind::{Of};"),
+        ["sync::entries::make::kind::Of"]
+    );
+    assert_eq!(of("    super::kind::of(1)"), ["sync::entries::kind::of"]);
+    assert_eq!(
+        of("use crate::{a,\n    b::{c, d::E}};\nuse super::*;"),
+        ["a", "b::c", "b::d::E", "sync::entries::"]
+    );
+    for text in [
+        "// crate::run",
+        "#[cfg(test)]\nuse crate::run;",
+        "use serde::de;",
+    ] {
+        assert!(of(text).is_empty(), "{text}");
+    }
 }
 
 #[test]

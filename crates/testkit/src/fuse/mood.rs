@@ -9,6 +9,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The bits of a mode that chmod(2) sets.
+pub(super) const MODE_BITS: u32 = 0o7777;
+
 /// How a file system behaves as a whole.
 #[derive(Clone, Debug)]
 pub struct Mood {
@@ -104,7 +107,7 @@ impl Mood {
         const SEARCH: u32 = 0o111;
         let is_dir = FileType::from_raw_mode(mode).is_dir();
         let fixed = |rights: u32| {
-            mode & !super::tree::MODE_BITS | rights | if is_dir { rights >> 2 & SEARCH } else { 0 }
+            mode & !MODE_BITS | rights | if is_dir { rights >> 2 & SEARCH } else { 0 }
         };
         self.fixed_mode.map_or(mode, fixed)
     }

@@ -4,7 +4,7 @@
 //! the caller's owner and mode.
 
 use super::door::Server;
-use super::mood::{Deed, Orders};
+use super::mood::{Deed, MODE_BITS, Orders};
 use super::nodes::{Handle, Listed, Node, Nodes, attr, is_there, list, lock, reach};
 use super::wire::{Answer, Attr, Call, FEATURE_ACLS, Fields, Op, Words, add_entry, unpack_device};
 use crate::attrs::ACL_DEFAULT;
@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub(super) const MODE_BITS: u32 = 0o7777;
 const XATTR_BYTES_MAX: usize = 65536;
 /// Bits of `fuse_setattr_in.valid`.
 const SET_MODE: u32 = 1;

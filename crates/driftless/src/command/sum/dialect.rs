@@ -5,11 +5,12 @@
 //! the list do: hashed with each function that has hashes of this length, they agree with one of
 //! them, or with none.
 
-use super::sources::path_of;
 use driftless_verify::{Algorithm, Digest, Hasher, Line, parse_line};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 /// Bytes of the largest file that is hashed to find out.
 const TRIED_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -127,6 +128,11 @@ fn digest_of_file(path: &Path, algorithm: Algorithm) -> io::Result<Digest> {
             length => hasher.update(&buffer[..length]),
         }
     }
+}
+
+/// The path that a list names.
+pub fn path_of(name: Vec<u8>) -> PathBuf {
+    OsString::from_vec(name).into()
 }
 
 #[cfg(test)]

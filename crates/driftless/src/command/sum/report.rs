@@ -3,7 +3,7 @@
 //!
 //! The output is the product, so what cannot be written ends the run.
 
-use super::SumArgs;
+use crate::args::SumArgs;
 use crate::exit::Exit;
 use crate::output::json::{bytes_text, line};
 use crate::output::product::{Form, Product, id_at};

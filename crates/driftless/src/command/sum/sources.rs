@@ -1,17 +1,15 @@
 //! Where the targets come from: arguments, standard input, a list of sums, a file of hash trees.
 //! Read as they are needed.
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, path_of};
 use crate::args::{SumArgs, range};
 use driftless_lock::Mutex;
 use driftless_model::{cause, quote};
 use driftless_verify::{
     Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line,
 };
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -200,11 +198,6 @@ impl Source {
             }
         }))
     }
-}
-
-/// The path that a list names.
-pub fn path_of(name: Vec<u8>) -> PathBuf {
-    OsString::from_vec(name).into()
 }
 
 /// The range before the first tab, if there is one.
