@@ -573,6 +573,10 @@ fn only_the_binary_prints() {
         "audit",
         "queue",
         "session",
+        "fleet",
+        "mirror",
+        "remote",
+        "detect",
     ] {
         let prints = |line: &str| {
             [
@@ -586,11 +590,37 @@ fn only_the_binary_prints() {
             .iter()
             .any(|call| line.contains(call))
         };
+        // A mover's standard output is its connection to the coordinator.
+        let may = ["/examples/", "fleet/src/hosts/stdio.rs"];
+        let is_told = |name: &str, line: &str| {
+            prints(line) && !line.contains("\"seed {") && !may.iter().any(|one| name.contains(one))
+        };
         let bad = code(krate)
             .into_iter()
-            .find(|(name, _, line)| prints(line) && !name.contains("/examples/"));
+            .find(|(name, _, line)| is_told(name, line));
         assert_eq!(bad, None);
     }
+}
+
+#[test]
+fn error_numbers_have_names() {
+    let is_naked = |line: &str| {
+        let after = ["errno: ", "errno == ", "errno != "]
+            .iter()
+            .filter_map(|before| line.split(before).nth(1));
+        let mut firsts = after.filter_map(|rest| rest.chars().next());
+        firsts.any(|first| first.is_ascii_digit())
+    };
+    let mut seen = 0;
+    for (path, lines) in shape::product() {
+        let errnos = lines.iter().filter(|line| line.contains("errno"));
+        for line in errnos {
+            seen += 1;
+            assert!(!is_naked(line), "{}: {line}", path.display());
+        }
+    }
+    assert!(seen > 100, "the test has lost its grip");
+    assert!(is_naked("errno: 11,") && is_naked("if e.errno == 17 {"));
 }
 
 /// First words in backticks of the rows of a Markdown table whose header starts with `header`, and

@@ -44,9 +44,9 @@ pub struct Large {
     resumed: u64,
     verify: Option<Level>,
     patch: Option<Patch>,
-    /// Whether notes of progress are kept here; a range of a file that somebody else finishes has
-    /// none, and by a file that does not come to rest nobody could tell later whether it is still
-    /// what was copied.
+    /// Whether notes of progress are kept here; a range of a file that another mover finishes has
+    /// none, and neither has a file that does not come to rest: no later run could tell whether it
+    /// is still what was copied.
     noted: bool,
     /// Whether it goes on with a copy that was there.
     found: bool,
@@ -90,8 +90,8 @@ impl Large {
         Ok(large)
     }
 
-    /// Takes part in the copying of a file that another mover began and that somebody finishes:
-    /// none if there is no such copy, or not of this `source`. What is copied is kept in
+    /// Takes part in the copying of a file that another mover began and that one of them will
+    /// finish; `None` if there is no such copy, or not of this `source`. What is copied is kept in
     /// [`done`](Large::done) alone.
     pub fn join(mover: &Mover, spot: &Spot, opened: Opened, source: &Fingerprint) -> Option<Large> {
         let temp = stable_temp_name(spot.name);
@@ -380,7 +380,7 @@ fn resume(spot: &Spot, opened: &Opened, temp: &CString) -> Option<(Box<dyn Write
 
 fn anew(spot: &Spot, temp: &CString) -> Result<Box<dyn WriteFile>, Trouble> {
     match spot.replica.create_file(temp, 0o600) {
-        Err(e) if e.errno == 17 => {
+        Err(e) if e.errno == errno::EEXIST => {
             spot.replica.remove_leftover(temp).done()?;
             Ok(spot.replica.create_file(temp, 0o600)?)
         }

@@ -16,7 +16,7 @@ use crate::shared::brief::Brief;
 use crate::trees::held::Held;
 use crate::trees::marks::Marks;
 use driftless_lock::{Condvar, Mutex};
-use driftless_model::{Act, Fault, Side};
+use driftless_model::{Act, Fault, Side, errno};
 use driftless_reconcile::{Mark, Scope};
 use driftless_tree::{DirMutRef, Done, Sentry};
 use rustix::time::{ClockId, clock_gettime};
@@ -324,7 +324,7 @@ impl Lease {
                 return Err(Fault {
                     side: Side::Replica,
                     act: Act::Change,
-                    errno: 11,
+                    errno: errno::EAGAIN,
                 });
             }
             let until = self.until.load(Ordering::Acquire);

@@ -91,8 +91,9 @@ impl Worker<'_> {
             }))
     }
 
-    /// Whether the first name of a group waits until it is known whose all names of its inode on
-    /// the replica, `there`, are: what differs is set in place only where they are the group's.
+    /// Whether the first name of a group waits until all names of `there`, its inode on the
+    /// replica, are known: what differs is set in place only where all of them are names of the
+    /// group.
     pub fn gathers(
         &self,
         Met {
@@ -163,8 +164,7 @@ impl Worker<'_> {
         let in_place = matches!(verdict, Verdict::Same)
             || matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Meta);
         let id = match &self.run.options {
-            // What is there is what the other names are held against, whatever else is wrong with
-            // it.
+            // The other names are compared with this inode, whatever else differs in it.
             options if options.report_only && met.visit.replica.is_some() => {
                 match self.look_at(met) {
                     Err(fault) if fault.is_missing() => NOT_MADE,
@@ -276,7 +276,8 @@ impl Worker<'_> {
         done
     }
 
-    /// A comparison calls a name missing that the replica lacks, whatever it would be made from.
+    /// What is reported of a further name. A run that only compares calls a name that the replica
+    /// lacks missing; a sync would link it.
     fn intent_to_follow(&self, meta: &Meta, is_there: bool) -> Intent {
         if self.run.options.report_only && !is_there {
             return Intent::new(Action::Create, What::default(), meta);
@@ -372,7 +373,7 @@ impl Worker<'_> {
         let gone = Fault {
             side: Side::Replica,
             act: Act::FindFirstLink,
-            errno: 2,
+            errno: errno::ENOENT,
         };
         let (dir, name) = leader.place().ok_or(Trouble::Failed(gone))?;
         let name = CString::new(name).map_err(|_| Trouble::Failed(gone))?;

@@ -253,7 +253,7 @@ impl Changes {
         let refused = Fault {
             side: driftless_model::Side::Replica,
             act: Act::Change,
-            errno: 11,
+            errno: errno::EAGAIN,
         };
         if begun.refusal.is_some() {
             return Err(refused);
