@@ -77,7 +77,7 @@ impl Executor {
     /// Carries a batch out. `leave` asks to come to an end early, leaving the rest to others.
     ///
     /// # Errors
-    /// It was not carried out, and somebody else should.
+    /// It was not carried out here; another mover should try.
     pub fn work_off(
         &mut self,
         (run, id): (u64, u64),
@@ -187,7 +187,7 @@ struct Care<'a> {
     leave: &'a AtomicBool,
     stop: AtomicBool,
     yields: AtomicBool,
-    /// The batch is over, and nobody need look after it.
+    /// The batch is over, and its other threads end.
     over: AtomicBool,
     /// When its last pass began.
     begins: Mutex<Instant>,

@@ -1,4 +1,4 @@
-//! Content that somebody else's program moves, while all the rest is done here.
+//! Content that a program of the user's moves (`--copy-with`), while all the rest is done here.
 //!
 //! The program gets a private directory, in which it makes the file in whatever way it likes: at
 //! once, or under another name first. Nobody else can put anything in its way there. When it has
@@ -27,7 +27,7 @@ impl Mover<'_> {
         let name = temp_name();
         let room = spot.replica.make_dir(&name)?;
         let done = self.carry_into(carrier, spot, opened, &room);
-        // By its handle: somebody else may have put another directory at its name.
+        // By its handle: another user may have put another directory at its name.
         let cleared = room.as_local().map_or(Ok(()), |room| room.clear().done());
         let left = cleared.and_then(|()| spot.replica.remove_dir(&name)).err();
         done.map(|mut moved| {

@@ -41,7 +41,7 @@ pub struct Terms {
     pub verify: Option<Level>,
 }
 
-/// One thread's hands.
+/// What makes entries equal, for one thread.
 pub struct Mover<'a> {
     /// Copies content.
     pub copier: Copier,
@@ -358,7 +358,7 @@ impl Mover<'_> {
         Ok(copied)
     }
 
-    /// Shared extents were not read by anybody: to verify them, both files are.
+    /// Verifies shared extents by reading both files: sharing has read neither.
     pub fn verify_clone(&mut self, opened: &Opened, file: &dyn WriteFile) -> Result<(), Trouble> {
         let Some(level) = self.terms.verify else {
             return Ok(());
@@ -527,8 +527,8 @@ fn now() -> Stamp {
     }
 }
 
-/// Removes an unfinished file. A mover that slept meanwhile may find that another one, which took
-/// over, has put its own there: that stays.
+/// Removes an unfinished file. Where this mover slept and another one took over, the file at the
+/// name may be the other's: that stays.
 fn undo(spot: &Spot, name: &CStr, file: &dyn WriteFile) {
     let is_ours = matches!((file.meta(), spot.replica.look(name)), (Ok(made), Ok(there)) if made.id() == there.id());
     if is_ours {

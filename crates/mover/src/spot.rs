@@ -20,8 +20,8 @@ pub struct Spot<'a> {
     pub name: &'a CStr,
     /// The replica's directory is new and private: entries are made under their own names.
     pub private: bool,
-    /// The replica's directory is private, but made in one of somebody else's: what that hands down
-    /// to new entries is not known.
+    /// The replica's directory is private, but was made in a directory of another user: which owner
+    /// and group that one hands down to new entries is not known.
     pub nested: bool,
     /// Owner and group that new entries in the replica's directory are known to get.
     pub birth: Option<(u32, u32)>,
@@ -140,7 +140,7 @@ pub struct Moved {
     pub bytes: u64,
     /// Properties that could not be kept.
     pub faults: Vec<Fault>,
-    /// How often what was read back was not what had been written, before it was.
+    /// How often what was read back differed from what was written, before it agreed.
     pub mismatches: u64,
     /// Which inode it is, where other names may become links to it.
     pub id: Option<(u64, u64)>,

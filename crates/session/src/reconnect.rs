@@ -14,7 +14,8 @@ use driftless_remote::ReachError;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Who hears of connections that are lost and made again, and says when nobody wants them any more.
+/// Hears of connections that are lost and made again, and says when to give up because the run was
+/// asked to stop.
 pub trait Witness {
     /// Whether the run is to stop.
     fn is_stopped(&self) -> bool;
@@ -208,7 +209,8 @@ fn mend(
             Err(error) if !error.may_pass() => {
                 return Err(End::CutOff(format!("{}; {error}", loss.why)));
             }
-            // An attempt that the end of the time cut short says less than the one before.
+            // The last attempt was cut short because the time was up; the error of the one before
+            // says more.
             Err(ReachError::NoAnswer(_)) if last.is_some() => {}
             Err(error) => last = Some(error),
         }

@@ -19,7 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 /// What a client wanted to start, where a key has a command of its own (ssh(1), "ENVIRONMENT").
 const WANTED: &str = "SSH_ORIGINAL_COMMAND";
 
-/// Serves another host until it hangs up, or is one more line to an agent that does.
+/// Serves another host until it hangs up; or, as a further connection of that host's client, hands
+/// itself over to the agent that runs already.
 pub fn run(args: &AgentArgs) -> Exit {
     let served =
         asked(args, std::env::var_os(WANTED).as_deref()).and_then(|asked| match &asked.join {

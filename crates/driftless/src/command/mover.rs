@@ -97,7 +97,7 @@ fn with_queue(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     let path = own::state_file(&format!("job-{name}"))
         .map_err(|why| (Exit::CouldNotRun, format!("{NO_STATE}: {why}")))?;
     let _lock = lock(&path, name)?;
-    // Whether receipts are wanted makes no other run of it.
+    // A record is gone on with whether or not receipts are wanted.
     let about = format!(
         "{} {:?} {:?} {:?}",
         env!("CARGO_PKG_VERSION"),

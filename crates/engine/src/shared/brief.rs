@@ -73,7 +73,7 @@ impl Brief {
         }
     }
 
-    /// The same run, of which nobody wants to know every change.
+    /// This run, with no receipts wanted.
     #[must_use]
     pub fn without_receipts(&self) -> Brief {
         Brief {
@@ -92,8 +92,8 @@ impl Brief {
         self.rights = Some(rights);
     }
 
-    /// Why a mover with these rights would make something else of the replica than whoever
-    /// coordinates the run.
+    /// Why a mover with these rights would make something else of the replica than the coordinator
+    /// does.
     pub fn misfit(&self, mover: &Rights) -> Option<String> {
         self.rights
             .as_ref()

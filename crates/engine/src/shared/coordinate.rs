@@ -256,8 +256,8 @@ impl Coordinator<'_> {
         self.walk_and_link()
     }
 
-    /// The run ends before its time: whoever is at work for it comes to rest before the lock on the
-    /// replica goes, or is named.
+    /// The run ends before its time: movers come to rest before the replica's lock is released.
+    /// Those that are not known to be at rest are named.
     fn call_movers_back(&mut self) {
         if self.options.lost().is_some() {
             return;
@@ -356,8 +356,8 @@ impl Coordinator<'_> {
         self.changes.outcome()
     }
 
-    /// A batch may have been in two hands, when the connection of one was lost: whoever still
-    /// carries it out touches what is finished.
+    /// Waits for movers that carry out a batch which another has finished, since the coordinator
+    /// took them for lost: they still touch what is done.
     fn wait_for_late_movers(&mut self) -> Result<(), RunError> {
         self.clear(false)?;
         let began = self.clock.now();

@@ -107,7 +107,7 @@ impl Worker<'_> {
             .add(&dir, |outcome| outcome.rest.extend(pieces));
     }
 
-    /// An entry that was counted as seen is counted by somebody else.
+    /// Takes an entry out of those that were seen: the mover that it is left to counts it.
     fn uncount(&self, visit: &Visit) {
         if visit.pass() == 0 {
             self.run.tally.seen.fetch_sub(1, Relaxed);
@@ -178,7 +178,7 @@ impl Worker<'_> {
             return;
         };
         if large.large.failed() || large.large.checkpoint().is_err() {
-            // Whoever finishes the file copies what is missing, and meets the fault again.
+            // The mover that finishes the file copies what is missing, and meets the fault again.
             return;
         }
         let (done, source) = (large.large.done(), large.large.source());
@@ -240,7 +240,7 @@ impl Worker<'_> {
         Verdict::GivenBack
     }
 
-    /// Whether somebody else finishes this directory, who is told so.
+    /// Whether the coordinator finishes this directory; then it is told what it has to know.
     pub fn leaves_open(&mut self, visit: &Arc<Visit>) -> bool {
         let Some(sharing) = self.run.part.batch() else {
             return visit.borrowed;
@@ -256,7 +256,7 @@ impl Worker<'_> {
                 outcome.unfinished.push((path, visit.leave()))
             });
             if !visit.borrowed {
-                // Whoever finishes it counts it.
+                // The coordinator finishes it, and counts it.
                 self.run.tally.seen.fetch_sub(1, Relaxed);
                 visit
                     .parent

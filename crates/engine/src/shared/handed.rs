@@ -29,7 +29,7 @@ pub struct Misspelt {
     pub to: EntryName,
 }
 
-/// What is known of the names of directories, each of which somebody else has listed.
+/// What is known of the names of directories, each of which another mover has listed.
 #[derive(Debug, Default)]
 pub struct Handed {
     alike: HashMap<RelPath, Vec<Namesake>>,

@@ -1,7 +1,7 @@
 //! What becomes of a batch that a queue has delivered to a mover.
 //!
 //! It is acknowledged when all that came of it was said, and not before: whatever happens to the
-//! mover, somebody else gets it.
+//! mover, another one gets it.
 
 use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
@@ -19,7 +19,7 @@ pub const ATTEMPTS_MAX: u32 = 8;
 pub enum Failure {
     /// The batch was taken away, or the mover was told to end at once.
     Dropped,
-    /// It belongs to a run that holds the replica no longer, and why that is known. Nobody can
+    /// It belongs to a run that holds the replica no longer, and why that is known. No mover can
     /// carry it out.
     Stale(String),
     /// This host cannot carry it out now, and why.
@@ -28,11 +28,10 @@ pub enum Failure {
     Misfit(String),
 }
 
-/// What came of a batch that was worked off, or why nothing did, where this is why it was `over`
-/// before its time.
+/// What came of a batch that was worked off. `over` says why it ended before its time, if it did.
 ///
 /// # Errors
-/// That.
+/// It was not carried out, and why.
 pub fn carried(
     done: Result<(Outcome, End), RunError>,
     over: Option<Over>,
@@ -70,18 +69,18 @@ pub trait Desk {
     /// Whether a coordinator listens to what movers say, and the queue has taken nothing away from
     /// this one.
     fn is_coordinated(&mut self) -> bool;
-    /// Takes no batches until somebody coordinates the job.
+    /// Takes no batches until a coordinator is there.
     fn wait_for_coordinator(&mut self);
-    /// It was carried out, or nobody can do that.
+    /// Takes the batch out of the queue: it was carried out, or no mover can do that.
     fn acknowledge(&mut self, delivery: Self::Delivery);
-    /// Somebody else shall take it, as if it had not been delivered.
+    /// Gives it back to another mover, as if it had not been delivered.
     fn give_back(&mut self, delivery: Self::Delivery);
-    /// Somebody else shall take it, and this was no try; this mover takes nothing more as long as
-    /// the same coordinator is there.
+    /// Gives it back to another mover without counting this as a try; this mover takes nothing more
+    /// as long as the same coordinator is there.
     fn sit_out(&mut self, delivery: Self::Delivery);
-    /// Somebody shall try it again.
+    /// Gives it back, so that a mover tries it again.
     fn try_again(&mut self, delivery: Self::Delivery);
-    /// Nobody shall try it again.
+    /// Puts it aside: no mover tries it again.
     ///
     /// # Errors
     /// The queue takes no messages.
@@ -100,7 +99,7 @@ pub trait Desk {
     fn note(&mut self, text: &str);
 }
 
-/// What carries batches out, of a run and with a number.
+/// What carries batches out.
 pub trait Carrying<D> {
     /// Who it is.
     fn name(&self) -> &str;
@@ -119,7 +118,7 @@ pub trait Carrying<D> {
 /// Has a delivery carried out, sends what came of it, and only then acknowledges.
 ///
 /// # Errors
-/// This mover failed; the batch is for somebody else.
+/// This mover failed; the batch is for another one.
 pub fn serve<D: Desk>(
     delivery: D::Delivery,
     desk: &mut D,
@@ -194,7 +193,7 @@ fn settle<D: Desk>(
             Ok(())
         }
         Err(Failure::Dropped) => Ok(()),
-        // Whoever holds the replica now has batches of its own, or hands this one out again.
+        // The run that holds the replica now has batches of its own, or hands this one out again.
         Err(Failure::Stale(reason)) => {
             desk.note(&format!("a batch is dropped: {reason}"));
             desk.acknowledge(delivery);
@@ -202,7 +201,7 @@ fn settle<D: Desk>(
         }
         Err(Failure::Misfit(reason)) => {
             desk.note(&format!("{reason}; it takes no part in this run"));
-            // Who coordinates hears of it, or looks for movers in vain.
+            // The coordinator hears of it; otherwise it would wait for movers in vain.
             let said = desk.report(&encode(&Report::Failed {
                 id,
                 mover: mover.to_owned(),

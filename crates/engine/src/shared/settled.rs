@@ -1,6 +1,6 @@
 //! A few of the entries of which a mover says that they are equal now, spread evenly over all of
-//! them, so that the coordinator can look at them: a mover that sees another tree makes
-//! everything equal, and nobody else sees any of it.
+//! them, so that the coordinator can look at them: a mover that sees another tree makes everything
+//! equal there, and no other host sees any of it.
 
 use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath};

@@ -31,7 +31,7 @@ pub trait Line: Send {
     fn alive(&mut self, report: Report);
     /// Whether others have nothing to do.
     fn is_hungry(&mut self) -> bool;
-    /// Whether the batch was taken away: somebody else will carry it out.
+    /// Whether the batch was taken away: another mover will carry it out.
     fn is_lost(&mut self) -> bool;
     /// A batch is begun under this lease, which hears of each sign of life of the coordinator that
     /// comes by itself.
@@ -59,7 +59,7 @@ impl Seen {
         self.entries() + self.counts.bytes_copied + self.counts.bytes_compared > 0
     }
 
-    /// Whether what is left, of a batch of the size `walk`, is worth the way to somebody else, as
+    /// Whether what is left, of a batch of the size `walk`, is worth the way to another mover, as
     /// far as can be told from what `took` so long.
     fn is_worth_leaving(&self, walk: u64, took: Duration) -> bool {
         if self.counts.walked == 0 || walk == 0 {

@@ -34,7 +34,7 @@ pub struct Ends<'a> {
     /// Early, because this mover shall end: what is begun, and would have to be begun anew
     /// elsewhere, is left, too.
     pub leaves: &'a AtomicBool,
-    /// What a mover may do; nothing for who holds the replica.
+    /// What a mover may do; `None` in a process that holds the replica itself.
     pub lease: Option<&'a Arc<Lease>>,
 }
 
@@ -103,7 +103,7 @@ fn try_work_off(
         (ground, renamed),
         threads_max,
     );
-    // When all who may change something are gone.
+    // After all threads that change something have ended.
     ends.lease.into_iter().for_each(|lease| lease.leave());
     done
 }

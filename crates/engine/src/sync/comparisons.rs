@@ -21,7 +21,7 @@ pub const WHOLE: &str = "whole";
 impl Worker<'_> {
     /// Compares the content of an entry that is a file on both sides and does what follows.
     pub fn compare(&mut self, met: Met<'_>, pair: Pair, what: What) -> Result<Verdict, Trouble> {
-        // What a disk has not kept may stand in the cache all the same.
+        // The page cache may still hold content that the disk did not keep.
         let suspect = self.run.rules_in(met.visit).suspects(&pair.replica.meta);
         let level = if suspect {
             Level::Media
@@ -79,8 +79,8 @@ impl Worker<'_> {
         Ok(Verdict::Large)
     }
 
-    /// Opens a source file. Who takes it to be equal from now on waits for it to come to rest; who
-    /// only says what differs says it of now.
+    /// Opens a source file. A run that may call it equal waits until what is written from now on
+    /// gets another time; a run that only reports differences reports those of this moment.
     fn open_to_compare(&self, spot: &Spot<'_>) -> Result<Opened, Trouble> {
         if self.run.options.dry_run {
             return spot.open();
@@ -93,7 +93,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Compares a range of a large file, giving half of the rest away whenever somebody is idle.
+    /// Compares a range of a large file, giving half of the rest away whenever a thread is idle.
     pub fn compare_chunk(&mut self, compare: &Arc<LargeCompare>, mut range: Range<u64>) {
         let mut data_end = range.start;
         while !compare.comparison.failed() && !self.run.stopped() {

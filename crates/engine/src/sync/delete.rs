@@ -1,5 +1,5 @@
-//! One entry of the plan of deletes is carried out: names of one directory go from the replica, each
-//! after one more look on both sides.
+//! Carries out one record of the plan of deletes: names of one directory are removed from the
+//! replica, each after one more look on both sides.
 
 use crate::sync::entry::Intent;
 use crate::sync::stored::stored_otherwise;
@@ -11,7 +11,7 @@ use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, descend, descen
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 
-/// How a name that is to go from the replica stands in the second look.
+/// What a second look says of a name that is to be removed from the replica.
 enum Standing {
     /// The replica has it no more.
     Gone,
@@ -66,9 +66,10 @@ impl Worker<'_> {
         }
     }
 
-    /// The directory that names go from, on both sides. It was listed, so that it is absent is
-    /// believed the second time. Where the replica has none any more, there is nothing to remove;
-    /// where the source has none any more, it is seen later whether the replica still has it.
+    /// Opens, on both sides, the directory from which names are removed. The run has listed it, so
+    /// only a second look that misses it is believed. Where the replica lacks it now, there is
+    /// nothing to remove; where the source lacks it now, the end of the run sees whether the
+    /// replica still has it.
     fn open_both(&self, path: &RelPath) -> Option<(DirRef, DirMutRef)> {
         let (source, replica) = &self.run.roots;
         let open = || descend_mut(replica.as_ref().expect("deletes need a replica"), path);
@@ -107,9 +108,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks once more on both sides at a name that is to go. The source is not asked only about
-    /// what the rules leave out. That the replica lacks what it has listed before is believed the
-    /// second time: who deletes it is not this run, and nobody else would tell.
+    /// Looks once more on both sides at a name that is to be removed. The source is not asked about
+    /// excluded entries, which are removed whatever it has. The replica has listed the name, so
+    /// only a second look that misses it is believed: another program removed it then, and this run
+    /// is the only one to tell.
     fn still_extra(
         &self,
         path: &RelPath,
@@ -147,7 +149,7 @@ impl Worker<'_> {
     }
 
     /// Says that the source has a name that no listing had: it came back, or the listing missed it.
-    /// Nobody compared it.
+    /// It was not compared.
     fn report_unlisted(&self, path: RelPath) {
         let (act, cause) = (Act::Compare, "it is there, and was not listed".into());
         self.run.report(&Problem {
@@ -168,7 +170,7 @@ impl Worker<'_> {
         });
         add(&self.run.tally.deleted, removed.entries);
         self.run.report_stuck(path, removed.stuck);
-        // Of a directory in which everything is spared nothing goes.
+        // Where everything in a directory is spared, nothing was removed.
         if removed.entries > 0 {
             self.run.receipt(
                 place,

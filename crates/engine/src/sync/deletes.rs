@@ -15,8 +15,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Directories whose earlier records are known not to hold; those of more count, too, and the guard
-/// is stricter than it need be.
+/// Directories of which the plan remembers that their earlier records do not hold any more. Earlier
+/// records of further directories still count, which makes the guard stricter than it need be.
 const FORGOTTEN_MAX: usize = 100_000;
 
 /// Directories that vanished from the source meanwhile and are looked at in the end; more are
@@ -48,7 +48,7 @@ struct Spool {
 }
 
 impl DeletePlan {
-    /// An empty plan, when so many entries were removed before.
+    /// An empty plan, of a run that has removed `deleted` entries before a connection was lost.
     pub fn after(deleted: u64) -> Self {
         DeletePlan {
             reserved: AtomicU64::new(deleted),

@@ -49,15 +49,15 @@ impl Run<'_> {
                     tell_basis(&escape(visit.path().as_bytes()), self.monitor);
                     visit.doubt.basis = doubt;
                 }
-                // What nobody knows is not linked to.
+                // A copy of which this cannot be told is not linked to.
                 Err(_) => visit.basis = None,
             }
         }
         Ok(())
     }
 
-    /// Takes notice of a mark that is a file, if a directory has one, before entries of a part of
-    /// its names are compared.
+    /// Takes notice of a mark that is a file, if a directory has one, before a part of its entries
+    /// is compared.
     pub fn look_for_mark(&self, visit: &Visit) -> Done {
         let Some(replica) = visit
             .replica
@@ -132,8 +132,8 @@ impl Run<'_> {
         Ok(mark.and_then(|mark| mark.suspect_since(0, boot_of(&self.options.replica))))
     }
 
-    /// The run is over, and has come to this end: what it has compared of replicas within the
-    /// replica is in doubt no longer.
+    /// Says in the marks of replicas within the replica that what this run has compared, now that
+    /// it has come to `ending`, is in doubt no longer.
     pub fn settle_nested(&self, ending: &Ending) {
         let nested = std::mem::take(&mut *self.nested.0.lock());
         // What rules leave out is another thing in each directory.

@@ -51,7 +51,8 @@ impl Summary {
     }
 }
 
-/// Whatever could not be done because a line was lost, the loss is why it ended.
+/// The end of a run that failed after a connection was lost: the loss is the reason, and the error
+/// only followed from it.
 pub fn or_cut_off<T>(
     done: Result<T, RunError>,
     options: &Options,
@@ -109,7 +110,7 @@ fn ending(
         && *end == End::Complete
         && counts.only_on_replica == 0
         && counts.skipped() == 0;
-    // What vanished is on the replica as it was, unless it goes from there.
+    // An entry that vanished from the source still stands on the replica, unless deletes remove it.
     let is_clear = counts.kept_in_doubt == 0
         && !hides_changes(run, counts)
         && (run.options.policy.delete || counts.skipped_vanished == 0);
@@ -123,8 +124,8 @@ fn ending(
     }
 }
 
-/// Whether nobody can tell when what only the replica has was changed. Where there are change
-/// times, the root has one that is later than the time that was set.
+/// Whether it cannot be told when entries that only the replica has were changed. Where there are
+/// change times, the root has one that is later than the time that was set.
 fn hides_changes(run: &Run<'_>, counts: &Counts) -> bool {
     let root = run.roots.1.as_ref().filter(|_| counts.only_on_replica > 0);
     root.is_some_and(|root| root.meta().is_ok_and(|meta| lacks_change_time(&meta)))

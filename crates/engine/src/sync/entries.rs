@@ -154,8 +154,8 @@ impl Worker<'_> {
         )
     }
 
-    /// At such a name an unfinished copy of another file may grow: what the source has there would
-    /// be taken for it, or it for that.
+    /// Refuses an entry of the source that has the name of an unfinished copy: a run would take the
+    /// one for the other.
     fn refuse_reserved(&mut self, visit: &Visit, name: &CStr, hint: Option<Kind>) -> Reconciled {
         let kind = hint.map_or_else(|| visit.source.look(name).map(|meta| meta.kind), Ok)?;
         if !self.run.takes(visit, name, kind == Kind::Dir) {
@@ -178,8 +178,8 @@ impl Worker<'_> {
         (!self.run.options.policy.filter.takes_size(meta.size)).then_some(Reason::Filtered)
     }
 
-    /// In a second look at a directory only subdirectories that were not entered yet are: what lies
-    /// in the others has its own look.
+    /// Enters a subdirectory; in a second look at its directory, only one that was not entered in
+    /// the first. What lies in the others is looked at by their own visits.
     fn subdirectory(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) -> Reconciled {
         if self.is_passed_by(visit, name)? {
             return Ok(self.pass_by(visit, weight));
@@ -216,7 +216,7 @@ impl Worker<'_> {
 
     fn was_entered(&self, visit: &Visit, name: &CStr) -> Result<bool, Trouble> {
         if visit.left.is_some() {
-            // By somebody else, who made what he entered.
+            // Another mover has listed it, and made each subdirectory that it entered.
             let known =
                 |replica: &DirMutRef| replica.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
             return Ok(visit.replica.as_ref().is_some_and(known));
@@ -250,7 +250,8 @@ impl Worker<'_> {
             .as_ref()
             .is_none_or(|(source, replica)| source == replica);
         let mut step = self.decide(visit, &pair, same_target);
-        // What is of another kind goes from this name and is nothing to claim.
+        // An entry of another kind is removed from this name, so no inode of the replica is claimed
+        // for it.
         let is_to_go = matches!(step, Step::Replace(_));
         if !is_to_go && there.kind != Kind::Dir && there.nlink > 1 && !self.claim(&there, meta)? {
             let mut what = What::default();
@@ -274,7 +275,8 @@ impl Worker<'_> {
         }
     }
 
-    /// What cannot be attained is no difference.
+    /// Compares both entries and decides. A property that the replica cannot come to have does not
+    /// count as a difference.
     fn decide(&self, visit: &Visit, pair: &Pair, same_target: bool) -> Step {
         let attainable =
             self.run
@@ -346,7 +348,7 @@ impl Worker<'_> {
         )
     }
 
-    /// Does what follows where the replica's content cannot be read: it is made anew.
+    /// Makes an entry anew because the replica's content cannot be read.
     pub fn unreadable(&mut self, met: Met<'_>, pair: &Pair, what: What) -> Reconciled {
         let step = self.decide_after(met.visit, pair, what, false);
         self.act(met, pair, step, Ready::default())
@@ -442,7 +444,7 @@ impl Worker<'_> {
         met.leads && what.has(What::OWNER) && pair.replica.meta.nlink < pair.source.meta.nlink
     }
 
-    /// Adds both values of what differs, if somebody wants to know.
+    /// Adds both values of what differs, if the monitor wants them.
     fn explained(&self, mut intent: Intent, pair: &Pair, patch: Option<&Patch>) -> Intent {
         if !self.run.monitor.wants_values() {
             return intent;
@@ -471,7 +473,8 @@ impl Worker<'_> {
     fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
         let wanted = self.run.options.policy.keep.hard_links;
         if self.run.part.is_batch() {
-            // Who else claims it is not known here, so names that are too many count as claimed.
+            // A mover does not see which other source inodes claim it. So an inode that has more
+            // names than its source counts as claimed by another.
             return Ok(!wanted || replica.nlink <= source.nlink);
         }
         Ok(!wanted

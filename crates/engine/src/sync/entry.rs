@@ -20,11 +20,11 @@ pub struct Intent {
     pub kind: Kind,
     /// Its size in bytes.
     pub size: u64,
-    /// Both values of what differs, if somebody wants them.
+    /// Both values of what differs, if the monitor wants them.
     pub values: Vec<Difference>,
     /// Where the content differs.
     pub ranges: Vec<Range<u64>>,
-    /// How many entries go that lie in a directory which it takes the place of.
+    /// It takes the place of a directory: how many entries in that are removed.
     pub room: u64,
 }
 
@@ -101,7 +101,7 @@ pub enum Verdict {
     Submitted,
     /// It failed, and that was reported.
     Reported,
-    /// It is left to somebody else, who accounts for it.
+    /// It is left to another mover or to the coordinator, which accounts for it.
     GivenBack,
     /// It is a directory, which is accounted for, its share of the walk too, when all below it is
     /// done.

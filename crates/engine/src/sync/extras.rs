@@ -35,9 +35,9 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the source does not have a chosen name any more, which then is to go from the
-    /// replica, unless it is gone from there, too. Whatever cannot be told is met like any other
-    /// entry.
+    /// Whether the source lacks a chosen name now; then the name goes into the plan of deletes if
+    /// the replica has it. Where that cannot be told, the answer is no: the name is met like any
+    /// other, and what fails is told then.
     pub fn is_gone(&mut self, visit: &Arc<Visit>, name: &CStr) -> bool {
         let options = self.run.options;
         let Some(replica) = visit
@@ -69,8 +69,9 @@ impl Worker<'_> {
         true
     }
 
-    /// Whether a directory that the source lacks stays for what the replica has in it, which was
-    /// not asked about: it may have been renamed, of which somebody will tell.
+    /// Whether a directory that the source lacks stays, because only the directory itself was
+    /// chosen and the replica has something in it: the source may have renamed it, and the rename
+    /// is still to be heard of.
     fn keeps_unasked(&mut self, visit: &Visit, name: &CStr) -> bool {
         let chosen = visit.selection.children.get(name.to_bytes());
         let replica = visit.replica.as_ref().expect("it was looked at there");
@@ -105,7 +106,8 @@ impl Worker<'_> {
             }
     }
 
-    /// Of a directory that somebody else listed: only unfinished entries are looked for.
+    /// Finds unfinished entries in a directory that another mover has listed, and looks for nothing
+    /// else there.
     pub fn find_leftovers(&mut self, visit: &Arc<Visit>, left: &Unfinished, replica: &DirMutRef) {
         if left.unlisted {
             visit.mark_unlisted();
@@ -174,7 +176,7 @@ impl Worker<'_> {
         (name, kind): (&CStr, Option<Kind>),
         (known, met): (Option<&Names>, &NameHashes),
     ) -> Done<bool> {
-        // What the source has at such a name is not copied, so it cannot be that.
+        // Entries of the source that have such a name are not copied, so this is none of theirs.
         if is_temp_name(name) {
             return Ok(true);
         }
@@ -196,8 +198,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the source has something of another kind at a name which the rules leave out as what
-    /// it is on the replica: then it takes its place.
+    /// Whether the rules take what the source has at this name, which is of another kind than the
+    /// replica's entry that they leave out: then it takes that entry's place.
     fn is_taken_otherwise(
         &self,
         visit: &Arc<Visit>,

@@ -61,7 +61,8 @@ impl Worker<'_> {
             ..visit.touched_spot(name)
         };
         let (first, opened) = (opened.meta, self.mover.ripen(&spot, opened)?);
-        // What was found to differ was found in another state.
+        // The ranges that differ were found in an earlier state of the source, and do not hold for
+        // a new one.
         let patch = patch.filter(|_| first.unchanged(&opened.meta));
         if opened.meta.kind != Kind::File {
             return Err(Trouble::Vanished);
@@ -140,7 +141,7 @@ impl Worker<'_> {
         self.chunk(&large, first);
     }
 
-    /// Copies a range of a large file, giving half of the rest away whenever somebody is idle.
+    /// Copies a range of a large file, giving half of the rest away whenever a thread is idle.
     pub fn chunk(&mut self, large: &Arc<LargeCopy>, mut range: Range<u64>) {
         let sparse = self.run.options.policy.keep.holes;
         let mut data_end = if sparse { range.start } else { range.end };
@@ -157,9 +158,10 @@ impl Worker<'_> {
             self.share((&large.pending, waits), &mut range, |given| {
                 Task::Chunk(large.clone(), given)
             });
-            // Only a batch has to end soon, and what is slowed down loses what is under way when it
-            // is stopped. What mostly stays where it is says nothing of the line, and each step
-            // costs a round trip.
+            // Steps are measured only where they have to be short: a batch has to end soon, and a
+            // run with a limit on bytes loses the step under way when it is stopped. Where hashes
+            // show that most of a file stays, a step says nothing of how fast bytes cross the line,
+            // and costs a round trip.
             let is_slow =
                 self.run.part.is_batch() || self.run.options.bytes_per_second_max.is_some();
             let measured = is_slow && !large.large.patches();
@@ -197,7 +199,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives half of a range away, if somebody is idle. `waits` if the threads that work on the
+    /// Gives half of a range away, if a thread is idle. `waits` if the threads that work on the
     /// file mostly wait for another host.
     pub fn share(
         &self,

@@ -56,8 +56,8 @@ impl Worker<'_> {
         true
     }
 
-    /// Counts a directory that could not be listed to its end: that was reported before, or it is
-    /// looked for once more.
+    /// Counts a directory that could not be listed to its end. That was reported before, or the
+    /// source's directory vanished and is looked for once more.
     fn account_unlisted(&self, visit: &Visit) {
         if visit.is_lost() {
             self.run.tally.skip(Reason::Vanished)
@@ -71,7 +71,7 @@ impl Worker<'_> {
         if visit.is_unlisted() {
             return self.account_unlisted(visit);
         }
-        // What the other host heard of it before the line was lost, nobody knows.
+        // Whether the other host has set it before the connection was lost is not known.
         if !faults.iter().any(Fault::is_cut_off) && self.count_dir(visit, &self.run.tally.changed) {
             self.run.receipt(|| visit.path(), intent);
         }
@@ -80,8 +80,8 @@ impl Worker<'_> {
             .for_each(|fault| self.run.problem(visit.path(), fault, Class::Partly));
     }
 
-    /// Counts a directory, unless that was done before and it was seen once more on the way to
-    /// something else; says whether it counts.
+    /// Counts a directory and returns true; false if it was counted before and is only passed
+    /// through again on the way to a chosen path.
     fn count_dir(&self, visit: &Visit, counter: &AtomicU64) -> bool {
         let again = self.run.is_second && !visit.selection.whole;
         if again {
@@ -101,7 +101,7 @@ impl Worker<'_> {
             self.run
                 .note_unkept(Run::unkept_between(&source, there), || visit.path());
         }
-        // Whatever else is set leaves the time as it is.
+        // Setting other attributes leaves the directory's time as it is.
         let timed = action != Action::Meta || visit.is_touched() || what.has(What::MTIME);
         visit
             .before
@@ -188,7 +188,7 @@ impl Worker<'_> {
         Ok((known, attributes))
     }
 
-    /// Removes unfinished entries that an earlier run left and nobody took up again.
+    /// Removes unfinished entries that an earlier run left and this one did not go on with.
     fn remove_leftovers(&mut self, visit: &Visit) {
         let Some(replica) = visit.replica.as_ref().filter(|_| !self.run.options.dry_run) else {
             return;

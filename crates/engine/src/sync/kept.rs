@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Run<'_> {
-    /// Whether a listing of the source vouches for what is not in it.
+    /// Whether a name that a listing of the source does not show is one that the source lacks.
     pub fn vouches(&self, visit: &Visit) -> bool {
         visit.selection.is_listed() && !visit.is_unlisted()
     }
@@ -35,7 +35,8 @@ impl Run<'_> {
         }
     }
 
-    /// The names of a directory that were kept in mind, which they are no longer.
+    /// Takes the hashes of a directory's names that the run remembered, and remembers them no
+    /// longer.
     pub fn recall_names(&self, visit: &Visit) -> NameHashes {
         let met = std::mem::take(&mut *visit.met.lock());
         // Equal names are kept once and were counted twice, which no file system lists.
@@ -45,9 +46,9 @@ impl Run<'_> {
 }
 
 impl Worker<'_> {
-    /// Whether an entry of the replica, which has no business to be there, stays there. `known` are
-    /// all names of the source, with which the index was filled; else `met` has those that are kept
-    /// in mind.
+    /// Whether an entry of the replica is one that the source lacks, and that this run leaves
+    /// there. `known` are all names of the source, with which the index was filled; without them
+    /// `met` has the hashes of those that the run remembers.
     pub fn is_kept(
         &self,
         (visit, replica): (&Arc<Visit>, &DirMutRef),
@@ -74,8 +75,8 @@ impl Worker<'_> {
                 || self.run.takes(visit, name, is_dir()))
     }
 
-    /// Looks whether what only the replica has, and nobody compares, was changed since an earlier
-    /// run that was not made durable. One such entry says enough.
+    /// Looks whether an entry that only the replica has, so that it is compared with nothing, was
+    /// changed since an earlier run that was not made durable. One such entry says enough.
     pub fn note_doubt_of_kept(&self, (visit, replica): (&Visit, &DirMutRef), kept: &[CString]) {
         let tally = &self.run.tally.kept_in_doubt;
         let Some(since) = self

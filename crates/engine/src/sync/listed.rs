@@ -90,8 +90,8 @@ impl Worker<'_> {
             .for_each(|path| self.run.problem(path.clone(), fault, Class::Skip));
     }
 
-    /// Whether somebody has listed paths who wants to hear of those that are not there. Where
-    /// somebody knows that they were there, they are gone.
+    /// Whether a listed path that is not there is a problem: it is on a user's list. Where the list
+    /// names paths that were there before, they were removed, and that is no problem.
     fn has_list(&self) -> bool {
         self.run.part.has_list(self.run.options) && !self.run.options.removes_chosen
     }

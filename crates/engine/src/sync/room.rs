@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
 impl Worker<'_> {
-    /// How many entries go with a directory that stands at the name, `there` being what does;
-    /// trouble if it has to stay.
+    /// How many entries are removed with the directory `there` that stands at the name; trouble if
+    /// it has to stay.
     pub fn room(&self, visit: &Visit, name: &CStr, there: &Meta) -> Result<u64, Trouble> {
         let options = self.run.options;
         let is_dir = there.kind == Kind::Dir && !options.report_only;
@@ -75,7 +75,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Trouble if what stands at the name of a new directory, and is none, has to stay.
+    /// Trouble if an entry that is no directory stands at the name of a new one, and has to stay.
     pub fn spared_for_dir(&self, visit: &Visit, name: &CStr) -> Result<(), Trouble> {
         let options = self.run.options;
         let goes = options.report_only

@@ -99,13 +99,15 @@ pub struct Run<'r> {
     pub rules: Rules,
     /// It is about a single file.
     pub is_single: bool,
-    /// It looks at few paths, as far as is known.
+    /// It was asked about few paths, so that one thread may be enough.
     pub is_few: bool,
     /// It goes once more through directories, to what was put off in them.
     pub is_second: bool,
-    /// What is done before the first change of the replica, where this is what does it.
+    /// What is to be done before the first change of the replica; `None` where the holder of the
+    /// replica has done it.
     pub changes: Option<Arc<Changes>>,
-    /// As long as what the replica may be changed, where another process holds it.
+    /// Of a mover, which does not hold the replica itself: as long as this is not over, it may
+    /// change it.
     pub lease: Option<Arc<Lease>>,
     /// Since when changes of an earlier copy (`--link-dest`) may not be durable.
     pub basis_since: Option<Stamp>,
@@ -354,7 +356,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Reports what was done, if anybody wants to know; the path is made only then.
+    /// Reports what was done, if the monitor wants receipts; the path is made only then.
     pub fn receipt(&self, path: impl FnOnce() -> RelPath, intent: Intent) {
         if self.monitor.wants_receipts() {
             let Intent {
@@ -426,8 +428,8 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Whether the run comes to a directory of the replica at another place, too, and leaves it
-    /// alone at this one.
+    /// Whether the run reaches this directory of the replica at another path, too, and therefore
+    /// leaves it alone here.
     pub fn is_double(&self, parent: &Visit, name: &CStr) -> bool {
         !self.ground.doubles.is_empty() && self.ground.doubles.contains(&parent.path_of(name))
     }

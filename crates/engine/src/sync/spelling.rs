@@ -74,7 +74,7 @@ impl Run<'_> {
 
 impl Worker<'_> {
     /// Fills the index with a window of the source's names, and notes which of them differ from an
-    /// earlier one in case, form or end alone. Of a directory that somebody else has listed, names
+    /// earlier one in case, form or end alone. Of a directory that another mover has listed, names
     /// that are no work of this run count, too.
     pub fn note_names(&mut self, visit: &Visit, names: &Names) {
         for (later, earlier) in alike_of(&mut self.index, names.len(), |number| names.bytes(number))
@@ -112,7 +112,7 @@ impl Worker<'_> {
             .contains(name.to_bytes(), |number| known.bytes(number))
     }
 
-    /// What comes of an entry whose name is that of another to the replica: a problem, told once.
+    /// Reports, once, that the replica takes an entry's name for that of another entry.
     pub fn namesake(&self, visit: &Visit, name: &CStr) -> Option<Verdict> {
         if !visit.namesakes.any.load(Relaxed) {
             return None;

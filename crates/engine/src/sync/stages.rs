@@ -80,7 +80,7 @@ pub fn delete(run: &Run<'_>, threads_max: usize) -> End {
     }
 }
 
-/// Why nothing was deleted, and what was all the same.
+/// Why the plan of deletes was not carried out, and how many entries were removed outside of it.
 fn without(error: &PlanError, run: &Run<'_>) -> String {
     let before = match run.options.deleted_before {
         0 => String::new(),

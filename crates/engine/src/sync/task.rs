@@ -40,7 +40,7 @@ pub struct LargeCopy {
     pub begun: Begun,
     /// Ranges that are being copied or wait for it.
     pub pending: AtomicUsize,
-    /// Where it is, and these bytes of it, if only they are copied here and somebody else finishes
+    /// Where it is, and these bytes of it, if only they are copied here and another mover finishes
     /// it.
     pub bytes_of: Option<(RelPath, Range<u64>)>,
 }

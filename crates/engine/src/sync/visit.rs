@@ -35,13 +35,13 @@ pub struct Visit {
     pub before: Option<(Meta, Xattrs)>,
     /// Owner and group that new entries get, if the directory is ours alone and shows it.
     pub birth: Option<(u32, u32)>,
-    /// Somebody else sees to its attributes (of the directory around a single file, say).
+    /// This run leaves its attributes alone, as those of the directory around a single file.
     pub borrowed: bool,
     /// The replica's was made by an earlier run, or another mover, and never got its mode.
     pub closed: bool,
     /// It is marked as such, or, if this run made it, may be.
     pub is_marked: bool,
-    /// Somebody else began it.
+    /// Another mover began it: what that has left.
     pub left: Option<Unfinished>,
     /// The name on the replica of the one entry of a borrowed directory.
     pub renamed: Option<CString>,
@@ -230,8 +230,8 @@ impl Visit {
     }
 
     /// Says that something is about to be changed in the replica's directory, and with it its
-    /// modification time. An ordinary user who may not write to his directory lends himself the
-    /// right; its mode is set again when it is finished.
+    /// modification time. Where the directory is the user's own and closed to writing, its mode is
+    /// opened for this user, and set again when it is finished.
     pub fn touch(&self) {
         self.state.touched.store(true, Ordering::Relaxed);
         if self.state.write_protected.swap(false, Ordering::Relaxed)
@@ -302,7 +302,7 @@ impl Visit {
         self.state.unfinished.load(Ordering::Relaxed)
     }
 
-    /// Takes over a directory that somebody else began and left.
+    /// Takes over a directory that another mover began and left.
     pub fn take_over(&mut self, left: Unfinished) {
         match left.listed {
             // Hosts number devices each in their own way.
@@ -318,12 +318,12 @@ impl Visit {
         self.left = Some(left);
     }
 
-    /// Whether somebody else began it, who looked at all of its names.
+    /// Whether another mover began it, and looked at all of its names.
     pub fn was_listed(&self) -> bool {
         self.left.is_some_and(|left| left.listed != Listed::InPart)
     }
 
-    /// As it is left to whoever takes it over.
+    /// What the coordinator has to know to finish it.
     pub fn leave(&self) -> Unfinished {
         let listed = if self.state.dirty.load(Ordering::Relaxed) {
             Listed::Changed
@@ -358,7 +358,7 @@ impl Visit {
         self.state.dirty.load(Ordering::Relaxed) || !self.listed.lock().unchanged(now)
     }
 
-    /// Says since when a mark that a listing has shown says that changes below may not be durable.
+    /// Notes since when changes below may not be durable, as a mark says that a listing has shown.
     pub fn doubt_listed(&self, since: Stamp) {
         let _known_since_an_earlier_listing = self.state.doubt_listed.set(since);
     }

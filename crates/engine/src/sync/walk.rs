@@ -60,7 +60,7 @@ impl Worker<'_> {
         parent.entered.note(name, source.first_meta());
         let foreign = self.run.is_foreign(&source);
         if let Some(why) = self.barred(parent, name, &source, foreign) {
-            // A second look at the directory above tells it no second time.
+            // The first look at the directory above has told it.
             return Err(if parent.pass() > 0 {
                 Trouble::Stopped
             } else {
@@ -186,8 +186,8 @@ impl Worker<'_> {
         }
     }
 
-    /// A directory of this very user that he may not read: he gives himself the right for the time
-    /// of the run.
+    /// Opens a directory that is this user's own and closed to reading: its mode lets the user in
+    /// for the time of the run.
     fn force_open(
         &mut self,
         above: &DirMutRef,
@@ -209,8 +209,8 @@ impl Worker<'_> {
         Ok((Some(dir), Some(before), None))
     }
 
-    /// Tells of a closed directory where nothing is changed: how it differs is told, and that
-    /// nobody knows what is in it. Says whether that was it.
+    /// Reports a closed directory in a run that changes nothing: how it differs, and that what is
+    /// in it is not known. Returns whether it was such a directory.
     fn tells_closed(
         &mut self,
         (parent, name, weight): (&Visit, &CStr, u64),
@@ -379,7 +379,7 @@ impl Worker<'_> {
         self.names(visit, &Arc::new(names), 0..count, weight / count);
     }
 
-    /// Makes a range of names equal, giving half of the rest away whenever somebody is idle.
+    /// Makes a range of names equal, giving half of the rest away whenever a thread is idle.
     pub fn names(
         &mut self,
         visit: &Arc<Visit>,
@@ -532,7 +532,7 @@ pub fn forget_inherited(dir: &DirMutRef) -> Done {
 }
 
 impl Run<'_> {
-    /// Whether a listing of the source vouches for what is not in it.
+    /// Whether a name that a listing of the source does not show is one that the source lacks.
     pub fn may_delete(&self, visit: &Visit) -> bool {
         self.options.policy.delete && self.vouches(visit)
     }

@@ -19,7 +19,7 @@ const FEW_ITEMS: usize = 8;
 /// How long one thread is enough for it.
 const FEW_TIME: Duration = Duration::from_millis(2);
 
-/// A thread's hands and what it shares with the others.
+/// What one thread works with, and what it shares with the others.
 pub struct Worker<'a> {
     /// The run.
     pub run: &'a Run<'a>,
@@ -113,7 +113,7 @@ impl Run<'_> {
         self.queue.is_over()
     }
 
-    /// Gives a thread its hands.
+    /// A worker for a thread.
     pub fn with_worker(&self, act: impl FnOnce(&mut Worker<'_>)) {
         let pace = |bytes| self.pace_bytes(bytes);
         let stopped = || self.stopped();
@@ -171,12 +171,13 @@ impl Worker<'_> {
         }
         let tally = &self.run.tally;
         if !matches!(trouble, Trouble::Stopped) && self.run.part.passes(visit, name) {
-            // What was to be looked at below it cannot be counted, so it is.
+            // The directory is only passed through; what was chosen below it cannot be counted, so
+            // it counts in place of that.
             add(&tally.seen, 1);
         }
         match trouble {
             Trouble::Stopped => {}
-            // That says nothing about the entry, and nothing about the disk.
+            // A lost connection says nothing about the entry, and nothing about the disk.
             Trouble::Failed(fault) | Trouble::Lost(fault) if fault.is_cut_off() => {
                 self.run.problem(visit.path_of(name), fault, Class::Skip)
             }
@@ -274,9 +275,9 @@ impl Worker<'_> {
         above.inspect(|above| visit.lose(above)).is_some()
     }
 
-    /// Whether it looks as if another mover were at work on the same batch, having been thought
-    /// dead, or thinking so: something was made or removed on the replica under our hands. What it
-    /// did counts, and the rest is tried again.
+    /// Whether another mover seems to be at work on the same batch, because the coordinator took
+    /// one of the two for dead: something was made or removed on the replica meanwhile. What the
+    /// other did counts, and the rest is tried again.
     fn meets_another(&self, visit: &Visit, fault: &Fault) -> bool {
         let is_sign = fault.side == Side::Replica
             && matches!(fault.errno, errno::ENOENT | errno::EEXIST | errno::ESTALE);

@@ -182,8 +182,8 @@ impl Told {
 }
 
 impl Frame {
-    /// This frame if the other side would read a head of its length, else one that says so: what is
-    /// too long for a message is a problem of one entry.
+    /// This frame, if its head is no longer than the other side reads. Otherwise a frame with the
+    /// fault that it is too long, so that one entry has a problem and the connection goes on.
     pub fn or_too_long(self, head_bytes_max: u64, act: Act) -> Frame {
         let fits = self.head.len() as u64 <= head_bytes_max;
         if fits {

@@ -293,7 +293,7 @@ fn paths_of(batch: &Batch) -> Vec<RelPath> {
                 paths.extend(names.iter().map(|name| dir.join(name.as_bytes())))
             }
             Piece::Rest(path, ..) => paths.push(path.clone()),
-            // Whoever finishes the file copies what is missing.
+            // The mover that finishes the file copies what is missing.
             Piece::Bytes(..) => {}
         }
     }
