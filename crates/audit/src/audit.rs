@@ -7,7 +7,7 @@
 
 use crate::findings::{Draw, Mismatch, Standing, Verdict, judge};
 use crate::inspect::{Found, Seen, inspect};
-use crate::monitor::{AuditMonitor, AuditStage};
+use crate::monitor::{AuditMonitor, AuditStage, Watch};
 use crate::survey::{Surveyed, survey};
 use driftless_engine::{
     End, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync,
@@ -118,7 +118,7 @@ fn try_audit(
     let surveyed = survey(
         &options.run,
         sampler,
-        (monitor, stop),
+        Watch { monitor, stop },
         (source.clone(), replica.clone()),
         threads_max,
     );
@@ -342,7 +342,10 @@ impl Matter<'_> {
             &paths,
             roots,
             (now, self.options.run.jobs),
-            (self.monitor, stop),
+            Watch {
+                monitor: self.monitor,
+                stop,
+            },
             threads_max,
         );
         paths.into_iter().cloned().zip(seen).collect()

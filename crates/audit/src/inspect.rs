@@ -5,7 +5,7 @@
 //! directory that it is missing from, and, if more than the entry is missing, in the uppermost part
 //! that the other side still has.
 
-use crate::monitor::{AuditMonitor, AuditStage};
+use crate::monitor::{AuditMonitor, AuditStage, Watch};
 use driftless_lock::Mutex;
 use driftless_model::{Fault, Meta, RelPath, Stamp};
 use driftless_pool::{Concurrency, Queue, Workload, drive};
@@ -58,9 +58,10 @@ pub fn inspect(
     paths: &[&RelPath],
     roots: (&DirRef, &DirRef),
     (now, jobs): (Stamp, Concurrency),
-    (monitor, stop): (&dyn AuditMonitor, &AtomicBool),
+    watch: Watch<'_>,
     threads_max: usize,
 ) -> Vec<Seen> {
+    let Watch { monitor, stop } = watch;
     let (done, seen) = (AtomicUsize::new(0), Mutex::default());
     let inspection = Inspection {
         paths,

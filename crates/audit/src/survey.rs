@@ -5,7 +5,7 @@
 //! Names of the replica are known by their numbers in the sample's hash: an entry would go
 //! uncounted if it had the same 64 bits as another of its directory.
 
-use crate::monitor::{AuditMonitor, AuditStage};
+use crate::monitor::{AuditMonitor, AuditStage, Watch};
 use driftless_engine::{Options, folds};
 use driftless_lock::Mutex;
 use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};
@@ -92,10 +92,11 @@ enum Item {
 pub fn survey(
     options: &Options,
     sampler: Sampler,
-    (monitor, stop): (&dyn AuditMonitor, &AtomicBool),
+    watch: Watch<'_>,
     (source, replica): (DirRef, DirRef),
     threads_max: usize,
 ) -> Surveyed {
+    let Watch { monitor, stop } = watch;
     let pace = Pace::new(options.requests_per_second_max);
     let (entries, problems) = (AtomicU64::new(0), AtomicU64::new(0));
     let (queue, unread, cut_off) = (Queue::new(1), Mutex::default(), AtomicBool::new(false));

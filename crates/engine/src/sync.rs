@@ -54,7 +54,7 @@ use crate::sync::open::{Trees, watched};
 use crate::sync::root::tell_root;
 use crate::sync::run::Run;
 use crate::sync::stages::{delete, go_through, try_postponed};
-use crate::sync::visit::Visit;
+use crate::sync::visit::{Sides, Visit};
 use crate::tally::WHOLE_WALK;
 use crate::trees::changes::Changes;
 use crate::trees::error::RunError;
@@ -89,12 +89,17 @@ pub fn sync_by(
     stop: &AtomicBool,
 ) -> Result<Summary, RunError> {
     let began = Instant::now();
-    or_cut_off(try_sync(options, (monitor, stop, clock)), options, |end| {
+    let outside = Outside {
+        monitor,
+        stop,
+        clock,
+    };
+    or_cut_off(try_sync(options, &outside), options, |end| {
         Summary::of_nothing(began.elapsed(), end)
     })
 }
 
-fn try_sync(options: &Options, outside: Outside<'_>) -> Result<Summary, RunError> {
+fn try_sync(options: &Options, outside: &Outside<'_>) -> Result<Summary, RunError> {
     let (directories, mut threads_max) = descriptors();
     if let Some(carrier) = &options.carrier {
         carrier.check().map_err(RunError::NoCarrier)?;
@@ -112,21 +117,32 @@ fn try_sync(options: &Options, outside: Outside<'_>) -> Result<Summary, RunError
     }
 }
 
-type Outside<'a> = (&'a dyn Monitor, &'a AtomicBool, &'a dyn Clock);
+/// What a run is given from outside.
+struct Outside<'a> {
+    monitor: &'a dyn Monitor,
+    stop: &'a AtomicBool,
+    clock: &'a dyn Clock,
+}
 
 fn sync_trees(
     options: &Options,
-    (monitor, stop, clock): Outside<'_>,
+    outside: &Outside<'_>,
     (source, replica): (DirRef, Replica),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
+    let monitor = outside.monitor;
     let above = match &replica {
         Replica::Missing(above, _) if options.dry_run => Some(above.clone()),
         _ => None,
     };
-    let trees = Trees::between(options, (monitor, clock), (source, replica), threads_max)?;
+    let trees = Trees::between(
+        options,
+        (monitor, outside.clock),
+        (source, replica),
+        threads_max,
+    )?;
     let (source, replica) = trees.ground().roots.clone();
-    let mut run = Run::new(options, monitor, stop, trees.ground().clone());
+    let mut run = Run::new(options, monitor, outside.stop, trees.ground().clone());
     run.above = above;
     run.basis_since = trees.doubt_of_basis(monitor)?;
     run.within(trees.changes().as_ref());
@@ -159,10 +175,11 @@ fn sync_trees(
 /// A single file, symbolic link or node: its directory is only borrowed.
 fn sync_entry(
     options: &Options,
-    (monitor, stop, _): Outside<'_>,
-    ((source_dir, name), replica): ((DirRef, CString), (DirMutRef, CString)),
+    outside: &Outside<'_>,
+    (source, replica): ((DirRef, CString), (DirMutRef, CString)),
     threads_max: usize,
 ) -> Result<Summary, RunError> {
+    let (monitor, (source_dir, name)) = (outside.monitor, source);
     let locks = if options.dry_run {
         Locks::default()
     } else {
@@ -173,7 +190,7 @@ fn sync_entry(
     let mut run = Run::new(
         options,
         monitor,
-        stop,
+        outside.stop,
         Ground::of(options, (source_dir.clone(), Some(replica_dir.clone()))),
     );
     (run.is_single, run.renamed) = (true, Some(replica.1.clone()));
@@ -186,12 +203,12 @@ fn sync_entry(
         scope: Scope::Entry,
     }]));
     let before = Some((*replica_dir.first_meta(), Xattrs::default()));
-    let visit = Visit::root(
-        (source_dir, Some(replica_dir), before),
-        selection,
-        WHOLE_WALK,
-    )
-    .borrow_for(replica.1);
+    let sides = Sides {
+        source: source_dir,
+        replica: Some(replica_dir),
+        before,
+    };
+    let visit = Visit::root(sides, selection, WHOLE_WALK).borrow_for(replica.1);
     go_through(&run, visit, threads_max);
     let end = delete(&run, threads_max);
     let tried = try_postponed(&mut run, threads_max);

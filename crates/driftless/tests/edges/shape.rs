@@ -4,6 +4,9 @@ use super::{project, sources};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Arguments that a function takes at most, those in tuples counted one by one: more of them are a
+/// struct with a name. The lint of clippy (`too-many-arguments-threshold`) counts a tuple as one.
+const ARGUMENTS_MAX: usize = 6;
 /// Lines that a function has at most, and a file: longer ones are divided.
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MAX: usize = 600;
@@ -31,16 +34,18 @@ pub fn product() -> Vec<(PathBuf, Vec<String>)> {
     ours.map(|path| (below(&path), lines(&path))).collect()
 }
 
+/// What follows `fn` on a line on which a function of more than one line begins.
+fn begins(line: &str) -> Option<String> {
+    let (before, after) = line.trim_start().split_once("fn ")?;
+    let is_qualified = before.split_whitespace().all(|word| {
+        word.starts_with("pub") || ["const", "async", "unsafe", "in", "crate)"].contains(&word)
+    });
+    (is_qualified && !line.ends_with(['}', ';'])).then(|| after.to_owned())
+}
+
 /// The functions that stand in lines as rustfmt lays them out, each with its number of lines: one
 /// ends at the first brace that is as far in as its beginning.
 fn functions(lines: &[String]) -> Vec<(String, usize)> {
-    let begins = |line: &str| {
-        let words = line.trim_start().split_once("fn ")?;
-        let is_qualified = words.0.split_whitespace().all(|word| {
-            word.starts_with("pub") || ["const", "async", "unsafe", "in", "crate)"].contains(&word)
-        });
-        (is_qualified && !line.ends_with(['}', ';'])).then(|| words.1.to_owned())
-    };
     let length = |(at, line): (usize, &String)| {
         let name = begins(line)?;
         let depth = line.len() - line.trim_start().len();
@@ -49,6 +54,93 @@ fn functions(lines: &[String]) -> Vec<(String, usize)> {
         Some((name, end? + 1))
     };
     lines.iter().enumerate().filter_map(length).collect()
+}
+
+/// Where the bracket that opens a text closes.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut before) = (0, ' ');
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' | '<' => depth += 1,
+            '>' if before == '-' => {}
+            ')' | ']' | '}' | '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+        before = c;
+    }
+    None
+}
+
+/// The parts of a text between the commas that stand in no bracket.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut found, mut rest, mut from) = (Vec::new(), text, 0);
+    while let Some(at) = rest[from..]
+        .find([',', '(', '[', '{', '<'])
+        .map(|at| at + from)
+    {
+        if rest[at..].starts_with(',') {
+            found.push(&rest[..at]);
+            (rest, from) = (&rest[at + 1..], 0);
+        } else {
+            from = at + closing(&rest[at..]).map_or(1, |end| end + 1);
+        }
+    }
+    found.push(rest);
+    found.retain(|part| !part.trim().is_empty());
+    found
+}
+
+/// How many arguments a function takes whose text this is, from its name on.
+fn arguments(text: &str) -> usize {
+    let open = text.find(['(', '<']).expect("arguments");
+    let list = match &text[open..] {
+        generic if generic.starts_with('<') => &generic[closing(generic).expect("it closes") + 1..],
+        list => list,
+    };
+    let list = &list[1..closing(list).expect("it closes")];
+    let of = |argument: &&str| match argument.trim() {
+        tuple if tuple.starts_with('(') => {
+            parts(&tuple[1..closing(tuple).expect("it closes")]).len()
+        }
+        own if own.ends_with("self") || own.starts_with("self:") => 0,
+        _ => 1,
+    };
+    parts(list).iter().map(|argument| of(&argument)).sum()
+}
+
+#[test]
+fn functions_of_the_product_take_few_arguments() {
+    let mut seen = 0;
+    for (path, lines) in product() {
+        for (at, _) in lines.iter().enumerate() {
+            let Some(name) = begins(&lines[at]) else {
+                continue;
+            };
+            let rest = lines[at + 1..].iter().map(|line| line.trim());
+            let text = std::iter::once(name.as_str()).chain(rest.take(40));
+            let count = arguments(&text.collect::<Vec<_>>().join(" "));
+            seen += 1;
+            let place = path.display();
+            assert!(count <= ARGUMENTS_MAX, "{place}: {name} takes {count}");
+        }
+    }
+    assert!(seen > 2500, "the test has lost its grip: {seen} functions");
+}
+
+#[test]
+fn arguments_are_counted_in_tuples_too() {
+    for (text, expected) in [
+        ("a(&self) -> u8 {", 0),
+        ("a<'a, F: Fn(u8) -> u8>(&'a mut self, b: F) {", 1),
+        ("a((b, c): (u8, u8), d: &dyn Fn(u8, u8) -> u8, ) {", 3),
+        ("a(self: Arc<Self>, (b, (c, d)): X, e: Map<u8, u8>) {", 3),
+        ("a() {", 0),
+    ] {
+        assert_eq!(arguments(text), expected, "{text}");
+    }
 }
 
 #[test]

@@ -139,19 +139,30 @@ type Pair = (DirRef, Option<DirMutRef>);
 /// The names of a single file on the source and on the replica.
 type Single = Option<(CString, CString)>;
 
-fn open_both(options: &Options, directories: usize) -> Result<(Pair, Single, Locks), RunError> {
+/// Both trees, opened, with the locks of the replica.
+struct Opened {
+    roots: Pair,
+    single: Single,
+    locks: Locks,
+}
+
+fn open_both(options: &Options, directories: usize) -> Result<Opened, RunError> {
     match open_roots(options, &HandlePool::new(directories))? {
         Roots::Trees { source, replica } => {
             let (replica, _, locks) = prepare_replica(options, &source, replica)?;
-            Ok(((source, replica), None, locks))
+            Ok(Opened {
+                roots: (source, replica),
+                single: None,
+                locks,
+            })
         }
         Roots::Entries { source, replica } => {
             let locks = hold(options, &replica.0, Some(&replica.1))?;
-            Ok((
-                (source.0, Some(replica.0)),
-                Some((source.1, replica.1)),
+            Ok(Opened {
+                roots: (source.0, Some(replica.0)),
+                single: Some((source.1, replica.1)),
                 locks,
-            ))
+            })
         }
     }
 }
@@ -214,8 +225,9 @@ impl<'a> Coordinator<'a> {
         }: By<'a>,
     ) -> Result<Self, RunError> {
         let (directories, threads_max) = descriptors();
-        let (roots, single, locks) = open_both(options, directories)?;
-        let birth = Birth::of(options, (&roots, &single, &locks), monitor, (record, clock))?;
+        let opened = open_both(options, directories)?;
+        let birth = Birth::of(options, &opened, monitor, (record, clock))?;
+        let Opened { roots, single, .. } = opened;
         tell_source(options, (&roots.0, single.is_some()), monitor);
         tell_trees(brief, options, &roots, single.is_some());
         brief.set_held(birth.changes.held());

@@ -7,7 +7,7 @@ use crate::shared::role::Sharing;
 use crate::sync::entry::{Met, Verdict};
 use crate::sync::run::Run;
 use crate::sync::task::LargeCopy;
-use crate::sync::visit::Visit;
+use crate::sync::visit::{Sides, Visit};
 use crate::sync::worker::Worker;
 use driftless_model::{EntryName, RelPath, Xattrs};
 use driftless_mover::Trouble;
@@ -279,7 +279,12 @@ impl Worker<'_> {
         );
         let before = Some((*replica.first_meta(), Xattrs::default()));
         let renamed = self.run.renamed.clone().filter(|_| dir.is_root());
-        let mut visit = Visit::root((source, Some(replica), before), Arc::default(), 0);
+        let sides = Sides {
+            source,
+            replica: Some(replica),
+            before,
+        };
+        let mut visit = Visit::root(sides, Arc::default(), 0);
         (visit.borrowed, visit.renamed) = (true, renamed);
         Some((Arc::new(visit), name))
     }

@@ -96,25 +96,39 @@ fn try_work_off(
             .map_err(|over| refusal(options, over))?;
     }
     let ground = known.ground(options, roots);
-    let done = carry_out(
-        options,
-        (brief, batch),
-        (watch, ends),
-        (ground, renamed),
-        threads_max,
-    );
+    let charge = Charge {
+        brief,
+        batch,
+        watch,
+        ends,
+    };
+    let done = carry_out(options, &charge, (ground, renamed), threads_max);
     // After all threads that change something have ended.
     ends.lease.into_iter().for_each(|lease| lease.leave());
     done
 }
 
+/// A batch that is to be carried out: of which run, who is told how far it is, and how it is told
+/// to end.
+struct Charge<'a> {
+    brief: &'a Brief,
+    batch: &'a Batch,
+    watch: &'a (dyn Fn(&Progress) + Sync),
+    ends: Ends<'a>,
+}
+
 fn carry_out(
     options: &Options,
-    (brief, batch): (&Brief, &Batch),
-    (watch, ends): (&(dyn Fn(&Progress) + Sync), Ends<'_>),
+    charge: &Charge<'_>,
     (ground, renamed): (Ground, Option<CString>),
     threads_max: usize,
 ) -> Result<(Outcome, End), RunError> {
+    let &Charge {
+        brief,
+        batch,
+        watch,
+        ends,
+    } = charge;
     let gathered = Gathered::new(brief.receipts, watch);
     let mut run = Run::new(options, &gathered, ends.stop, ground);
     run.part = Part::Batch(Sharing::new(

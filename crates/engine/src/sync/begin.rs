@@ -3,7 +3,7 @@
 use crate::options::Options;
 use crate::sync::closed::mark_closed;
 use crate::sync::run::Run;
-use crate::sync::visit::Visit;
+use crate::sync::visit::{Sides, Visit};
 use crate::sync::walk::forget_inherited;
 use crate::trees::changes::scope;
 use crate::trees::error::RunError;
@@ -68,7 +68,12 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Vi
         )),
         None => None,
     };
-    let mut visit = Visit::root((source, replica, before), Arc::new(selection), weight);
+    let sides = Sides {
+        source,
+        replica,
+        before,
+    };
+    let mut visit = Visit::root(sides, Arc::new(selection), weight);
     run.part.assign(&mut visit);
     run.find_closed(&mut visit);
     if run.renamed.is_some() {

@@ -13,7 +13,7 @@ use crate::sync::ending::{End, Summary, make_durable, or_cut_off, sum_up};
 use crate::sync::ground::Ground;
 use crate::sync::run::Run;
 use crate::sync::stages::{delete, try_postponed, walk};
-use crate::sync::visit::Visit;
+use crate::sync::visit::{Sides, Visit};
 use crate::tally::{WHOLE_WALK, add};
 use crate::trees::changes::{Changes, Watch};
 use crate::trees::error::RunError;
@@ -209,7 +209,12 @@ impl Trees {
             *visit.listed.lock() = now;
             return Ok(visit);
         };
-        let mut visit = Visit::root((source, replica, before), selection, WHOLE_WALK);
+        let sides = Sides {
+            source,
+            replica,
+            before,
+        };
+        let mut visit = Visit::root(sides, selection, WHOLE_WALK);
         visit.basis = basis;
         run.find_closed(&mut visit);
         Ok(visit)

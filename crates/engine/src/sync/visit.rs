@@ -83,33 +83,47 @@ struct State {
     pass: AtomicU8,
 }
 
-/// A directory as it was met: on the source, on the replica, and what the replica's was like,
-/// unless this run made it.
-pub type Met = (DirRef, Option<DirMutRef>, Option<(Meta, Xattrs)>);
+/// A directory as it was met on both sides.
+pub struct Sides {
+    /// The source's.
+    pub source: DirRef,
+    /// The replica's; `None` when a dry run has not made it.
+    pub replica: Option<DirMutRef>,
+    /// What the replica's was like; `None` if this run made it.
+    pub before: Option<(Meta, Xattrs)>,
+}
+
+/// The directory above one, and the name of the one in it.
+type Place = (Option<Arc<Visit>>, CString);
 
 impl Visit {
     /// Begins a root. It has one piece of work pending: its listing.
-    pub fn root(met: Met, selection: Arc<Selection>, weight: u64) -> Visit {
-        Visit::begin((None, CString::default()), met, selection, weight)
+    pub fn root(sides: Sides, selection: Arc<Selection>, weight: u64) -> Visit {
+        Visit::begin((None, CString::default()), sides, selection, weight)
     }
 
     /// Begins the directory `name` of `parent`.
     pub fn below(
         parent: &Arc<Visit>,
         name: &CStr,
-        met: Met,
+        sides: Sides,
         selection: Arc<Selection>,
         weight: u64,
     ) -> Visit {
-        Visit::begin((Some(parent.clone()), name.into()), met, selection, weight)
+        Visit::begin(
+            (Some(parent.clone()), name.into()),
+            sides,
+            selection,
+            weight,
+        )
     }
 
-    fn begin(
-        (parent, name): (Option<Arc<Visit>>, CString),
-        (source, replica, before): Met,
-        selection: Arc<Selection>,
-        weight: u64,
-    ) -> Visit {
+    fn begin((parent, name): Place, sides: Sides, selection: Arc<Selection>, weight: u64) -> Visit {
+        let Sides {
+            source,
+            replica,
+            before,
+        } = sides;
         let made = before.is_none();
         let protected = before
             .as_ref()

@@ -6,7 +6,7 @@ use crate::sync::entry::Intent;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::twice::SHOWN_TWICE;
-use crate::sync::visit::Visit;
+use crate::sync::visit::{Sides, Visit};
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
@@ -80,7 +80,12 @@ impl Worker<'_> {
             .as_ref()
             .and_then(|basis| basis.enter(name).ok());
         let selection = below(parent, name, before.is_none());
-        let mut visit = Visit::below(parent, name, (source, replica, before), selection, weight);
+        let sides = Sides {
+            source,
+            replica,
+            before,
+        };
+        let mut visit = Visit::below(parent, name, sides, selection, weight);
         (visit.basis, visit.replaced) = (basis, replaced);
         self.run.part.assign(&mut visit);
         self.run.find_closed(&mut visit);

@@ -133,6 +133,17 @@ impl Inner {
     }
 }
 
+/// What came with a directory, beside its first look.
+#[derive(Default)]
+struct Came {
+    /// Its extended attributes.
+    xattrs: Option<Xattrs>,
+    /// Its listings bring no metadata of regular files.
+    without_files: bool,
+    /// Its first entries.
+    listing: Option<Listing>,
+}
+
 impl RemoteDir {
     /// A directory that was found at a path of the user's.
     pub fn found(
@@ -146,22 +157,19 @@ impl RemoteDir {
             side,
             at,
             First::Known(own.meta, own.is_mount_root),
-            (own.xattrs, true, None),
+            Came {
+                xattrs: own.xattrs,
+                ..Came::default()
+            },
         );
         found.is_unfinished = own.is_unfinished;
         found.foretold = Mutex::new(foretold);
         found.open()
     }
 
-    fn of(
-        client: &Arc<Client>,
-        side: Side,
-        at: Handle,
-        first: First,
-        (own, files, listing): (Option<Xattrs>, bool, Option<Listing>),
-    ) -> Inner {
-        let entries = Mutex::new(Entries::with(listing, &client.connection.known));
-        let (client, own) = (client.clone(), Mutex::new(own));
+    fn of(client: &Arc<Client>, side: Side, at: Handle, first: First, came: Came) -> Inner {
+        let entries = Mutex::new(Entries::with(came.listing, &client.connection.known));
+        let (client, own) = (client.clone(), Mutex::new(came.xattrs));
         let foretold = Mutex::default();
         Inner {
             client,
@@ -173,7 +181,7 @@ impl RemoteDir {
             foretold,
             is_marked: false,
             is_unfinished: false,
-            files,
+            files: !came.without_files,
             entries,
             ahead: Mutex::default(),
         }
@@ -269,7 +277,11 @@ impl RemoteDir {
                     self.0.side,
                     at,
                     first,
-                    (own.xattrs, files, listing),
+                    Came {
+                        xattrs: own.xattrs,
+                        without_files: !files,
+                        listing,
+                    },
                 );
                 (entered.is_marked, entered.is_unfinished) = (own.is_marked, own.is_unfinished);
                 Ok(entered.open())

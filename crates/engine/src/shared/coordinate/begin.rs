@@ -1,6 +1,6 @@
 //! How a coordinator begins: anew, or with what an earlier life of its run has left.
 
-use super::{BATCHES, Coordinator, Pair, Single, WAIT};
+use super::{BATCHES, Coordinator, Opened, WAIT};
 use crate::clock::Clock;
 use crate::monitor::Monitor;
 use crate::options::Options;
@@ -18,7 +18,6 @@ use crate::sync::ending::End;
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::trees::changes::Changes;
 use crate::trees::error::RunError;
-use crate::trees::locks::Locks;
 use driftless_model::{RelPath, Stamp};
 use driftless_state::{Ground, Life, Record, Stage};
 use std::sync::Arc;
@@ -46,18 +45,18 @@ impl Birth {
     /// The replica cannot be used, or the record.
     pub fn of(
         options: &Options,
-        (roots, single, locks): (&Pair, &Single, &Locks),
+        opened: &Opened,
         monitor: &dyn Monitor,
         (record, clock): (&mut Record, &dyn Clock),
     ) -> Result<Birth, RunError> {
-        let (source, Some(replica)) = roots else {
+        let (source, Some(replica)) = &opened.roots else {
             return Err(RunError::NoReplica(options.replica.to_string()));
         };
         let mut changes = Changes::of(
             options,
             replica,
-            single.as_ref().map(|(_, renamed)| &**renamed),
-            locks,
+            opened.single.as_ref().map(|(_, renamed)| &**renamed),
+            &opened.locks,
         )?;
         let ground = ground_of(options, source, replica, changes.found_mark());
         let life = Life {

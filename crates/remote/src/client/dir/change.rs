@@ -3,7 +3,7 @@
 use super::completions::{made, own_set};
 use super::lock::FarLock;
 use super::read::may_be_directory;
-use super::{First, NO_META, RemoteDir};
+use super::{Came, First, NO_META, RemoteDir};
 use crate::wire::{Locked, Name, NewEntryHead, Reply, Request, SparingRules};
 use driftless_model::{Act, Fault, Kind, Side, Stamp, errno};
 use driftless_tree::{
@@ -34,7 +34,7 @@ impl DirMut for RemoteDir {
             Vec::new(),
         );
         let first = First::Coming(promise, OnceLock::new());
-        let mut made = Self::of(&self.0.client, self.0.side, at, first, (None, true, None));
+        let mut made = Self::of(&self.0.client, self.0.side, at, first, Came::default());
         made.above = Some(self.0.clone());
         Ok(Arc::new(made.open()))
     }
@@ -150,7 +150,7 @@ impl DirMut for RemoteDir {
                 self.0.side,
                 at,
                 First::Known(meta, Some(false)),
-                (None, true, None),
+                Came::default(),
             )
             .open()
         };
