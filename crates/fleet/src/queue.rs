@@ -14,7 +14,7 @@ pub const WORK: &str = "work";
 /// when it is run again.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// How long one call for the broker waits.
-const CALL: Duration = Duration::from_secs(1);
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Calls until it works, or the broker has been away for too long, or the run is stopped.
 fn patiently<T>(stop: &AtomicBool, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
@@ -27,7 +27,7 @@ fn patiently<T>(stop: &AtomicBool, mut call: impl FnMut() -> Result<T, Error>) -
                 | Error::Lost { .. }
                 | Error::Nacked { .. },
             ) if began.elapsed() < PATIENCE && !stop.load(Relaxed) => {
-                std::thread::sleep(CALL / 10);
+                std::thread::sleep(CALL_TIMEOUT / 10);
             }
             other => return other,
         }

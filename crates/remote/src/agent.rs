@@ -66,7 +66,7 @@ const THREADS_MAX: usize = 128;
 const THREADS_PER_CORE: usize = 2;
 /// How long the last replies may take to be written when the stream has ended: nobody may be there
 /// to read them.
-const PARTING: Duration = Duration::from_secs(2);
+const PARTING_GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at whether more threads would help.
 const TICK: Duration = Duration::from_millis(10);
 /// Above this share of the processors' time more threads do not help.
@@ -188,7 +188,7 @@ pub fn serve(input: File, output: File, service: Service) -> io::Result<()> {
     // Nothing is under way any more that a lock stands for.
     agent.table.forget_all();
     drop(agent);
-    let _they_are_through_or_nobody_reads = written.recv_timeout(PARTING);
+    let _they_are_through_or_nobody_reads = written.recv_timeout(PARTING_GRACE);
     read
 }
 

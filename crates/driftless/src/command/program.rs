@@ -29,7 +29,7 @@ const PIPE_BYTES: usize = 64 * 1024;
 /// Between two looks at whether the run was stopped.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a program has to end after it was asked to.
-const PARTING: Duration = Duration::from_secs(2);
+const PARTING_GRACE: Duration = Duration::from_secs(2);
 /// A file that is a shell everywhere (POSIX, `sh`).
 const SHELL: &str = "/bin/sh";
 
@@ -231,7 +231,7 @@ impl Attended {
                     asked = Some(Instant::now());
                     self.end(Signal::TERM);
                 }
-                Some(since) if since.elapsed() >= PARTING => self.end(Signal::KILL),
+                Some(since) if since.elapsed() >= PARTING_GRACE => self.end(Signal::KILL),
                 _ => {}
             }
             if self.stderr.is_some() {
@@ -269,7 +269,7 @@ impl Attended {
         }
         let ended = self.child.wait();
         let since = Instant::now();
-        while test_kill_process_group(self.group).is_ok() && since.elapsed() < PARTING {
+        while test_kill_process_group(self.group).is_ok() && since.elapsed() < PARTING_GRACE {
             std::thread::sleep(Duration::from_millis(1));
         }
         ended

@@ -52,7 +52,7 @@ const WAIT: Duration = Duration::from_millis(100);
 /// again.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Between two looks for batches that nobody works on, or that nobody could work off.
-const LOOK: Duration = Duration::from_secs(5);
+const BATCHES_INTERVAL: Duration = Duration::from_secs(5);
 /// Batches that a run is divided into at first and whenever a mover leaves some to others, for each
 /// mover that is known.
 const BATCHES_PER_MOVER: usize = 3;
@@ -65,7 +65,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// end.
 const LATE_MAX: Duration = Duration::from_secs(330);
 /// Between two looks whether one is at work.
-const REST: Duration = Duration::from_millis(10);
+const REST_INTERVAL: Duration = Duration::from_millis(10);
 /// How often it is noted that the coordinator lives.
 const NOTE: Duration = Duration::from_secs(60);
 /// For so long movers that are called back may take to come to rest.
@@ -277,7 +277,7 @@ impl Coordinator<'_> {
         self.changes.call_back();
         let (began, mut answers) = (self.clock.now(), self.exchange.call_back().is_ok());
         while answers && self.exchange.at_work() > 0 && self.since(began) < REST_MAX {
-            answers = match self.exchange.next(REST) {
+            answers = match self.exchange.next(REST_INTERVAL) {
                 Ok(word) => word.map_or(Ok(()), |word| self.hear(word)).is_ok(),
                 Err(_) => false,
             };
@@ -349,7 +349,7 @@ impl Coordinator<'_> {
             self.sample();
             self.tell();
             self.look_after_locks()?;
-            if self.since(self.last_look) >= LOOK {
+            if self.since(self.last_look) >= BATCHES_INTERVAL {
                 self.look_after()?;
                 self.last_look = self.clock.now();
             }
@@ -379,7 +379,11 @@ impl Coordinator<'_> {
             && !self.stop.load(Relaxed)
             && self.exchange.at_work() > 0
         {
-            if let Some(word) = self.exchange.next(REST).map_err(RunError::NoMovers)? {
+            if let Some(word) = self
+                .exchange
+                .next(REST_INTERVAL)
+                .map_err(RunError::NoMovers)?
+            {
                 heard = self.clock.now();
                 self.hear(word)?;
             }

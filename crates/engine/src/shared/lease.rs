@@ -35,7 +35,7 @@ const SIGN_HOLDS: Duration = Duration::from_secs(15);
 const NAP: Duration = Duration::from_millis(500);
 
 /// Between two looks at the mark.
-const LOOK: Duration = Duration::from_secs(1);
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Between two moments at which a mover knows that it is awake.
 const TICK: Duration = Duration::from_millis(50);
@@ -279,7 +279,7 @@ impl Lease {
             let known = self.known.lock();
             known
                 .marked
-                .is_none_or(|marked| marked < known.woke || marked.to(now) >= LOOK)
+                .is_none_or(|marked| marked < known.woke || marked.to(now) >= MARK_INTERVAL)
         };
         if is_due {
             self.look();

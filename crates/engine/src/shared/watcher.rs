@@ -12,15 +12,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Between two signs of life.
-const PULSE: Duration = Duration::from_secs(1);
+const SIGN_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two questions whether others have nothing to do; the real pause is up to twice that, so
 /// that movers do not ask together.
-const HUNGER: Duration = Duration::from_millis(250);
+const HUNGER_INTERVAL: Duration = Duration::from_millis(250);
 /// A batch is worked on for so long before any of it is left to others.
 const BATCH_MIN: Duration = Duration::from_millis(300);
 /// What is left to others costs them about so many times what opening the trees does: the way to
 /// the entries, and the ends of two batches in which few of the threads have anything to do.
-const WAYS: u32 = 20;
+const WAYS_FACTOR: u32 = 20;
 /// A batch is worked on for so long at most: a broker waits 30 minutes for an acknowledgement,
 /// unless it is told otherwise (rabbitmq.com/docs/consumers, "delivery acknowledgement timeout").
 const BATCH_MAX: Duration = Duration::from_secs(300);
@@ -69,7 +69,7 @@ impl Seen {
         // Where directories are listed long before their entries are done, the walk alone says too
         // little.
         let left = left(walk, self.counts.walked).max(left(self.counts.seen, self.entries()));
-        took.as_secs_f64() * left > (self.opening * WAYS).as_secs_f64()
+        took.as_secs_f64() * left > (self.opening * WAYS_FACTOR).as_secs_f64()
     }
 }
 
@@ -107,7 +107,7 @@ impl<'a> Watcher<'a> {
             pulsed: None,
             signed: None,
             asked: now,
-            pause: HUNGER,
+            pause: HUNGER_INTERVAL,
         }
     }
 
@@ -127,7 +127,7 @@ impl<'a> Watcher<'a> {
             lease,
             walk,
         } = self.watched;
-        let is_due = |last: Option<Instant>| last.is_none_or(|last| now - last >= PULSE);
+        let is_due = |last: Option<Instant>| last.is_none_or(|last| now - last >= SIGN_INTERVAL);
         if is_due(self.pulsed) {
             line.alive(report(seen));
             self.pulsed = Some(now);
@@ -146,7 +146,7 @@ impl<'a> Watcher<'a> {
         let may_yield = took >= BATCH_MIN && seen.has_begun() && seen.is_worth_leaving(walk, took);
         if may_yield && now - self.asked >= self.pause {
             yields.fetch_or(line.is_hungry(), Relaxed);
-            (self.asked, self.pause) = (now, HUNGER.mul_f64(1.0 + more));
+            (self.asked, self.pause) = (now, HUNGER_INTERVAL.mul_f64(1.0 + more));
         }
         if leave.load(Relaxed) || took >= BATCH_MAX {
             yields.store(true, Relaxed);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const MARGIN_SECONDS: i64 = 10;
 
 /// How often a run looks after its locks.
-const LOOK: Duration = Duration::from_secs(2);
+const LOCKS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Changes of a replica that a run makes, from the first to the flush of the last.
 pub struct Changes {
@@ -276,7 +276,7 @@ impl Changes {
     /// work.
     pub fn look_after(&self) {
         let mut last = self.last_look.lock();
-        if last.elapsed() >= LOOK {
+        if last.elapsed() >= LOCKS_INTERVAL {
             self.check_locks(&mut self.begun.lock());
             *last = Instant::now();
         }

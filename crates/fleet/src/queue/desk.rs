@@ -1,7 +1,7 @@
 //! A mover's place at the queues of a job: where it takes batches, says what came of them, and sees
 //! who else is there.
 
-use crate::queue::{CALL, PATIENCE, patiently};
+use crate::queue::{CALL_TIMEOUT, PATIENCE, patiently};
 use driftless_engine::message::{Report, encode};
 use driftless_engine::{Delivered, Desk, Lease, Line, Moment};
 use driftless_queue::{Broker, Consumer, Control, Error, Job, Publisher};
@@ -75,8 +75,11 @@ impl Desk for QueueDesk {
 
     fn sit_out(&mut self, delivery: Delivery) {
         // Else the next one comes when this one is gone.
-        let _it_is_closed_below = self.consumer.as_mut().map(|consumer| consumer.end(CALL));
-        let _it_comes_again = delivery.0.hand_on(&self.publisher, CALL);
+        let _it_is_closed_below = self
+            .consumer
+            .as_mut()
+            .map(|consumer| consumer.end(CALL_TIMEOUT));
+        let _it_comes_again = delivery.0.hand_on(&self.publisher, CALL_TIMEOUT);
         self.consumer = None;
         let who = self
             .control
@@ -88,7 +91,7 @@ impl Desk for QueueDesk {
     }
 
     fn try_again(&mut self, delivery: Delivery) {
-        let _it_comes_again = delivery.0.try_again(&self.publisher, CALL);
+        let _it_comes_again = delivery.0.try_again(&self.publisher, CALL_TIMEOUT);
     }
 
     fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), String> {
@@ -99,16 +102,21 @@ impl Desk for QueueDesk {
     }
 
     fn report(&mut self, body: &[u8]) -> Result<(), String> {
-        let publish = || self.publisher.publish(&self.job.results(), body, CALL);
+        let publish = || {
+            self.publisher
+                .publish(&self.job.results(), body, CALL_TIMEOUT)
+        };
         patiently(&AtomicBool::new(false), publish)
             .map(drop)
             .map_err(|error| error.to_string())
     }
 
     fn flush(&mut self) -> Result<(), String> {
-        patiently(&AtomicBool::new(false), || self.publisher.flush(CALL))
-            .map(drop)
-            .map_err(|error| error.to_string())
+        patiently(&AtomicBool::new(false), || {
+            self.publisher.flush(CALL_TIMEOUT)
+        })
+        .map(drop)
+        .map_err(|error| error.to_string())
     }
 
     fn note(&mut self, text: &str) {
@@ -138,7 +146,7 @@ impl QueueDesk {
 
     /// Takes batches again when somebody coordinates the job.
     fn look_for_coordinator(&mut self) -> Result<Option<Delivery>, Error> {
-        std::thread::sleep(CALL / 5);
+        std::thread::sleep(CALL_TIMEOUT / 5);
         if self.sits_out() {
             return Ok(None);
         }
@@ -181,7 +189,7 @@ impl QueueDesk {
         let mut next = consumer.next(WAITS)?;
         if next.is_none() {
             let _they_see_it_later = self.control.enlist(&self.idle);
-            next = consumer.next(CALL)?;
+            next = consumer.next(CALL_TIMEOUT)?;
         }
         if next.is_some() {
             let _they_yield_in_vain = self.control.withdraw();

@@ -1,6 +1,6 @@
 //! The coordinator's way to movers that take their work from RabbitMQ.
 
-use crate::queue::{CALL, patiently};
+use crate::queue::{CALL_TIMEOUT, patiently};
 use crate::tried;
 use driftless_engine::message::{Order, Report, decode, encode};
 use driftless_engine::{Batch, Brief, Exchange, Word};
@@ -146,7 +146,8 @@ impl<'a> BrokerExchange<'a> {
             Err(unclear) => {
                 self.witness
                     .note(&format!("{}: {unclear}", self.job.results()));
-                let _it_comes_again = delivery.park(&unclear.to_string(), &self.publisher, CALL);
+                let _it_comes_again =
+                    delivery.park(&unclear.to_string(), &self.publisher, CALL_TIMEOUT);
                 None
             }
         }
@@ -172,7 +173,9 @@ impl Exchange for BrokerExchange<'_> {
             id,
             batch: batch.clone(),
         });
-        let sent = patiently(self.stop, || self.publisher.publish(&queue, &body, CALL));
+        let sent = patiently(self.stop, || {
+            self.publisher.publish(&queue, &body, CALL_TIMEOUT)
+        });
         sent.map(drop).map_err(|error| error.to_string())
     }
 

@@ -1,7 +1,7 @@
 //! A mover on the queue: it takes one batch after the other until it is told to end.
 
 use crate::executor::Executor;
-use crate::queue::CALL;
+use crate::queue::CALL_TIMEOUT;
 use crate::queue::desk::QueueDesk;
 use driftless_engine::{Batch, Brief, Carrying, Failure, Outcome};
 use driftless_queue::{Broker, Error};
@@ -90,7 +90,7 @@ fn pause(failures: u32, stop: &AtomicBool) -> Result<(), MoverError> {
     }
     let until = Instant::now() + PAUSE * 2u32.pow(failures - 1);
     while Instant::now() < until && !stop.load(Relaxed) {
-        std::thread::sleep(CALL / 10);
+        std::thread::sleep(CALL_TIMEOUT / 10);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What was seen in the mark is looked at again after so long.
-const LOOK: Duration = Duration::from_secs(1);
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
 /// A look that took longer says nothing of now.
 const LOOK_HOLDS: Duration = Duration::from_secs(3);
 /// So many looks in a row that took longer are enough.
@@ -80,7 +80,7 @@ impl Hold {
                 return Err(refused());
             }
             self.until
-                .store(asked + LOOK.as_millis() as u64, Ordering::Release);
+                .store(asked + MARK_INTERVAL.as_millis() as u64, Ordering::Release);
             if now() < asked + LOOK_HOLDS.as_millis() as u64 {
                 return Ok(());
             }

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// How long ssh has to end after its stream was closed.
-pub const PARTING: Duration = Duration::from_secs(2);
+pub const PARTING_GRACE: Duration = Duration::from_secs(2);
 
 /// Between two looks at whether to wait on for the agent's greeting.
 pub const TICK: Duration = Duration::from_millis(20);
@@ -22,7 +22,7 @@ pub fn start<T: Send + 'static>(name: &str, end: T, work: impl FnOnce(T) + Send 
 pub fn part(child: &mut Child) -> Option<i32> {
     drop(child.stdin.take());
     let since = Instant::now();
-    while since.elapsed() < PARTING {
+    while since.elapsed() < PARTING_GRACE {
         match child.try_wait() {
             Ok(Some(status)) => return status.code(),
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),

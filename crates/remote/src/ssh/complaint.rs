@@ -1,6 +1,6 @@
 //! What ssh and the agent say on standard error, and what follows from it.
 
-use crate::ssh::child::{PARTING, start};
+use crate::ssh::child::{PARTING_GRACE, start};
 use driftless_lock::Mutex;
 use driftless_model::escape;
 use std::io::Read;
@@ -75,7 +75,7 @@ pub fn listen(stderr: ChildStderr, complaint: Complaint) {
 /// that; not for ever, since a process that stays behind may keep standard error open.
 pub fn words(complaint: &Complaint) -> String {
     let since = Instant::now();
-    while since.elapsed() < PARTING && !complaint.lock().1 {
+    while since.elapsed() < PARTING_GRACE && !complaint.lock().1 {
         std::thread::sleep(Duration::from_millis(5));
     }
     let said = complaint.lock();

@@ -105,7 +105,7 @@ impl Traces {
     /// happen.
     const WAIT: Duration = Duration::from_secs(1);
     const WAIT_IN_DOUBT: Duration = Duration::from_millis(200);
-    const LOOK: Duration = Duration::from_millis(10);
+    const LOOK_INTERVAL: Duration = Duration::from_millis(10);
     const STILL: Duration = Duration::from_millis(100);
 
     fn wipe(&self, mtime: Stamp) {
@@ -117,7 +117,7 @@ impl Traces {
                 }
                 last = Some(Instant::now());
             }
-            std::thread::sleep(Self::LOOK);
+            std::thread::sleep(Self::LOOK_INTERVAL);
         }
     }
 }
