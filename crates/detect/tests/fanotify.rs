@@ -97,3 +97,25 @@ fn a_new_name_of_a_file_is_told() {
         "{seen:?}"
     );
 }
+
+/// Otherwise a file would be copied while it is being written, and again when it is closed.
+#[test]
+fn who_makes_a_file_has_it_open_until_it_is_closed() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut watch = Watch::begin(folder.path(), true).unwrap();
+    let mut is_open = |name: &str| {
+        let seen = all(&mut watch);
+        let of_name = seen.iter().filter(|seen| seen.change.path == path(name));
+        of_name.map(|seen| seen.is_open).collect::<Vec<_>>()
+    };
+    let file = fs::File::create(folder.path().join("new")).unwrap();
+    assert_eq!(is_open("new"), [true]);
+    drop(file);
+    assert_eq!(is_open("new"), [false]);
+    fs::hard_link(folder.path().join("new"), folder.path().join("second")).unwrap();
+    assert_eq!(is_open("second"), [false]);
+    std::os::unix::fs::symlink("new", folder.path().join("link")).unwrap();
+    assert_eq!(is_open("link"), [false]);
+    fs::create_dir(folder.path().join("directory")).unwrap();
+    assert!(!is_open("directory").contains(&true));
+}

@@ -11,7 +11,7 @@ use driftless_model::{Change, Hint, RelPath, Scope, check_name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fstat, fstatvfs, open, openat, readlink, statat,
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatvfs, open, openat, readlink, statat,
 };
 use rustix::io::{Errno, read, write};
 use std::collections::HashMap;
@@ -320,12 +320,15 @@ impl<'a> Paths<'a> {
         if mask & (libc::FAN_CREATE | libc::FAN_DELETE) != 0 {
             seen.extend(of_parent(&path));
         }
-        let writes = mask & libc::FAN_MODIFY != 0;
         let is_dir = mask & libc::FAN_ONDIR != 0;
+        let file = (!is_dir).then(|| dir.file(place.name)).flatten();
+        // Who makes a file has it open, and closes it; a further name of a file is made by itself.
+        let is_made = |file: &Stat| mask & libc::FAN_CREATE != 0 && file.st_nlink == 1;
+        let writes = mask & libc::FAN_MODIFY != 0 || file.as_ref().is_some_and(is_made);
         seen.push(Seen {
             change: Change::entry(path),
             is_open: writes && mask & libc::FAN_CLOSE_WRITE == 0,
-            size: if is_dir { 0 } else { dir.size(place.name) },
+            size: file.map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0)),
         });
     }
 
@@ -406,11 +409,10 @@ impl Found {
         }
     }
 
-    /// Bytes of a regular file in it.
-    fn size(&self, name: &[u8]) -> u64 {
+    /// A regular file in it.
+    fn file(&self, name: &[u8]) -> Option<Stat> {
         let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok();
         meta.filter(|meta| FileType::from_raw_mode(meta.st_mode).is_file())
-            .map_or(0, |meta| u64::try_from(meta.st_size).unwrap_or(0))
     }
 }
 
