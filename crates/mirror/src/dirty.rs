@@ -4,8 +4,11 @@
 //! copied a few times. Nothing here reads a clock or touches a tree: whoever asks says what time it
 //! is. Moments are durations since 1970-01-01 UTC.
 
+mod due;
+
 use crate::pace::Pace;
 use driftless_model::{Change, Class, Hint, RelPath, Scope, Work};
+use due::Due;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
@@ -93,6 +96,8 @@ enum Word {
     Changed,
     /// It was not done, or not well.
     Again,
+    /// It was changed while it was looked at, and comes again at its own pace.
+    Paced,
 }
 
 /// What is worked on at a time beside others, so that what is short never waits for what is long.
@@ -105,6 +110,11 @@ pub enum Lane {
     Long,
     /// Everything.
     Walk,
+}
+
+impl Lane {
+    /// All there are.
+    const ALL: [Lane; 3] = [Lane::Short, Lane::Long, Lane::Walk];
 }
 
 /// What is taken to be done at once.
@@ -140,12 +150,14 @@ pub struct DirtyPaths {
     settle: Duration,
     pace: Pace,
     left: BTreeMap<RelPath, Dirty>,
-    due: BTreeSet<(Duration, RelPath)>,
+    due: Due,
     moves: VecDeque<Move>,
     /// Renames that were taken, and may not have been carried out yet.
     moving: Vec<Move>,
     /// What is being worked on.
     work: BTreeMap<RelPath, Dirty>,
+    /// Of that, what is worked on with all below it.
+    whole: BTreeSet<RelPath>,
     /// What was done since the last moment until which everything is known to have been heard of;
     /// `due` is when.
     recent: BTreeMap<RelPath, Dirty>,
@@ -162,10 +174,11 @@ impl DirtyPaths {
             settle,
             pace: Pace::default(),
             left: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: Due::default(),
             moves: VecDeque::new(),
             moving: Vec::new(),
             work: BTreeMap::new(),
+            whole: BTreeSet::new(),
             recent: BTreeMap::new(),
             touched: BTreeMap::new(),
         }
@@ -193,7 +206,10 @@ impl DirtyPaths {
     /// When there is something to do next.
     pub fn next_due(&self) -> Option<Duration> {
         let moves = self.moves.front().map(|renamed| renamed.since);
-        let paths = self.due.iter().find(|(_, path)| !self.is_in_work(path));
+        let is_free = |(_, path): &&(Duration, RelPath)| !self.is_in_work(path);
+        let paths = Lane::ALL
+            .into_iter()
+            .filter_map(|lane| self.due.of(lane).find(is_free));
         moves.into_iter().chain(paths.map(|(due, _)| *due)).min()
     }
 
@@ -303,25 +319,34 @@ impl DirtyPaths {
         }
         let fits = |(_, path): &&(Duration, RelPath)| {
             // What a rename is about is looked at when it has been carried out.
-            self.left[path].lane(path) == lane
-                && !self.is_in_work(path)
-                && (lane == Lane::Short || !self.moves_near(path))
+            !self.is_in_work(path) && (lane == Lane::Short || !self.moves_near(path))
         };
         let paths: Vec<(Duration, RelPath)> = self
             .due
-            .iter()
+            .of(lane)
             .take_while(|(due, _)| *due <= now)
             .filter(fits)
             .take(paths_max)
             .cloned()
             .collect();
-        for at in paths {
-            self.due.remove(&at);
-            let dirty = self.left.remove(&at.1).expect("what is due is left");
-            self.work.insert(at.1.clone(), dirty.clone());
-            taken.paths.insert(at.1, dirty);
+        for (_, path) in paths {
+            let dirty = self.left.remove(&path).expect("what is due is left");
+            self.due.remove(&path, &dirty);
+            self.work.insert(path.clone(), dirty.clone());
+            if dirty.scope > Scope::Entry {
+                self.whole.insert(path.clone());
+            }
+            taken.paths.insert(path, dirty);
         }
         taken
+    }
+
+    /// Nobody works on a path any more.
+    fn let_go(&mut self, now: Duration, path: &RelPath) {
+        self.work.remove(path);
+        if self.whole.remove(path) {
+            self.look_again_below(path, now);
+        }
     }
 
     /// The renames that wait. What is in work at either end of one is looked at once more: it may
@@ -361,10 +386,7 @@ impl DirtyPaths {
             self.moving.clear();
         }
         for (path, dirty) in taken.paths {
-            self.work.remove(&path);
-            if dirty.scope > Scope::Entry {
-                self.look_again_below(&path, now);
-            }
+            self.let_go(now, &path);
             let problems = problems_of(&path, failed);
             if problems.is_empty() {
                 waited.push(now.saturating_sub(dirty.since));
@@ -385,10 +407,7 @@ impl DirtyPaths {
             self.moving.clear();
         }
         for (path, dirty) in taken.paths {
-            self.work.remove(&path);
-            if dirty.scope > Scope::Entry {
-                self.look_again_below(&path, now);
-            }
+            self.let_go(now, &path);
             let dirty = dirty.repeated();
             self.put(path, Dirty { due: now, ..dirty }, Word::Again);
         }
@@ -427,11 +446,12 @@ impl DirtyPaths {
 
     /// Everything is due: somebody waits for it.
     pub fn hurry(&mut self, now: Duration) {
-        for (path, dirty) in &mut self.left {
-            if dirty.due > now && dirty.attempts == 0 {
-                self.due.remove(&(dirty.due, path.clone()));
+        for path in self.due.after(now) {
+            let dirty = self.left.get_mut(&path).expect("what is due is left");
+            if dirty.attempts == 0 {
+                self.due.remove(&path, dirty);
                 dirty.due = now;
-                self.due.insert((now, path.clone()));
+                self.due.insert(&path, dirty);
             }
         }
     }
@@ -473,9 +493,9 @@ impl DirtyPaths {
         let mut found = 0;
         for (path, dirty) in &mut self.left {
             if dirty.attempts > 0 && at.is_none_or(|at| path.is_within(at)) {
-                self.due.remove(&(dirty.due, path.clone()));
+                self.due.remove(path, dirty);
                 (dirty.due, dirty.attempts) = (now, 1);
-                self.due.insert((now, path.clone()));
+                self.due.insert(path, dirty);
                 found += 1;
             }
         }
@@ -495,8 +515,22 @@ impl DirtyPaths {
         }
     }
 
+    /// A file that was changed while it was copied is no failure where that was heard of: what was
+    /// heard of is what comes next, at the pace of a file that changes all the time.
     fn retry(&mut self, now: Duration, at: RelPath, of: (Failed, &RelPath, &Dirty)) {
         let (why, path, dirty) = of;
+        let is_fresh = |known: &Dirty| known.attempts == 0;
+        if why == Failed::Problem(Class::Changing) && self.left.get(&at).is_some_and(is_fresh) {
+            self.pace.done(&at, now);
+            let due = self.pace.ready(&at);
+            let again = Dirty {
+                due,
+                attempts: 0,
+                ..dirty.repeated()
+            };
+            self.put(at, again, Word::Paced);
+            return;
+        }
         let again = match why {
             Failed::Gone => Dirty::new(Scope::Subtree, dirty.since, now + GONE_WAIT),
             Failed::Problem(class) => {
@@ -520,18 +554,13 @@ impl DirtyPaths {
         for touched in touched {
             self.put(touched, Dirty::new(Scope::Entry, now, now), Word::Changed);
         }
-        let is_walking = |(_, dirty): (&RelPath, &Dirty)| dirty.scope > Scope::Entry;
-        if !self.work.iter().any(is_walking) {
+        if self.whole.is_empty() {
             self.touched.clear();
         }
     }
 
     fn touch(&mut self, path: &RelPath, now: Duration) {
-        let is_walked = self
-            .work
-            .iter()
-            .any(|(at, dirty)| dirty.scope > Scope::Entry && path.is_within(at));
-        if is_walked {
+        if self.whole.iter().any(|at| path.is_within(at)) {
             self.touched.insert(path.clone(), now);
         }
         if self.touched.len() > DIRTY_PATHS_MAX {
@@ -551,19 +580,20 @@ impl DirtyPaths {
             return;
         }
         if let Some(known) = self.left.remove(&path) {
-            self.due.remove(&(known.due, path.clone()));
+            self.due.remove(&path, &known);
             dirty.due = match word {
                 // A path that fails all the time is not tried at each change of it.
-                Word::Open | Word::Changed if known.attempts > 0 => known.due,
+                Word::Open | Word::Changed if known.attempts > 1 => known.due,
                 Word::Open => dirty.due.min(known.since + self.settle * SETTLE_AT_MOST),
                 Word::Changed | Word::Again => dirty.due.min(known.due),
+                Word::Paced => dirty.due,
             };
             dirty.join(&known);
         }
         if dirty.scope == Scope::Subtree {
             self.take_in(&path, &mut dirty);
         }
-        self.due.insert((dirty.due, path.clone()));
+        self.due.insert(&path, &dirty);
         self.left.insert(path, dirty);
     }
 
@@ -572,7 +602,7 @@ impl DirtyPaths {
     fn take_in(&mut self, path: &RelPath, dirty: &mut Dirty) {
         for (below, known) in self.cut_below(path) {
             if known.attempts > 0 || (dirty.is_long && !known.is_long) {
-                self.due.insert((known.due, below.clone()));
+                self.due.insert(&below, &known);
                 self.left.insert(below, known);
             } else {
                 dirty.since = dirty.since.min(known.since);
@@ -603,7 +633,7 @@ impl DirtyPaths {
             .into_iter()
             .map(|name| {
                 let dirty = self.left.remove(&name).expect("it was just found");
-                self.due.remove(&(dirty.due, name.clone()));
+                self.due.remove(&name, &dirty);
                 (name, dirty)
             })
             .collect()
