@@ -29,6 +29,11 @@ impl Deletes {
         }
     }
 
+    /// Whether not all may go.
+    pub fn are_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
     /// So many entries were deleted.
     pub fn add(&mut self, now: Duration, deleted: u64) {
         if deleted == 0 {

@@ -58,6 +58,12 @@ pub struct Move {
 }
 
 impl Move {
+    /// Whether it concerns what is at `path`, above it or below it.
+    fn is_near(&self, path: &RelPath) -> bool {
+        let is_near = |end: &RelPath| end.is_within(path) || path.is_within(end);
+        is_near(&self.from) || is_near(&self.to)
+    }
+
     /// Either name, where it is not known whether the rename was carried out. The replica may still
     /// have a directory where the source had a file.
     fn end(&self) -> Dirty {
@@ -152,8 +158,10 @@ pub struct DirtyPaths {
     left: BTreeMap<RelPath, Dirty>,
     due: Due,
     moves: VecDeque<Move>,
-    /// Renames that were taken, and may not have been carried out yet.
-    moving: Vec<Move>,
+    /// Of these, how many from the front on were taken before and given back.
+    given_back: usize,
+    /// Renames that were taken and are not done, in their order.
+    moving: VecDeque<Move>,
     /// What is being worked on.
     work: BTreeMap<RelPath, Dirty>,
     /// Of that, what is worked on with all below it.
@@ -176,7 +184,8 @@ impl DirtyPaths {
             left: BTreeMap::new(),
             due: Due::default(),
             moves: VecDeque::new(),
-            moving: Vec::new(),
+            given_back: 0,
+            moving: VecDeque::new(),
             work: BTreeMap::new(),
             whole: BTreeSet::new(),
             recent: BTreeMap::new(),
@@ -216,13 +225,22 @@ impl DirtyPaths {
     /// Everything that is left, a rename as the two paths that it is about: what is to be
     /// remembered.
     pub fn all(&self) -> BTreeMap<RelPath, Dirty> {
-        let mut all = self.left.clone();
-        for (path, dirty) in &self.work {
+        self.all_until(Duration::MAX)
+    }
+
+    /// Everything of that which was heard of at `moment` or before.
+    pub fn all_until(&self, moment: Duration) -> BTreeMap<RelPath, Dirty> {
+        let is_old = |(_, dirty): &(&RelPath, &Dirty)| dirty.since <= moment;
+        let left = self.left.iter().filter(is_old);
+        let mut all: BTreeMap<RelPath, Dirty> = left
+            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .collect();
+        for (path, dirty) in self.work.iter().filter(is_old) {
             all.entry(path.clone())
                 .and_modify(|known| known.join(dirty))
                 .or_insert_with(|| dirty.clone());
         }
-        for renamed in &self.moves {
+        for renamed in self.moves.iter().filter(|renamed| renamed.since <= moment) {
             for path in [&renamed.from, &renamed.to] {
                 all.entry(path.clone())
                     .and_modify(|known| known.join(&renamed.end()))
@@ -352,28 +370,28 @@ impl DirtyPaths {
     /// The renames that wait. What is in work at either end of one is looked at once more: it may
     /// have been looked at before the rename, and be published after it.
     fn take_moves(&mut self) -> Vec<Move> {
-        self.moving = self.moves.drain(..).collect();
-        let near = self.work.iter().filter(|(path, _)| self.moves_near(path));
+        let moves: Vec<Move> = self.moves.drain(..).collect();
+        self.given_back = 0;
+        let is_near = |path: &RelPath| moves.iter().any(|renamed| renamed.is_near(path));
+        let near = self.work.iter().filter(|(path, _)| is_near(path));
         let near: Vec<(RelPath, Dirty)> = near
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
             .collect();
         for (path, dirty) in near {
             self.put(path, dirty, Word::Again);
         }
-        self.moving.clone()
+        self.moving.extend(moves.iter().cloned());
+        moves
     }
 
     /// Whether a rename that may not have been carried out concerns what is at `path`, above it or
     /// below it.
     fn moves_near(&self, path: &RelPath) -> bool {
-        let is_near = |end: &RelPath| end.is_within(path) || path.is_within(end);
-        self.moves
-            .iter()
-            .chain(&self.moving)
-            .any(|renamed| is_near(&renamed.from) || is_near(&renamed.to))
+        let mut moves = self.moves.iter().chain(&self.moving);
+        moves.any(|renamed| renamed.is_near(path))
     }
 
-    /// What was taken is over. Returns how long each path waited that is equal now: all but those
+    /// What was taken is over; of what renames belong to, what was taken first. Returns how long each path waited that is equal now: all but those
     /// at which, below which or above which something has failed.
     pub fn done(
         &mut self,
@@ -382,9 +400,7 @@ impl DirtyPaths {
         failed: &BTreeMap<RelPath, Failed>,
     ) -> Vec<Duration> {
         let mut waited = Vec::new();
-        if taken.lane == Lane::Short {
-            self.moving.clear();
-        }
+        self.moving.drain(..taken.moves.len());
         for (path, dirty) in taken.paths {
             self.let_go(now, &path);
             let problems = problems_of(&path, failed);
@@ -401,18 +417,18 @@ impl DirtyPaths {
         waited
     }
 
-    /// Nothing of what was taken was done: the trees were out of reach.
+    /// Nothing of what was taken was done: the trees were out of reach. What was taken first is given
+    /// back first.
     pub fn give_back(&mut self, now: Duration, taken: Taken) {
-        if taken.lane == Lane::Short {
-            self.moving.clear();
-        }
+        self.moving.drain(..taken.moves.len());
         for (path, dirty) in taken.paths {
             self.let_go(now, &path);
             let dirty = dirty.repeated();
             self.put(path, Dirty { due: now, ..dirty }, Word::Again);
         }
-        for renamed in taken.moves.into_iter().rev() {
-            self.moves.push_front(renamed);
+        for renamed in taken.moves {
+            self.moves.insert(self.given_back, renamed);
+            self.given_back += 1;
         }
     }
 

@@ -58,10 +58,13 @@ pub struct Work {
 }
 
 /// What became of a piece of work.
-#[derive(Debug)]
 pub struct Outcome {
     /// What it was.
     pub taken: Taken,
+    /// Where it was carried out, until it is written out.
+    on: Option<Arc<Open>>,
+    /// All of it was made equal, whether or not that could be written out.
+    pub was_carried_out: bool,
     /// Renames that could not be carried out.
     pub not_moved: Vec<Move>,
     /// What was done.
@@ -208,6 +211,35 @@ impl Hands {
 
     /// Makes equal what was taken, durably.
     pub fn carry_out(&self, work: Work, stop: &AtomicBool) -> Outcome {
+        let mut outcome = self.make_equal(work, stop);
+        self.write_out(std::slice::from_mut(&mut outcome));
+        outcome
+    }
+
+    /// Makes durable what was made equal, all of it at once.
+    pub fn write_out(&self, outcomes: &mut [Outcome]) {
+        let mut last: Option<(Arc<Open>, Ended)> = None;
+        for outcome in outcomes {
+            let Some(open) = outcome.on.take() else {
+                continue;
+            };
+            outcome.end = match &last {
+                Some((same, end)) if Arc::ptr_eq(same, &open) => end.clone(),
+                _ => match open.trees.write_out(&Silent) {
+                    Ok(()) => Ended::Done,
+                    Err(error) => Ended::Away(error.to_string()),
+                },
+            };
+            if outcome.end != Ended::Done {
+                self.close();
+            }
+            last = Some((open, outcome.end.clone()));
+        }
+    }
+
+    /// Makes equal what was taken. It may not be durable before it is
+    /// [written out](Hands::write_out).
+    pub fn make_equal(&self, work: Work, stop: &AtomicBool) -> Outcome {
         let Work {
             taken,
             delete_limit,
@@ -222,6 +254,8 @@ impl Hands {
         };
         let mut outcome = Outcome {
             taken,
+            on: None,
+            was_carried_out: false,
             not_moved: Vec::new(),
             counts: Counts::default(),
             problems: Vec::new(),
@@ -233,6 +267,9 @@ impl Hands {
             let end = Self::work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
             let mut known = self.known.lock();
             *known = known.or_else(|| open.trees.identity());
+            drop(known);
+            outcome.was_carried_out = end == Ended::Done;
+            outcome.on = outcome.was_carried_out.then_some(open);
             Ok(end)
         });
         outcome.problems = gathered.problems.into_inner();
@@ -262,7 +299,6 @@ impl Hands {
                 return Ok(end);
             }
         }
-        trees.write_out(gathered)?;
         Ok(Ended::Done)
     }
 

@@ -8,6 +8,7 @@ pub mod dirty;
 pub mod hands;
 pub mod hub;
 pub mod job;
+mod lanes;
 mod link_names;
 pub mod live;
 pub mod memory;

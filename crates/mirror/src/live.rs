@@ -15,6 +15,7 @@ use crate::deletes::Deletes;
 use crate::dirty::{Circumstance, DirtyPaths, Lane};
 use crate::hands::{Hands, Work};
 use crate::job::Job;
+use crate::lanes::{self, Equipment, LANES};
 use crate::link_names::LinkNames;
 use crate::memory::Memory;
 use crate::message::{Inbox, Message};
@@ -29,7 +30,7 @@ use driftless_state::StateError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use work::Away;
 
@@ -59,6 +60,8 @@ pub struct Live {
     inbox: Receiver<Message>,
     lanes: BTreeMap<Lane, Sender<Work>>,
     busy: BTreeMap<Lane, usize>,
+    /// Of the work of the short lane, what was made equal and is being written out.
+    unwritten: usize,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     /// Has lanes give back what they are at.
@@ -136,6 +139,7 @@ impl Live {
             inbox,
             lanes: BTreeMap::new(),
             busy: BTreeMap::new(),
+            unwritten: 0,
             threads: Vec::new(),
             stop,
             interrupt: Arc::default(),
@@ -155,9 +159,7 @@ impl Live {
             is_unsettled: false,
             settled_at: began,
         };
-        for (lane, threads) in [(Lane::Short, 1), (Lane::Long, 2), (Lane::Walk, 1)] {
-            live.start_lane(lane, threads, &outbox)?;
-        }
+        live.start_lanes(&outbox)?;
         live.hands.expect(live.memory.replica()?);
         for (path, dirty) in live.memory.left()? {
             live.dirty.add_again(path, dirty);
@@ -178,29 +180,19 @@ impl Live {
         Ok((live, Inbox::new(outbox)))
     }
 
-    fn start_lane(
-        &mut self,
-        lane: Lane,
-        threads: usize,
-        outbox: &Sender<Message>,
-    ) -> std::io::Result<()> {
-        let (work, works) = unbounded::<Work>();
-        for _ in 0..threads {
-            let (hands, stop) = (self.hands.clone(), self.interrupt.clone());
-            let (works, outbox) = (works.clone(), outbox.clone());
-            let thread = Builder::new()
-                .name(format!("{lane:?}").to_lowercase())
-                .spawn(move || {
-                    for work in works {
-                        let outcome = hands.carry_out(work, &stop);
-                        let _nobody_listens_at_the_end =
-                            outbox.send(Message::Done(Box::new(outcome)));
-                    }
-                })?;
-            self.threads.push(thread);
+    fn start_lanes(&mut self, outbox: &Sender<Message>) -> std::io::Result<()> {
+        let equipment = Equipment {
+            hands: self.hands.clone(),
+            interrupt: self.interrupt.clone(),
+            outbox: outbox.clone(),
+        };
+        for (lane, threads) in LANES {
+            let (work, works) = unbounded::<Work>();
+            let threads = lanes::start((lane, threads), &works, &equipment)?;
+            self.threads.extend(threads);
+            self.busy.insert(lane, 0);
+            self.lanes.insert(lane, work);
         }
-        self.busy.insert(lane, 0);
-        self.lanes.insert(lane, work);
         Ok(())
     }
 
@@ -244,8 +236,10 @@ impl Live {
             self.memory.equal_until(self.heard_until);
         }
         if self.memory.is_due(now) {
-            let mut dirty = self.dirty.all();
-            dirty.retain(|_, one| !is_live || now.saturating_sub(one.since) >= YOUNG);
+            let dirty = match is_live {
+                true => self.dirty.all_until(now.saturating_sub(YOUNG)),
+                false => self.dirty.all(),
+            };
             let _it_is_tried_again = self.memory.save(now, dirty, &self.problems);
         }
     }
@@ -280,6 +274,7 @@ impl Live {
                 self.status.deaf = Some(why);
             }
             Message::Told(told) => self.take_told(now, told),
+            Message::CarriedOut => self.unwritten += 1,
             Message::Done(outcome) => self.take_outcome(now, *outcome),
             Message::Asked(asked) => self.take_question(now, asked),
         }
@@ -321,7 +316,7 @@ impl Live {
         }
         while self.is_busy() {
             match self.inbox.recv() {
-                Ok(Message::Done(outcome)) => self.take_outcome(now(), *outcome),
+                Ok(message @ (Message::Done(_) | Message::CarriedOut)) => self.take_in(message),
                 Ok(_) => {}
                 Err(_) => break,
             }

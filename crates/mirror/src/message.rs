@@ -19,7 +19,9 @@ pub enum Message {
     Deaf(String),
     /// Who makes snapshots is done.
     Told(Told),
-    /// A lane is done.
+    /// The short lane has made equal what it was given, and goes on while that is written out.
+    CarriedOut,
+    /// A piece of work is done.
     Done(Box<Outcome>),
     /// Somebody asks.
     Asked(Asked),

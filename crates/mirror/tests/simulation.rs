@@ -1,6 +1,6 @@
 //! What is left to do, in a simulation: a source that changes all the time, events that come late
-//! or twice, two lanes that look at the trees and publish later, paths that fail, and now and then
-//! an end in the middle. After the last change the replica becomes equal, always.
+//! or twice, lanes that look at the trees and publish later, paths that fail, replicas that go away
+//! with what is being written out, and now and then an end in the middle. After the last change the replica becomes equal, always.
 
 use driftless_mirror::dirty::{Circumstance, Dirty, DirtyPaths, Failed, Lane, Move, Taken};
 use driftless_model::{Change, Class, Hint, RelPath, Scope};
@@ -10,6 +10,7 @@ use std::time::Duration;
 const SEEDS: u64 = 2000;
 const CHANGES: usize = 400;
 const LANES: [Lane; 3] = [Lane::Short, Lane::Long, Lane::Walk];
+const UNWRITTEN_MAX: usize = 4;
 const TICK: Duration = Duration::from_nanos(1);
 
 /// A tree: files have a version, directories none.
@@ -48,8 +49,17 @@ impl Tree {
 /// What a lane has seen of the source, and will publish.
 struct Work {
     taken: Taken,
+    not_moved: Vec<Move>,
     found: BTreeMap<RelPath, Option<Option<u64>>>,
     ends: Duration,
+}
+
+/// What a lane has published, and what is being written out.
+struct Published {
+    taken: Taken,
+    not_moved: Vec<Move>,
+    failed: BTreeMap<RelPath, Failed>,
+    written: Duration,
 }
 
 struct World {
@@ -64,6 +74,7 @@ struct World {
     /// When the change happened of which each of them tells.
     happened: VecDeque<Duration>,
     lanes: [Option<Work>; 3],
+    unwritten: VecDeque<Published>,
     fails: bool,
 }
 
@@ -79,6 +90,7 @@ impl World {
             events: VecDeque::new(),
             happened: VecDeque::new(),
             lanes: [None, None, None],
+            unwritten: VecDeque::new(),
             fails: true,
         }
     }
@@ -171,27 +183,32 @@ impl World {
 
     fn begin(&mut self, lane: usize) {
         let paths_max = self.paths_max(lane);
-        let mut taken = self.dirty.take(self.now, LANES[lane], paths_max);
+        let taken = self.dirty.take(self.now, LANES[lane], paths_max);
         if taken.is_empty() {
             return;
         }
         // What was renamed in one go is over before anything is looked at.
-        for renamed in std::mem::take(&mut taken.moves) {
-            self.relocate(&renamed);
-        }
+        let moves = taken.moves.iter();
+        let not_moved = moves.filter(|renamed| !self.relocate(renamed)).cloned();
+        let not_moved = not_moved.collect();
         let mut found = BTreeMap::new();
         for (path, Dirty { scope, .. }) in &taken.paths {
             self.look(path, *scope, &mut found);
         }
         let ends = self.now + Duration::from_millis(self.rng.u64(0..100));
-        self.lanes[lane] = Some(Work { taken, found, ends });
+        self.lanes[lane] = Some(Work {
+            taken,
+            not_moved,
+            found,
+            ends,
+        });
     }
 
     fn paths_max(&mut self, lane: usize) -> usize {
         if lane > 0 { 1 } else { self.rng.usize(1..20) }
     }
 
-    fn relocate(&mut self, renamed: &Move) {
+    fn relocate(&mut self, renamed: &Move) -> bool {
         let Move { from, to, .. } = renamed;
         let is_possible = self.replica.0.contains_key(from)
             && self.replica.is_dir(from) == renamed.is_dir
@@ -202,9 +219,8 @@ impl World {
             && self.rng.u8(..) > 20;
         if is_possible {
             self.replica.rename(from, to);
-        } else {
-            self.dirty.not_moved(renamed);
         }
+        is_possible
     }
 
     /// What the source has at a path now, with its parents, and below it.
@@ -262,7 +278,52 @@ impl World {
                 failed.insert(path, why);
             }
         }
-        self.dirty.done(self.now, work.taken, &failed);
+        let last = self.unwritten.back().map_or(self.now, |one| one.written);
+        let written = match lane {
+            0 => last.max(self.now + Duration::from_millis(self.rng.u64(0..60))),
+            _ => self.now,
+        };
+        let published = Published {
+            taken: work.taken,
+            not_moved: work.not_moved,
+            failed,
+            written,
+        };
+        if lane == 0 {
+            self.unwritten.push_back(published);
+        } else {
+            self.done(published);
+        }
+    }
+
+    /// What was published is durable; or the replica goes away with all that is not.
+    fn write_out(&mut self) {
+        if self.fails && self.rng.u16(..) < 200 {
+            let all: Vec<Published> = self.unwritten.drain(..).collect();
+            for one in all {
+                self.dirty.give_back(self.now, one.taken);
+            }
+            self.walk();
+        }
+        let now = self.now;
+        let is_written = |one: &Published| one.written <= now;
+        while self.unwritten.front().is_some_and(is_written) {
+            let one = self.unwritten.pop_front().expect("it was just looked at");
+            self.done(one);
+        }
+    }
+
+    fn done(&mut self, one: Published) {
+        for renamed in &one.not_moved {
+            self.dirty.not_moved(renamed);
+        }
+        self.dirty.done(self.now, one.taken, &one.failed);
+    }
+
+    /// All is looked at.
+    fn walk(&mut self) {
+        let whole = Change::subtree(RelPath::root());
+        self.dirty.add(self.now, whole, Circumstance::default());
     }
 
     /// Publishes a path as it was found, unless it has changed since; some paths fail.
@@ -312,6 +373,7 @@ impl World {
     /// The process is killed: what is in work is cut off, and what is remembered is read again.
     fn crash(&mut self) {
         self.lanes = [None, None, None];
+        self.unwritten.clear();
         let remembered = self.dirty.all();
         self.dirty = DirtyPaths::new(Duration::from_secs(2));
         for (path, dirty) in remembered {
@@ -324,7 +386,9 @@ impl World {
         self.hear();
         for lane in 0..LANES.len() {
             self.end(lane);
-            if self.lanes[lane].is_none() {
+            self.write_out();
+            let has_room = lane > 0 || self.unwritten.len() < UNWRITTEN_MAX;
+            if self.lanes[lane].is_none() && has_room {
                 self.begin(lane);
             }
         }
@@ -337,10 +401,8 @@ fn simulate(seed: u64) {
         world.change();
         world.step();
         if world.rng.u16(..) < 400 {
-            // All is looked at, on schedule.
-            let now = world.now;
-            let whole = Change::subtree(RelPath::root());
-            world.dirty.add(now, whole, Circumstance::default());
+            // On schedule.
+            world.walk();
         }
         if world.rng.u16(..) < 200 {
             world.crash();

@@ -5,6 +5,7 @@ use super::{Live, now};
 use crate::dirty::{Dirty, Lane, Taken};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
+use crate::lanes::LANES;
 use driftless_engine::Counts;
 use driftless_model::{RelPath, Scope};
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 /// Entries that are made equal in one go.
 const SHORT_PATHS_MAX: usize = 2000;
+/// Pieces of work that may wait to be written out while the next is made equal.
+const UNWRITTEN_MAX: usize = 8;
 /// After trees were out of reach, they are tried again after this, then after twice as long.
 const AWAY_FIRST: Duration = Duration::from_secs(1);
 /// The longest wait for trees that are out of reach.
@@ -56,7 +59,7 @@ impl Live {
         let due = self
             .dirty
             .next_due()
-            .filter(|_| self.busy[&Lane::Short] == 0);
+            .filter(|_| self.at_work(Lane::Short) == 0);
         // What is due in a lane that is busy waits for the lane's message.
         due.into_iter().chain(walk).filter(|due| *due > now).min()
     }
@@ -83,13 +86,14 @@ impl Live {
         if self.is_at_rest(now) || is_away || !self.turn_cycle(now) {
             return;
         }
-        for (lane, threads, paths_max) in [
-            (Lane::Short, 1, SHORT_PATHS_MAX),
-            (Lane::Long, 2, 1),
-            (Lane::Walk, 1, 1),
-        ] {
+        for (lane, threads) in LANES {
+            let paths_max = if lane == Lane::Short {
+                SHORT_PATHS_MAX
+            } else {
+                1
+            };
             // One piece of work finds out whether the trees are there.
-            while self.busy[&lane] < threads && !(self.away.is_some() && self.is_busy()) {
+            while self.at_work(lane) < threads && !(self.away.is_some() && self.is_busy()) {
                 let taken = self.dirty.take(now, lane, paths_max);
                 if taken.is_empty() {
                     break;
@@ -108,6 +112,14 @@ impl Live {
             }
         }
         self.settle_when_idle(now);
+    }
+
+    /// How many threads of a lane are at work. What is only written out still holds none, unless it
+    /// becomes too much, or deletes are limited: they are counted when the work is done.
+    fn at_work(&self, lane: Lane) -> usize {
+        let is_ahead = lane == Lane::Short && !self.deletes.are_limited();
+        let unwritten = self.unwritten.min(UNWRITTEN_MAX);
+        self.busy[&lane] - if is_ahead { unwritten } else { 0 }
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -137,6 +149,9 @@ impl Live {
             .busy
             .get_mut(&outcome.taken.lane)
             .expect("all lanes are known") -= 1;
+        if outcome.taken.lane == Lane::Short && outcome.was_carried_out {
+            self.unwritten -= 1;
+        }
         self.is_unsettled = true;
         self.take_end(now, outcome);
         self.let_go(now);
