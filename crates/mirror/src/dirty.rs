@@ -240,7 +240,9 @@ impl DirtyPaths {
                 .and_modify(|known| known.join(dirty))
                 .or_insert_with(|| dirty.clone());
         }
-        for renamed in self.moves.iter().filter(|renamed| renamed.since <= moment) {
+        // One that was taken may not have been carried out.
+        let moves = self.moves.iter().chain(&self.moving);
+        for renamed in moves.filter(|renamed| renamed.since <= moment) {
             for path in [&renamed.from, &renamed.to] {
                 all.entry(path.clone())
                     .and_modify(|known| known.join(&renamed.end()))
