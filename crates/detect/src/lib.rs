@@ -7,8 +7,10 @@
 mod base;
 pub mod changelog;
 pub mod fanotify;
+pub mod gap;
 mod lines;
 pub mod list;
+pub mod place;
 pub mod snapshot;
 
 pub use base::Base;

@@ -82,7 +82,7 @@ const EDGES: [(&str, &[&str], &[&str]); 18] = [
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),
-    ("detect", &["model"], &["testkit"]),
+    ("detect", &["lock", "model"], &["testkit"]),
     (
         "mirror",
         &[
