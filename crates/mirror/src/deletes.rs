@@ -1,7 +1,6 @@
 //! How many entries may go while a mirror follows changes: as many in an hour as a single run may
 //! delete.
 
-use crate::dirty::Lane;
 use crate::status::Walked;
 use driftless_model::DeleteLimit;
 use std::collections::VecDeque;
@@ -46,12 +45,11 @@ impl Deletes {
         }
     }
 
-    /// How many may go for the next piece of work in a lane. A comparison of all has the job's own
-    /// limit.
-    pub fn limit(&mut self, now: Duration, lane: Lane, walked: &Walked) -> Option<DeleteLimit> {
+    /// How many may go for the next piece of work. A comparison of all has the job's own limit.
+    pub fn limit(&mut self, now: Duration, is_walk: bool, walked: &Walked) -> Option<DeleteLimit> {
         let limit = self.limit?;
         let max = match limit {
-            _ if lane == Lane::Walk => return Some(limit),
+            _ if is_walk => return Some(limit),
             DeleteLimit::Count(count) => count,
             DeleteLimit::Percent(percent) => {
                 let entries = match walked.seen {
@@ -90,13 +88,13 @@ mod tests {
         let count = |left| Some(DeleteLimit::Count(left));
         let percent = Some(DeleteLimit::Percent(10));
         let mut deletes = Deletes::new(percent);
-        assert_eq!(deletes.limit(at(0), Lane::Walk, &walked), percent);
-        assert_eq!(deletes.limit(at(0), Lane::Short, &unknown), count(100));
+        assert_eq!(deletes.limit(at(0), true, &walked), percent);
+        assert_eq!(deletes.limit(at(0), false, &unknown), count(100));
         deletes.add(at(0), 150);
         deletes.add(at(30), 40);
-        assert_eq!(deletes.limit(at(31), Lane::Short, &walked), count(10));
-        assert_eq!(deletes.limit(at(62), Lane::Long, &walked), count(160));
-        assert_eq!(deletes.limit(at(200), Lane::Long, &walked), count(200));
-        assert_eq!(Deletes::new(None).limit(at(0), Lane::Short, &walked), None);
+        assert_eq!(deletes.limit(at(31), false, &walked), count(10));
+        assert_eq!(deletes.limit(at(62), false, &walked), count(160));
+        assert_eq!(deletes.limit(at(200), false, &walked), count(200));
+        assert_eq!(Deletes::new(None).limit(at(0), false, &walked), None);
     }
 }

@@ -7,7 +7,7 @@
 mod due;
 
 use crate::pace::Pace;
-use driftless_model::{Change, Class, Hint, RelPath, Scope, Work};
+use driftless_model::{Change, Class, Hint, RelPath, Scope, Stamp, Work};
 use due::Due;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -42,6 +42,8 @@ pub struct Dirty {
     pub attempts: u32,
     /// It takes long: a large file, all below a directory, or its names.
     pub is_long: bool,
+    /// With all below: only what has changed since that moment of the source's clock.
+    pub gap: Option<Stamp>,
 }
 
 /// An entry of the replica that is to be renamed, since its source was.
@@ -140,6 +142,17 @@ impl Taken {
         self.moves.is_empty() && self.paths.is_empty()
     }
 
+    /// From when on changes may have been missed, if that is what it is about.
+    pub fn gap(&self) -> Option<Stamp> {
+        let mut gaps = self.paths.values().filter_map(|dirty| dirty.gap);
+        gaps.next()
+    }
+
+    /// Whether all is compared.
+    pub fn is_walk(&self) -> bool {
+        self.lane == Lane::Walk && self.gap().is_none()
+    }
+
     /// The paths as the engine takes them.
     pub fn works(&self) -> Vec<Work> {
         let work = |(path, dirty): (&RelPath, &Dirty)| Work {
@@ -223,14 +236,15 @@ impl DirtyPaths {
     }
 
     /// Everything that is left, a rename as the two paths that it is about: what is to be
-    /// remembered.
+    /// remembered. A gap is found again by its moment.
     pub fn all(&self) -> BTreeMap<RelPath, Dirty> {
         self.all_until(Duration::MAX)
     }
 
-    /// Everything of that which was heard of at `moment` or before.
+    /// Everything of that which was heard of at `moment` or before; the whole tree in any case.
     pub fn all_until(&self, moment: Duration) -> BTreeMap<RelPath, Dirty> {
-        let is_old = |(_, dirty): &(&RelPath, &Dirty)| dirty.since <= moment;
+        let is_old =
+            |(path, dirty): &(&RelPath, &Dirty)| dirty.since <= moment || path.is_root();
         let left = self.left.iter().filter(is_old);
         let mut all: BTreeMap<RelPath, Dirty> = left
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
@@ -240,6 +254,7 @@ impl DirtyPaths {
                 .and_modify(|known| known.join(dirty))
                 .or_insert_with(|| dirty.clone());
         }
+        all.retain(|_, dirty| dirty.gap.is_none());
         // One that was taken may not have been carried out.
         let moves = self.moves.iter().chain(&self.moving);
         for renamed in moves.filter(|renamed| renamed.since <= moment) {
@@ -277,6 +292,24 @@ impl DirtyPaths {
         self.touch(&change.path, now);
         self.put(change.path, dirty, word);
         self.fold(now);
+    }
+
+    /// Whatever has changed since that moment may not have been heard of.
+    pub fn add_gap(&mut self, now: Duration, since: Stamp) {
+        let dirty = Dirty {
+            gap: Some(since),
+            ..Dirty::new(Scope::Subtree, now, now)
+        };
+        self.put(RelPath::root(), dirty, Word::Changed);
+    }
+
+    /// Whether all is left to do, or to be looked for in a gap.
+    pub fn has_all(&self) -> bool {
+        let root = RelPath::root();
+        [&self.left, &self.work]
+            .iter()
+            .filter_map(|map| map.get(&root))
+            .any(|dirty| dirty.scope == Scope::Subtree)
     }
 
     /// What was not done, or not well, comes again.
@@ -557,6 +590,7 @@ impl DirtyPaths {
                 Dirty {
                     due: now + crate::pace::backoff(class, attempts),
                     attempts,
+                    gap: dirty.gap.filter(|_| at == *path),
                     ..dirty.repeated()
                 }
             }
@@ -608,7 +642,7 @@ impl DirtyPaths {
             };
             dirty.join(&known);
         }
-        if dirty.scope == Scope::Subtree {
+        if dirty.is_whole() {
             self.take_in(&path, &mut dirty);
         }
         self.due.insert(&path, &dirty);
@@ -631,7 +665,7 @@ impl DirtyPaths {
     /// What is dirty with all below it, includes `path`, and is looked at no later.
     fn covering(&mut self, path: &RelPath, dirty: &Dirty) -> Option<&mut Dirty> {
         let covers = |whole: &Dirty| {
-            whole.scope == Scope::Subtree
+            whole.is_whole()
                 && whole.due <= dirty.due
                 && (dirty.is_long || !whole.is_long)
                 && dirty.attempts == 0
@@ -701,6 +735,7 @@ impl Dirty {
             due,
             attempts: 0,
             is_long: scope > Scope::Entry,
+            gap: None,
         }
     }
 
@@ -716,6 +751,11 @@ impl Dirty {
             scope,
             ..self.clone()
         }
+    }
+
+    /// It and all below it is looked at.
+    fn is_whole(&self) -> bool {
+        self.scope == Scope::Subtree && self.gap.is_none()
     }
 
     /// It has failed too often to be tried soon.
@@ -734,6 +774,10 @@ impl Dirty {
 
     /// What is known of the same path from before.
     fn join(&mut self, known: &Dirty) {
+        self.gap = match self.is_whole() || known.is_whole() {
+            true => None,
+            false => [self.gap, known.gap].into_iter().flatten().min(),
+        };
         self.scope = self.scope.max(known.scope);
         self.since = self.since.min(known.since);
         self.attempts = self.attempts.max(known.attempts);

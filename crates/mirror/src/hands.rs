@@ -3,15 +3,17 @@
 
 use crate::dirty::{Failed, Move, Taken};
 use crate::link_names::Linked;
+use driftless_detect::gap::{self, Found};
 use driftless_engine::{
     Counts, End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
 };
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{
-    Act, Class, DeleteLimit, Policy, Problem, Receipt, RelPath, Scope, Selection,
+    self as model, Act, Class, DeleteLimit, Policy, Problem, Receipt, RelPath, Scope, Selection,
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +41,8 @@ pub struct Hands {
     known: Mutex<Option<u128>>,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
+    /// The source's directory, where the kernel tells of changes.
+    pub watched: Option<OwnedFd>,
     open: RwLock<Option<Arc<Open>>>,
 }
 
@@ -75,6 +79,8 @@ pub struct Outcome {
     pub changed: Vec<RelPath>,
     /// Names of files that have several.
     pub linked: Vec<Linked>,
+    /// What was looked at in its place, where changes may have been missed.
+    pub narrowed: Option<Vec<model::Work>>,
     /// How it ended.
     pub end: Ended,
 }
@@ -88,9 +94,16 @@ pub enum Ended {
     Away(String),
     /// The mirror is to stop.
     Stopped,
+    /// Times do not say what has changed.
+    Wide,
 }
 
 impl Outcome {
+    /// What was looked at.
+    pub fn works(&self) -> Vec<model::Work> {
+        self.narrowed.clone().unwrap_or_else(|| self.taken.works())
+    }
+
     /// Where what failed is to be tried again.
     pub fn failed(&self) -> BTreeMap<RelPath, Failed> {
         let mut failed = BTreeMap::new();
@@ -133,6 +146,7 @@ impl Hands {
             reach,
             known: Mutex::new(None),
             snapshot: RwLock::new(None),
+            watched: None,
             open: RwLock::new(None),
         }
     }
@@ -261,10 +275,11 @@ impl Hands {
             problems: Vec::new(),
             changed: Vec::new(),
             linked: Vec::new(),
+            narrowed: None,
             end: Ended::Done,
         };
         let done = self.opened().and_then(|open| {
-            let end = Self::work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
+            let end = self.work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
             let mut known = self.known.lock();
             *known = known.or_else(|| open.trees.identity());
             drop(known);
@@ -286,13 +301,17 @@ impl Hands {
     }
 
     fn work(
+        &self,
         (trees, policy): (&Trees, &Policy),
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
         outcome.not_moved = Self::relocate((trees, policy), &outcome.taken.moves, stop)?;
         if !outcome.taken.paths.is_empty() {
-            let selection = Arc::new(selection(&outcome.taken));
+            if let Some(end) = self.narrow(outcome, stop) {
+                return Ok(end);
+            }
+            let selection = Arc::new(selection(outcome));
             let summary = trees.reconcile(&selection, policy, gathered, stop)?;
             outcome.counts = summary.counts;
             if let Some(end) = Self::not_done(&summary, outcome, gathered) {
@@ -300,6 +319,25 @@ impl Hands {
             }
         }
         Ok(Ended::Done)
+    }
+
+    /// Finds what is to be looked at where changes may have been missed; how it ended, if that
+    /// cannot be done.
+    fn narrow(&self, outcome: &mut Outcome, stop: &AtomicBool) -> Option<Ended> {
+        let since = outcome.taken.gap()?;
+        let found = match &self.watched {
+            Some(root) => gap::scan(root.as_fd(), since, stop).unwrap_or(Found::All),
+            None => Found::All,
+        };
+        match found {
+            Found::Changes(changes) => {
+                let works = changes.into_iter().map(model::Work::from);
+                outcome.narrowed = Some(works.collect());
+                None
+            }
+            Found::All => Some(Ended::Wide),
+            Found::Stopped => Some(Ended::Stopped),
+        }
     }
 
     fn relocate(
@@ -338,7 +376,7 @@ impl Hands {
         let Some((dir, _)) = renamed.to.split_last().filter(|(dir, _)| !dir.is_root()) else {
             return Ok(false);
         };
-        let work = driftless_model::Work {
+        let work = model::Work {
             path: dir,
             scope: Scope::Entry,
         };
@@ -367,15 +405,15 @@ impl Hands {
 }
 
 /// All that was taken, or the whole tree.
-fn selection(taken: &Taken) -> Selection {
-    let is_all = taken
-        .paths
+fn selection(outcome: &Outcome) -> Selection {
+    let works = outcome.works();
+    let is_all = works
         .iter()
-        .any(|(path, dirty)| path.is_root() && dirty.scope == Scope::Subtree);
+        .any(|work| work.path.is_root() && work.scope == Scope::Subtree);
     if is_all {
         Selection::all()
     } else {
-        Selection::of(&taken.works())
+        Selection::of(&works)
     }
 }
 

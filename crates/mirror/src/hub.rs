@@ -32,7 +32,8 @@ impl Mirror {
         let waker = watch.as_ref().map(Watch::waker);
         let mut lives = Vec::new();
         let mut inboxes: Vec<Inbox> = Vec::new();
-        for beginning in beginnings {
+        for mut beginning in beginnings {
+            beginning.hands.watched = watch.as_ref().map(Watch::root).transpose()?;
             let (live, inbox) = Live::begin(beginning, waker.clone(), stop.clone())?;
             lives.push(live);
             inboxes.push(inbox);
@@ -98,8 +99,8 @@ fn hear(mut watch: Watch, inboxes: &Inboxes, stop: &AtomicBool) -> Result<(), Un
             is_heard
         } else {
             let is_heard = inboxes.send(|| Message::Heard(heard.seen.clone()));
-            if heard.is_overflown {
-                tracing::warn!("the kernel's queue of events was full: all is compared");
+            if heard.is_overflown || heard.is_doubtful {
+                tracing::warn!("the kernel has told too little: what has changed is looked for");
                 inboxes.send(|| Message::Missed);
             }
             is_heard

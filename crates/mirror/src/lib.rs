@@ -5,6 +5,7 @@ pub mod ask;
 pub mod control;
 mod deletes;
 pub mod dirty;
+pub mod gaps;
 pub mod hands;
 pub mod hub;
 pub mod job;

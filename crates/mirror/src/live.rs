@@ -8,11 +8,13 @@
 mod answer;
 mod beside;
 mod cycle;
+mod missed;
 mod work;
 
 use crate::ask::Reply;
 use crate::deletes::Deletes;
 use crate::dirty::{Circumstance, DirtyPaths, Lane};
+use crate::gaps::Gaps;
 use crate::hands::{Hands, Work};
 use crate::job::Job;
 use crate::lanes::{self, Equipment, LANES};
@@ -27,6 +29,7 @@ use cycle::Cycle;
 use driftless_detect::fanotify::Waker;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS};
 use driftless_state::StateError;
+use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -80,6 +83,7 @@ pub struct Live {
     doubt: Option<Duration>,
     links: LinkNames,
     deletes: Deletes,
+    gaps: Gaps,
     memory: Memory,
     heard_until: Duration,
     problems: Problems,
@@ -131,6 +135,8 @@ impl Live {
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
         let (settle, began) = (job.live.settle, now());
         let deletes = Deletes::new(job.policy.delete_limit);
+        let source = hands.watched.as_ref().map(OwnedFd::try_clone);
+        let gaps = Gaps::of(&job, source.transpose()?);
         let mut live = Live {
             status: Status::new(&job, began),
             job,
@@ -153,6 +159,7 @@ impl Live {
             doubt: None,
             links: LinkNames::default(),
             deletes,
+            gaps,
             memory,
             heard_until: began,
             problems: Problems::default(),
@@ -174,7 +181,7 @@ impl Live {
                     live.start_beside(snapshots, &outbox)?;
                 }
                 live.memory.leave_snapshots(began);
-                live.walk(began);
+                live.catch_up(began)?;
             }
         }
         Ok((live, Inbox::new(outbox)))
@@ -236,6 +243,7 @@ impl Live {
             self.memory.equal_until(self.heard_until);
         }
         if self.memory.is_due(now) {
+            self.keep_heard(now);
             let dirty = match is_live {
                 true => self.dirty.all_until(now.saturating_sub(YOUNG)),
                 false => self.dirty.all(),
@@ -262,12 +270,13 @@ impl Live {
             }
             Message::HeardUntil(moment) => {
                 self.heard_until = moment;
+                self.gaps.heard_until(moment, now);
                 self.waits.heard_until(moment, now);
                 self.dirty.heard_until(moment);
             }
             Message::Missed => {
                 self.status.missed();
-                self.walk(now);
+                self.take_gap(now);
             }
             Message::Deaf(why) => {
                 tracing::error!("{why}: from here on only walks find what changes");

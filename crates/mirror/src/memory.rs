@@ -2,7 +2,7 @@
 //! comparison came to. It is written behind the work, about every second.
 //!
 //! A detector whose position is kept must not be told to move on before what it told of is saved;
-//! fanotify has none, so that after an end all is compared.
+//! that of fanotify is a moment, from which on times of change are looked at after an end.
 
 use crate::dirty::Dirty;
 use crate::status::{Problems, Trouble};
@@ -11,7 +11,7 @@ use driftless_model::{Lag, RelPath};
 use driftless_state::StateError;
 use driftless_state::mirror::{
     CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow, RunCounts, RunKind,
-    Saved,
+    RunRow, Saved,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 const SAVE_SHARE: u32 = 20;
 /// The detector of snapshots, as the state calls it.
 const SNAPSHOTS: &str = "snapshots";
+/// The detector that the kernel tells, as the state calls it.
+const FANOTIFY: &str = "fanotify";
 /// The last comparison of all is looked for in so many runs.
 const RUNS_LOOKED_AT: u64 = 1000;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -167,11 +169,36 @@ impl Memory {
     /// # Errors
     /// The state cannot be read.
     pub fn entries(&self) -> Result<u64, StateError> {
-        let runs = self.state.runs(RUNS_LOOKED_AT)?;
-        let walk = runs
-            .iter()
-            .find(|run| run.kind == RunKind::Walk && run.ended.is_some());
-        Ok(walk.map_or(0, |run| run.counts.seen))
+        Ok(self.last_walk()?.map_or(0, |run| run.counts.seen))
+    }
+
+    /// The last comparison of all that came to its end.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn last_walk(&self) -> Result<Option<RunRow>, StateError> {
+        let mut runs = self.state.runs(RUNS_LOOKED_AT)?.into_iter();
+        Ok(runs.find(|run| run.kind == RunKind::Walk && run.ended.is_some()))
+    }
+
+    /// Until when all was heard of, as it was kept.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn heard(&self) -> Result<Option<Vec<u8>>, StateError> {
+        let cursor = self.state.cursor(FANOTIFY)?;
+        Ok(cursor.map(|cursor| cursor.position))
+    }
+
+    /// Keeps until when all was heard of.
+    pub fn keep_heard(&mut self, position: Vec<u8>, at: Duration) {
+        let cursors = &mut self.saved.cursors;
+        cursors.retain(|cursor| cursor.detector != FANOTIFY);
+        cursors.push(Cursor {
+            detector: FANOTIFY.into(),
+            position,
+            at,
+        });
     }
 
     /// The snapshot that was read last, and what it holds everything before.
@@ -333,6 +360,7 @@ fn of_row(row: DirtyRow) -> (RelPath, Dirty) {
         due: row.due,
         attempts: row.attempts,
         is_long: row.is_long,
+        gap: None,
     };
     (row.path, dirty)
 }

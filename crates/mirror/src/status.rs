@@ -4,6 +4,7 @@ use crate::dirty::reaches;
 use crate::job::Job;
 use driftless_engine::Counts;
 use driftless_model::{Lag, Problem, RelPath, Scope};
+use driftless_state::mirror::RunRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,6 +51,12 @@ pub struct Status {
     pub events: u64,
     /// How often events were missed.
     pub overflows: u64,
+    /// How often changes may have been missed, at a start too.
+    pub gaps: u64,
+    /// How often times of change said what had to be compared.
+    pub narrowed: u64,
+    /// Entries that were looked at for that on both sides.
+    pub narrowed_seen: u64,
     /// Comparisons of all.
     pub walk: Walked,
     /// Where the cycle of snapshots is, if there are any.
@@ -127,6 +134,14 @@ struct Hour {
 }
 
 impl Walked {
+    /// An earlier life of the mirror has made the last one.
+    pub fn go_on(&mut self, walk: &RunRow) {
+        self.asked = Some(walk.begun);
+        self.ended = walk.ended;
+        (self.seen, self.changed) = (walk.counts.seen, walk.counts.changed + walk.counts.deleted);
+        self.took = walk.ended.unwrap_or(walk.begun).saturating_sub(walk.begun);
+    }
+
     /// One has come to its end.
     pub fn end(&mut self, now: Duration, counts: &Counts, missed: u64) {
         self.took = now.saturating_sub(self.asked.unwrap_or(now));

@@ -14,6 +14,7 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatvfs, open, openat, readlink, statat,
 };
 use rustix::io::{Errno, read, write};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,6 +99,8 @@ pub struct Heard {
     pub seen: Vec<Seen>,
     /// The kernel's queue was full: events are missing before these, or among them.
     pub is_overflown: bool,
+    /// An event names a directory that cannot be looked up, and is not known to be gone.
+    pub is_doubtful: bool,
     /// How many events there were, those outside of the source too.
     pub events: usize,
 }
@@ -171,6 +174,7 @@ impl Watch {
             heard.is_overflown |= event.mask & libc::FAN_Q_OVERFLOW != 0;
             paths.add(event, &mut heard.seen);
         }
+        heard.is_doubtful = paths.is_doubtful.get();
         Ok(heard)
     }
 
@@ -189,6 +193,14 @@ impl Watch {
         }
         let _nobody_may_have_woken_it = read(&self.waker.0, &mut [0; 8]);
         Ok(())
+    }
+
+    /// The directory that is watched.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn root(&self) -> std::io::Result<OwnedFd> {
+        self.root.try_clone()
     }
 
     /// What wakes it.
@@ -251,6 +263,8 @@ struct Paths<'a> {
     above: Vec<u8>,
     file_system: [i32; 2],
     known: HashMap<Handle<'a>, Option<Found>>,
+    /// Something could not be looked up that may be there.
+    is_doubtful: Cell<bool>,
 }
 
 /// What a handle names.
@@ -273,6 +287,7 @@ impl<'a> Paths<'a> {
             above,
             file_system: file_system(root.as_fd()).map_err(failed)?,
             known: HashMap::new(),
+            is_doubtful: Cell::new(false),
         })
     }
 
@@ -373,14 +388,23 @@ impl<'a> Paths<'a> {
         self.known[&handle].as_ref()
     }
 
+    /// What was looked up; what is gone has an event of its own, above it.
+    fn sure<T>(&self, looked_up: Result<T, Errno>) -> Option<T> {
+        let is_gone = |cause: &Errno| matches!(*cause, Errno::STALE | Errno::NOENT);
+        if looked_up.as_ref().is_err_and(|cause| !is_gone(cause)) {
+            self.is_doubtful.set(true);
+        }
+        looked_up.ok()
+    }
+
     fn open(&self, handle: Handle<'a>) -> Option<Found> {
         if handle.file_system != self.file_system {
             return None;
         }
-        let fd = sys::open_by_handle(self.root, handle.kind, handle.bytes).ok()?;
+        let fd = self.sure(sys::open_by_handle(self.root, handle.kind, handle.bytes))?;
         let (path, is_above) = match path_of(fd.as_fd()) {
             Err(Errno::NAMETOOLONG) => (path_above(fd.as_fd())?, true),
-            path => (path.ok()?, false),
+            path => (self.sure(path)?, false),
         };
         if path.ends_with(DELETED) && fstat(&fd).is_ok_and(|meta| meta.st_nlink == 0) {
             return None;

@@ -156,6 +156,16 @@ impl Mirror {
         self.folder.path().join("state/driftless/mirror-test.db")
     }
 
+    /// What its state says to a question.
+    pub fn rows(&self, sql: &str) -> String {
+        let said = std::process::Command::new("sqlite3")
+            .arg("-readonly")
+            .arg(self.state_file())
+            .arg(sql)
+            .output();
+        String::from_utf8(said.expect("sqlite3 runs").stdout).expect("text")
+    }
+
     /// The number of its process.
     pub fn process(&self) -> u32 {
         self.running.as_ref().expect("it runs").pid()

@@ -2,7 +2,7 @@
 //! are out of reach.
 
 use super::{Live, now};
-use crate::dirty::{Dirty, Lane, Taken};
+use crate::dirty::{Dirty, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
 use crate::lanes::LANES;
@@ -98,11 +98,11 @@ impl Live {
                 if taken.is_empty() {
                     break;
                 }
-                if lane == Lane::Walk {
+                if taken.is_walk() {
                     self.memory.begin_run(RunKind::Walk, now);
                 }
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
-                let delete_limit = self.deletes.limit(now, lane, &self.walked);
+                let delete_limit = self.deletes.limit(now, taken.is_walk(), &self.walked);
                 let work = Work {
                     taken,
                     delete_limit,
@@ -158,11 +158,14 @@ impl Live {
     }
 
     fn take_end(&mut self, now: Duration, outcome: Outcome) {
+        let Some(outcome) = self.close_gap(now, outcome) else {
+            return;
+        };
         if let Ended::Away(why) = &outcome.end {
             self.go_away(now, why.clone());
         }
         if outcome.end != Ended::Done {
-            if outcome.taken.lane == Lane::Walk {
+            if outcome.taken.is_walk() {
                 let counts = counts_of(&outcome.counts);
                 self.memory
                     .end_run(RunKind::Walk, now, &counts, INTERRUPTED);
@@ -172,7 +175,7 @@ impl Live {
         }
         self.come_back(now);
         self.memory.know(self.hands.known());
-        if outcome.taken.lane == Lane::Walk {
+        if outcome.taken.is_walk() {
             self.end_walk(now, &outcome);
         }
         self.learn_links(now, &outcome);
@@ -183,10 +186,10 @@ impl Live {
         self.status.add(&outcome.counts);
         self.count_cycle(&outcome.counts);
         self.count_missed(&outcome);
-        if outcome.taken.lane != Lane::Walk {
+        if !outcome.taken.is_walk() {
             self.deletes.add(now, outcome.counts.deleted);
         }
-        let paths = looked_at(&outcome.taken);
+        let paths = looked_at(&outcome);
         let told = outcome.problems.into_iter().filter(is_to_be_told);
         self.problems.replace(now, &paths, told.collect());
         let counts = outcome.counts;
@@ -198,8 +201,8 @@ impl Live {
     /// Learns which files have several names. Those that were not looked at together are, and where
     /// not all are known, all is compared, though not all the time.
     fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
-        let looked_at = looked_at(&outcome.taken);
-        let is_walk = outcome.taken.lane == Lane::Walk;
+        let looked_at = looked_at(outcome);
+        let is_walk = outcome.taken.is_walk();
         let together = self.links.met(&looked_at, &outcome.linked, is_walk);
         for name in together {
             // All at the same time: the pace of each would keep them apart.
@@ -231,6 +234,7 @@ impl Live {
             0
         };
         self.walked.end(now, &outcome.counts, missed);
+        self.gaps.equal();
         let counts = RunCounts {
             missed,
             ..counts_of(&outcome.counts)
@@ -272,9 +276,7 @@ pub(super) fn counts_of(counts: &Counts) -> RunCounts {
 }
 
 /// What was looked at, and how far below.
-fn looked_at(taken: &Taken) -> Vec<(RelPath, Scope)> {
-    let paths = taken.paths.iter();
-    paths
-        .map(|(path, dirty)| (path.clone(), dirty.scope))
-        .collect()
+fn looked_at(outcome: &Outcome) -> Vec<(RelPath, Scope)> {
+    let works = outcome.works().into_iter();
+    works.map(|work| (work.path, work.scope)).collect()
 }

@@ -1,0 +1,139 @@
+//! Paths that change all the time, and paths that fail for good: neither keeps a mirror from the
+//! rest, and of neither anything is lost.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use common::mounted::Mounted;
+use driftless_testkit::{FsKind, Options, Scratch, assert_equal};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const SIZE_MIB: u64 = 300;
+const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
+const APPENDS: u32 = 10_000;
+/// How long a quiet file may take beside a directory that changes all the time. It takes some tens
+/// of milliseconds; the machine that tests may be busy.
+const QUIET_LAG_MAX: Duration = Duration::from_secs(10);
+
+fn check_equal(mirror: &Mirror, context: &str) {
+    mirror.barrier();
+    assert_equal(
+        &mirror.source,
+        &mirror.replica,
+        &Options::default(),
+        context,
+    );
+}
+
+fn append(path: &Path, text: &str) {
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let mut file = file.expect("the log");
+    file.write_all(text.as_bytes()).expect("written");
+}
+
+#[test]
+fn a_file_that_is_appended_to_ten_thousand_times_is_copied_fifty_times_at_most() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    append(&source.join("log"), "the first line\n");
+    append(&source.join("open"), "the first line\n");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let before = mirror.status()["changed"].as_u64();
+    let open = OpenOptions::new().append(true).open(source.join("open"));
+    let mut open = open.expect("the log");
+    for number in 0..APPENDS {
+        // One is closed each time, the other stays open.
+        append(&source.join("log"), &format!("line {number}\n"));
+        writeln!(open, "line {number}").expect("written");
+        if number % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    check_equal(&mirror, "the last line");
+    drop(open);
+    let after = mirror.status()["changed"].as_u64();
+    let copies = after.zip(before).map(|(after, before)| after - before);
+    assert!(copies.is_some_and(|copies| copies <= 2 * 50), "{copies:?}");
+    assert!(copies.is_some_and(|copies| copies >= 2), "{copies:?}");
+    let log = fs::read_to_string(mirror.replica.join("log")).expect("the log");
+    assert_eq!(log.lines().count(), APPENDS as usize + 1);
+}
+
+/// Makes, renames and removes names in one directory until it is to stop; how many times.
+fn keep_hot(dir: &Path, stop: &AtomicBool) -> u64 {
+    let mut rounds = 0;
+    while !stop.load(Relaxed) {
+        fs::write(dir.join(".new"), rounds.to_string()).expect("a file");
+        fs::rename(dir.join(".new"), dir.join(format!("f{}", rounds % 5))).expect("renamed");
+        rounds += 1;
+    }
+    rounds
+}
+
+#[test]
+fn a_directory_that_changes_all_the_time_holds_up_nothing_else() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    let hot = source.join("hot");
+    fs::create_dir(&hot).expect("a directory");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let before = mirror.status()["changed"].as_u64().expect("a number");
+    let stop = AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let heating = scope.spawn(|| keep_hot(&hot, &stop));
+        for number in 0..10 {
+            let quiet = format!("quiet{number}");
+            fs::write(source.join(&quiet), b"content").expect("a file");
+            let began = Instant::now();
+            while !mirror.replica.join(&quiet).exists() {
+                assert!(began.elapsed() < QUIET_LAG_MAX, "{}", mirror.status());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        stop.store(true, Relaxed);
+        heating.join().expect("no panic")
+    });
+    check_equal(&mirror, "when it is quiet");
+    let changed = mirror.status()["changed"].as_u64().expect("a number") - before;
+    assert!(
+        changed < rounds / 2,
+        "{changed} entries for {rounds} rounds"
+    );
+}
+
+#[test]
+fn a_path_that_fails_for_good_is_in_quarantine_and_the_rest_goes_on() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::create_dir(source.join("stuck")).expect("a directory");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    // What is mounted there cannot be replaced.
+    let mounted = Mounted::tmpfs(&mirror.replica.join("stuck"));
+    fs::remove_dir(source.join("stuck")).expect("removed");
+    fs::write(source.join("stuck"), b"a file now").expect("a file");
+    mirror.wait_for("quarantined", |quarantined| quarantined == 1);
+    fs::write(source.join("other"), b"content").expect("a file");
+    // It is reached but for what is in quarantine, which is told.
+    let reached = mirror.command("barrier").arg("--timeout=100s").run();
+    let _with_problems = reached.expect(3);
+    assert!(mirror.replica.join("other").exists());
+    let told = mirror.command("problems").run().expect(3);
+    assert!(
+        told.stdout_text().contains("\"stuck\""),
+        "{}",
+        told.describe()
+    );
+    drop(mounted);
+    let _done = mirror.command("retry").run().expect(0);
+    check_equal(&mirror, "mended");
+    assert_eq!(mirror.status()["quarantined"], 0);
+}
