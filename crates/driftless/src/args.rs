@@ -24,7 +24,7 @@ pub use choose::ChooseArgs;
 pub use generate::Document;
 pub use guard::GuardArgs;
 pub use keep::KeepArgs;
-pub use mirror::{JobArgs, MirrorArgs, MirrorCommand};
+pub use mirror::{FailbackArgs, FailoverArgs, FailoverTo, JobArgs, MirrorArgs, MirrorCommand};
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use reach::ReachArgs;

@@ -20,6 +20,7 @@ pub mod hashes;
 pub mod kept;
 pub mod links;
 pub mod listed;
+pub mod moments;
 pub mod namesakes;
 pub mod nested;
 pub mod open;

@@ -2,6 +2,7 @@
 //! mounted in them, and from when on changes of the replica are under way.
 
 pub mod alike;
+pub mod alone;
 pub mod changes;
 pub mod error;
 pub mod folding;

@@ -1,5 +1,6 @@
 //! What a mirror that runs can be asked, and what it answers.
 
+use crate::foreign::Foreign;
 use crate::status::{Status, Trouble};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ pub enum Ask {
     Status,
     /// Which paths have a problem?
     Problems,
+    /// What has somebody else changed on the replica?
+    Foreign,
     /// Stop working, and go on hearing of changes.
     Pause,
     /// Go on working.
@@ -27,6 +30,8 @@ pub enum Ask {
         /// Or when so much time has passed.
         timeout: Option<Duration>,
     },
+    /// End, as after a signal.
+    End,
     /// Try at once what has failed.
     Retry {
         /// At this path and below; all without it.
@@ -46,6 +51,8 @@ pub enum Answer {
     Status(Vec<Status>),
     /// Which paths have a problem, for each replica.
     Problems(Vec<Troubles>),
+    /// What somebody else has changed on each replica, as the job names it.
+    Foreign(Vec<(String, Foreign)>),
     /// All is on the replica, but for what has a problem.
     Reached {
         /// Paths that have one.
@@ -77,6 +84,7 @@ impl Answer {
             (Answer::Retried(a), Answer::Retried(b)) => Answer::Retried(a + b),
             (Answer::Status(a), Answer::Status(b)) => Answer::Status([a, b].concat()),
             (Answer::Problems(a), Answer::Problems(b)) => Answer::Problems([a, b].concat()),
+            (Answer::Foreign(a), Answer::Foreign(b)) => Answer::Foreign([a, b].concat()),
             (Answer::Reached { problems: a }, Answer::Reached { problems: b }) => {
                 Answer::Reached { problems: a + b }
             }

@@ -2,14 +2,17 @@
 //! it is given. When they are out of reach it says why, and opens them anew when it is asked again.
 
 use crate::dirty::{Failed, Move, Taken};
+use crate::foreign::foreign;
 use crate::link_names::Linked;
 use driftless_detect::gap::{self, Found};
+use driftless_detect::snapshot::Provider;
 use driftless_engine::{
     Counts, End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
 };
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{
-    self as model, Act, Class, DeleteLimit, Policy, Problem, Receipt, RelPath, Scope, Selection,
+    self as model, Act, Action, Class, DeleteLimit, Policy, Problem, Receipt, RelPath, Scope,
+    Selection,
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
@@ -44,6 +47,8 @@ pub struct Hands {
     /// The source's directory, where the kernel tells of changes.
     pub watched: Option<OwnedFd>,
     open: RwLock<Option<Arc<Open>>>,
+    /// Who closes the replica to others while nothing is done there.
+    keeper: Option<Mutex<Box<dyn Provider>>>,
 }
 
 /// Trees that are open, and the connections that they are reached by.
@@ -59,6 +64,9 @@ pub struct Work {
     pub taken: Taken,
     /// How many entries may go for it.
     pub delete_limit: Option<DeleteLimit>,
+    /// Both trees were equal then, but for what is told of: what differs although the source was not
+    /// changed since was changed on the replica.
+    pub equal_at: Option<Duration>,
 }
 
 /// What became of a piece of work.
@@ -77,6 +85,8 @@ pub struct Outcome {
     pub problems: Vec<Problem>,
     /// Paths that were changed.
     pub changed: Vec<RelPath>,
+    /// Of these, what somebody else has changed on the replica.
+    pub foreign: Vec<RelPath>,
     /// Names of files that have several.
     pub linked: Vec<Linked>,
     /// What was looked at in its place, where changes may have been missed.
@@ -148,6 +158,34 @@ impl Hands {
             snapshot: RwLock::new(None),
             watched: None,
             open: RwLock::new(None),
+            keeper: None,
+        }
+    }
+
+    /// The same with somebody who closes the replica to others while nothing is done there.
+    #[must_use]
+    pub fn kept_by(mut self, keeper: Option<Box<dyn Provider>>) -> Hands {
+        self.keeper = keeper.map(Mutex::new);
+        self
+    }
+
+    /// Closes the replica to others, or opens it.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    pub fn close_replica(&self, is_closed: bool) -> Result<(), String> {
+        let Some(keeper) = &self.keeper else {
+            return Ok(());
+        };
+        let done = keeper.lock().set_read_only(is_closed);
+        done.map_err(|error| error.to_string())
+    }
+
+    /// Closes both trees, and the replica to others. Nothing may be in work.
+    pub fn shut(&self) {
+        self.close();
+        if let Err(why) = self.close_replica(true) {
+            tracing::warn!("the replica stays writable: {why}");
         }
     }
 
@@ -194,6 +232,11 @@ impl Hands {
         if let Some(snapshot) = &*self.snapshot.read() {
             options.source = snapshot.clone().into();
         }
+        self.close_replica(false)
+            .map_err(|cause| RunError::Unusable {
+                path: options.replica.to_string(),
+                cause,
+            })?;
         let connections = connect(&mut options, &self.reach, Duration::ZERO)
             .map_err(|error| RunError::NoMovers(error.to_string()))?;
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
@@ -257,6 +300,7 @@ impl Hands {
         let Work {
             taken,
             delete_limit,
+            equal_at,
         } = work;
         let policy = Policy {
             delete_limit,
@@ -274,6 +318,7 @@ impl Hands {
             counts: Counts::default(),
             problems: Vec::new(),
             changed: Vec::new(),
+            foreign: Vec::new(),
             linked: Vec::new(),
             narrowed: None,
             end: Ended::Done,
@@ -285,10 +330,16 @@ impl Hands {
             drop(known);
             outcome.was_carried_out = end == Ended::Done;
             outcome.on = outcome.was_carried_out.then_some(open);
+            if let Some(equal_at) = equal_at
+                && let Some(open) = &outcome.on
+            {
+                outcome.foreign = foreign(&open.trees, &gathered.changed.lock(), equal_at);
+            }
             Ok(end)
         });
         outcome.problems = gathered.problems.into_inner();
-        outcome.changed = gathered.changed.into_inner();
+        let changed = gathered.changed.into_inner().into_iter();
+        outcome.changed = changed.map(|(path, _)| path).collect();
         outcome.linked = gathered.linked.into_inner();
         match done {
             Ok(end) => outcome.end = end,
@@ -422,7 +473,7 @@ fn selection(outcome: &Outcome) -> Selection {
 struct Gathered {
     is_of_snapshot: bool,
     problems: Mutex<Vec<Problem>>,
-    changed: Mutex<Vec<RelPath>>,
+    changed: Mutex<Vec<(RelPath, Action)>>,
     linked: Mutex<Vec<Linked>>,
 }
 
@@ -447,7 +498,7 @@ impl Monitor for Gathered {
     fn receipt(&self, receipt: &Receipt) {
         let mut changed = self.changed.lock();
         if changed.len() < CHANGED_PATHS_MAX {
-            changed.push(receipt.path.clone());
+            changed.push((receipt.path.clone(), receipt.action));
         }
     }
 

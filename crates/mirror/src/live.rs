@@ -174,6 +174,7 @@ impl Live {
         live.problems = live.memory.problems()?;
         live.is_paused = live.memory.is_paused()?;
         live.walked.seen = live.memory.entries()?;
+        live.walked.equal = live.memory.was_equal_until()?;
         match snapshots {
             Some(snapshots) if !live.job.is_live() => live.start_cycles(snapshots, &outbox)?,
             snapshots => {
@@ -336,6 +337,7 @@ impl Live {
         if let Err(why) = self.hands.settle() {
             tracing::warn!("{why}");
         }
+        self.hands.shut();
         let _it_was_told = self.memory.save(now(), self.dirty.all(), &self.problems);
         for thread in self.threads {
             let _its_panic_was_told = thread.join();

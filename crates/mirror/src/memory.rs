@@ -122,6 +122,14 @@ impl Memory {
         self.state.job().map(|job| job.paused.is_some())
     }
 
+    /// Every change until then was on the replica when the mirror ended.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn was_equal_until(&self) -> Result<Option<Duration>, StateError> {
+        self.state.job().map(|job| job.equal_until)
+    }
+
     /// It is paused, or goes on.
     pub fn pause(&mut self, now: Duration, is_paused: bool) {
         let done = self.state.pause(is_paused.then_some(now));

@@ -158,9 +158,7 @@ impl Snapshots {
     /// The name of a snapshot that is made now: the job's and the moment, in universal time, so
     /// that names of one job are in the order of their moments.
     fn name(&self, now: Duration) -> String {
-        let (date, time) = date_and_time(now.as_secs().cast_signed());
-        let time = time.replace(':', "");
-        format!("{}-{date}T{time}.{:03}Z", self.job, now.subsec_millis())
+        name_of(&self.job, now)
     }
 
     /// Whether a snapshot is one of the job: the moment has a form of its own, so that job "a" is
@@ -174,6 +172,14 @@ impl Snapshots {
         };
         moment.len() == FORM.len() && moment.chars().zip(FORM.chars()).all(fits)
     }
+}
+
+/// The name of a snapshot that is made now. What begins with more than the name of a job is none of
+/// its own, so it is kept until somebody deletes it.
+pub fn name_of(beginning: &str, now: Duration) -> String {
+    let (date, time) = date_and_time(now.as_secs().cast_signed());
+    let time = time.replace(':', "");
+    format!("{beginning}-{date}T{time}.{:03}Z", now.subsec_millis())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How a mirror is: what it tells whoever asks.
 
 use crate::dirty::reaches;
+use crate::foreign::Foreign;
 use crate::job::Job;
 use driftless_engine::Counts;
 use driftless_model::{Lag, Problem, RelPath, Scope};
@@ -59,6 +60,8 @@ pub struct Status {
     pub narrowed_seen: u64,
     /// Comparisons of all.
     pub walk: Walked,
+    /// What somebody else has changed on the replica.
+    pub foreign: Foreign,
     /// Where the cycle of snapshots is, if there are any.
     pub cycle: Option<CycleNow>,
     /// How long changes took to the replica.
@@ -112,6 +115,10 @@ pub struct CycleNow {
 pub struct Walked {
     /// When the last was asked for.
     pub asked: Option<Duration>,
+    /// When the last began.
+    pub begun: Duration,
+    /// Both trees were equal then, but for what was told of.
+    pub equal: Option<Duration>,
     /// When the last came to its end.
     pub ended: Option<Duration>,
     /// How long it took.
@@ -145,7 +152,7 @@ impl Walked {
     /// One has come to its end.
     pub fn end(&mut self, now: Duration, counts: &Counts, missed: u64) {
         self.took = now.saturating_sub(self.asked.unwrap_or(now));
-        self.ended = Some(now);
+        (self.ended, self.equal) = (Some(now), Some(self.begun));
         (self.seen, self.changed) = (counts.seen, counts.changed + counts.deleted);
         self.count += 1;
         self.missed += missed;

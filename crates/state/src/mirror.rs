@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use rows::{
-    About, CommonRow, Cursor, DirtyRow, GapRow, HourRow, INTERRUPTED, JobRow, ProblemRow,
-    RunCounts, RunKind, RunRow,
+    About, CommonRow, Cursor, DirtyRow, GapRow, HourRow, INTERRUPTED, JobRow, ProblemRow, Role,
+    RoleRow, RunCounts, RunKind, RunRow,
 };
 pub use save::{EqualUntil, HOURS_KEPT_MAX, PROBLEMS_KEPT_MAX, Saved};
 
@@ -151,6 +151,19 @@ impl MirrorState {
         })
     }
 
+    /// Notes what the replica is from now on, together with other changes.
+    ///
+    /// # Errors
+    /// All is as it was.
+    pub fn take_role(&mut self, row: &RoleRow, saved: &Saved) -> Result<(), StateError> {
+        const TAKE: &str = "UPDATE job SET role = ?, role_since_ms = ?, role_to = ?";
+        let values = params![row.role.word(), row.since.map(millis), row.to];
+        self.change(|transaction| {
+            transaction.execute(TAKE, values)?;
+            save::write(transaction, saved).map(drop)
+        })
+    }
+
     /// Notes that a run begins; returns its number. The oldest run goes if there are too many.
     ///
     /// # Errors
@@ -179,7 +192,8 @@ impl MirrorState {
         end: &str,
     ) -> Result<(), StateError> {
         const END: &str = "UPDATE runs SET ended_ms = ?, seen = ?, changed = ?, deleted = ?,
-            failed = ?, bytes = ?, missed = ?, end = ? WHERE id = ?";
+            failed = ?, bytes = ?, missed = ?, others = ?, end = ?
+            WHERE id = ?";
         let values = params![
             millis(ended),
             capped(counts.seen),
@@ -188,6 +202,7 @@ impl MirrorState {
             capped(counts.failed),
             capped(counts.bytes),
             capped(counts.missed),
+            capped(counts.foreign),
             end,
             capped(id)
         ];

@@ -53,6 +53,24 @@ pub trait Provider: Send {
     /// # Errors
     /// It is not known.
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError>;
+
+    /// Whether the tree itself is closed to all changes; false where its file system cannot do
+    /// that.
+    ///
+    /// # Errors
+    /// It is not known.
+    fn is_read_only(&self) -> Result<bool, SnapshotError> {
+        Ok(false)
+    }
+
+    /// Closes the tree to all changes, or opens it; nothing is done where its file system cannot.
+    ///
+    /// # Errors
+    /// It is as it was.
+    fn set_read_only(&self, is_read_only: bool) -> Result<(), SnapshotError> {
+        let _it_cannot_be_done_here = is_read_only;
+        Ok(())
+    }
 }
 
 /// Why something could not be done with snapshots.

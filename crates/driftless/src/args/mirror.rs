@@ -1,7 +1,7 @@
 //! What `driftless mirror` takes.
 
 use super::LogArgs;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +18,60 @@ pub struct JobArgs {
     /// ".toml"
     #[arg(value_name = "JOB")]
     pub job: PathBuf,
+}
+
+/// Which replica becomes the active side, and what it is then.
+#[derive(Debug, Args)]
+pub struct FailoverArgs {
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Which replica, as the job names it, where it has several
+    #[arg(long, value_name = "TREE")]
+    pub replica: Option<String>,
+    /// To what the replica has now, or to the newest snapshot that both have in common
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    pub to: FailoverTo,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is brought back, and how.
+#[derive(Debug, Args)]
+pub struct FailbackArgs {
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Which replica, as the job names it, where it has several
+    #[arg(long, value_name = "TREE")]
+    pub replica: Option<String>,
+    /// Make the source the active side again; the replica follows when the mirror runs
+    #[arg(long)]
+    pub finish: bool,
+    /// Say what would be done and lost; nothing is changed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Go on although the source is empty: its disk is a new one
+    #[arg(long)]
+    pub into_empty: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a replica becomes when it becomes the active side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailoverTo {
+    /// It stays as it is
+    #[default]
+    Latest,
+    /// It goes back to the newest snapshot that both have
+    Common,
 }
 
 #[derive(Debug, Subcommand)]
@@ -73,6 +127,27 @@ pub enum MirrorCommand {
         /// Print one JSON object a line
         #[arg(long)]
         json: bool,
+    },
+    /// List what somebody else has changed on the replica, and was put right
+    Foreign {
+        #[command(flatten)]
+        job: JobArgs,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make the replica the active side: say what would be lost, end the mirror, make the replica
+    /// writable
+    Failover(FailoverArgs),
+    /// Bring back to the source what has changed on the replica since
+    Failback(FailbackArgs),
+    /// The same as failover; with --dry-run a rehearsal of it
+    Promote {
+        #[command(flatten)]
+        over: FailoverArgs,
+        /// Say what would be done and lost; nothing is changed
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Try paths that have a problem at once
     Retry {

@@ -5,12 +5,13 @@ use crate::exit::Exit;
 use crate::own;
 use driftless_mirror::job::{JOB_BYTES_MAX, Job, parse};
 use driftless_mirror::memory::Memory;
-use driftless_model::{cause, quote};
-use driftless_state::mirror::{About, MirrorState};
+use driftless_model::{cause, moment, quote};
+use driftless_state::StateError;
+use driftless_state::mirror::{About, JobRow, MirrorState, MirrorView, Role, RoleRow};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// Where jobs of the machine are.
@@ -115,6 +116,11 @@ pub fn hold(job: &Job) -> Result<Held, Failure> {
 
 /// What an earlier mirror has left of the one replica of a job, for the process that holds it.
 pub fn memory(job: &Job) -> Result<Memory, Failure> {
+    state(job).map(Memory::of)
+}
+
+/// The state of the mirror of a job, for the process that holds it.
+pub fn state(job: &Job) -> Result<MirrorState, Failure> {
     let about = About {
         name: job.name.clone(),
         source: job.source.clone(),
@@ -123,7 +129,71 @@ pub fn memory(job: &Job) -> Result<Memory, Failure> {
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
     let opened = MirrorState::open(&path, &about, driftless_mirror::live::now());
     let (state, _found) = opened.map_err(|error| record::refusal(&error))?;
-    Ok(Memory::of(state))
+    Ok(state)
+}
+
+/// The state of a mirror, to be read; nothing if there is none.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
+pub fn look(name: &str) -> Result<Option<MirrorView>, Failure> {
+    let path = file(&format!("mirror-{name}.db"))?;
+    if std::fs::metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    match MirrorState::look(&path) {
+        Ok(view) => Ok(Some(view)),
+        Err(StateError::Unready { .. }) => Ok(None),
+        Err(error) => Err(record::refusal(&error)),
+    }
+}
+
+/// The job with one of its replicas alone: the only one, or the one that is named.
+pub fn with_one(job: &Job, replica: Option<&str>) -> Result<Job, Failure> {
+    let mut all = job.apart();
+    let refuse = |why: &str| Err((Exit::Usage, format!("{}: {why}", job.name)));
+    match replica {
+        None if all.len() == 1 => Ok(all.remove(0)),
+        None => refuse("it has several replicas: say which (--replica)"),
+        Some(named) => match all.into_iter().find(|one| one.replicas[0] == named) {
+            Some(one) => Ok(one),
+            None => refuse("--replica is none of its replicas"),
+        },
+    }
+}
+
+/// What is known of those replicas of a job that are the active side, or about to be.
+pub fn active(job: &Job) -> Result<Vec<JobRow>, Failure> {
+    let mut found = Vec::new();
+    for one in job.apart() {
+        if let Some(view) = look(&one.own_name())? {
+            let row = view.job().map_err(|error| record::refusal(&error))?;
+            found.extend(Some(row).filter(|row| row.role.role != Role::Following));
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses to work against those who use a replica.
+pub fn refuse_active(job: &Job) -> Result<(), Failure> {
+    match active(job)?.first() {
+        None => Ok(()),
+        Some(row) => Err((Exit::Refused, active_words(&job.name, &row.role))),
+    }
+}
+
+fn active_words(name: &str, row: &RoleRow) -> String {
+    let since = row.since.unwrap_or_default();
+    let since = moment(since.as_secs().cast_signed());
+    let role = row.role.word();
+    let now = match row.role {
+        Role::FailingOver => format!("driftless mirror failover {name} goes on with that"),
+        _ => format!(
+            "driftless mirror failback {name} --finish brings back what changed there, and has it follow again"
+        ),
+    };
+    format!("{name}: {role} since {since}: its replica is the active side; {now}")
 }
 
 /// Where the mirror of a job is asked.

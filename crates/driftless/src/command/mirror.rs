@@ -1,7 +1,9 @@
 //! `driftless mirror`: a replica that stays equal, and what can be asked of it.
 
+mod back;
 mod detectors;
 mod keep_equal;
+mod over;
 
 use crate::args::{JobArgs, MirrorArgs, MirrorCommand};
 use crate::command::job;
@@ -33,6 +35,10 @@ pub fn run(args: &MirrorArgs) -> Exit {
             ask_done(job, &Ask::Barrier { timeout: *timeout })
         }
         MirrorCommand::Problems { job, json } => problems(job, *json),
+        MirrorCommand::Foreign { job, json } => foreign(job, *json),
+        MirrorCommand::Failover(args) => over::fail_over(args, false),
+        MirrorCommand::Promote { over, dry_run } => over::fail_over(over, *dry_run),
+        MirrorCommand::Failback(args) => back::fail_back(args),
         MirrorCommand::Retry { job, path } => {
             let path = path
                 .as_ref()
@@ -65,12 +71,27 @@ fn ask(args: &JobArgs, ask: &Ask) -> Result<Answer, Failure> {
     let name = job::name(&args.job)?;
     let socket = job::socket(&name)?;
     control::ask(&socket, ask).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => (
-            Exit::CouldNotRun,
-            format!("{name}: its mirror does not run (driftless mirror run {name})"),
-        ),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => not_running(args, &name),
         _ => (Exit::CouldNotRun, format!("{name}: {error}")),
     })
+}
+
+/// Nobody answers: because a replica is the active side, or because nobody has started a mirror.
+fn not_running(args: &JobArgs, name: &str) -> Failure {
+    let why = format!("{name}: its mirror does not run (driftless mirror run {name})");
+    let is_active = job::read(&args.job).and_then(|job| job::refuse_active(&job));
+    match is_active {
+        Err(refused @ (Exit::Refused, _)) => refused,
+        _ => (Exit::CouldNotRun, why),
+    }
+}
+
+fn foreign(args: &JobArgs, json: bool) -> Result<Exit, Failure> {
+    let Answer::Foreign(replicas) = ask(args, &Ask::Foreign)? else {
+        return Err((Exit::Bug, "the mirror gave another answer".into()));
+    };
+    say::foreign(&replicas, json);
+    Ok(Exit::Equal)
 }
 
 fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
@@ -91,11 +112,20 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
             say::line(&format!("{count} paths are tried again"));
             Ok(Exit::Equal)
         }
-        Answer::Status(_) | Answer::Problems(_) => Ok(Exit::Equal),
+        Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) => Ok(Exit::Equal),
     }
 }
 
 fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
+    let active = match job::read(&args.job) {
+        Ok(job) => job::active(&job)?,
+        // A mirror may run whose file was taken away.
+        Err(_) => Vec::new(),
+    };
+    if !active.is_empty() {
+        active.iter().for_each(|job| say::active(job, json));
+        return Ok(Exit::Equal);
+    }
     let Answer::Status(replicas) = ask(args, &Ask::Status)? else {
         return Err((Exit::Bug, "the mirror gave another answer".into()));
     };

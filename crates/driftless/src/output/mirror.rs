@@ -1,8 +1,12 @@
 //! What the commands of a mirror print.
 
+pub mod recovery;
+
 use driftless_mirror::ask::Troubles;
+use driftless_mirror::foreign::Foreign;
 use driftless_mirror::status::{CycleNow, Status, Trouble};
 use driftless_model::{escape, escape_text, moment};
+use driftless_state::mirror::{JobRow, Role};
 use std::io::Write;
 use std::time::Duration;
 
@@ -93,11 +97,12 @@ fn walks(status: &Status) -> String {
     match status.walk.ended {
         None => "not yet".to_owned(),
         Some(ended) => format!(
-            "{} entries until {}, {} of them changed; {} that no detector had told of, in {} comparisons",
+            "{} entries until {}, {} of them changed; {} that no detector had told of, {} that somebody else had changed on the replica, in {} comparisons",
             status.walk.seen,
             moment(ended.as_secs().cast_signed()),
             status.walk.changed,
             status.walk.missed,
+            status.foreign.count,
             status.walk.count
         ),
     }
@@ -145,6 +150,8 @@ fn json_of(status: &Status) -> serde_json::Value {
         "walk_seen": status.walk.seen,
         "walk_changed": status.walk.changed,
         "missed": status.walk.missed,
+        "foreign": status.foreign.count,
+        "role": Role::Following.word(),
         "cycle": status.cycle.as_ref().map(|cycle| serde_json::json!({
             "snapshot": cycle.snapshot,
             "equal": cycle.equal.map(seconds),
@@ -159,6 +166,46 @@ fn json_of(status: &Status) -> serde_json::Value {
         "lag_p99_seconds": seconds(status.lag.p99),
         "lag_max_seconds": seconds(status.lag.max),
     })
+}
+
+/// Prints how a job is whose replica is the active side.
+pub fn active(job: &JobRow, json: bool) {
+    let since = job.role.since.unwrap_or_default();
+    if json {
+        let value = serde_json::json!({
+            "job": job.about.name,
+            "source": job.about.source,
+            "replica": job.about.replica,
+            "role": job.role.role.word(),
+            "role_since": since.as_secs_f64(),
+            "to": job.role.to,
+            "equal_until": job.equal_until.map(|until| until.as_secs_f64()),
+        });
+        return line(&value.to_string());
+    }
+    let (name, since) = (&job.about.name, moment(since.as_secs().cast_signed()));
+    line(&format!(
+        "{name}: {} -> {}",
+        job.about.source, job.about.replica
+    ));
+    line(&format!(
+        "  {} SINCE {since}: the replica is the active side (driftless mirror failback {name})",
+        job.role.role.word().to_uppercase()
+    ));
+}
+
+/// Prints what somebody else has changed on the replicas.
+pub fn foreign(replicas: &[(String, Foreign)], json: bool) {
+    for (replica, foreign) in replicas {
+        for path in &foreign.paths {
+            let path = escape(path.as_bytes());
+            match json {
+                true => line(&serde_json::json!({ "replica": replica, "path": path }).to_string()),
+                false if replicas.len() > 1 => line(&format!("{replica}: {path}")),
+                false => line(&path),
+            }
+        }
+    }
 }
 
 /// Prints the paths that have a problem; of which replica, where there are several.

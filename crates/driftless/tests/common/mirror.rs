@@ -191,6 +191,11 @@ impl Mirror {
         let _its_end = self.running.take().expect("it runs").wait();
     }
 
+    /// Waits for its end, which somebody has asked it for.
+    pub fn ended(&mut self) -> Outcome {
+        self.running.take().expect("it runs").wait()
+    }
+
     /// Waits until everything that changed is on the replica.
     pub fn barrier(&self) {
         let done = self.command("barrier").arg("--timeout=100s").run();

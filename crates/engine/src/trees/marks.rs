@@ -91,7 +91,7 @@ impl Marks {
 
     /// Where the earliest moment stands since which something is in doubt, and that; no path for
     /// the directory itself.
-    fn doubt(&self, now: (u128, u64)) -> Option<(Option<&PathBuf>, Stamp)> {
+    pub(crate) fn doubt(&self, now: (u128, u64)) -> Option<(Option<&PathBuf>, Stamp)> {
         let since = |mark: &Mark| mark.suspect_since(now.0, now.1);
         let own = self
             .own

@@ -8,7 +8,7 @@
 use crate::options::Options;
 use crate::trees::error::RunError;
 use crate::trees::replica::Replica;
-use driftless_model::{EntryName, Fault, RelPath, Selection};
+use driftless_model::{EntryName, Fault, RelPath, SNAPSHOTS, Selection};
 use driftless_tree::{Ancestor, DirRef, Endpoint};
 
 /// Why a directory of the source is not entered.
@@ -59,7 +59,7 @@ pub fn refuse_overlap(
             Err(replica_inside(options, source.0, &way))
         };
     }
-    if exists && above_source.iter().any(|level| level.id == near) {
+    if exists && is_within(&above_source, near) {
         let (path, hint) = (options.source.to_string(), String::new());
         return Err(RunError::Inside {
             inner: "source",
@@ -69,6 +69,18 @@ pub fn refuse_overlap(
         });
     }
     Ok(())
+}
+
+/// Whether one of these levels is that directory. What lies in its folder of snapshots does not lie
+/// in it: no listing shows that folder.
+fn is_within(levels: &[Ancestor], outer: (u64, u64)) -> bool {
+    let found = levels.iter().position(|level| level.id == outer);
+    let folder = found.and_then(|at| levels[..at].last());
+    let is_snapshot = |folder: &Ancestor| {
+        let name = folder.name.as_ref();
+        found > Some(1) && name.is_some_and(|name| name.as_bytes() == SNAPSHOTS.to_bytes())
+    };
+    found.is_some() && !folder.is_some_and(is_snapshot)
 }
 
 /// From below the source to the replica.
@@ -277,6 +289,31 @@ mod tests {
             ),
             "a name that is not known"
         );
+    }
+
+    #[test]
+    fn a_snapshot_of_a_tree_does_not_lie_in_it() {
+        let levels = |names: &[&str]| -> Vec<Ancestor> {
+            let level = |(id, name): (usize, &&str)| Ancestor {
+                id: (1, id as u64),
+                name: EntryName::try_from(name.as_bytes().to_vec()).ok(),
+            };
+            names.iter().enumerate().map(level).collect()
+        };
+        let folder = ".driftless-snapshots";
+        for (names, outer, expected) in [
+            (["s", folder, "tree", "top"], 2, false),
+            (["s", folder, "tree", "top"], 3, true),
+            (["s", folder, "tree", "top"], 9, false),
+            (["s", "snapshots", "tree", "top"], 2, true),
+            ([folder, "tree", "top", "top"], 1, true),
+        ] {
+            assert_eq!(
+                is_within(&levels(&names), (1, outer)),
+                expected,
+                "{names:?} {outer}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! (a bug otherwise).
 
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
-pub const KEYS: [&str; 69] = [
+pub const KEYS: [&str; 70] = [
     "name",
     "source",
     "replica",
@@ -15,6 +15,7 @@ pub const KEYS: [&str; 69] = [
     "max_delete",
     "delete_excluded",
     "delete_unlike",
+    "read_only",
     "trash",
     "required",
     "filters",

@@ -82,6 +82,7 @@ fn read(from: &mut Document, place: &Path) -> Job {
         key: None,
         on_problem: from.take("on_problem", forms::command),
         trash: trash(from),
+        read_only: from.take("read_only", forms::flag).unwrap_or(true),
         policy: policy::read(from),
         walk: Walk {
             every: from

@@ -29,6 +29,9 @@ pub struct Job {
     pub on_problem: Option<Vec<String>>,
     /// What is deleted is kept for a while.
     pub trash: Option<Trash>,
+    /// The replica is closed to all changes while the mirror does nothing there, where its file
+    /// system can do that.
+    pub read_only: bool,
     /// What is kept, compared, taken and deleted.
     pub policy: Policy,
     /// Comparisons of all.

@@ -6,6 +6,7 @@ use crate::dirty::Lane;
 use crate::status::Status;
 use crate::waits::Wait;
 use driftless_model::RelPath;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Live {
@@ -28,6 +29,14 @@ impl Live {
                 self.is_paused = false;
                 self.interrupt(now);
                 self.memory.pause(now, false);
+                Answer::Done
+            }
+            Ask::Foreign => {
+                let replica = self.job.replicas[0].clone();
+                Answer::Foreign(vec![(replica, self.status.foreign.clone())])
+            }
+            Ask::End => {
+                self.stop.store(true, Relaxed);
                 Answer::Done
             }
             Ask::Retry { path } => self.retry(now, path),
@@ -54,7 +63,7 @@ impl Live {
             return;
         }
         self.settle(now);
-        self.hands.close();
+        self.hands.shut();
         for reply in self.pausing.drain(..) {
             reply.give(Answer::Done);
         }

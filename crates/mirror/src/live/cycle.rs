@@ -292,6 +292,11 @@ impl Live {
         if self.away.is_some() {
             return;
         }
+        // Its snapshot is made in it.
+        if let Err(why) = self.hands.close_replica(false) {
+            self.go_away(now, why);
+            return;
+        }
         let cycle = self.cycle.as_mut().expect("it has a stage");
         cycle.stage = Stage::Finishing;
         let name = cycle.snapshot.clone().expect("it was made");
@@ -326,6 +331,7 @@ impl Live {
                     .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
                 (cycle.stage, cycle.failed) = (Stage::Idle, None);
                 cycle.count += 1;
+                self.hands.shut();
             }
             Told::Failed(why) => cycle.fail(now, why),
         }

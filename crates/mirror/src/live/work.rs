@@ -9,6 +9,7 @@ use crate::lanes::LANES;
 use driftless_engine::Counts;
 use driftless_model::{RelPath, Scope};
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -100,12 +101,14 @@ impl Live {
                 }
                 if taken.is_walk() {
                     self.memory.begin_run(RunKind::Walk, now);
+                    self.walked.begun = now;
                 }
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
                 let delete_limit = self.deletes.limit(now, taken.is_walk(), &self.walked);
                 let work = Work {
                     taken,
                     delete_limit,
+                    equal_at: self.walked.equal.filter(|_| lane == Lane::Walk),
                 };
                 let sent = self.lanes[&lane].send(work);
                 sent.expect("lanes end after this thread");
@@ -224,10 +227,11 @@ impl Live {
     /// Counts what a walk has found that a detector should have told of.
     fn end_walk(&mut self, now: Duration, outcome: &Outcome) {
         let is_first = self.walked.ended.is_none();
+        let foreign = self.find_foreign(outcome);
         let missed = outcome
             .changed
             .iter()
-            .filter(|path| !is_first && !self.dirty.has_heard_of(path));
+            .filter(|path| !is_first && !self.dirty.has_heard_of(path) && !foreign.contains(*path));
         let missed = if self.watcher.is_some() || self.cycle.is_some() {
             missed.count() as u64
         } else {
@@ -237,12 +241,22 @@ impl Live {
         self.gaps.equal();
         let counts = RunCounts {
             missed,
+            foreign: foreign.len() as u64,
             ..counts_of(&outcome.counts)
         };
         self.memory.end_run(RunKind::Walk, now, &counts, "complete");
     }
 
-    fn go_away(&mut self, now: Duration, why: String) {
+    /// What somebody else has changed on the replica, and a walk has put right.
+    fn find_foreign(&mut self, outcome: &Outcome) -> BTreeSet<RelPath> {
+        let found = outcome.foreign.iter();
+        let found = found.filter(|path| !self.dirty.has_heard_of(path));
+        let found: BTreeSet<RelPath> = found.cloned().collect();
+        self.status.foreign.add(&found);
+        found
+    }
+
+    pub(super) fn go_away(&mut self, now: Duration, why: String) {
         let pause = match &self.away {
             Some(away) => (away.pause * 2).min(AWAY_MAX),
             None => {
@@ -272,6 +286,7 @@ pub(super) fn counts_of(counts: &Counts) -> RunCounts {
         failed: counts.failed,
         bytes: counts.bytes_copied,
         missed: 0,
+        foreign: 0,
     }
 }
 

@@ -18,7 +18,7 @@ fn two_trees_are_a_job_and_the_rest_has_defaults() {
     assert_eq!(job.walk.every, Some(seconds(24 * 3600)));
     assert_eq!((job.cycle.every, job.cycle.keep), (Some(seconds(3600)), 24));
     assert_eq!(job.live.settle, seconds(2));
-    assert!(job.fanotify.unlimited && job.quiet.is_empty());
+    assert!(job.read_only && job.fanotify.unlimited && job.quiet.is_empty());
     assert_eq!(job.movers, Movers::Own);
     assert_eq!(
         (&job.trash, &job.on_problem, &job.metrics),
@@ -57,6 +57,7 @@ delete = true
 max_delete = "10%"
 delete_excluded = true
 delete_unlike = true
+read_only = false
 required = [".here", "a/b"]
 filters = ["+ keep.tmp", "- *.tmp"]
 one_file_system = true
@@ -140,7 +141,7 @@ listen = "[::1]:9464"
         (None, None, 1)
     );
     assert_eq!(job.live.settle, Duration::from_millis(250));
-    assert!(!job.fanotify.unlimited);
+    assert!(!job.fanotify.unlimited && !job.read_only);
     assert_eq!(job.limits.bytes_per_second, Some(100 << 20));
     assert_eq!(job.limits.requests_per_second, Some(16));
     assert_eq!(job.limits.jobs, Some(8));

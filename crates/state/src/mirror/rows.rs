@@ -32,6 +32,52 @@ pub struct JobRow {
     pub paused: Option<Duration>,
     /// Every change up to this moment is on the replica; `None` if no such moment is known.
     pub equal_until: Option<Duration>,
+    /// What the replica is.
+    pub role: RoleRow,
+}
+
+/// What a replica is to its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It follows: the source is the active side.
+    #[default]
+    Following,
+    /// It is being made the active side, or that was cut off.
+    FailingOver,
+    /// It is the active side.
+    FailedOver,
+    /// It is, and what changed on it is being brought back, or that was cut off.
+    FailingBack,
+}
+
+impl Role {
+    const ALL: [Role; 4] = [
+        Role::Following,
+        Role::FailingOver,
+        Role::FailedOver,
+        Role::FailingBack,
+    ];
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Role::Following => "following",
+            Role::FailingOver => "failing over",
+            Role::FailedOver => "failed over",
+            Role::FailingBack => "failing back",
+        }
+    }
+}
+
+/// What a replica is, since when, and how it got so.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoleRow {
+    /// What it is.
+    pub role: Role,
+    /// Since when; `None` if it always was.
+    pub since: Option<Duration>,
+    /// What it was failed over to: a snapshot, or what it had then.
+    pub to: Option<String>,
 }
 
 /// A path that may differ.
@@ -126,6 +172,8 @@ pub struct RunCounts {
     pub bytes: u64,
     /// Entries that a walk has changed, and of which a live detector should have told.
     pub missed: u64,
+    /// Entries that a walk has changed because somebody else had changed them on the replica.
+    pub foreign: u64,
 }
 
 /// A run of a mirror.
@@ -237,7 +285,8 @@ pub(super) fn scope_word(scope: Scope) -> &'static str {
 }
 
 pub(super) const SELECT_JOB: &str =
-    "SELECT name, source, replica, mark, since_ms, paused_ms, equal_until_ms FROM job";
+    "SELECT name, source, replica, mark, since_ms, paused_ms, equal_until_ms, role, role_since_ms,
+    role_to FROM job";
 
 pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
     Ok(JobRow {
@@ -253,6 +302,11 @@ pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
         since: time(row, 4)?,
         paused: opt_time(row, 5)?,
         equal_until: opt_time(row, 6)?,
+        role: RoleRow {
+            role: of_word(row, 7, Role::ALL.map(|role| (role, role.word())))?,
+            since: opt_time(row, 8)?,
+            to: row.get(9)?,
+        },
     })
 }
 
@@ -347,8 +401,8 @@ pub(super) fn gap(row: &Row<'_>) -> Result<GapRow, StoreError> {
 }
 
 pub(super) const SELECT_RUNS: &str =
-    "SELECT id, kind, begun_ms, ended_ms, seen, changed, deleted, failed, bytes, missed, end
-    FROM runs ORDER BY id DESC LIMIT ?";
+    "SELECT id, kind, begun_ms, ended_ms, seen, changed, deleted, failed, bytes, missed, others,
+    end FROM runs ORDER BY id DESC LIMIT ?";
 
 pub(super) fn run(row: &Row<'_>) -> Result<RunRow, StoreError> {
     Ok(RunRow {
@@ -363,8 +417,9 @@ pub(super) fn run(row: &Row<'_>) -> Result<RunRow, StoreError> {
             failed: count(row, 7)?,
             bytes: count(row, 8)?,
             missed: count(row, 9)?,
+            foreign: count(row, 10)?,
         },
-        end: row.get(10)?,
+        end: row.get(11)?,
     })
 }
 

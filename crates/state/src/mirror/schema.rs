@@ -29,7 +29,11 @@ CREATE TABLE job (
     mark TEXT,
     since_ms INTEGER NOT NULL,
     paused_ms INTEGER,
-    equal_until_ms INTEGER
+    equal_until_ms INTEGER,
+    role TEXT NOT NULL DEFAULT 'following'
+        CHECK (role IN ('following', 'failing over', 'failed over', 'failing back')),
+    role_since_ms INTEGER,
+    role_to TEXT
 );
 CREATE TABLE dirty (
     path BLOB PRIMARY KEY,
@@ -74,6 +78,7 @@ CREATE TABLE runs (
     failed INTEGER NOT NULL DEFAULT 0,
     bytes INTEGER NOT NULL DEFAULT 0,
     missed INTEGER NOT NULL DEFAULT 0,
+    others INTEGER NOT NULL DEFAULT 0,
     end TEXT
 );
 CREATE TABLE hours (

@@ -149,6 +149,7 @@ fn runs_are_told_newest_first_and_the_oldest_go() {
         failed: 3,
         bytes: 2,
         missed: 1,
+        foreign: 1,
     };
     state.end_run(first, ms(9), &counts, "done").unwrap();
     let runs = state.runs(9).unwrap();

@@ -153,6 +153,7 @@ fn filled(path: &Path) -> MirrorState {
         failed: 3,
         bytes: 4,
         missed: 5,
+        foreign: 6,
     };
     state.end_run(run, ms(6), &counts, "done").unwrap();
     state.begin_run(RunKind::Live, ms(7)).unwrap();

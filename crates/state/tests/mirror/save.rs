@@ -6,7 +6,8 @@ use crate::{
 };
 use driftless_model::{Problem, Side};
 use driftless_state::mirror::{
-    DirtyRow, EqualUntil, Found, INTERRUPTED, JobRow, MirrorState, MirrorView, ProblemRow, Saved,
+    DirtyRow, EqualUntil, Found, INTERRUPTED, JobRow, MirrorState, MirrorView, ProblemRow, Role,
+    RoleRow, Saved,
 };
 use driftless_state::{StateError, StateFile};
 use std::fs;
@@ -40,6 +41,7 @@ fn what_is_saved_is_read_again_after_the_end_of_the_process() {
         since: ms(1000),
         paused: Some(ms(9)),
         equal_until: Some(ms(77)),
+        role: RoleRow::default(),
     };
     assert_eq!(state.job().unwrap(), job);
     // What a killed process leaves: nothing is taken over from the log, nothing is closed.
@@ -250,6 +252,40 @@ fn the_moment_until_which_all_is_equal_can_be_lost_and_found() {
         state.save(&saved).unwrap();
         assert_eq!(state.job().unwrap().equal_until, expected);
     }
+}
+
+#[test]
+fn what_a_replica_is_is_noted_together_with_what_follows_from_it() {
+    let (_folder, path_of) = folder();
+    let mut state = open(&path_of);
+    for (role, since, to) in [
+        (Role::FailingOver, Some(5), Some("latest")),
+        (Role::FailedOver, Some(6), Some("a-b")),
+        (Role::FailingBack, Some(7), None),
+        (Role::Following, None, None),
+    ] {
+        let row = RoleRow {
+            role,
+            since: since.map(ms),
+            to: to.map(str::to_owned),
+        };
+        let saved = Saved {
+            equal_until: since.map_or(EqualUntil::Unknown, |since| EqualUntil::At(ms(since))),
+            ..Saved::default()
+        };
+        state.take_role(&row, &saved).unwrap();
+        drop(state);
+        state = open(&path_of);
+        let job = state.job().unwrap();
+        assert_eq!((job.role, job.equal_until), (row, since.map(ms)));
+    }
+    drop(state);
+    sql(
+        &path_of,
+        "PRAGMA ignore_check_constraints = 1; UPDATE job SET role = 'asleep'",
+    );
+    let told = MirrorState::look(&path_of).unwrap_err().to_string();
+    assert!(told.contains("there is no \"asleep\""), "{told}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat, statf
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -68,6 +68,10 @@ impl Provider for Subvolumes {
     // since.
     fn prepare(&self) -> Result<(), SnapshotError> {
         let folder = self.folder();
+        // A tree that is closed to changes may have one.
+        if statat(CWD, &folder, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(());
+        }
         match mkdirat(CWD, &folder, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(cause) => Err(SnapshotError::system(&folder, "make the folder", cause)),
@@ -104,6 +108,28 @@ impl Provider for Subvolumes {
         let words = ["subvolume", "delete"].map(OsStr::new);
         let path = self.path(name);
         Program::new("btrfs", words.into_iter().chain([path.as_os_str()])).run()
+    }
+
+    fn is_read_only(&self) -> Result<bool, SnapshotError> {
+        let words = ["property", "get", "-ts"].map(OsStr::new);
+        let words = words
+            .into_iter()
+            .chain([self.root.as_os_str(), OsStr::new("ro")]);
+        Program::new("btrfs", words).print(|printed| {
+            let mut said = String::new();
+            let _what_is_no_text_says_nothing = printed.read_to_string(&mut said);
+            Ok(said.trim() == "ro=true")
+        })
+    }
+
+    fn set_read_only(&self, is_read_only: bool) -> Result<(), SnapshotError> {
+        if self.is_read_only()? == is_read_only {
+            return Ok(());
+        }
+        let words = ["property", "set", "-ts"].map(OsStr::new);
+        let value = OsStr::new(if is_read_only { "true" } else { "false" });
+        let rest = [self.root.as_os_str(), OsStr::new("ro"), value];
+        Program::new("btrfs", words.into_iter().chain(rest)).run()
     }
 
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError> {

@@ -40,7 +40,7 @@ fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
 }
 
 /// Where a tree of this host is; none if it is another's.
-fn own_path(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
+pub fn own_path(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
     let target = Target::parse(tree.as_ref())
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
     Ok(target.host.is_none().then_some(target.path))
@@ -68,6 +68,12 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
     Ok(Some(snapshots))
 }
 
+/// Who closes the one replica of a job to others while the mirror does nothing there.
+pub fn keeper(job: &Job) -> Result<Option<Box<dyn Provider>>, Failure> {
+    let path = own_path(job, &job.replicas[0])?.filter(|_| job.read_only);
+    Ok(path.and_then(|path| of_replica(&path)))
+}
+
 /// What makes the snapshots of the source.
 fn provider(job: &Job, source: PathBuf) -> Box<dyn Provider> {
     match (&job.command, job.snapshots()) {
@@ -89,7 +95,7 @@ fn provider(job: &Job, source: PathBuf) -> Box<dyn Provider> {
 }
 
 /// What makes those of a replica, where its file system has any.
-fn of_replica(path: &Path) -> Option<Box<dyn Provider>> {
+pub fn of_replica(path: &Path) -> Option<Box<dyn Provider>> {
     let (btrfs, zfs) = (Subvolumes::of(path), Dataset::of(path));
     if btrfs.check().is_ok() {
         Some(Box::new(btrfs))

@@ -26,6 +26,7 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     let job = job::read(&args.job)?;
     let signals = signals::watch();
     let _held = job::hold(&job)?;
+    job::refuse_active(&job)?;
     // First, so that nothing that happens from here on is missed.
     let watch = detectors::begin(&job)?;
     let reach = reach(&job, &signals);
@@ -42,7 +43,11 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     tracing::info!("{}: at work", job.name);
     mirror.run();
     tracing::info!("{}: stopped", job.name);
-    Ok(Exit::Signal(signals.number()))
+    Ok(match signals.number() {
+        // Somebody has asked for its end.
+        0 => Exit::Equal,
+        number => Exit::Signal(number),
+    })
 }
 
 /// What one replica of a job begins with.
@@ -75,7 +80,8 @@ fn hands(job: &Job, reach: &Reach) -> Result<Hands, Failure> {
             })
         }
     };
-    Ok(Hands::new(job.policy.clone(), prepare, reach.clone()))
+    let hands = Hands::new(job.policy.clone(), prepare, reach.clone());
+    Ok(hands.kept_by(detectors::keeper(job)?))
 }
 
 /// Why it is not known how trees are to be opened.
@@ -106,7 +112,7 @@ fn not_begun(name: &str, error: &BeginError) -> Failure {
     }
 }
 
-fn reach(job: &Job, signals: &signals::Signals) -> Reach {
+pub fn reach(job: &Job, signals: &signals::Signals) -> Reach {
     let deploy = job.reach.deploy.as_ref().map(|deploy| match deploy {
         driftless_mirror::job::Deploy::Own => driftless_remote::Deploy::Own,
         driftless_mirror::job::Deploy::File(path) => driftless_remote::Deploy::File(path.clone()),
@@ -120,6 +126,14 @@ fn reach(job: &Job, signals: &signals::Signals) -> Reach {
         deploy,
         stop: signals.stop.clone(),
     }
+}
+
+/// The same for a run of its own, which does not wait for a host.
+pub fn options_now(job: &Job, reach: &Reach) -> Result<Options, Failure> {
+    options(job, reach).map_err(|error| match error {
+        Unprepared::Away(why) => (Exit::CouldNotRun, why),
+        Unprepared::Wrong(failure) => failure,
+    })
 }
 
 /// What the engine is asked to do, with what earlier runs know of mounted file systems.

@@ -1,0 +1,233 @@
+//! `driftless mirror failback`: what has changed on the replica is brought back to the source.
+//!
+//! Both trees are compared the other way round, so only what differs moves. It can be done often
+//! while people still work on the replica; the last time makes the source the active side again.
+
+use super::detectors::{of_replica, own_path};
+use super::keep_equal::{options_now, reach};
+use super::over::{agree, connected, take_role};
+use crate::args::FailbackArgs;
+use crate::command::{job, record};
+use crate::exit::Exit;
+use crate::output::mirror as say;
+use crate::output::mirror::recovery::{Back, back};
+use crate::{own, signals};
+use driftless_detect::snapshot::SnapshotError;
+use driftless_engine::{Counts, End, Options, RunError, look_alone};
+use driftless_mirror::job::Job;
+use driftless_mirror::live::now;
+use driftless_mirror::recovery::{Loss, carry_out, rehearse, reversed};
+use driftless_mirror::snapshots::name_of;
+use driftless_remote::Reach;
+use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+type Failure = (Exit, String);
+
+/// The last failback compares again until nothing differs any more, at most so often.
+const PASSES_MAX: u64 = 5;
+
+/// A failback that is planned or at work.
+struct Failback<'a> {
+    job: &'a Job,
+    how: &'a FailbackArgs,
+    loss: Loss,
+    options: Options,
+    reach: Reach,
+    stop: &'a AtomicBool,
+}
+
+/// Says what would be lost, and brings back what has changed unless it is a rehearsal.
+pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
+    own::give_up_umask();
+    let job = job::with_one(&job::read(&how.job.job)?, how.replica.as_deref())?;
+    let signals = signals::watch();
+    let loss = active(&job)?;
+    let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;
+    let turned = reversed(&job);
+    let reach = reach(&turned, &signals);
+    let failback = Failback {
+        job: &job,
+        how,
+        loss,
+        options: options_now(&turned, &reach)?,
+        reach,
+        stop: &signals.stop,
+    };
+    let told = failback.told()?;
+    if how.dry_run || !how.json {
+        back(&told, how.json);
+    }
+    if how.dry_run {
+        return Ok(Exit::Equal);
+    }
+    agree(
+        how.yes,
+        &format!("{}: the source becomes what the replica is", job.name),
+    )?;
+    let mut state = job::state(&job)?;
+    let (done, code) = failback.carry_out(&mut state, told)?;
+    back(&done, how.json);
+    Ok(match signals.number() {
+        number if signals.stop.load(Relaxed) => Exit::Signal(number),
+        _ => code,
+    })
+}
+
+/// What is known of a job whose replica is the active side.
+fn active(job: &Job) -> Result<Loss, Failure> {
+    let refuse = |why: &str| Err((Exit::Refused, format!("{}: {why}", job.name)));
+    let view = job::look(&job.own_name())?;
+    let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
+    let loss = loss.map_err(|error| record::refusal(&error))?;
+    match loss.role.role {
+        Role::FailedOver | Role::FailingBack => Ok(loss),
+        Role::FailingOver => refuse("its failover was cut off, and has to come to its end first"),
+        Role::Following => {
+            refuse("the source is the active side: nothing is to be brought back before a failover")
+        }
+    }
+}
+
+impl Failback<'_> {
+    fn told(&self) -> Result<Back, Failure> {
+        self.refuse_empty()?;
+        let until = self.loss.equal_until;
+        let rehearsal = rehearse(&self.options, &self.reach, until, self.stop)
+            .map_err(|error| self.failed(&error))?;
+        Ok(Back {
+            job: self.job.name.clone(),
+            source: self.job.source.clone(),
+            replica: self.job.replicas[0].clone(),
+            equal_until: until,
+            counts: rehearsal.counts,
+            lost: rehearsal.lost,
+            has_more: rehearsal.has_more,
+            problems: rehearsal.problems,
+            passes: 0,
+            kept: None,
+            role: self.loss.role.role,
+        })
+    }
+
+    /// A source that is not mounted is no place to bring anything back to.
+    fn refuse_empty(&self) -> Result<(), Failure> {
+        if self.how.into_empty {
+            return Ok(());
+        }
+        let mut options = self.options.clone();
+        let _connections = connected(self.job, &mut options, &self.reach)?;
+        let why = match look_alone(&options) {
+            Ok(alone) if !alone.is_empty => return Ok(()),
+            Ok(_) => "it is empty".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let text = format!(
+            "{}: the source {}: {why}: is its file system mounted? --into-empty brings all back to a new disk (nothing was changed)",
+            self.job.name, self.job.source
+        );
+        Err((Exit::Refused, text))
+    }
+
+    fn carry_out(&self, state: &mut MirrorState, told: Back) -> Result<(Back, Exit), Failure> {
+        let to = self.loss.role.to.as_deref();
+        take_role(state, Role::FailingBack, to, &Saved::default())?;
+        let keeper = own_path(self.job, &self.job.replicas[0])?.and_then(|path| of_replica(&path));
+        if let Some(keeper) = keeper.as_ref().filter(|_| self.how.finish) {
+            let closed = keeper.set_read_only(true);
+            closed.map_err(|error| self.not_done(&error))?;
+        }
+        let mut done = Back {
+            kept: self.keep()?,
+            counts: Counts::default(),
+            problems: Vec::new(),
+            ..told
+        };
+        let code = self.passes(&mut done)?;
+        let is_equal = code == Exit::Equal;
+        let is_over = is_equal && self.how.finish;
+        let saved = if is_equal {
+            equal(state)?
+        } else {
+            Saved::default()
+        };
+        if let Some(keeper) = keeper.as_ref().filter(|_| self.how.finish && !is_over) {
+            let opened = keeper.set_read_only(false);
+            opened.map_err(|error| self.not_done(&error))?;
+        }
+        done.role = if is_over {
+            Role::Following
+        } else {
+            Role::FailedOver
+        };
+        take_role(state, done.role, to.filter(|_| !is_over), &saved)?;
+        Ok((done, code))
+    }
+
+    /// Brings back what differs; the last time until nothing differs any more.
+    fn passes(&self, done: &mut Back) -> Result<Exit, Failure> {
+        loop {
+            let (summary, problems) = carry_out(&self.options, &self.reach, self.stop)
+                .map_err(|error| self.failed(&error))?;
+            done.passes += 1;
+            let counts = &summary.counts;
+            let has_changed = counts.changed + counts.deleted > 0;
+            let code = Exit::of_run(&summary, (&self.options, false), 0);
+            done.counts.add(counts);
+            done.problems = problems;
+            if let End::Refused(why) | End::NoPlan(why) | End::CutOff(why) = &summary.end {
+                say::line(why);
+            }
+            match code {
+                Exit::Equal if has_changed && self.how.finish => {}
+                code => return Ok(code),
+            }
+            if done.passes >= PASSES_MAX {
+                say::line(
+                    "the replica is still being written to: finish when nobody does any more",
+                );
+                return Ok(Exit::Changing);
+            }
+        }
+    }
+
+    /// What the source has stays in a snapshot, where that can be.
+    fn keep(&self) -> Result<Option<String>, Failure> {
+        let provider = own_path(self.job, &self.job.source)?.and_then(|path| of_replica(&path));
+        let Some(provider) = provider else {
+            return Ok(None);
+        };
+        let name = name_of(&format!("{}-kept", self.job.own_name()), now());
+        let made = provider.prepare().and_then(|()| provider.create(&name));
+        made.map_err(|error| self.not_done(&error))?;
+        Ok(Some(name))
+    }
+
+    fn failed(&self, error: &RunError) -> Failure {
+        (Exit::of_error(error), format!("{}: {error}", self.job.name))
+    }
+
+    fn not_done(&self, error: &SnapshotError) -> Failure {
+        (Exit::CouldNotRun, format!("{}: {error}", self.job.name))
+    }
+}
+
+/// Both trees are equal now: nothing of what the mirror knew is left to do, and the snapshot that it
+/// read last says nothing any more.
+fn equal(state: &MirrorState) -> Result<Saved, Failure> {
+    let known = Loss::of(state).map_err(|error| record::refusal(&error))?;
+    let solved = known.problems.into_iter().map(|problem| problem.path);
+    let moment = now();
+    Ok(Saved {
+        clean: known.left,
+        solved: solved.collect(),
+        equal_until: EqualUntil::At(moment),
+        cursors: vec![Cursor {
+            detector: "snapshots".into(),
+            position: Vec::new(),
+            at: moment,
+        }],
+        ..Saved::default()
+    })
+}

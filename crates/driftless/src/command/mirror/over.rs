@@ -1,0 +1,308 @@
+//! `driftless mirror failover` and `promote`: the replica becomes the active side.
+//!
+//! The source is not asked for anything: it may be gone. What would be lost is told first, from the
+//! state of the mirror. The state says that it begins before anything is changed, so that one that
+//! was cut off is gone on with, and to the same end.
+
+use super::detectors::{of_replica, own_path};
+use super::keep_equal::reach;
+use crate::args::{FailoverArgs, FailoverTo};
+use crate::command::{job, record};
+use crate::exit::Exit;
+use crate::output::mirror as say;
+use crate::output::mirror::recovery::{Over, over};
+use crate::{own, signals};
+use driftless_detect::snapshot::{Provider, SnapshotError};
+use driftless_engine::{End, Options, RunError, look_alone};
+use driftless_mirror::ask::Ask;
+use driftless_mirror::control;
+use driftless_mirror::job::Job;
+use driftless_mirror::live::now;
+use driftless_mirror::recovery::{Loss, carry_out, go_back, rehearse};
+use driftless_mirror::snapshots::name_of;
+use driftless_remote::Reach;
+use driftless_session::{Connections, connect};
+use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+type Failure = (Exit, String);
+
+/// A mirror that was asked to end has so much time for what it is at.
+const END_MAX: Duration = Duration::from_secs(120);
+/// Between two looks at whether it has ended.
+const END_LOOK: Duration = Duration::from_millis(50);
+/// In the place of a snapshot: the replica stays as it is.
+const LATEST: &str = "latest";
+
+/// A failover that is planned or at work.
+struct Failover<'a> {
+    job: &'a Job,
+    loss: Loss,
+    provider: Option<Box<dyn Provider>>,
+    options: Options,
+    reach: Reach,
+    stop: &'a AtomicBool,
+}
+
+/// Says what would be lost, and makes the replica the active side unless it is a rehearsal.
+pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> {
+    own::give_up_umask();
+    let job = job::with_one(&job::read(&args.job.job)?, args.replica.as_deref())?;
+    let signals = signals::watch();
+    let reach = reach(&job, &signals);
+    let mut options = replica_alone(&job);
+    let _connections = connected(&job, &mut options, &reach)?;
+    let mut failover = Failover {
+        loss: loss(&job)?,
+        provider: own_path(&job, &job.replicas[0])?.and_then(|path| of_replica(&path)),
+        job: &job,
+        options,
+        reach,
+        stop: &signals.stop,
+    };
+    if failover.loss.role.role == Role::FailedOver {
+        over(&failover.told(LATEST)?, args.json);
+        return Ok(Exit::Equal);
+    }
+    let to = failover.aim(args.to)?;
+    let told = failover.told(&to)?;
+    if rehearses || !args.json {
+        over(&told, args.json);
+    }
+    if rehearses {
+        return Ok(Exit::Equal);
+    }
+    agree(
+        args.yes,
+        &format!("{}: the replica becomes the active side", job.name),
+    )?;
+    let _held = take_job(&job)?;
+    let mut state = job::state(&job)?;
+    failover.loss = Loss::of(&state).map_err(|error| record::refusal(&error))?;
+    let done = Over {
+        is_done: true,
+        snapshot: failover.carry_out(&mut state, &to)?,
+        ..failover.told(&to)?
+    };
+    over(&done, args.json);
+    Ok(Exit::Equal)
+}
+
+/// What the mirror knew when it ended; nothing, if this host knows nothing of the job.
+fn loss(job: &Job) -> Result<Loss, Failure> {
+    let view = job::look(&job.own_name())?;
+    let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
+    loss.map_err(|error| record::refusal(&error))
+}
+
+/// Options that name the replica alone: its source may be out of reach.
+fn replica_alone(job: &Job) -> Options {
+    let replica = PathBuf::from(&job.replicas[0]);
+    Options {
+        source: replica.clone().into(),
+        replica: replica.into(),
+        ..Options::default()
+    }
+}
+
+/// Has options name what the job's trees are on their hosts.
+pub fn connected(job: &Job, options: &mut Options, reach: &Reach) -> Result<Connections, Failure> {
+    connect(options, reach, Duration::ZERO).map_err(|error| {
+        let code = Exit::of_connection(&error, 0);
+        (code, format!("{}: {error}", job.name))
+    })
+}
+
+impl Failover<'_> {
+    /// What the replica becomes: the name of a snapshot, or [`LATEST`].
+    fn aim(&self, to: FailoverTo) -> Result<String, Failure> {
+        let refuse = |why: String| Err((Exit::Refused, format!("{}: {why}", self.job.name)));
+        let is_begun = self.loss.role.role == Role::FailingOver;
+        let asked = match to {
+            FailoverTo::Latest => LATEST.to_owned(),
+            FailoverTo::Common => match &self.loss.common {
+                Some((name, _)) if self.provider.is_some() => name.clone(),
+                _ => {
+                    return refuse(
+                        "source and replica have no snapshot in common, or it is not on this host; --to latest needs none"
+                            .into(),
+                    );
+                }
+            },
+        };
+        match self.loss.role.to.as_deref().filter(|_| is_begun) {
+            Some(begun) if begun != asked => {
+                let way = if begun == LATEST { "latest" } else { "common" };
+                refuse(format!(
+                    "a failover to {begun} was cut off, and has to come to its end: --to {way}"
+                ))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    /// What is told of it; nothing is changed.
+    fn told(&self, to: &str) -> Result<Over, Failure> {
+        let refuse = |why: &str| (Exit::Refused, format!("{}: {why}", self.job.name));
+        let alone = look_alone(&self.options).map_err(|error| self.failed(&error))?;
+        if alone.is_empty {
+            return Err(refuse(
+                "nothing is in the replica: is its file system mounted? (nothing was changed)",
+            ));
+        }
+        let back = match self.snapshot(to)? {
+            None => None,
+            Some(path) => {
+                let options = go_back(&self.options, &path);
+                let made = self.loss.common.as_ref().map(|(_, made)| *made);
+                let rehearsal = rehearse(&options, &self.reach, made, self.stop);
+                Some(rehearsal.map_err(|error| self.failed(&error))?)
+            }
+        };
+        let is_read_only = self
+            .provider
+            .as_ref()
+            .map(|provider| provider.is_read_only());
+        let is_read_only = is_read_only.unwrap_or(Ok(false));
+        Ok(Over {
+            job: self.job.name.clone(),
+            source: self.job.source.clone(),
+            replica: self.job.replicas[0].clone(),
+            loss: self.loss.clone(),
+            to: to.to_owned(),
+            doubt: alone.doubt,
+            is_read_only: is_read_only.map_err(|error| self.not_done(&error))?,
+            can_snapshot: self.provider.is_some(),
+            back,
+            is_done: false,
+            snapshot: None,
+        })
+    }
+
+    /// Where the snapshot is that it goes back to.
+    fn snapshot(&self, to: &str) -> Result<Option<PathBuf>, Failure> {
+        if to == LATEST {
+            return Ok(None);
+        }
+        let provider = self.provider.as_ref().expect("it has snapshots");
+        let all = provider.list().map_err(|error| self.not_done(&error))?;
+        all.get(to).cloned().map(Some).ok_or_else(|| {
+            let why = format!(
+                "{}: the replica has no snapshot {to} any more",
+                self.job.name
+            );
+            (Exit::Refused, why)
+        })
+    }
+
+    /// Makes the replica the active side; returns the name of the snapshot that it gets.
+    fn carry_out(&self, state: &mut MirrorState, to: &str) -> Result<Option<String>, Failure> {
+        let before = self.loss.role.role;
+        if before == Role::Following {
+            take_role(state, Role::FailingOver, Some(to), &Saved::default())?;
+        }
+        let mut saved = Saved::default();
+        if let Some(provider) = &self.provider {
+            let opened = provider.set_read_only(false);
+            opened.map_err(|error| self.not_done(&error))?;
+        }
+        if let Some(path) = self.snapshot(to)?.filter(|_| before != Role::FailingBack) {
+            self.go_back(&path)?;
+            let made = self.loss.common.as_ref().map(|(_, made)| *made);
+            saved.equal_until = made.map_or(EqualUntil::AsBefore, EqualUntil::At);
+        }
+        let snapshot = self.keep(&self.job.own_name())?;
+        take_role(state, Role::FailedOver, Some(to), &saved)?;
+        Ok(snapshot)
+    }
+
+    /// Makes the replica its own snapshot again. What it had until now stays in another one.
+    fn go_back(&self, path: &std::path::Path) -> Result<(), Failure> {
+        let _kept = self.keep(&format!("{}-kept", self.job.own_name()))?;
+        let options = go_back(&self.options, path);
+        let (summary, problems) =
+            carry_out(&options, &self.reach, self.stop).map_err(|error| self.failed(&error))?;
+        say::recovery::problems(&problems);
+        match (summary.end, problems.len()) {
+            (End::Complete, 0) => Ok(()),
+            (end, count) => {
+                let why = format!(
+                    "{}: the replica could not go back to its snapshot: {end:?}, {count} problems; the next failover goes on with it",
+                    self.job.name
+                );
+                Err((Exit::Problems, why))
+            }
+        }
+    }
+
+    /// Makes a snapshot of the replica, where that can be.
+    fn keep(&self, beginning: &str) -> Result<Option<String>, Failure> {
+        let Some(provider) = &self.provider else {
+            return Ok(None);
+        };
+        let name = name_of(beginning, now());
+        let made = provider.prepare().and_then(|()| provider.create(&name));
+        made.map_err(|error| self.not_done(&error))?;
+        Ok(Some(name))
+    }
+
+    fn failed(&self, error: &RunError) -> Failure {
+        (Exit::of_error(error), format!("{}: {error}", self.job.name))
+    }
+
+    fn not_done(&self, error: &SnapshotError) -> Failure {
+        (Exit::CouldNotRun, format!("{}: {error}", self.job.name))
+    }
+}
+
+/// Notes what the replica is from now on.
+pub fn take_role(
+    state: &mut MirrorState,
+    role: Role,
+    to: Option<&str>,
+    saved: &Saved,
+) -> Result<(), Failure> {
+    let row = RoleRow {
+        role,
+        since: Some(now()),
+        to: to.map(str::to_owned),
+    };
+    let taken = state.take_role(&row, saved);
+    taken.map_err(|error| record::refusal(&error))
+}
+
+/// Holds the job. A mirror that has it is asked to end.
+fn take_job(job: &Job) -> Result<job::Held, Failure> {
+    let (began, socket) = (Instant::now(), job::socket(&job.name)?);
+    loop {
+        match job::hold(job) {
+            Err((Exit::Locked, _)) if began.elapsed() < END_MAX => {
+                let _it_may_just_have_ended = control::ask(&socket, &Ask::End);
+                std::thread::sleep(END_LOOK);
+            }
+            held => return held,
+        }
+    }
+}
+
+/// Asks whether it shall be done.
+pub fn agree(is_agreed: bool, what: &str) -> Result<(), Failure> {
+    if is_agreed {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        let why = format!("{what}: nobody is there to agree: say --yes (nothing was changed)");
+        return Err((Exit::Usage, why));
+    }
+    let mut asked = std::io::stderr();
+    let _nobody_reads_it = write!(asked, "{what}. Go on? [y/N] ").and_then(|()| asked.flush());
+    let mut answer = String::new();
+    let _no_answer_is_none = std::io::stdin().read_line(&mut answer);
+    match answer.trim() {
+        "y" | "yes" => Ok(()),
+        _ => Err((Exit::CouldNotRun, format!("{what}: not done"))),
+    }
+}

@@ -1,0 +1,215 @@
+//! What failover, failback and promote print.
+
+use super::line;
+use driftless_engine::Counts;
+use driftless_mirror::recovery::{Loss, Lost, PATHS_TOLD_MAX, Rehearsal};
+use driftless_model::{Problem, RelPath, Stamp, escape, moment};
+use driftless_state::mirror::Role;
+use std::time::Duration;
+
+/// A failover, before or after.
+pub struct Over {
+    pub job: String,
+    pub source: String,
+    pub replica: String,
+    pub loss: Loss,
+    /// What the replica becomes.
+    pub to: String,
+    /// What was changed on the replica since then may not be durable.
+    pub doubt: Option<Stamp>,
+    pub is_read_only: bool,
+    pub can_snapshot: bool,
+    /// What going back to a snapshot does.
+    pub back: Option<Rehearsal>,
+    pub is_done: bool,
+    /// What the replica's snapshot is called.
+    pub snapshot: Option<String>,
+}
+
+/// A failback, before or after.
+pub struct Back {
+    pub job: String,
+    pub source: String,
+    pub replica: String,
+    pub equal_until: Option<Duration>,
+    pub counts: Counts,
+    /// What the source has, and goes.
+    pub lost: Vec<Lost>,
+    pub has_more: bool,
+    pub problems: Vec<Problem>,
+    /// Runs that were made.
+    pub passes: u64,
+    /// What the snapshot of the source is called.
+    pub kept: Option<String>,
+    /// What the replica is.
+    pub role: Role,
+}
+
+fn told(at: Duration) -> String {
+    moment(at.as_secs().cast_signed())
+}
+
+fn paths<'p>(paths: impl Iterator<Item = &'p RelPath>) -> Vec<String> {
+    let told = paths.take(PATHS_TOLD_MAX);
+    told.map(|path| escape(path.as_bytes())).collect()
+}
+
+fn list(all: &[String], count: usize) {
+    all.iter().for_each(|path| line(&format!("    {path}")));
+    if count > all.len() {
+        line(&format!("    and {} more", count - all.len()));
+    }
+}
+
+/// Prints a failover.
+pub fn over(over: &Over, json: bool) {
+    if json {
+        return line(&json_of_over(over).to_string());
+    }
+    if over.is_done {
+        line(&format!(
+            "{}: the replica {} is the active side",
+            over.job, over.replica
+        ));
+        return;
+    }
+    line(&format!(
+        "{}: {} -> {}",
+        over.job, over.source, over.replica
+    ));
+    if over.loss.role.role == Role::FailedOver {
+        let since = over.loss.role.since.unwrap_or_default();
+        return line(&format!("  failed over already, since {}", told(since)));
+    }
+    match over.loss.equal_until {
+        Some(until) => line(&format!(
+            "  has      everything that happened until {}",
+            told(until)
+        )),
+        None => line("  has      nobody knows until when it was equal"),
+    }
+    let left = over.loss.left.len();
+    line(&format!(
+        "  lost     {left} paths had changed since, as far as was heard"
+    ));
+    list(&paths(over.loss.left.iter()), left);
+    let count = over.loss.problems.len();
+    line(&format!("  problems {count} paths could not be made equal"));
+    list(
+        &paths(over.loss.problems.iter().map(|one| &one.path)),
+        count,
+    );
+    if let Some(since) = over.doubt {
+        line(&format!(
+            "  DOUBT    what was changed since {} may not be durable",
+            moment(since.sec)
+        ));
+    }
+    match &over.back {
+        None => line("  becomes  what it is now"),
+        Some(back) => {
+            let Counts {
+                changed, deleted, ..
+            } = back.counts;
+            line(&format!(
+                "  becomes  its snapshot {}: {changed} entries go back and {deleted} go; what it is now stays in a snapshot",
+                over.to
+            ));
+            list(
+                &paths(back.lost.iter().map(|one| &one.path)),
+                back.lost.len(),
+            );
+        }
+    }
+}
+
+fn json_of_over(over: &Over) -> serde_json::Value {
+    let seconds = |span: Duration| span.as_secs_f64();
+    let back = over.back.as_ref();
+    serde_json::json!({
+        "job": over.job,
+        "source": over.source,
+        "replica": over.replica,
+        "role": if over.is_done { Role::FailedOver.word() } else { over.loss.role.role.word() },
+        "to": over.to,
+        "done": over.is_done,
+        "equal_until": over.loss.equal_until.map(seconds),
+        "left": over.loss.left.len(),
+        "left_paths": paths(over.loss.left.iter()),
+        "problems": over.loss.problems.len(),
+        "problem_paths": paths(over.loss.problems.iter().map(|one| &one.path)),
+        "doubt_since": over.doubt.map(|since| since.sec),
+        "is_read_only": over.is_read_only,
+        "can_snapshot": over.can_snapshot,
+        "go_back": back.map(|back| back.counts.changed),
+        "go": back.map(|back| back.counts.deleted),
+        "snapshot": over.snapshot,
+    })
+}
+
+/// Prints a failback.
+pub fn back(back: &Back, json: bool) {
+    if json {
+        return line(&json_of_back(back).to_string());
+    }
+    let Counts {
+        changed,
+        deleted,
+        bytes_copied,
+        ..
+    } = back.counts;
+    if back.passes > 0 {
+        problems(&back.problems);
+        let side = match back.role {
+            Role::Following => "the source is the active side again",
+            _ => "the replica is still the active side",
+        };
+        line(&format!(
+            "{}: {changed} entries changed, {deleted} deleted, {bytes_copied} bytes copied; {side}",
+            back.job
+        ));
+        return;
+    }
+    line(&format!(
+        "{}: {} -> {}",
+        back.job, back.replica, back.source
+    ));
+    line(&format!(
+        "  moves    {changed} entries; {deleted} are deleted"
+    ));
+    let count = back.lost.len();
+    let until = back.equal_until.map_or_else(|| "ever".to_owned(), told);
+    line(&format!(
+        "  lost     {count} entries were changed on the source since {until}"
+    ));
+    list(&paths(back.lost.iter().map(|one| &one.path)), count);
+    if back.has_more {
+        line("  not all that would be overwritten was looked at");
+    }
+    problems(&back.problems);
+}
+
+fn json_of_back(back: &Back) -> serde_json::Value {
+    serde_json::json!({
+        "job": back.job,
+        "source": back.source,
+        "replica": back.replica,
+        "role": back.role.word(),
+        "done": back.passes > 0,
+        "equal_until": back.equal_until.map(|span| span.as_secs_f64()),
+        "changed": back.counts.changed,
+        "deleted": back.counts.deleted,
+        "bytes_copied": back.counts.bytes_copied,
+        "passes": back.passes,
+        "lost": back.lost.len(),
+        "lost_paths": paths(back.lost.iter().map(|one| &one.path)),
+        "problems": back.problems.len(),
+        "kept": back.kept,
+    })
+}
+
+/// Prints problems.
+pub fn problems(problems: &[Problem]) {
+    let told = problems.iter().take(PATHS_TOLD_MAX);
+    told.for_each(|problem| eprintln!("driftless: {problem}"));
+}

@@ -1,0 +1,486 @@
+//! The bad day: the source is gone, its replica becomes the active side, people work there, and what
+//! they did is brought back. Nothing is lost that was there, and only what differs moves.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use driftless_testkit::{
+    FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, snapshot_hash,
+};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SIZE_MIB: u64 = 400;
+const LIVE: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
+const CYCLES: &str = "detect = [\"btrfs\"]\ndelete = true\n";
+const LIMIT: Duration = Duration::from_secs(60);
+/// The clocks of a file system and of a mirror may be so far apart.
+const MARGIN: Duration = Duration::from_millis(2100);
+
+/// A tree that can be unmounted: an empty directory stays.
+struct Mounted {
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+impl Mounted {
+    fn at(folder: &Path, path: &Path) -> Mounted {
+        let mounted = Mounted {
+            folder: folder.to_owned(),
+            path: path.to_owned(),
+        };
+        mounted.again();
+        mounted
+    }
+
+    fn again(&self) {
+        rustix::mount::mount_bind(&self.folder, &self.path).expect("bound");
+    }
+
+    fn gone(&self) {
+        rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _it_may_be_gone =
+            rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+fn subvolume(scratch: &Scratch, name: &str) -> PathBuf {
+    let path = scratch.path().join(name);
+    let status = Command::new("btrfs")
+        .args(["subvolume", "create"])
+        .arg(&path)
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.expect("btrfs").success());
+    path
+}
+
+fn told(outcome: &Outcome) -> Value {
+    let text = outcome.stdout_text();
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|_| panic!("{}", outcome.describe()))
+}
+
+fn done(mirror: &Mirror, words: &[&str]) -> Value {
+    told(&asked(mirror, words, 0))
+}
+
+fn asked(mirror: &Mirror, words: &[&str], code: i32) -> Outcome {
+    let command = mirror.command(words[0]).args(&words[1..]);
+    command.run().expect(code)
+}
+
+fn write(tree: &Path, name: &str, content: &str) {
+    fs::write(tree.join(name), content).expect("a file");
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).map_or_else(|_| Vec::new(), |all| all.flatten().collect());
+    let mut names: Vec<String> = entries
+        .iter()
+        .map(|entry: &fs::DirEntry| entry.file_name().into_string().expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+fn kept(tree: &Path) -> Vec<String> {
+    let mut all = names(&tree.join(".driftless-snapshots"));
+    all.retain(|name| name.starts_with("test-kept-"));
+    all
+}
+
+#[test]
+fn a_lost_source_is_replaced_and_gets_back_what_has_changed_alone() {
+    let near = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let far = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (data, source, replica) = (near.dir("data"), near.dir("source"), far.dir("replica"));
+    build_tree(&data, 5, &Profile::small());
+    for name in ["changed", "gone", "late", "renamed"] {
+        write(&data, name, name);
+    }
+    let mounted = Mounted::at(&data, &source);
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    asked(&mirror, &["failback", "--yes"], 13);
+    mounted.gone();
+    let refused = asked(&mirror, &["failover"], 2).stderr_text();
+    assert!(refused.contains("--yes"), "{refused}");
+    let over = done(&mirror, &["failover", "--yes", "--json"]);
+    assert_eq!(
+        (&over["done"], &over["left"]),
+        (&true.into(), &0.into()),
+        "{over}"
+    );
+    assert_eq!(mirror.ended().code(), 0, "it was asked to end");
+    for refused in ["run", "sync-now", "barrier", "pause", "resume"] {
+        let said = asked(&mirror, &[refused], 13).stderr_text();
+        assert!(said.contains("failback"), "{refused}: {said}");
+    }
+    assert_eq!(mirror.status()["role"], "failed over");
+    done(&mirror, &["failover", "--yes", "--json"]);
+
+    write(&replica, "changed", "changed on the replica");
+    write(&replica, "new", "new on the replica");
+    fs::remove_file(replica.join("gone")).expect("removed");
+    fs::rename(replica.join("renamed"), replica.join("other name")).expect("renamed");
+    let bytes = "changed on the replica".len() + "new on the replica".len() + "renamed".len();
+
+    let said = asked(&mirror, &["failback", "--yes"], 13).stderr_text();
+    assert!(said.contains("is its file system mounted"), "{said}");
+    assert_eq!(names(&source).len(), 0, "nothing is filled underneath");
+    mounted.again();
+    std::thread::sleep(Duration::from_millis(20));
+    write(&source, "late", "late on the source");
+    let before = snapshot_hash(&source, true);
+    let told = done(&mirror, &["failback", "--dry-run", "--json"]);
+    assert_eq!(told["lost_paths"], serde_json::json!(["late"]), "{told}");
+    asked(&mirror, &["failback"], 2);
+    assert_eq!(snapshot_hash(&source, true), before, "a rehearsal");
+
+    let back = done(&mirror, &["failback", "--yes", "--json"]);
+    let moved = bytes + "late".len();
+    assert_eq!(back["bytes_copied"], moved, "{back}");
+    assert_eq!(
+        (&back["changed"], &back["deleted"]),
+        (&5.into(), &2.into()),
+        "{back}"
+    );
+    assert_equal(&replica, &source, &Options::default(), "after the failback");
+    assert_eq!(mirror.status()["role"], "failed over");
+    let again = done(&mirror, &["failback", "--yes", "--json"]);
+    assert_eq!(
+        (&again["changed"], &again["lost"]),
+        (&0.into(), &0.into()),
+        "{again}"
+    );
+
+    write(&replica, "last", "the last file");
+    let back = done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert_eq!(
+        (&back["role"], &back["lost"]),
+        (&"following".into(), &0.into()),
+        "{back}"
+    );
+    mirror.start();
+    write(&source, "forth", "forth again");
+    mirror.barrier();
+    let _held = mirror.command("pause").run().expect(0);
+    assert_equal(&source, &replica, &Options::default(), "it follows again");
+    assert_eq!(
+        fs::read(source.join("last")).expect("a file"),
+        b"the last file"
+    );
+}
+
+/// Waits until the mirror does nothing any more and has closed its replica.
+fn wait_closed(mirror: &Mirror) {
+    let began = Instant::now();
+    let is_closed = || {
+        let mut command = Command::new("btrfs");
+        command.args(["property", "get", "-ts"]);
+        let told = command.arg(&mirror.replica).arg("ro").output();
+        told.expect("btrfs").stdout == b"ro=true\n"
+    };
+    while !is_closed() {
+        assert!(began.elapsed() < LIMIT, "the replica is not closed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = fs::write(mirror.replica.join("probe"), "").map_err(|error| error.raw_os_error());
+    assert_eq!(refused, Err(Some(Errno::ROFS.raw_os_error())));
+}
+
+/// Waits until the state has the newest snapshot, which is then gone back to; returns its name.
+fn wait_common(mirror: &Mirror) -> String {
+    let name = mirror.status()["cycle"]["snapshot"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
+    let rehearsal = ["promote", "--dry-run", "--to=common", "--json"];
+    let began = Instant::now();
+    loop {
+        let told = mirror.command(rehearsal[0]).args(&rehearsal[1..]).run();
+        if told.code() == 0 && self::told(&told)["to"] == name.as_str() {
+            return name;
+        }
+        assert!(began.elapsed() < LIMIT, "{}", told.describe());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn property(tree: &Path, value: &str) {
+    let status = Command::new("btrfs")
+        .args(["property", "set", "-ts"])
+        .arg(tree)
+        .args(["ro", value])
+        .status();
+    assert!(status.expect("btrfs").success());
+}
+
+/// A mirror in cycles between two subvolumes, with files in its source.
+fn in_cycles(near: &Scratch, far: &Scratch, files: usize) -> Mirror {
+    let (source, replica) = (subvolume(near, "source"), subvolume(far, "replica"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    for number in 0..files {
+        write(
+            &source.join("dir"),
+            &format!("{number}"),
+            &format!("content {number}"),
+        );
+    }
+    let mirror = Mirror::between(&source, &replica, CYCLES);
+    mirror.barrier();
+    wait_closed(&mirror);
+    mirror
+}
+
+#[test]
+fn a_replica_of_cycles_is_closed_goes_back_to_its_snapshot_and_comes_back() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let mut mirror = in_cycles(&near, &far, 50);
+    let (source, replica) = (mirror.source.clone(), mirror.replica.clone());
+    write(&source, "second", "cycle");
+    mirror.barrier();
+    wait_closed(&mirror);
+    let common = wait_common(&mirror);
+    mirror.kill();
+    property(&replica, "false");
+    write(&replica, "dir/1", "half a cycle");
+    write(&replica, "half", "half a cycle");
+    fs::remove_file(replica.join("dir/2")).expect("removed");
+    let rehearsal = done(&mirror, &["promote", "--dry-run", "--to=common", "--json"]);
+    assert_eq!(
+        (&rehearsal["done"], &rehearsal["go"]),
+        (&false.into(), &1.into()),
+        "{rehearsal}"
+    );
+    assert!(replica.join("half").exists() && kept(&replica).is_empty());
+
+    let over = done(&mirror, &["failover", "--to=common", "--yes", "--json"]);
+    assert_eq!(over["to"], common.as_str(), "{over}");
+    let read = source.join(".driftless-snapshots").join(&common);
+    assert_equal(&read, &replica, &Options::default(), "its snapshot");
+    let [one] = &kept(&replica)[..] else {
+        panic!("{:?}", kept(&replica))
+    };
+    let before = replica.join(".driftless-snapshots").join(one);
+    assert!(before.join("half").exists() && !before.join("dir/2").exists());
+
+    write(&replica, "work", "of a bad day");
+    write(&source, "late", "never seen by the replica");
+    let told = done(&mirror, &["failback", "--dry-run", "--json"]);
+    assert_eq!(told["lost_paths"], serde_json::json!(["late"]), "{told}");
+    let back = done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert_eq!(
+        (&back["role"], &back["bytes_copied"]),
+        (&"following".into(), &12.into()),
+        "{back}"
+    );
+    let [one] = &kept(&source)[..] else {
+        panic!("{:?}", kept(&source))
+    };
+    assert!(
+        source
+            .join(".driftless-snapshots")
+            .join(one)
+            .join("late")
+            .exists()
+    );
+    assert_equal(&replica, &source, &Options::default(), "after the failback");
+    mirror.start();
+    write(&source, "forth", "again");
+    mirror.barrier();
+    assert_equal(&source, &replica, &Options::default(), "it follows again");
+    wait_closed(&mirror);
+    let _closed = mirror.command("pause").run().expect(0);
+}
+
+#[test]
+fn a_paused_live_mirror_closes_its_replica_unless_the_job_says_no() {
+    let near = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (near.dir("source"), subvolume(&far, "replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    let _paused = mirror.command("pause").run().expect(0);
+    wait_closed(&mirror);
+    write(&source, "file", "more content");
+    let _resumed = mirror.command("resume").run().expect(0);
+    mirror.barrier();
+    assert_equal(&source, &replica, &Options::default(), "open again");
+    mirror.kill();
+    mirror.change(&format!("read_only = false\n{LIVE}"));
+    mirror.start();
+    mirror.barrier();
+    let _paused = mirror.command("pause").run().expect(0);
+    write(&replica, "mine", "it is open");
+}
+
+/// Begins a command often, and ends it at once at another moment each time.
+fn kill_often(mirror: &Mirror, words: &[&str]) {
+    for round in 0..8 {
+        let command = mirror.command(words[0]).args(&words[1..]);
+        let running = command.spawn();
+        if !running.ends_within(Duration::from_millis(25 * round)) {
+            running.signal(Signal::KILL);
+        }
+        let _its_end = running.wait();
+    }
+}
+
+#[test]
+fn killed_at_any_moment_a_failover_and_a_failback_come_to_the_same_end() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let mut mirror = in_cycles(&near, &far, 1500);
+    let (source, replica) = (mirror.source.clone(), mirror.replica.clone());
+    let _name = wait_common(&mirror);
+    mirror.kill();
+    property(&replica, "false");
+    for number in 0..1200 {
+        write(
+            &replica.join("dir"),
+            &format!("{number}"),
+            "not of the snapshot",
+        );
+    }
+    let over = ["failover", "--to=common", "--yes", "--json"];
+    kill_often(&mirror, &over);
+    done(&mirror, &over);
+    assert_equal(&source, &replica, &Options::default(), "it went back");
+    for number in 0..1200 {
+        write(
+            &replica.join("dir"),
+            &format!("{number}"),
+            "the work of a day",
+        );
+    }
+    let back = ["failback", "--finish", "--yes", "--json"];
+    kill_often(&mirror, &back);
+    let last = mirror.command("failback").args(&back[1..]).run();
+    let is_over = last.stderr_text().contains("the source is the active side");
+    assert!(
+        last.code() == 0 || last.code() == 13 && is_over,
+        "{}",
+        last.describe()
+    );
+    assert_equal(&replica, &source, &Options::default(), "it came back");
+    mirror.start();
+    write(&source, "forth", "again");
+    mirror.barrier();
+    assert_equal(&source, &replica, &Options::default(), "it follows again");
+}
+
+#[test]
+fn a_rehearsal_changes_nothing_and_what_makes_no_sense_is_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    build_tree(&source, 9, &Profile::small());
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.kill();
+    let state = mirror.state_file();
+    let all = || {
+        let state = fs::read(&state).expect("a state");
+        (
+            state,
+            snapshot_hash(&source, true),
+            snapshot_hash(&replica, true),
+        )
+    };
+    let before = all();
+    let told = done(&mirror, &["promote", "--dry-run", "--json"]);
+    assert_eq!(
+        (&told["to"], &told["role"]),
+        (&"latest".into(), &"following".into())
+    );
+    assert!(told["equal_until"].as_f64() > Some(0.0), "{told}");
+    let said = asked(&mirror, &["promote", "--dry-run"], 0).stdout_text();
+    assert!(said.contains("becomes"), "{said}");
+    asked(&mirror, &["failover"], 2);
+    let said = asked(&mirror, &["failover", "--to=common", "--yes"], 13).stderr_text();
+    assert!(said.contains("no snapshot in common"), "{said}");
+    asked(&mirror, &["failback", "--yes"], 13);
+    assert!(all() == before, "nothing was changed");
+    for entry in fs::read_dir(&replica).expect("listed").flatten() {
+        let path = entry.path();
+        match entry.file_type().expect("kind").is_dir() {
+            true => fs::remove_dir_all(path).expect("removed"),
+            false => fs::remove_file(path).expect("removed"),
+        }
+    }
+    let said = asked(&mirror, &["failover", "--yes"], 13).stderr_text();
+    assert!(said.contains("nothing is in the replica"), "{said}");
+}
+
+#[test]
+fn what_others_change_on_the_replica_is_told_from_what_was_missed_and_put_right() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    fs::create_dir_all(source.join("a/b")).expect("directories");
+    fs::create_dir(source.join("busy")).expect("a directory");
+    for name in ["a/b/file", "a/b/other", "busy/file", "a/renamed"] {
+        write(&source, name, name);
+    }
+    let mirror = Mirror::between(&source, &replica, "detect = [\"walk\"]\ndelete = true\n");
+    mirror.barrier();
+    std::thread::sleep(MARGIN);
+    asked(&mirror, &["sync-now", "--wait"], 0);
+    assert_eq!(mirror.status()["foreign"], 0);
+    write(&replica, "a/b/file", "tampered with");
+    write(&replica, "a/b/intruder", "mine");
+    fs::remove_file(replica.join("a/b/other")).expect("removed");
+    write(&source, "busy/file", "changed on the source");
+    asked(&mirror, &["sync-now", "--wait"], 0);
+    let listed = asked(&mirror, &["foreign", "--json"], 0).stdout_text();
+    let paths: Vec<Value> = listed
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["path"].clone())
+        .collect();
+    for name in ["a/b/file", "a/b/intruder", "a/b/other"] {
+        assert!(paths.contains(&name.into()), "{name}: {listed}");
+    }
+    assert!(!listed.contains("busy"), "{listed}");
+    let status = mirror.status();
+    assert_eq!(status["foreign"], paths.len() as u64, "{status}");
+    let _held = mirror.command("pause").run().expect(0);
+    assert_equal(&source, &replica, &Options::default(), "put right");
+}
+
+#[test]
+fn two_sites_are_each_active_for_a_fileset_of_their_own() {
+    let near = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let far = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let forth = Mirror::between(&near.dir("a"), &far.dir("a"), LIVE);
+    let back = Mirror::between(&far.dir("b"), &near.dir("b"), LIVE);
+    for round in 0..5 {
+        for mirror in [&forth, &back] {
+            write(&mirror.source, &format!("{round}"), "content");
+            write(&mirror.source, "log", &"line\n".repeat(round + 1));
+        }
+        forth.barrier();
+        back.barrier();
+    }
+    for mirror in [&forth, &back] {
+        let _held = mirror.command("pause").run().expect(0);
+        assert_equal(
+            &mirror.source,
+            &mirror.replica,
+            &Options::default(),
+            "each its own",
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! A replica that is looked at without its source, which may be out of reach for good.
+
+use crate::options::Options;
+use crate::trees::error::RunError;
+use crate::trees::marks::Marks;
+use crate::trees::numbers::boot_of;
+use driftless_model::{Fault, Side, Stamp};
+use driftless_pool::descriptors;
+use driftless_reconcile::Scope;
+use driftless_tree::{HandlePool, Names, Place};
+
+/// What can be seen of a replica alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alone {
+    /// There is nothing in it.
+    pub is_empty: bool,
+    /// What was changed since then may not be durable.
+    pub doubt: Option<Stamp>,
+}
+
+/// Looks at the replica; nothing is changed, and the source is not asked for.
+///
+/// # Errors
+/// It is not there, is no directory, or cannot be read.
+pub fn look_alone(options: &Options) -> Result<Alone, RunError> {
+    let unusable = |fault: Fault| RunError::Unusable {
+        path: options.replica.to_string(),
+        cause: fault.to_string(),
+    };
+    let pool = HandlePool::new(descriptors().0);
+    let dir = match options.replica.locate(Side::Replica, &pool)? {
+        Place::Dir(dir) => dir,
+        Place::Missing { .. } => return Err(RunError::NoReplica(options.replica.to_string())),
+        Place::Entry { .. } => return Err(RunError::NotTrees(options.replica.to_string())),
+    };
+    let mut names = Names::default();
+    let listed = dir.list().and_then(|mut list| list.fill(&mut names, 1));
+    listed.map_err(unusable)?;
+    let nobody = Scope {
+        source: 0,
+        entries: 0,
+        whole: false,
+    };
+    let marks = Marks::read(&options.replica, &dir, nobody)?;
+    let doubt = marks.doubt((0, boot_of(&options.replica)));
+    Ok(Alone {
+        is_empty: names.is_empty(),
+        doubt: doubt.map(|(_, since)| since),
+    })
+}

@@ -1,0 +1,160 @@
+//! One run between two trees whose roots are not those of the mirror: from the replica to what was
+//! the source, or from a snapshot of the replica to itself.
+//!
+//! It is a run like any other, with the guards of one: an empty replica never empties the source.
+
+use super::loss::{Lost, is_newer};
+use crate::job::Job;
+use driftless_engine::{
+    Counts, MachineClock, Monitor, Options, Progress, RunError, Summary, Trees, sync,
+};
+use driftless_lock::Mutex;
+use driftless_model::{Action, Policy, Problem, Receipt, RelPath, Selection};
+use driftless_remote::Reach;
+use driftless_session::connect;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Entries whose times are looked at, to tell what is lost.
+const LOOKED_AT_MAX: usize = 100_000;
+/// Problems that are told.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What a run would do.
+#[derive(Debug, Clone)]
+pub struct Rehearsal {
+    /// As the run would count it.
+    pub counts: Counts,
+    /// What is there and would go, though it may be newer.
+    pub lost: Vec<Lost>,
+    /// Not all that would go was looked at.
+    pub has_more: bool,
+    /// What it could not do.
+    pub problems: Vec<Problem>,
+}
+
+/// The job the other way round: from its replica to its source.
+#[must_use]
+pub fn reversed(job: &Job) -> Job {
+    Job {
+        source: job.replicas[0].clone(),
+        replicas: vec![job.source.clone()],
+        ..job.clone()
+    }
+}
+
+/// The options of a run that makes a tree again what its snapshot is.
+#[must_use]
+pub fn go_back(options: &Options, snapshot: &Path) -> Options {
+    let policy = Policy {
+        delete: true,
+        // The tree is its own: whatever it had then was there.
+        delete_unlike: true,
+        ..Policy::default()
+    };
+    Options {
+        source: snapshot.to_owned().into(),
+        policy,
+        ..options.clone()
+    }
+}
+
+/// Says what a run would do, and changes nothing. Both trees were known to be equal at
+/// `equal_until`.
+///
+/// # Errors
+/// A tree is out of reach, or a guard refuses.
+pub fn rehearse(
+    options: &Options,
+    reach: &Reach,
+    equal_until: Option<Duration>,
+    stop: &AtomicBool,
+) -> Result<Rehearsal, RunError> {
+    let mut options = Options {
+        dry_run: true,
+        mount_notes: None,
+        ..options.clone()
+    };
+    let _connections = reached(&mut options, reach)?;
+    let heard = Heard::default();
+    let trees = Trees::open(&options, &heard, &MachineClock)?;
+    let all = Arc::new(Selection::all());
+    let summary = trees.reconcile(&all, &options.policy, &heard, stop)?;
+    let replaced = heard.replaced.into_inner();
+    let is_lost = |lost: &Lost| {
+        let changed = trees.changed_on_replica(&lost.path);
+        changed.is_some_and(|changed| changed.is_there && is_newer(changed.at, equal_until))
+    };
+    Ok(Rehearsal {
+        counts: summary.counts,
+        has_more: replaced.len() >= LOOKED_AT_MAX,
+        lost: replaced.into_iter().filter(is_lost).collect(),
+        problems: heard.problems.into_inner(),
+    })
+}
+
+/// Carries the run out, durably; also returns the problems that it met.
+///
+/// # Errors
+/// A tree is out of reach, or a guard refuses.
+pub fn carry_out(
+    options: &Options,
+    reach: &Reach,
+    stop: &AtomicBool,
+) -> Result<(Summary, Vec<Problem>), RunError> {
+    let mut options = options.clone();
+    let _connections = reached(&mut options, reach)?;
+    let heard = Heard::default();
+    let summary = sync(&options, &heard, stop)?;
+    Ok((summary, heard.problems.into_inner()))
+}
+
+fn reached(
+    options: &mut Options,
+    reach: &Reach,
+) -> Result<driftless_session::Connections, RunError> {
+    connect(options, reach, Duration::ZERO).map_err(|error| RunError::NoMovers(error.to_string()))
+}
+
+/// What a run tells.
+#[derive(Default)]
+struct Heard {
+    /// Entries that are there, and are overwritten or removed.
+    replaced: Mutex<Vec<Lost>>,
+    problems: Mutex<Vec<Problem>>,
+}
+
+impl Monitor for Heard {
+    fn wants_receipts(&self) -> bool {
+        true
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        // The times of the root change with every run.
+        if receipt.action == Action::Create || receipt.path == RelPath::root() {
+            return;
+        }
+        let mut replaced = self.replaced.lock();
+        if replaced.len() < LOOKED_AT_MAX {
+            replaced.push(Lost {
+                path: receipt.path.clone(),
+                is_removed: receipt.action == Action::Delete,
+            });
+        }
+    }
+
+    fn problem(&self, problem: &Problem) {
+        let mut problems = self.problems.lock();
+        if problems.len() < PROBLEMS_MAX {
+            problems.push(problem.clone());
+        }
+    }
+
+    fn note(&self, text: &str) {
+        tracing::info!("{text}");
+    }
+
+    fn progress(&self, _progress: &Progress) {}
+}
