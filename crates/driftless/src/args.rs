@@ -13,6 +13,7 @@ mod mirror;
 mod mover;
 mod output;
 mod reach;
+mod report;
 mod running;
 mod sum;
 mod sync;
@@ -28,6 +29,7 @@ pub use mirror::{FailbackArgs, FailoverArgs, FailoverTo, JobArgs, MirrorArgs, Mi
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use reach::ReachArgs;
+pub use report::ReportArgs;
 pub use running::{CacheArg, RunArgs, ThrottleArgs};
 pub use sum::{AlgorithmArg, SumArgs, range};
 pub use sync::{DurabilityArg, ReadBackArg, SyncArgs};
@@ -77,6 +79,9 @@ pub enum Command {
     /// Keep a replica equal for good: follow what changes, and say how far behind it is
     #[command(after_long_help = exit_codes())]
     Mirror(Box<MirrorArgs>),
+    /// Say what a mirror did: how long changes took, how much was left, what failed and what was missed
+    #[command(after_long_help = exit_codes())]
+    Report(ReportArgs),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {

@@ -12,6 +12,7 @@ pub mod mover;
 pub mod program;
 pub mod reach;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod sum;
 pub mod sync;
@@ -32,6 +33,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Agent(args) => agent::run(args),
         Command::Mover(args) => mover::serve(args),
         Command::Mirror(args) => mirror::run(args),
+        Command::Report(args) => report::run(args),
         Command::Generate { what } => generate::print(*what),
     }
 }

@@ -19,6 +19,7 @@ mod command;
 mod exit;
 mod output;
 mod own;
+mod service;
 mod signals;
 mod units;
 

@@ -6,6 +6,7 @@
 pub mod diagnostics;
 mod estimate;
 pub mod files;
+pub mod html;
 pub mod human;
 pub mod json;
 mod listed;

@@ -84,6 +84,15 @@ pub fn span(text: &str) -> Result<Duration, String> {
     driftless_model::units::time(text)
 }
 
+/// A day of universal time: when it begins, in seconds since 1970.
+pub fn day(text: &str) -> Result<u64, String> {
+    let wrong = || "a day is expected, such as 2026-11-24".to_owned();
+    let date: jiff::civil::Date = text.parse().map_err(|_| wrong())?;
+    let begins = date.to_zoned_datetime(jiff::tz::TimeZone::UTC);
+    let begins = begins.map_err(|_| wrong())?.timestamp().as_second();
+    u64::try_from(begins).map_err(|_| wrong())
+}
+
 /// So many requests at the same time.
 pub fn fixed_jobs(jobs: usize) -> Concurrency {
     Concurrency::Fixed(jobs)
@@ -198,6 +207,15 @@ mod tests {
         assert!(rate("0").is_err() && rate("1k") == Ok(1024));
         assert!(jobs("0").is_err() && jobs("2000").is_err());
         assert_eq!(jobs("8"), Ok(Concurrency::Fixed(8)));
+    }
+
+    #[test]
+    fn days_are_read_in_universal_time() {
+        assert_eq!(day("1970-01-02"), Ok(86_400));
+        assert_eq!(day("2026-11-24"), Ok(1_795_478_400));
+        for bad in ["", "2026-13-01", "2026-02-30", "yesterday", "1969-12-31"] {
+            assert!(day(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -353,7 +353,6 @@ fn a_job_that_asks_for_what_is_not_there_is_refused() {
     for (keys, named) in [
         ("detect = [\"btrfs\"]\n", "btrfs"),
         ("delete = true\ntrash = \"30d\"\n", "trash"),
-        ("on_problem = \"mail root\"\n", "on_problem"),
     ] {
         let refused = Mirror::refused(&source, keys);
         assert!(

@@ -6,11 +6,13 @@
 use crate::ask::{Answer, Ask};
 use crate::live::{BeginError, Beginning, Live, now};
 use crate::message::{Inbox, Inboxes, Message};
+use crate::pulse::Pulse;
+use crate::status::Status;
 use driftless_detect::fanotify::{Unwatched, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// All replicas of a job, kept equal.
 pub struct Mirror {
@@ -48,6 +50,11 @@ impl Mirror {
             mirror.start_watch(watch, inboxes.clone())?;
         }
         Ok((mirror, inboxes))
+    }
+
+    /// Whether each life goes on.
+    pub fn pulses(&self) -> Vec<Pulse> {
+        self.lives.iter().map(|live| live.pulse.clone()).collect()
     }
 
     fn start_watch(&mut self, watch: Watch, inboxes: Inboxes) -> std::io::Result<()> {
@@ -119,4 +126,17 @@ pub fn ask(inboxes: &Inboxes, ask: &Ask) -> Answer {
     let answers = answers.into_iter().map(|answer| answer.recv().ok());
     let answers: Option<Vec<Answer>> = answers.collect();
     answers.and_then(Answer::of_all).unwrap_or_else(is_over)
+}
+
+/// How each replica stands; `None` if one of them does not answer in time.
+pub fn statuses(inboxes: &Inboxes, patience: Duration) -> Option<Vec<Status>> {
+    let deadline = Instant::now() + patience;
+    let answers = inboxes.ask(&Ask::Status);
+    let answers = answers
+        .into_iter()
+        .map(|answer| answer.recv_deadline(deadline).ok());
+    match Answer::of_all(answers.collect::<Option<_>>()?)? {
+        Answer::Status(statuses) => Some(statuses),
+        _ => None,
+    }
 }

@@ -1,6 +1,7 @@
 //! Keeps a replica equal: the job that says which trees and how, and what is left to do for it.
 #![deny(missing_docs)]
 
+pub mod alarm;
 pub mod ask;
 pub mod control;
 mod deletes;
@@ -10,12 +11,15 @@ pub mod gaps;
 pub mod hands;
 pub mod hub;
 pub mod job;
+pub mod kept;
 mod lanes;
 mod link_names;
 pub mod live;
 pub mod memory;
 pub mod message;
+pub mod metrics;
 mod pace;
+pub mod pulse;
 pub mod recovery;
 pub mod snapshots;
 pub mod status;

@@ -11,6 +11,7 @@ mod cycle;
 mod missed;
 mod work;
 
+use crate::alarm::{Alarms, Caller};
 use crate::ask::Reply;
 use crate::deletes::Deletes;
 use crate::dirty::{Circumstance, DirtyPaths, Lane};
@@ -21,6 +22,7 @@ use crate::lanes::{self, Equipment, LANES};
 use crate::link_names::LinkNames;
 use crate::memory::Memory;
 use crate::message::{Inbox, Message};
+use crate::pulse::Pulse;
 use crate::snapshots::Snapshots;
 use crate::status::{Problems, Status, Walked};
 use crate::waits::Waits;
@@ -87,6 +89,11 @@ pub struct Live {
     memory: Memory,
     heard_until: Duration,
     problems: Problems,
+    alarms: Alarms,
+    /// Where alarms are told.
+    on_problem: Option<Caller>,
+    /// Says that this thread goes on.
+    pub(crate) pulse: Pulse,
     status: Status,
     is_unsettled: bool,
     settled_at: Duration,
@@ -102,6 +109,8 @@ pub struct Beginning {
     pub memory: Memory,
     /// Who makes snapshots, where changes are found by them.
     pub snapshots: Option<Snapshots>,
+    /// Where alarms are told.
+    pub on_problem: Option<Caller>,
 }
 
 /// Why a mirror does not begin.
@@ -131,6 +140,7 @@ impl Live {
             hands,
             memory,
             snapshots,
+            on_problem,
         } = beginning;
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
         let (settle, began) = (job.live.settle, now());
@@ -163,6 +173,9 @@ impl Live {
             memory,
             heard_until: began,
             problems: Problems::default(),
+            alarms: Alarms::default(),
+            on_problem,
+            pulse: Pulse::new(began),
             is_unsettled: false,
             settled_at: began,
         };
@@ -207,6 +220,7 @@ impl Live {
     /// Works until it is to stop.
     pub fn run(mut self) {
         while !self.stop.load(Relaxed) {
+            self.pulse.beat(now());
             self.interrupt(now());
             self.begin_work();
             self.wait();
@@ -244,6 +258,7 @@ impl Live {
             self.memory.equal_until(self.heard_until);
         }
         if self.memory.is_due(now) {
+            self.report(now);
             self.keep_heard(now);
             let dirty = match is_live {
                 true => self.dirty.all_until(now.saturating_sub(YOUNG)),

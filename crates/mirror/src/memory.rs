@@ -10,8 +10,8 @@ use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath};
 use driftless_state::StateError;
 use driftless_state::mirror::{
-    CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow, RunCounts, RunKind,
-    RunRow, Saved,
+    BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow,
+    RunCounts, RunKind, RunRow, Saved,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -43,6 +43,8 @@ pub struct Memory {
     next: Duration,
     /// The replica, as the state knows it.
     replica: Option<u128>,
+    /// What was left to do in this stretch of time.
+    backlog: Option<BacklogRow>,
     is_equal: Option<Duration>,
     failed: Option<String>,
 }
@@ -50,7 +52,9 @@ pub struct Memory {
 impl Memory {
     /// Of a state that was opened.
     pub fn of(state: MirrorState) -> Memory {
+        let job = state.job().ok();
         Memory {
+            is_equal: job.and_then(|job| job.equal_until),
             state,
             dirty: BTreeMap::new(),
             problems: BTreeMap::new(),
@@ -60,7 +64,7 @@ impl Memory {
             saved: Saved::default(),
             next: Duration::ZERO,
             replica: None,
-            is_equal: None,
+            backlog: None,
             failed: None,
         }
     }
@@ -111,6 +115,9 @@ impl Memory {
     /// # Errors
     /// The state cannot be written.
     pub fn take_new_replica(&mut self) -> Result<(), StateError> {
+        // It has never been equal.
+        self.is_equal = None;
+        self.saved.equal_until = EqualUntil::Unknown;
         self.state.know(None)
     }
 
@@ -272,6 +279,28 @@ impl Memory {
         self.is_equal = Some(moment);
     }
 
+    /// Until when that is known; of an earlier life, too.
+    pub fn is_equal_until(&self) -> Option<Duration> {
+        self.is_equal
+    }
+
+    /// So much is left to do just now.
+    pub fn backlog(&mut self, now: Duration, left: u64, quarantined: u64, behind: Duration) {
+        let row = BacklogRow {
+            stretch: now.as_secs() / BacklogRow::LENGTH.as_secs(),
+            left,
+            quarantined,
+            behind,
+        };
+        let known = self.backlog.filter(|known| known.stretch == row.stretch);
+        let mut widest = known.unwrap_or(row);
+        widest.widen(&row);
+        if known != Some(widest) {
+            self.saved.backlog = vec![widest];
+        }
+        self.backlog = Some(widest);
+    }
+
     /// Whether it is time to save.
     pub fn is_due(&self, now: Duration) -> bool {
         now >= self.next
@@ -303,7 +332,7 @@ impl Memory {
                 .map(|(hour, lag)| (*hour, lag.clone()))
                 .collect(),
             hours: self.hours.values().copied().collect(),
-            equal_until: self.is_equal.map_or(EqualUntil::AsBefore, EqualUntil::At),
+            equal_until: self.is_equal.map_or(self.saved.equal_until, EqualUntil::At),
             ..self.saved.clone()
         };
         let done = self.state.save(&saved);
@@ -352,7 +381,8 @@ fn cursor(snapshot: &str, at: Duration) -> Cursor {
     }
 }
 
-fn trouble_of(row: ProblemRow) -> Trouble {
+/// A problem that was kept.
+pub(crate) fn trouble_of(row: ProblemRow) -> Trouble {
     Trouble {
         problem: row.problem,
         first: row.first,

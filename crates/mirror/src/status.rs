@@ -13,6 +13,12 @@ use std::time::Duration;
 /// Problems that are known at once.
 const PROBLEMS_MAX: usize = 10_000;
 
+/// Times, in milliseconds, of which it is known how many changes took no longer.
+pub const LAG_BOUNDS: [u64; 15] = [
+    10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 600_000,
+    3_600_000,
+];
+
 /// How a mirror is. Moments are durations since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -22,7 +28,7 @@ pub struct Status {
     pub source: String,
     /// Its replica.
     pub replica: String,
-    /// The process.
+    /// The process; 0 if none runs, and the state tells how it was.
     pub process: u32,
     /// When it began.
     pub began: Duration,
@@ -32,6 +38,8 @@ pub struct Status {
     pub rpo: Duration,
     /// Since when the oldest change waits that is not on the replica.
     pub oldest: Option<Duration>,
+    /// The replica has everything that happened before; `None` if no such moment is known.
+    pub equal_until: Option<Duration>,
     /// Paths that are left to do.
     pub left: u64,
     /// Of these, paths that have failed too often.
@@ -83,6 +91,12 @@ pub struct Status {
 pub struct LagNow {
     /// Changes that were measured since the beginning.
     pub files: u64,
+    /// How long all of them took together.
+    #[serde(default)]
+    pub sum: Duration,
+    /// How many of them took no longer than each of [`LAG_BOUNDS`].
+    #[serde(default)]
+    pub within: Vec<u64>,
     /// Half of those of the last hour took no longer; all times are rounded up.
     pub p50: Duration,
     /// 95 of 100.
@@ -179,6 +193,11 @@ impl Status {
             .map_or(Duration::ZERO, |oldest| self.now.saturating_sub(oldest))
     }
 
+    /// Whether its mirror runs.
+    pub fn is_running(&self) -> bool {
+        self.process > 0
+    }
+
     /// Whether that is more than it may be.
     pub fn is_behind(&self) -> bool {
         self.behind() > self.rpo
@@ -213,6 +232,12 @@ impl Status {
             self.lags[1] = std::mem::replace(&mut self.lags[0], newest);
         }
         waited.iter().for_each(|time| self.lags[0].lag.add(*time));
+        self.lag.sum += waited.iter().sum::<Duration>();
+        self.lag.within.resize(LAG_BOUNDS.len(), 0);
+        for (bound, count) in LAG_BOUNDS.iter().zip(&mut self.lag.within) {
+            let bound = Duration::from_millis(*bound);
+            *count += waited.iter().filter(|time| **time <= bound).count() as u64;
+        }
     }
 
     /// The same with what changes of this hour and the one before took.
@@ -292,6 +317,11 @@ impl Problems {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()
+    }
+
+    /// All of them, by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&RelPath, &Trouble)> {
+        self.0.iter()
     }
 
     /// All of them.

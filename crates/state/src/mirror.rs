@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use rows::{
-    About, CommonRow, Cursor, DirtyRow, GapRow, HourRow, INTERRUPTED, JobRow, ProblemRow, Role,
-    RoleRow, RunCounts, RunKind, RunRow,
+    About, BacklogRow, CommonRow, Cursor, DirtyRow, GapRow, HourRow, INTERRUPTED, JobRow,
+    ProblemRow, Role, RoleRow, RunCounts, RunKind, RunRow,
 };
-pub use save::{EqualUntil, HOURS_KEPT_MAX, PROBLEMS_KEPT_MAX, Saved};
+pub use save::{BACKLOG_KEPT_MAX, EqualUntil, HOURS_KEPT_MAX, PROBLEMS_KEPT_MAX, Saved};
 
 /// Runs that are kept: the newest.
 pub const RUNS_KEPT_MAX: u64 = 10_000;
@@ -309,6 +309,15 @@ impl MirrorView {
     pub fn hours_between(&self, hours: Range<u64>) -> Result<Vec<HourRow>, StateError> {
         let range = [capped(hours.start), capped(hours.end)];
         self.list(rows::SELECT_HOURS, range, rows::hour)
+    }
+
+    /// What was left to do in these stretches (since 1970); one in which no mirror ran has no row.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn backlog_between(&self, stretches: Range<u64>) -> Result<Vec<BacklogRow>, StateError> {
+        let range = [capped(stretches.start), capped(stretches.end)];
+        self.list(rows::SELECT_BACKLOG, range, rows::backlog)
     }
 
     /// Snapshots that source and replica have in common, the oldest first.

@@ -9,6 +9,7 @@ use crate::command::config;
 use crate::command::reach::{self, Watching};
 use crate::exit::Exit;
 use crate::output::files::refuse_within_trees;
+use crate::output::html;
 use crate::output::product::Product;
 use crate::signals::{self, Signals};
 use clap::ArgMatches;
@@ -82,7 +83,7 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
         let report = args
             .report
             .as_deref()
-            .map(|path| Product::begin(path, report::FORM))
+            .map(|path| Product::begin(path, html::FORM))
             .transpose()?;
         Ok((console, report))
     });
@@ -102,7 +103,7 @@ pub fn run(args: &AuditArgs, matches: &ArgMatches) -> Exit {
     let proof = Proof::of(&audit, args.confidence);
     let mut code = Exit::of_audit(&audit, signals.number());
     if let Some(file) = report_file.filter(|_| audit.complete)
-        && let Err(error) = report::write(file, &report::page(args, &options, &audit, &proof))
+        && let Err(error) = html::write(file, &report::page(args, &options, &audit, &proof))
     {
         code = refuse(&error, Exit::CouldNotRun);
     }

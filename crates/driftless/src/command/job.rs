@@ -196,6 +196,27 @@ fn active_words(name: &str, row: &RoleRow) -> String {
     format!("{name}: {role} since {since}: its replica is the active side; {now}")
 }
 
+/// What is kept for the one replica of a job, to be read, whether its mirror runs or not.
+pub fn view(job: &Job) -> Result<MirrorView, Failure> {
+    let path = file(&format!("mirror-{}.db", job.own_name()))?;
+    if !is_there(&path) {
+        let why = format!(
+            "{0}: its mirror has never run here (driftless mirror run {0})",
+            job.name
+        );
+        return Err((Exit::CouldNotRun, why));
+    }
+    MirrorState::look(&path).map_err(|error| record::refusal(&error))
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
+fn is_there(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok()
+}
+
 /// Where the mirror of a job is asked.
 pub fn socket(name: &str) -> Result<PathBuf, Failure> {
     file(&format!("mirror-{name}.socket"))

@@ -3,6 +3,7 @@
 mod back;
 mod detectors;
 mod keep_equal;
+mod kept;
 mod over;
 
 use crate::args::{JobArgs, MirrorArgs, MirrorCommand};
@@ -68,16 +69,25 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
 
 /// Asks the mirror of a job.
 fn ask(args: &JobArgs, ask: &Ask) -> Result<Answer, Failure> {
+    ask_or_not_running(args, ask)?.ok_or_else(|| not_running(args))
+}
+
+/// Asks the mirror of a job; `None` if it does not run.
+fn ask_or_not_running(args: &JobArgs, ask: &Ask) -> Result<Option<Answer>, Failure> {
     let name = job::name(&args.job)?;
     let socket = job::socket(&name)?;
-    control::ask(&socket, ask).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => not_running(args, &name),
-        _ => (Exit::CouldNotRun, format!("{name}: {error}")),
-    })
+    match control::ask(&socket, ask) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
+            _ => Err((Exit::CouldNotRun, format!("{name}: {error}"))),
+        },
+    }
 }
 
 /// Nobody answers: because a replica is the active side, or because nobody has started a mirror.
-fn not_running(args: &JobArgs, name: &str) -> Failure {
+fn not_running(args: &JobArgs) -> Failure {
+    let name = args.job.display();
     let why = format!("{name}: its mirror does not run (driftless mirror run {name})");
     let is_active = job::read(&args.job).and_then(|job| job::refuse_active(&job));
     match is_active {
@@ -126,8 +136,10 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
         active.iter().for_each(|job| say::active(job, json));
         return Ok(Exit::Equal);
     }
-    let Answer::Status(replicas) = ask(args, &Ask::Status)? else {
-        return Err((Exit::Bug, "the mirror gave another answer".into()));
+    let replicas = match ask_or_not_running(args, &Ask::Status)? {
+        Some(Answer::Status(replicas)) => replicas,
+        Some(_) => return Err((Exit::Bug, "the mirror gave another answer".into())),
+        None => kept::statuses(&args.job)?,
     };
     replicas.iter().for_each(|status| say::status(status, json));
     Ok(match check && replicas.iter().any(Status::is_behind) {
@@ -137,8 +149,10 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
 }
 
 fn problems(args: &JobArgs, json: bool) -> Result<Exit, Failure> {
-    let Answer::Problems(problems) = ask(args, &Ask::Problems)? else {
-        return Err((Exit::Bug, "the mirror gave another answer".into()));
+    let problems = match ask_or_not_running(args, &Ask::Problems)? {
+        Some(Answer::Problems(problems)) => problems,
+        Some(_) => return Err((Exit::Bug, "the mirror gave another answer".into())),
+        None => kept::troubles(&args.job)?,
     };
     let is_empty = |one: &Troubles| one.paths.is_empty();
     say::problems(&problems, json);

@@ -1,10 +1,13 @@
 //! What the commands of a mirror print.
 
 pub mod recovery;
+mod standing;
+
+pub use standing::{at, seconds};
 
 use driftless_mirror::ask::Troubles;
 use driftless_mirror::foreign::Foreign;
-use driftless_mirror::status::{CycleNow, Status, Trouble};
+use driftless_mirror::status::{Status, Trouble};
 use driftless_model::{escape, escape_text, moment};
 use driftless_state::mirror::{JobRow, Role};
 use std::io::Write;
@@ -20,99 +23,8 @@ pub fn line(text: &str) {
 pub fn status(status: &Status, json: bool) {
     if json {
         line(&serde_json::to_string(&json_of(status)).expect("plain values"));
-        return;
-    }
-    line(&format!(
-        "{}: {} -> {}",
-        status.job, status.source, status.replica
-    ));
-    line(&format!("  {}", state(status)));
-    line(&format!(
-        "  behind     {} (may be {}){}",
-        seconds(status.behind()),
-        seconds(status.rpo),
-        if status.is_behind() { ": TOO FAR" } else { "" }
-    ));
-    line(&format!(
-        "  left       {} paths, {} of them in quarantine; {} paths have problems",
-        status.left, status.quarantined, status.problems
-    ));
-    let lag = &status.lag;
-    line(&format!(
-        "  lag        {} changes; of the newest, half within {}, 95 % {}, 99 % {}, all {}",
-        lag.files,
-        seconds(lag.p50),
-        seconds(lag.p95),
-        seconds(lag.p99),
-        seconds(lag.max)
-    ));
-    if let Some(cycle) = &status.cycle {
-        line(&format!("  cycle      {}", cycle_now(cycle)));
-    }
-    line(&format!("  compared   {}", walks(status)));
-    line(&format!(
-        "  done       {} changed, {} deleted, {} bytes copied, {} events heard, {} times some were missed",
-        status.changed, status.deleted, status.bytes_copied, status.events, status.overflows
-    ));
-    if let Some(why) = status
-        .cycle
-        .as_ref()
-        .and_then(|cycle| cycle.failed.as_ref())
-    {
-        line(&format!("  NO SNAPSHOT  {why}"));
-    }
-    if let Some(why) = &status.deaf {
-        line(&format!("  DEAF       {why}"));
-    }
-}
-
-fn state(status: &Status) -> String {
-    let since = moment(status.began.as_secs().cast_signed());
-    let what = status.cycle.as_ref().map_or("changes", |_| "snapshots");
-    let doing = match (&status.away, status.is_paused, status.is_walking) {
-        (Some(why), ..) => format!("OUT OF REACH: {why}"),
-        (_, true, _) => "paused".to_owned(),
-        _ if status.is_quiet => format!("quiet hours: hearing of {what}, copying nothing"),
-        (_, _, true) => format!("comparing all, and following {what}"),
-        _ => format!("following {what}"),
-    };
-    format!("{doing} (process {}, since {since})", status.process)
-}
-
-fn cycle_now(cycle: &CycleNow) -> String {
-    let told = |at: Duration| moment(at.as_secs().cast_signed());
-    let equal = cycle.equal.map_or_else(
-        || "no snapshot yet".to_owned(),
-        |at| format!("the source as it was at {}", told(at)),
-    );
-    format!(
-        "the replica has {equal}; {}, {} complete, the next at {}",
-        cycle.stage,
-        cycle.count,
-        told(cycle.next)
-    )
-}
-
-fn walks(status: &Status) -> String {
-    match status.walk.ended {
-        None => "not yet".to_owned(),
-        Some(ended) => format!(
-            "{} entries until {}, {} of them changed; {} that no detector had told of, {} that somebody else had changed on the replica, in {} comparisons",
-            status.walk.seen,
-            moment(ended.as_secs().cast_signed()),
-            status.walk.changed,
-            status.walk.missed,
-            status.foreign.count,
-            status.walk.count
-        ),
-    }
-}
-
-fn seconds(span: Duration) -> String {
-    match span.as_secs() {
-        0 => format!("{} ms", span.as_millis()),
-        1..60 => format!("{:.1} s", span.as_secs_f64()),
-        _ => driftless_model::span(span.as_secs()),
+    } else {
+        standing::lines(status).iter().for_each(|text| line(text));
     }
 }
 
@@ -122,12 +34,14 @@ fn json_of(status: &Status) -> serde_json::Value {
         "job": status.job,
         "source": status.source,
         "replica": status.replica,
-        "process": status.process,
+        "is_running": status.is_running(),
+        "process": status.is_running().then_some(status.process),
         "began": seconds(status.began),
         "now": seconds(status.now),
         "rpo_seconds": seconds(status.rpo),
         "behind_seconds": seconds(status.behind()),
         "is_behind": status.is_behind(),
+        "equal_until": status.equal_until.map(seconds),
         "left": status.left,
         "quarantined": status.quarantined,
         "problems": status.problems,

@@ -41,6 +41,26 @@ impl Mirror {
         mirror.command("run").run().expect(1)
     }
 
+    /// What `run` says that does not begin, of a job that can be meant.
+    pub fn not_begun(source: &Path, keys: &str) -> Outcome {
+        let mirror = Mirror::not_started(source, keys);
+        mirror.command("run").run().expect(1)
+    }
+
+    /// One that a service manager has started, which has set these variables.
+    pub fn serving(source: &Path, keys: &str, environment: &[(&str, &str)]) -> Mirror {
+        let mut mirror = Mirror::not_started(source, keys);
+        let set = |run: Driftless, (name, value): &(&str, &str)| run.env(name, value);
+        let run = environment.iter().fold(mirror.command("run"), set);
+        mirror.running = Some(run.limit(Duration::from_secs(600)).spawn());
+        mirror
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// The same with a replica that is reached through ssh.
     pub fn far(source: &Path, far: &Far, keys: &str) -> Mirror {
         let reach = format!(
@@ -128,6 +148,14 @@ impl Mirror {
             .env("XDG_STATE_HOME", self.folder.path().join("state"))
     }
 
+    /// A report about its job.
+    pub fn report(&self) -> Driftless {
+        driftless()
+            .arg("report")
+            .arg(self.folder.path().join("job.toml"))
+            .env("XDG_STATE_HOME", self.folder.path().join("state"))
+    }
+
     /// Starts it, and waits until it answers.
     pub fn start(&mut self) {
         self.start_with(&[]);
@@ -141,14 +169,16 @@ impl Mirror {
         let running = run.limit(Duration::from_secs(600)).spawn();
         self.running = Some(running);
         let began = Instant::now();
-        while self.asked("status").code() != 0 {
+        while !self.answers() {
             assert!(began.elapsed() < LIMIT, "it does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    fn asked(&self, command: &str) -> Outcome {
-        self.command(command).run()
+    /// Whether it is asked itself, and not its state alone.
+    fn answers(&self) -> bool {
+        let told = self.command("status").arg("--json").run();
+        told.code() == 0 && told.stdout_text().contains("\"is_running\":true")
     }
 
     /// Where its state is kept.

@@ -6,6 +6,7 @@ use crate::dirty::Lane;
 use crate::status::Status;
 use crate::waits::Wait;
 use driftless_model::RelPath;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -136,9 +137,26 @@ impl Live {
         }
     }
 
+    /// Keeps for later how much is left, and tells those of alarms who are to be told.
+    pub(super) fn report(&mut self, now: Duration) {
+        let status = self.status(now);
+        let (left, quarantined, behind) = (status.left, status.quarantined, status.behind());
+        self.memory.backlog(now, left, quarantined, behind);
+        let Some(caller) = &self.on_problem else {
+            return;
+        };
+        let quarantined: BTreeSet<&RelPath> =
+            self.dirty.quarantined().map(|(path, _)| path).collect();
+        let is_quarantined = |path: &RelPath| quarantined.contains(path);
+        for alarm in self.alarms.see(&status, &self.problems, is_quarantined) {
+            caller.tell(alarm);
+        }
+    }
+
     fn status(&self, now: Duration) -> Status {
         let mut status = self.status.clone();
         status.oldest = self.dirty.oldest();
+        status.equal_until = self.memory.is_equal_until();
         status.left = self.dirty.len() as u64;
         status.quarantined = self.dirty.quarantined().count() as u64;
         status.problems = self.problems.count() as u64;

@@ -148,7 +148,8 @@ pub enum RunKind {
 impl RunKind {
     const ALL: [RunKind; 3] = [RunKind::Walk, RunKind::Cycle, RunKind::Live];
 
-    pub(super) fn word(self) -> &'static str {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
         match self {
             RunKind::Walk => "walk",
             RunKind::Cycle => "cycle",
@@ -245,6 +246,31 @@ impl HourRow {
             *sum = sum.saturating_add(*count);
         }
         self.max = self.max.max(*max);
+    }
+}
+
+/// What was left to do in a stretch of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BacklogRow {
+    /// Which one: stretches of [`BacklogRow::LENGTH`] since 1970.
+    pub stretch: u64,
+    /// The most paths that were left to do.
+    pub left: u64,
+    /// The most of them that have failed too often to be tried soon.
+    pub quarantined: u64,
+    /// The furthest that the replica was behind.
+    pub behind: Duration,
+}
+
+impl BacklogRow {
+    /// How long a stretch is.
+    pub const LENGTH: Duration = Duration::from_secs(300);
+
+    /// What else was left in the same stretch: the most of either counts.
+    pub fn widen(&mut self, other: &BacklogRow) {
+        self.left = self.left.max(other.left);
+        self.quarantined = self.quarantined.max(other.quarantined);
+        self.behind = self.behind.max(other.behind);
     }
 }
 
@@ -438,6 +464,19 @@ pub(super) fn hour(row: &Row<'_>) -> Result<HourRow, StoreError> {
         changed: count(row, 6)?,
         deleted: count(row, 7)?,
         problems: count(row, 8)?,
+    })
+}
+
+pub(super) const SELECT_BACKLOG: &str =
+    "SELECT stretch, left_max, quarantined_max, behind_max_ms FROM backlog
+    WHERE stretch >= ? AND stretch < ? ORDER BY stretch";
+
+pub(super) fn backlog(row: &Row<'_>) -> Result<BacklogRow, StoreError> {
+    Ok(BacklogRow {
+        stretch: count(row, 0)?,
+        left: count(row, 1)?,
+        quarantined: count(row, 2)?,
+        behind: time(row, 3)?,
     })
 }
 

@@ -1,7 +1,7 @@
 //! What a mirror saves together, and how it is written.
 
+use super::rows::{BacklogRow, Cursor, DirtyRow, HourRow, ProblemRow};
 use super::rows::{CommonRow, SELECT_HOURS, hour, millis_after, millis_before, scope_word};
-use super::rows::{Cursor, DirtyRow, HourRow, ProblemRow};
 use crate::StoreError;
 use crate::columns::{capped, millis};
 use driftless_model::{Gap, Lag, RelPath};
@@ -13,6 +13,8 @@ use std::time::Duration;
 pub const PROBLEMS_KEPT_MAX: u64 = 10_000;
 /// Hours that are kept, with their lag: 400 days.
 pub const HOURS_KEPT_MAX: u64 = 400 * 24;
+/// Stretches of which it is kept what was left to do: 400 days.
+pub const BACKLOG_KEPT_MAX: u64 = HOURS_KEPT_MAX * 12;
 
 /// Changes of the state that are made together: all or none. What is taken away goes first, so what
 /// is taken away and put is there.
@@ -36,6 +38,8 @@ pub struct Saved {
     pub lag: Vec<(u64, Lag)>,
     /// What was done, by the hour; added to what was saved.
     pub hours: Vec<HourRow>,
+    /// What was left to do, by stretches; the most of it and of what was saved counts.
+    pub backlog: Vec<BacklogRow>,
     /// Snapshots that source and replica have in common, in the place of those of the same name.
     pub common: Vec<CommonRow>,
     /// Names of snapshots that they do not have in common any more.
@@ -73,6 +77,7 @@ pub(super) fn write(into: &Transaction<'_>, saved: &Saved) -> Done<Vec<u64>> {
         put(into, PUT, params![detector, position, millis(*at)])?;
     }
     write_hours(into, saved)?;
+    write_backlog(into, saved)?;
     write_common(into, saved)?;
     match saved.equal_until {
         EqualUntil::AsBefore => {}
@@ -189,6 +194,28 @@ fn add_hour(into: &Transaction<'_>, more: &HourRow) -> Done {
         capped(sum.problems)
     ];
     put(into, PUT, values)
+}
+
+fn write_backlog(into: &Transaction<'_>, saved: &Saved) -> Done {
+    for row in &saved.backlog {
+        const PUT: &str = "INSERT INTO backlog VALUES (?, ?, ?, ?) ON CONFLICT (stretch) DO UPDATE
+            SET left_max = max(left_max, excluded.left_max),
+            quarantined_max = max(quarantined_max, excluded.quarantined_max),
+            behind_max_ms = max(behind_max_ms, excluded.behind_max_ms)";
+        let values = params![
+            capped(row.stretch),
+            capped(row.left),
+            capped(row.quarantined),
+            millis(row.behind)
+        ];
+        put(into, PUT, values)?;
+    }
+    if saved.backlog.is_empty() {
+        return Ok(());
+    }
+    const TOO_OLD: &str = "DELETE FROM backlog WHERE stretch <=
+        (SELECT stretch FROM backlog ORDER BY stretch DESC LIMIT 1 OFFSET ?)";
+    put(into, TOO_OLD, [capped(BACKLOG_KEPT_MAX)])
 }
 
 fn write_common(into: &Transaction<'_>, saved: &Saved) -> Done {

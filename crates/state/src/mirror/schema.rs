@@ -98,6 +98,12 @@ CREATE TABLE lag (
     count INTEGER NOT NULL,
     PRIMARY KEY (hour, bucket)
 ) WITHOUT ROWID;
+CREATE TABLE backlog (
+    stretch INTEGER PRIMARY KEY,
+    left_max INTEGER NOT NULL,
+    quarantined_max INTEGER NOT NULL,
+    behind_max_ms INTEGER NOT NULL
+);
 CREATE TABLE common (
     name TEXT PRIMARY KEY,
     source TEXT NOT NULL,

@@ -1,10 +1,10 @@
 //! What is kept of gaps, hours and runs, how exactly, and how much of it.
 
-use crate::{asked, folder, gap, hour, lag, ms, open, problem, sql};
+use crate::{asked, backlog, folder, gap, hour, lag, ms, open, problem, sql};
 use driftless_model::Lag;
 use driftless_state::mirror::{
-    HOURS_KEPT_MAX, HourRow, PROBLEMS_KEPT_MAX, ProblemRow, RUNS_KEPT_MAX, RunCounts, RunKind,
-    RunRow, Saved,
+    BACKLOG_KEPT_MAX, BacklogRow, HOURS_KEPT_MAX, HourRow, MirrorState, PROBLEMS_KEPT_MAX,
+    ProblemRow, RUNS_KEPT_MAX, RunCounts, RunKind, RunRow, Saved,
 };
 use std::time::Duration;
 
@@ -226,4 +226,32 @@ fn hours_are_kept_up_to_a_bound_whatever_the_clock_said() {
     );
     let lag = state.lag_between(0..u64::MAX).unwrap();
     assert_eq!(lag.count(), HOURS_KEPT_MAX);
+}
+
+#[test]
+fn of_a_stretch_the_most_that_was_left_is_kept_and_stretches_up_to_a_bound() {
+    let (_folder, path_of) = folder();
+    let mut state = open(&path_of);
+    let save = |state: &mut MirrorState, rows: Vec<BacklogRow>| {
+        let saved = Saved {
+            backlog: rows,
+            ..Saved::default()
+        };
+        state.save(&saved).unwrap();
+    };
+    let mut mixed = backlog(7, 5);
+    save(&mut state, vec![mixed, backlog(7, 2)]);
+    mixed.left = 9;
+    mixed.behind = ms(1);
+    save(&mut state, vec![mixed]);
+    let kept = state.backlog_between(7..8).unwrap();
+    let most = BacklogRow {
+        left: 9,
+        ..backlog(7, 5)
+    };
+    assert_eq!(kept, [most]);
+    let many = (8..8 + BACKLOG_KEPT_MAX).map(|stretch| backlog(stretch, 1));
+    save(&mut state, many.collect());
+    let kept = state.backlog_between(0..u64::MAX).unwrap();
+    assert_eq!((kept.len() as u64, kept[0].stretch), (BACKLOG_KEPT_MAX, 8));
 }

@@ -9,8 +9,8 @@ mod save;
 
 use driftless_model::{Act, Class, Gap, Lag, Problem, RelPath, Scope, Side, Stamp};
 use driftless_state::mirror::{
-    About, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, MirrorView, ProblemRow,
-    RunCounts, RunKind, Saved,
+    About, BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, MirrorView,
+    ProblemRow, RunCounts, RunKind, Saved,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,15 @@ fn hour(hour: u64, count: u64) -> HourRow {
     }
 }
 
+fn backlog(stretch: u64, count: u64) -> BacklogRow {
+    BacklogRow {
+        stretch,
+        left: count,
+        quarantined: count,
+        behind: ms(count),
+    }
+}
+
 fn common(name: &str, made: u64, is_newest: bool) -> CommonRow {
     CommonRow {
         name: name.into(),
@@ -135,6 +144,7 @@ fn saved() -> Saved {
         gaps: vec![gap(b"g", None, (5, 0))],
         lag: vec![(400_000, lag(&[3, 70_000]))],
         hours: vec![hour(400_000, 2)],
+        backlog: vec![backlog(4_800_000, 3)],
         common: vec![common("monday", 1, true)],
         equal_until: EqualUntil::At(ms(77)),
         ..Saved::default()
@@ -175,6 +185,7 @@ fn all(state: &MirrorView) -> String {
             state.runs(u64::MAX).unwrap(),
             state.lag_between(0..u64::MAX).unwrap(),
             state.hours_between(0..u64::MAX).unwrap(),
+            state.backlog_between(0..u64::MAX).unwrap(),
             state.common().unwrap(),
         )
     )

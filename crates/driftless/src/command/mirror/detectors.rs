@@ -126,8 +126,6 @@ fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
 fn unbuilt_key(job: &Job) -> Option<&'static str> {
     let unbuilt = [
         ("trash", job.trash.is_some()),
-        ("on_problem", job.on_problem.is_some()),
-        ("metrics", job.metrics.is_some()),
         ("movers", job.movers != Movers::Own),
     ];
     unbuilt.into_iter().find(|(_, is)| *is).map(|(key, _)| key)

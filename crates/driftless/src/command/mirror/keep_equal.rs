@@ -5,13 +5,17 @@ use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record};
 use crate::exit::Exit;
 use crate::output::diagnostics;
-use crate::{own, signals};
+use crate::{own, service, signals};
 use driftless_engine::{Options, RunError};
+use driftless_mirror::alarm::{Caller, Pace};
 use driftless_mirror::control;
 use driftless_mirror::hands::Hands;
 use driftless_mirror::hub::Mirror;
 use driftless_mirror::job::Job;
 use driftless_mirror::live::{BeginError, Beginning};
+use driftless_mirror::message::Inboxes;
+use driftless_mirror::metrics;
+use driftless_model::cause;
 use driftless_remote::Reach;
 use driftless_session::{ConnectError, connect};
 use std::path::Path;
@@ -30,7 +34,9 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     // First, so that nothing that happens from here on is missed.
     let watch = detectors::begin(&job)?;
     let reach = reach(&job, &signals);
-    let beginnings = job.apart().into_iter().map(|one| beginning(one, &reach));
+    let caller = on_problem(&job)?;
+    let beginning = |one| beginning(one, &reach, caller.clone());
+    let beginnings = job.apart().into_iter().map(beginning);
     let mut beginnings = beginnings.collect::<Result<Vec<_>, _>>()?;
     for beginning in beginnings.iter_mut().filter(|_| takes_new_replica) {
         let taken = beginning.memory.take_new_replica();
@@ -38,8 +44,10 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     }
     let begun = Mirror::begin(beginnings, watch, signals.stop.clone());
     let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
-    control::listen(&job::socket(&job.name)?, inboxes)
+    control::listen(&job::socket(&job.name)?, inboxes.clone())
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+    serve_metrics(&job, inboxes.clone())?;
+    service::begin(inboxes, mirror.pulses(), signals.stop.clone());
     tracing::info!("{}: at work", job.name);
     mirror.run();
     tracing::info!("{}: stopped", job.name);
@@ -51,7 +59,7 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
 }
 
 /// What one replica of a job begins with.
-fn beginning(job: Job, reach: &Reach) -> Result<Beginning, Failure> {
+fn beginning(job: Job, reach: &Reach, on_problem: Option<Caller>) -> Result<Beginning, Failure> {
     let snapshots = detectors::snapshots(&job)?;
     let hands = hands(&job, reach)?;
     if snapshots.is_some() {
@@ -62,7 +70,29 @@ fn beginning(job: Job, reach: &Reach) -> Result<Beginning, Failure> {
         job,
         hands,
         snapshots,
+        on_problem,
     })
+}
+
+/// Answers who asks for metrics, where the job wants that.
+fn serve_metrics(job: &Job, inboxes: Inboxes) -> Result<(), Failure> {
+    let Some(asked) = job.metrics else {
+        return Ok(());
+    };
+    let listening = metrics::listen(asked.listen, inboxes).map_err(|error| {
+        let (name, listen, why) = (&job.name, asked.listen, cause(&error));
+        let why = format!("{name}: metrics.listen: cannot listen at {listen}: {why}");
+        (Exit::CouldNotRun, why)
+    })?;
+    tracing::info!("{}: metrics at http://{listening}/metrics", job.name);
+    Ok(())
+}
+
+/// Has the command of the job be started when something is wrong.
+fn on_problem(job: &Job) -> Result<Option<Caller>, Failure> {
+    let start = |words: Vec<String>| Caller::start(words, own::umask(), Pace::default());
+    let started = job.on_problem.clone().map(start).transpose();
+    started.map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))
 }
 
 /// Both trees of one replica. A host that cannot be reached now may be reached later: its replica

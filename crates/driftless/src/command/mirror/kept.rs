@@ -1,0 +1,29 @@
+//! What is known of the replicas of a job whose mirror does not run.
+
+use super::Failure;
+use crate::command::{job, record};
+use driftless_mirror::ask::Troubles;
+use driftless_mirror::kept;
+use driftless_mirror::live::now;
+use driftless_mirror::status::Status;
+use std::path::Path;
+
+/// How each replica was left.
+pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
+    let replicas = job::read(typed)?.apart();
+    let statuses = replicas.iter().map(|one| {
+        let told = kept::status(one, &job::view(one)?, now());
+        told.map_err(|error| record::refusal(&error))
+    });
+    statuses.collect()
+}
+
+/// Which paths of each replica had a problem.
+pub fn troubles(typed: &Path) -> Result<Vec<Troubles>, Failure> {
+    let replicas = job::read(typed)?.apart();
+    let troubles = replicas.iter().map(|one| {
+        let told = kept::troubles(one, &job::view(one)?);
+        told.map_err(|error| record::refusal(&error))
+    });
+    troubles.collect()
+}

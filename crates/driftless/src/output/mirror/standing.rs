@@ -1,0 +1,213 @@
+//! How a mirror stands, for a person: one line for each question that is asked at night, and what to
+//! do next where something is wrong.
+
+use crate::units::{show_bytes, show_count, show_counted};
+use driftless_mirror::status::{CycleNow, Status};
+use driftless_model::moment;
+use std::time::Duration;
+
+/// What is told of one replica.
+pub fn lines(status: &Status) -> Vec<String> {
+    let mut rows = vec![
+        ("state", state(status)),
+        ("behind", behind(status)),
+        ("left", left(status)),
+        ("lag", lag(status)),
+    ];
+    if let Some(cycle) = &status.cycle {
+        rows.push(("cycle", cycle_now(cycle)));
+    }
+    rows.push(("compared", walks(status)));
+    if status.is_running() {
+        rows.push(("done", done(status)));
+    }
+    let wrong = wrong(status).into_iter().map(|text| ("WRONG", text));
+    let rows = rows.into_iter().chain(wrong);
+    let rows = rows.map(|(name, text)| format!("  {name:<9} {text}"));
+    let head = format!("{}: {} -> {}", status.job, status.source, status.replica);
+    [head].into_iter().chain(rows).collect()
+}
+
+fn state(status: &Status) -> String {
+    let what = status.cycle.as_ref().map_or("changes", |_| "snapshots");
+    if !status.is_running() {
+        let paused = if status.is_paused { ", and paused" } else { "" };
+        return format!("not running{paused}; this is how it was left");
+    }
+    let doing = match (&status.away, status.is_paused, status.is_walking) {
+        (Some(_), ..) => "waiting: the trees are out of reach".to_owned(),
+        (_, true, _) => "paused".to_owned(),
+        _ if status.is_quiet => format!("quiet hours: hearing of {what}, copying nothing"),
+        (_, _, true) => format!("comparing all, and following {what}"),
+        _ => format!("following {what}"),
+    };
+    let since = at(status.began);
+    format!("{doing} (process {}, since {since})", status.process)
+}
+
+fn behind(status: &Status) -> String {
+    let allowed = seconds(status.rpo);
+    let verdict = if status.is_behind() { ": TOO FAR" } else { "" };
+    let equal = match status.equal_until {
+        Some(moment) => format!("; it had everything at {}", at(moment)),
+        None => "; it has not been equal yet".to_owned(),
+    };
+    let behind = seconds(status.behind());
+    format!("{behind}, of {allowed} that are allowed{verdict}{equal}")
+}
+
+fn left(status: &Status) -> String {
+    let mut text = show_counted(status.left, "path", "paths");
+    if status.quarantined > 0 {
+        text += &format!(", {} in quarantine", show_count(status.quarantined));
+    }
+    if status.problems > 0 {
+        text += &format!("; {}", show_counted(status.problems, "problem", "problems"));
+    }
+    text
+}
+
+fn lag(status: &Status) -> String {
+    let lag = &status.lag;
+    if lag.files == 0 {
+        return "no change was measured".into();
+    }
+    let parts = [
+        ("half within", lag.p50),
+        ("95 %", lag.p95),
+        ("99 %", lag.p99),
+        ("all", lag.max),
+    ];
+    let parts = parts.map(|(share, time)| format!("{share} {}", seconds(time)));
+    let count = show_counted(lag.files, "change", "changes");
+    format!("of the newest, {} ({count})", parts.join(", "))
+}
+
+fn done(status: &Status) -> String {
+    format!(
+        "{} changed, {} deleted, {} copied; {} heard, missed {}",
+        show_count(status.changed),
+        show_count(status.deleted),
+        show_bytes(status.bytes_copied),
+        show_counted(status.events, "event", "events"),
+        show_counted(status.overflows, "time", "times"),
+    )
+}
+
+fn cycle_now(cycle: &CycleNow) -> String {
+    let equal = cycle.equal.map_or_else(
+        || "no snapshot yet".to_owned(),
+        |moment| format!("the source as it was at {}", at(moment)),
+    );
+    let mut text = format!("the replica has {equal}; {}", cycle.stage);
+    if !cycle.next.is_zero() {
+        let next = at(cycle.next);
+        text += &format!(", {} complete, the next at {next}", cycle.count);
+    }
+    text
+}
+
+fn walks(status: &Status) -> String {
+    let walk = &status.walk;
+    let Some(ended) = walk.ended else {
+        return "not yet".to_owned();
+    };
+    format!(
+        "{} until {}, {} changed; no detector had told of {}, in {}",
+        show_counted(walk.seen, "entry", "entries"),
+        at(ended),
+        show_count(walk.changed),
+        show_count(walk.missed),
+        show_counted(walk.count, "comparison", "comparisons")
+    )
+}
+
+/// What is wrong, and what to do about it.
+fn wrong(status: &Status) -> Vec<String> {
+    let job = &status.job;
+    let mut all = Vec::new();
+    if !status.is_running() {
+        let note = "nothing follows the source; start it: driftless mirror run";
+        all.push(format!("{note} {job}"));
+    }
+    if let Some(why) = &status.away {
+        all.push(format!("out of reach: {why}; it is tried again by itself"));
+    }
+    if let Some(why) = &status.deaf {
+        let now = "only comparisons find what changes; start the mirror again";
+        all.push(format!("hears nothing any more: {why}; {now}"));
+    }
+    if let Some(why) = &status.forgets {
+        all.push(format!("nothing is kept for later: {why}"));
+    }
+    let snapshot = status
+        .cycle
+        .as_ref()
+        .and_then(|cycle| cycle.failed.as_ref());
+    if let Some(why) = snapshot {
+        all.push(format!("no snapshot: {why}; it is tried again by itself"));
+    }
+    if status.problems > 0 {
+        let ask = "driftless mirror problems";
+        all.push(format!(
+            "some paths are not equal; which, tells: {ask} {job}"
+        ));
+    }
+    if status.is_running() && status.is_paused {
+        all.push(format!("paused; go on with: driftless mirror resume {job}"));
+    }
+    all
+}
+
+/// A moment for a person.
+pub fn at(moment_of: Duration) -> String {
+    moment(moment_of.as_secs().cast_signed())
+}
+
+/// A span for a person.
+pub fn seconds(span: Duration) -> String {
+    match span.as_secs() {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{:.1} s", span.as_secs_f64()),
+        _ => driftless_model::span(span.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_mirror::status::LagNow;
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_to_do_about_it() {
+        let well = Status {
+            job: "projects".into(),
+            process: 7,
+            rpo: Duration::from_secs(300),
+            ..Status::default()
+        };
+        assert!(!lines(&well).iter().any(|text| text.contains("WRONG")));
+        let ill = Status {
+            process: 0,
+            away: Some("no such host".into()),
+            problems: 2,
+            now: Duration::from_secs(1000),
+            oldest: Some(Duration::from_secs(100)),
+            lag: LagNow {
+                files: 1,
+                ..LagNow::default()
+            },
+            ..well
+        };
+        let told = lines(&ill).join("\n");
+        for part in [
+            "behind    15 minutes, of 5 minutes that are allowed: TOO FAR",
+            "driftless mirror run projects",
+            "out of reach: no such host",
+            "driftless mirror problems projects",
+            "(1 change)",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+}

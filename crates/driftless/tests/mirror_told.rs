@@ -1,0 +1,369 @@
+//! What a mirror tells those who do not ask it themselves: whoever looks when it does not run, Prometheus,
+//! a command for problems, the service manager.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use driftless_testkit::{FsKind, Scratch};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const SIZE_MIB: u64 = 64;
+const FOLLOWING: &str = "detect = [\"fanotify\"]\ndelete = true\n";
+
+/// What a command prints as JSON, one object a line.
+fn json(text: &str) -> Vec<Value> {
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().expect("JSON")
+}
+
+#[test]
+fn a_mirror_that_does_not_run_is_told_of_as_its_state_has_it() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), b"content").expect("a file");
+    let mut mirror = Mirror::of(&source, &format!("rpo = \"3s\"\n{FOLLOWING}"));
+    mirror.barrier();
+    std::thread::sleep(Duration::from_millis(2500));
+    let running = mirror.status();
+    assert_eq!(running["is_behind"], false, "{running}");
+    let equal = running["equal_until"].as_f64().expect("it is equal");
+    mirror.kill();
+    let status = mirror.status();
+    assert_eq!(status["is_running"], false, "{status}");
+    assert_eq!(status["process"], Value::Null);
+    assert!(status["equal_until"].as_f64().expect("kept") >= equal - 1.5);
+    assert_eq!(status["walks"], 1);
+    std::thread::sleep(Duration::from_secs(4));
+    let late = mirror.command("status").arg("--check").run().expect(6);
+    for words in ["not running", "TOO FAR", "driftless mirror run test"] {
+        assert!(late.stdout_text().contains(words), "{}", late.describe());
+    }
+    let _none = mirror.command("problems").run().expect(0);
+    let refused = mirror.command("barrier").run().expect(1);
+    assert!(refused.stderr_text().contains("does not run"));
+}
+
+#[test]
+fn problems_of_a_mirror_that_does_not_run_are_told() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mut mirror = Mirror::of(&source, "detect = [\"fanotify\"]\n");
+    mirror.barrier();
+    // Without delete, a directory that is not empty stays where a file should be.
+    fs::create_dir_all(mirror.replica.join("name/below")).expect("directories");
+    fs::write(source.join("name"), b"content").expect("a file");
+    mirror.wait_for("problems", |problems| problems > 0);
+    std::thread::sleep(Duration::from_millis(2500));
+    mirror.kill();
+    let told = mirror.command("problems").arg("--json").run().expect(3);
+    let problems = json(&told.stdout_text());
+    assert_eq!(problems[0]["path"], "name", "{}", told.describe());
+    assert_eq!(mirror.status()["problems"], 1);
+}
+
+#[test]
+fn a_mirror_that_has_never_run_says_so() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), FOLLOWING);
+    mirror.kill();
+    fs::remove_file(mirror.state_file()).expect("its state");
+    let told = mirror.command("status").run().expect(1);
+    assert!(told.stderr_text().contains("has never run here"));
+}
+
+/// An address of this host at which nobody listens.
+fn free_address() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("its address")
+}
+
+/// What a server answers to a request.
+fn asked(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(request).expect("sent");
+    let mut answer = String::new();
+    // It may hang up on what is too long before all of it is read.
+    let _cut_off = stream.read_to_string(&mut answer);
+    answer
+}
+
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn metrics_are_told_as_the_page_and_the_board_have_them() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), b"content").expect("a file");
+    let address = free_address();
+    let mirror = Mirror::of(
+        &source,
+        &format!("{FOLLOWING}[metrics]\nlisten = \"{address}\"\n"),
+    );
+    mirror.barrier();
+    fs::write(source.join("other"), b"more").expect("a file");
+    mirror.barrier();
+    let told = asked(address, GET);
+    let (head, body) = told.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    let labels = format!(
+        "{{job_name=\"test\",replica=\"{}\"}}",
+        mirror.replica.display()
+    );
+    let value = |name: &str| {
+        let line = body
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}{labels} ")));
+        line.unwrap_or_else(|| panic!("{name}: {body}"))
+            .parse::<f64>()
+            .expect("a number")
+    };
+    assert_eq!(value("driftless_mirror_walks_total"), 1.0);
+    assert_eq!(value("driftless_mirror_copied_bytes_total"), 11.0);
+    assert_eq!(value("driftless_mirror_left_paths"), 0.0);
+    assert!(value("driftless_mirror_lag_seconds_count") >= 1.0);
+    let types = body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let told: BTreeSet<&str> = types.filter_map(|line| line.split(' ').next()).collect();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("metrics.md")).expect("the page");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let described: BTreeSet<&str> = rows.filter_map(|line| line.split('`').next()).collect();
+    assert_eq!(told, described);
+    let board = fs::read_to_string(docs.join("grafana/mirror.json")).expect("the board");
+    let _valid: Value = serde_json::from_str(&board).expect("JSON");
+    for text in [board, page.clone()] {
+        let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in names.filter(|name| name.starts_with("driftless_mirror_")) {
+            assert!(told.contains(name.trim_end_matches("_bucket")), "{name}");
+        }
+    }
+}
+
+#[test]
+fn whoever_asks_for_metrics_badly_holds_up_nobody() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let address = free_address();
+    let keys = format!("{FOLLOWING}[metrics]\nlisten = \"{address}\"\n");
+    let mirror = Mirror::of(&scratch.dir("src"), &keys);
+    assert!(asked(address, b"GET /else HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(asked(address, b"DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    let long = [b"GET /metrics HTTP/1.1\r\nX: ", &[b'x'; 100_000][..]].concat();
+    assert!(!asked(address, &long).contains("200 OK"));
+    // Those who connect and say nothing are more than are answered at once, and are let go.
+    let silent: Vec<TcpStream> = (0..64)
+        .map(|_| TcpStream::connect(address).expect("it listens"))
+        .collect();
+    let began = Instant::now();
+    while !asked(address, GET).starts_with("HTTP/1.1 200") {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "nobody is answered"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(silent);
+    mirror.barrier();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken
+        .local_addr()
+        .map(|at| (taken, at))
+        .expect("its address");
+    let keys = format!("{FOLLOWING}[metrics]\nlisten = \"{}\"\n", taken.1);
+    let told = Mirror::not_begun(&scratch.dir("src2"), &keys);
+    assert!(
+        told.stderr_text().contains("cannot listen"),
+        "{}",
+        told.describe()
+    );
+}
+
+/// Waits until a file has what is looked for.
+fn wait_for_text(path: &Path, part: &str) -> String {
+    let began = Instant::now();
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.contains(part) {
+            return text;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{part}: {text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_command_for_problems_gets_the_facts_and_none_of_our_files() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, tools) = (scratch.dir("src"), scratch.dir("tools"));
+    let (script, told) = (tools.join("tell me"), tools.join("told"));
+    let text = format!(
+        "#!/bin/sh\n{{ echo \"job=$DRIFTLESS_JOB what=$DRIFTLESS_WHAT arg=$1\"; cat\n\
+         echo \"files $(ls /proc/self/fd | wc -l) umask $(umask)\"; grep SigBlk /proc/self/status\n\
+         echo end; }} > {0}.new; mv {0}.new {0}\n",
+        told.display()
+    );
+    fs::write(&script, text).expect("a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let command = format!("'{}' 'one $HOME argument'", script.display());
+    let keys = format!("detect = [\"fanotify\"]\non_problem = {command:?}\n");
+    let mirror = Mirror::of(&source, &keys);
+    mirror.barrier();
+    fs::create_dir_all(mirror.replica.join("na\nme/below")).expect("directories");
+    fs::write(source.join("na\nme"), b"content").expect("a file");
+    let told = wait_for_text(&told, "end");
+    for words in [
+        "job=test what=problem arg=one $HOME argument",
+        "umask 0022",
+        "SigBlk:\t0000000000000000",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    // Its standard files, and the folder that ls has open.
+    assert!(told.contains("files 4"), "{told}");
+    let line = told
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .expect("a line of JSON");
+    let fact: Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(
+        (&fact["what"], &fact["path"]),
+        (&"problem".into(), &"na\\nme".into()),
+        "{fact}"
+    );
+}
+
+#[test]
+fn the_service_manager_is_told_that_it_is_ready_goes_on_and_ends() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let name = format!("driftless-test-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
+    let path = scratch.dir("manager").join("socket");
+    for (socket, typed) in [
+        (UnixDatagram::bind_addr(&address), format!("@{name}")),
+        (UnixDatagram::bind(&path), path.display().to_string()),
+    ] {
+        let socket = socket.expect("a socket");
+        let patience = Some(Duration::from_secs(30));
+        socket.set_read_timeout(patience).expect("a limit");
+        let hear = || {
+            let mut bytes = [0; 4096];
+            let count = socket.recv(&mut bytes).expect("a word in time");
+            String::from_utf8_lossy(&bytes[..count]).into_owned()
+        };
+        let environment = [("NOTIFY_SOCKET", &*typed), ("WATCHDOG_USEC", "4000000")];
+        let mirror = Mirror::serving(&scratch.dir("src"), FOLLOWING, &environment);
+        assert_eq!(hear(), "READY=1");
+        let mut heard = BTreeSet::new();
+        while !heard.contains("WATCHDOG=1") || heard.len() < 2 {
+            heard.insert(hear());
+        }
+        let status = heard.iter().find(|word| word.starts_with("STATUS="));
+        assert!(
+            status.is_some_and(|word| word.contains("s behind")),
+            "{heard:?}"
+        );
+        mirror.terminate();
+        while hear() != "STOPPING=1" {}
+    }
+}
+
+#[test]
+fn the_units_are_what_systemd_takes() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systemd");
+    let unit = units.join("driftless-mirror@.service");
+    let text = fs::read_to_string(&unit).expect("the unit");
+    for line in [
+        "Type=notify",
+        "WatchdogSec=",
+        "CAP_SYS_ADMIN",
+        "RestartPreventExitStatus=2 11 12 13",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+    // What systemd checks of programs, it finds at their places: here is ours.
+    let folder = driftless_testkit::scratch::scratch_folder();
+    // Its page of the manual need not be installed.
+    let named = text
+        .replace("/usr/bin/driftless", env!("CARGO_BIN_EXE_driftless"))
+        .replace("Documentation=man:driftless(1)\n", "");
+    let copy = folder.path().join("driftless-mirror@test.service");
+    fs::write(&copy, named).expect("a copy");
+    match Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&copy)
+        .output()
+    {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let ours: Vec<&str> = said
+                .lines()
+                .filter(|line| line.contains("driftless"))
+                .collect();
+            assert!(ours.is_empty(), "{said}");
+        }
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+    }
+}
+
+#[test]
+fn the_report_tells_what_a_mirror_did_also_when_it_does_not_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mut mirror = Mirror::of(&source, "detect = [\"fanotify\"]\n");
+    mirror.barrier();
+    for number in 0..100 {
+        fs::write(source.join(format!("file {number}")), b"content").expect("a file");
+    }
+    mirror.barrier();
+    fs::create_dir_all(mirror.replica.join("<b>name/below")).expect("directories");
+    fs::write(source.join("<b>name"), b"content").expect("a file");
+    mirror.wait_for("problems", |problems| problems > 0);
+    std::thread::sleep(Duration::from_millis(2500));
+    mirror.kill();
+    let told = mirror.report().arg("--json").run().expect(0);
+    let facts = json(&told.stdout_text()).swap_remove(0);
+    let total = &facts["total"];
+    assert!(total["lag_files"].as_u64() >= Some(100), "{facts}");
+    assert_eq!(total["bytes_copied"], 700, "{facts}");
+    assert!(total["lag_max_seconds"].as_f64() >= total["lag_p50_seconds"].as_f64());
+    assert!(total["left_max"].as_u64() >= Some(1), "{facts}");
+    assert_eq!(facts["runs"][0]["kind"], "walk");
+    assert_eq!(
+        (&facts["missed"], &facts["problems"][0]["path"]),
+        (&0.into(), &"<b>name".into())
+    );
+    let text = mirror.report().run().expect(0).stdout_text();
+    for words in ["half within", "walk", "<b>name", "700 B"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let page = scratch.dir("pages").join("page.html");
+    let _written = mirror.report().arg("--html").arg(&page).run().expect(0);
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(
+        html.contains("&lt;b&gt;name") && !html.contains("<b>name"),
+        "{html}"
+    );
+    assert!(html.matches("<svg").count() >= 4, "{html}");
+    let _again = mirror.report().arg("--html").arg(&page).run().expect(0);
+    let long_ago = mirror
+        .report()
+        .args(["--day", "2001-02-03", "--json"])
+        .run()
+        .expect(0);
+    let facts = json(&long_ago.stdout_text()).swap_remove(0);
+    assert_eq!(
+        (&facts["total"]["lag_files"], &facts["miss_rate"]),
+        (&0.into(), &Value::Null)
+    );
+    let _wrong = mirror.report().args(["--day", "yesterday"]).run().expect(2);
+}

@@ -1,0 +1,304 @@
+//! What Prometheus is told of a mirror: names, meanings and values, in its text format
+//! (prometheus.io/docs/instrumenting/exposition_formats).
+//!
+//! All names stand in [`METRICS`] and [`LAG`]; `docs/metrics.md` describes them, and a test holds the
+//! two and the board beside the page against each other. Counters begin anew with the process.
+
+mod serve;
+
+pub use serve::listen;
+
+use crate::status::{LAG_BOUNDS, Status};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What kind of number it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It grows until the mirror ends.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        }
+    }
+}
+
+/// One number of each replica.
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What kind it is.
+    pub kind: Kind,
+    /// What it is, in a sentence.
+    pub help: &'static str,
+    /// What it is now; `None` if nothing is known.
+    value: fn(&Status) -> Option<f64>,
+}
+
+/// The histogram of how long changes took to the replica.
+pub const LAG: (&str, &str) = (
+    "driftless_mirror_lag_seconds",
+    "How long changes took from when they were heard of until they were durable on the replica.",
+);
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Status) -> Option<f64>,
+) -> Metric {
+    let kind = Kind::Gauge;
+    Metric {
+        name,
+        kind,
+        help,
+        value,
+    }
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Status) -> Option<f64>,
+) -> Metric {
+    let kind = Kind::Counter;
+    Metric {
+        name,
+        kind,
+        help,
+        value,
+    }
+}
+
+/// All numbers but the histogram.
+pub const METRICS: [Metric; 24] = [
+    gauge(
+        "driftless_mirror_behind_seconds",
+        "Since when the oldest change waits that is not on the replica.",
+        |status| seconds(status.behind()),
+    ),
+    gauge(
+        "driftless_mirror_rpo_seconds",
+        "How far the replica may be behind.",
+        |status| seconds(status.rpo),
+    ),
+    gauge(
+        "driftless_mirror_equal_until_timestamp_seconds",
+        "The replica has everything that happened before.",
+        |status| status.equal_until.and_then(seconds),
+    ),
+    gauge(
+        "driftless_mirror_start_timestamp_seconds",
+        "When the mirror began.",
+        |status| seconds(status.began),
+    ),
+    gauge(
+        "driftless_mirror_left_paths",
+        "Paths that are left to do.",
+        |status| whole(status.left),
+    ),
+    gauge(
+        "driftless_mirror_quarantined_paths",
+        "Paths that have failed so often that they are tried seldom.",
+        |status| whole(status.quarantined),
+    ),
+    gauge(
+        "driftless_mirror_problem_paths",
+        "Paths that have a problem.",
+        |status| whole(status.problems),
+    ),
+    gauge(
+        "driftless_mirror_is_away",
+        "1 while a tree is out of reach.",
+        |status| flag(status.away.is_some()),
+    ),
+    gauge(
+        "driftless_mirror_is_paused",
+        "1 while somebody has paused it.",
+        |status| flag(status.is_paused),
+    ),
+    gauge("driftless_mirror_is_quiet", "1 in quiet hours.", |status| {
+        flag(status.is_quiet)
+    }),
+    gauge(
+        "driftless_mirror_is_walking",
+        "1 while all is compared.",
+        |status| flag(status.is_walking),
+    ),
+    gauge(
+        "driftless_mirror_is_deaf",
+        "1 when changes are not heard of any more.",
+        |status| flag(status.deaf.is_some()),
+    ),
+    gauge(
+        "driftless_mirror_is_unsaved",
+        "1 while the state cannot be written.",
+        |status| flag(status.forgets.is_some()),
+    ),
+    counter(
+        "driftless_mirror_events_total",
+        "Changes that were told by a detector.",
+        |status| whole(status.events),
+    ),
+    counter(
+        "driftless_mirror_overflows_total",
+        "How often a detector has lost some.",
+        |status| whole(status.overflows),
+    ),
+    counter(
+        "driftless_mirror_changed_entries_total",
+        "Entries that were changed on the replica.",
+        |status| whole(status.changed),
+    ),
+    counter(
+        "driftless_mirror_deleted_entries_total",
+        "Entries that were deleted on the replica.",
+        |status| whole(status.deleted),
+    ),
+    counter(
+        "driftless_mirror_copied_bytes_total",
+        "Bytes that were copied.",
+        |status| whole(status.bytes_copied),
+    ),
+    counter(
+        "driftless_mirror_walks_total",
+        "Comparisons of all that have ended.",
+        |status| whole(status.walk.count),
+    ),
+    counter(
+        "driftless_mirror_missed_changes_total",
+        "Entries that comparisons have changed and that no detector had told of.",
+        |status| whole(status.walk.missed),
+    ),
+    counter(
+        "driftless_mirror_cycles_total",
+        "Cycles of snapshots that are complete.",
+        |status| whole(status.cycle.as_ref()?.count),
+    ),
+    gauge(
+        "driftless_mirror_walk_end_timestamp_seconds",
+        "When the last comparison of all ended.",
+        |status| status.walk.ended.and_then(seconds),
+    ),
+    gauge(
+        "driftless_mirror_walk_duration_seconds",
+        "How long it took.",
+        |status| status.walk.ended.and(seconds(status.walk.took)),
+    ),
+    gauge(
+        "driftless_mirror_walk_entries",
+        "Entries that it met.",
+        |status| status.walk.ended.and(whole(status.walk.seen)),
+    ),
+];
+
+fn seconds(span: Duration) -> Option<f64> {
+    Some(span.as_secs_f64())
+}
+
+/// Numbers beyond 2^53 are rounded, as Prometheus itself does.
+fn whole(number: u64) -> Option<f64> {
+    Some(number as f64)
+}
+
+fn flag(is: bool) -> Option<f64> {
+    Some(f64::from(u8::from(is)))
+}
+
+/// What is told of the replicas of a job.
+pub fn text(replicas: &[Status]) -> String {
+    let mut text = String::new();
+    for metric in METRICS {
+        head(&mut text, metric.name, metric.help, metric.kind.word());
+        for status in replicas {
+            if let Some(value) = (metric.value)(status) {
+                let _ = writeln!(text, "{}{{{}}} {value}", metric.name, labels(status));
+            }
+        }
+    }
+    head(&mut text, LAG.0, LAG.1, "histogram");
+    replicas
+        .iter()
+        .for_each(|status| histogram(&mut text, status));
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn histogram(text: &mut String, status: &Status) {
+    let (name, labels, lag) = (LAG.0, labels(status), &status.lag);
+    let within = LAG_BOUNDS
+        .iter()
+        .zip(lag.within.iter().chain([&0; LAG_BOUNDS.len()]));
+    for (millis, count) in within {
+        let bound = Duration::from_millis(*millis).as_secs_f64();
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
+    }
+    let (count, sum) = (lag.files, lag.sum.as_secs_f64());
+    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+    let _ = writeln!(
+        text,
+        "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}"
+    );
+}
+
+fn labels(status: &Status) -> String {
+    let (job, replica) = (escaped(&status.job), escaped(&status.replica));
+    format!("job_name=\"{job}\",replica=\"{replica}\"")
+}
+
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    value.replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_counts_all_that_took_no_longer() {
+        let mut status = Status {
+            job: "a\"b\\c\nd".into(),
+            ..Status::default()
+        };
+        let waited = [10, 10, 900, 5_000_000].map(Duration::from_millis);
+        status.lag(Duration::from_secs(1), &waited);
+        let told = text(&[status.measured()]);
+        let labels = "job_name=\"a\\\"b\\\\c\\nd\",replica=\"\"";
+        for line in [
+            format!("driftless_mirror_lag_seconds_bucket{{{labels},le=\"0.01\"}} 2"),
+            format!("driftless_mirror_lag_seconds_bucket{{{labels},le=\"1\"}} 3"),
+            format!("driftless_mirror_lag_seconds_bucket{{{labels},le=\"3600\"}} 3"),
+            format!("driftless_mirror_lag_seconds_bucket{{{labels},le=\"+Inf\"}} 4"),
+            format!("driftless_mirror_lag_seconds_sum{{{labels}}} 5000.92"),
+            format!("driftless_mirror_left_paths{{{labels}}} 0"),
+        ] {
+            assert!(told.lines().any(|told| told == line), "{line}: {told}");
+        }
+        assert!(
+            !told.contains("cycles_total{"),
+            "nothing is known of cycles"
+        );
+    }
+
+    #[test]
+    fn names_say_what_they_count_in() {
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        for metric in METRICS {
+            let is_total = metric.name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+    }
+}
