@@ -6,26 +6,36 @@
 mod common;
 
 use common::mirror::Mirror;
-use driftless_testkit::{
-    FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
-};
+use driftless_testkit::{FsKind, Options, Scratch, assert_equal, rsync_oracle};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const SIZE_MIB: u64 = 600;
 const DIRS: u64 = 200;
 const FILES: u64 = 20;
-/// By so much a gap begins earlier than is known, and what is known is kept as often.
-const OLD: Duration = Duration::from_secs(18);
+/// A gap begins ten seconds earlier than is known.
+const OLD: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(60);
+const KEPT: &str = "SELECT CAST(position AS TEXT) FROM cursors WHERE detector = 'fanotify'";
 const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
+
+/// Names that are bytes. None is of a file with several: such names are not known after a start.
+const ODD: [&[u8]; 4] = [b"a\xff\xfe", b"line\nbreak", b"-- *", b"\\x41"];
+
+fn odd(source: &Path, name: &[u8]) -> PathBuf {
+    source.join("top0/d0").join(OsStr::from_bytes(name))
+}
 
 /// A tree that has been equal for long enough.
 struct Calm {
-    scratch: Scratch,
+    // It ends before its source goes.
     mirror: Mirror,
+    scratch: Scratch,
 }
 
 impl Calm {
@@ -39,11 +49,37 @@ impl Calm {
                 fs::write(dir.join(format!("f{file}")), b"content").expect("a file");
             }
         }
-        build_tree(&source.join("top0/d0"), 5, &Profile::small());
+        for name in ODD {
+            fs::write(odd(&source, name), b"content").expect("a file");
+        }
         let mirror = Mirror::of(&source, keys);
         mirror.barrier();
+        let calm = Calm { scratch, mirror };
+        calm.grow_old();
+        calm
+    }
+
+    /// What has changed so far is old, and that it was heard of is kept.
+    fn grow_old(&self) {
         std::thread::sleep(OLD);
-        Calm { scratch, mirror }
+        self.wait_until_kept();
+    }
+
+    fn wait_until_kept(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.expect("after 1970").as_secs();
+        let began = Instant::now();
+        while self.kept_until().is_none_or(|until| until < now) {
+            assert!(began.elapsed() < LIMIT, "{}", self.mirror.rows(KEPT));
+            // It has what is heard of now told.
+            self.mirror.barrier();
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    fn kept_until(&self) -> Option<u64> {
+        let kept: Value = serde_json::from_str(&self.mirror.rows(KEPT)).ok()?;
+        kept["heard"]["until"]["sec"].as_u64()
     }
 
     /// Ends it, has something happen, and begins it again.
@@ -90,7 +126,10 @@ fn check_narrowed(status: &Value, seen_max: u64) {
 
 /// Everything that has a place in one directory of many, and a rename of another.
 fn churn(source: &Path) {
-    mutate(&source.join("top0/d0"), 77, 60);
+    for name in &ODD[1..] {
+        fs::write(odd(source, name), b"something else").expect("a file");
+    }
+    fs::rename(odd(source, ODD[0]), odd(source, b" \\new\x80")).expect("renamed");
     fs::write(source.join("top1/d1/f3"), b"changed").expect("a file");
     fs::remove_file(source.join("top1/d1/f4")).expect("removed");
     fs::create_dir_all(source.join("top1/d1/new/deep")).expect("a directory");
@@ -107,7 +146,7 @@ fn check_down(kind: FsKind) {
     check_narrowed(&status, seen_max);
     calm.check_equal(kind);
     // Nothing has changed, and nothing is looked at but the root.
-    std::thread::sleep(OLD);
+    calm.grow_old();
     let status = calm.down(|_| {});
     check_narrowed(&status, 2);
     calm.check_equal(kind);
@@ -140,29 +179,20 @@ fn all_is_compared_where_times_cannot_be_trusted() {
         let counts = ["walks", "narrowed"].map(|name| number(status, name));
         assert_eq!(counts, [1, 0], "{status}");
     };
-    // It is kept as soon as it is known.
-    let kept = "SELECT count(*) FROM cursors WHERE detector = 'fanotify' AND length(position) > 9";
-    let wait = |calm: &Calm| {
-        let began = Instant::now();
-        while calm.mirror.rows(kept) != "1\n" {
-            assert!(began.elapsed() < Duration::from_secs(60));
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    };
     for statement in [
         // Another boot, a clock that has been set back, and nothing at all.
         "UPDATE cursors SET position = CAST(replace(CAST(position AS TEXT), '\"boot\":\"', '\"boot\":\"x') AS BLOB)",
         "UPDATE cursors SET position = CAST(replace(CAST(position AS TEXT), '\"began\":', '\"began\":9') AS BLOB)",
         "DELETE FROM cursors",
     ] {
-        wait(&calm);
+        calm.wait_until_kept();
         calm.mirror.kill();
         calm.sql(statement);
         calm.mirror.start();
         calm.mirror.barrier();
         is_whole(&calm.mirror.status());
     }
-    wait(&calm);
+    calm.wait_until_kept();
     // The job takes other things than before.
     calm.mirror.kill();
     calm.mirror.change(&format!("{KEYS}filters = [\"- f1\"]\n"));
@@ -170,12 +200,12 @@ fn all_is_compared_where_times_cannot_be_trusted() {
     calm.mirror.barrier();
     is_whole(&calm.mirror.status());
     calm.mirror.change(KEYS);
-    wait(&calm);
+    calm.wait_until_kept();
     // The replica is another one.
     let aside = calm.scratch.path().join("aside");
     let status = calm.down(|_| {});
     is_whole(&status);
-    wait(&calm);
+    calm.wait_until_kept();
     let replica = calm.mirror.replica.clone();
     calm.mirror.kill();
     let copied = Command::new("cp")

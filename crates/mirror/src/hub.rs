@@ -110,6 +110,9 @@ fn hear(mut watch: Watch, inboxes: &Inboxes, stop: &AtomicBool) -> Result<(), Un
                 tracing::warn!("the kernel has told too little: what has changed is looked for");
                 inboxes.send(|| Message::Missed);
             }
+            if heard.is_all {
+                inboxes.send(|| Message::HeardUntil(before));
+            }
             is_heard
         };
         if !is_heard {

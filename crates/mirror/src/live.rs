@@ -243,8 +243,9 @@ impl Live {
             Ok(message) => self.take_in(message),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
-        // What waits already belongs to the same batch.
-        while let Ok(message) = self.inbox.try_recv() {
+        // What waits already belongs to the same batch; what comes meanwhile has to wait, or nothing
+        // else would ever be done where something changes all the time.
+        for message in self.inbox.try_iter().take(HEARD_WAITING_MAX).collect::<Vec<_>>() {
             self.take_in(message);
         }
         self.answer_waits();

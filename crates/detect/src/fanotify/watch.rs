@@ -43,6 +43,9 @@ const EVENTS: u64 = libc::FAN_CREATE
 /// Bytes that are read at once: some thousand events.
 const READ_BYTES: usize = 1 << 18;
 
+/// No event is longer: three directories, each with a handle of 128 bytes and a name of 255.
+const EVENT_BYTES_MAX: usize = 4096;
+
 /// What a path of a deleted directory ends with (proc(5), `/proc/pid/fd`).
 const DELETED: &[u8] = b" (deleted)";
 
@@ -99,8 +102,10 @@ pub struct Heard {
     pub seen: Vec<Seen>,
     /// The kernel's queue was full: events are missing before these, or among them.
     pub is_overflown: bool,
-    /// An event names a directory that cannot be looked up, and is not known to be gone.
+    /// An event names a directory that could not be looked up for want of memory, files or rights.
     pub is_doubtful: bool,
+    /// Everything that happened before it was read is among these.
+    pub is_all: bool,
     /// How many events there were, those outside of the source too.
     pub events: usize,
 }
@@ -169,6 +174,8 @@ impl Watch {
         };
         let events = parse(&self.buffer[..length])?;
         heard.events = events.len();
+        // The kernel stops when the next event has no room.
+        heard.is_all = length + EVENT_BYTES_MAX <= READ_BYTES;
         let mut paths = Paths::below(&self.root)?;
         for event in &events {
             heard.is_overflown |= event.mask & libc::FAN_Q_OVERFLOW != 0;
@@ -388,10 +395,17 @@ impl<'a> Paths<'a> {
         self.known[&handle].as_ref()
     }
 
-    /// What was looked up; what is gone has an event of its own, above it.
+    /// What was looked up. What is gone has an event of its own, above it; only a want of this
+    /// process puts in doubt what is there.
     fn sure<T>(&self, looked_up: Result<T, Errno>) -> Option<T> {
-        let is_gone = |cause: &Errno| matches!(*cause, Errno::STALE | Errno::NOENT);
-        if looked_up.as_ref().is_err_and(|cause| !is_gone(cause)) {
+        let wants = [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::PERM,
+            Errno::ACCESS,
+        ];
+        if looked_up.as_ref().is_err_and(|cause| wants.contains(cause)) {
             self.is_doubtful.set(true);
         }
         looked_up.ok()
