@@ -8,5 +8,6 @@ mod event;
 mod sys;
 mod watch;
 
+pub use crate::detector::Waker;
 pub use event::Unknown;
-pub use watch::{Heard, Seen, Unwatched, Waker, Watch};
+pub use watch::{Unwatched, Watch};

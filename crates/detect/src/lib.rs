@@ -6,12 +6,15 @@
 
 mod base;
 pub mod changelog;
+mod detector;
 pub mod fanotify;
 pub mod gap;
 mod lines;
 pub mod list;
 pub mod place;
+pub mod post;
 pub mod snapshot;
 
 pub use base::Base;
+pub use detector::{Deaf, Detector, Heard, Seen, Waker};
 pub use lines::LineFault;

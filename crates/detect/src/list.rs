@@ -10,13 +10,35 @@
 //! (RFC 4648, with padding): `path_base64`, `moved_from_base64`. Other keys are errors: who misspells
 //! one would miss changes.
 
+mod folder;
+mod pipe;
+
+pub use folder::Folder;
+pub use pipe::Pipe;
+
 use crate::base::Base;
+use crate::detector::{Deaf, Detector};
 use crate::lines::{LineFault, Lines};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use driftless_model::{Change, Hint, RelPath, Scope, escape, escape_text};
 use serde::Deserialize;
 use std::io::BufRead;
+use std::path::Path;
+
+/// Where lists come from: a directory of them, or a named pipe, which is made if nothing is there.
+/// Absolute paths are told from `root`, where the source is.
+///
+/// # Errors
+/// It is neither, or cannot be opened.
+pub fn open(path: &Path, format: Format, root: Base) -> Result<Box<dyn Detector>, Deaf> {
+    let meta = rustix::fs::stat(path);
+    if meta.is_ok_and(|meta| rustix::fs::FileType::from_raw_mode(meta.st_mode).is_dir()) {
+        Ok(Box::new(Folder::open(path, format, root)?))
+    } else {
+        Ok(Box::new(Pipe::open(path, format, root)?))
+    }
+}
 
 /// How paths are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +49,16 @@ pub enum Format {
     Zero(Scope),
     /// An object a line.
     Json,
+}
+
+impl Format {
+    /// What ends a line.
+    fn end(self) -> u8 {
+        match self {
+            Format::Zero(_) => 0,
+            Format::Lines(_) | Format::Json => b'\n',
+        }
+    }
 }
 
 /// A line that cannot be used. What it would say is not known; the others stand.
@@ -70,13 +102,8 @@ pub struct List<R> {
 impl<R: BufRead> List<R> {
     /// Absolute paths are told from `root`, where the source is.
     pub fn new(reader: R, format: Format, root: Base) -> Self {
-        let end = if matches!(format, Format::Zero(_)) {
-            0
-        } else {
-            b'\n'
-        };
         List {
-            lines: Lines::new(reader, end),
+            lines: Lines::new(reader, format.end()),
             format,
             root,
         }

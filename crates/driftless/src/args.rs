@@ -12,6 +12,7 @@ mod keep;
 mod mirror;
 mod mover;
 mod output;
+mod post;
 mod reach;
 mod report;
 mod running;
@@ -28,6 +29,7 @@ pub use keep::KeepArgs;
 pub use mirror::{FailbackArgs, FailoverArgs, FailoverTo, JobArgs, MirrorArgs, MirrorCommand};
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
+pub use post::PostArgs;
 pub use reach::ReachArgs;
 pub use report::ReportArgs;
 pub use running::{CacheArg, RunArgs, ThrottleArgs};
@@ -82,6 +84,12 @@ pub enum Command {
     /// Say what a mirror did: how long changes took, how much was left, what failed and what was missed
     #[command(after_long_help = exit_codes())]
     Report(ReportArgs),
+    /// Tell the mirrors of this host which files have changed
+    ///
+    /// Any user may: a mirror that has "announcements" in detect looks at the paths that are named.
+    /// Returns when it has heard of them.
+    #[command(after_long_help = exit_codes())]
+    Post(Box<PostArgs>),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {

@@ -9,6 +9,7 @@ pub mod job;
 pub mod mirror;
 pub mod mounts;
 pub mod mover;
+pub mod post;
 pub mod program;
 pub mod reach;
 pub mod record;
@@ -34,6 +35,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Mover(args) => mover::serve(args),
         Command::Mirror(args) => mirror::run(args),
         Command::Report(args) => report::run(args),
+        Command::Post(args) => post::run(args),
         Command::Generate { what } => generate::print(*what),
     }
 }

@@ -9,6 +9,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+/// Where mirrors of root listen for posts.
+const RUNTIME_OF_ALL: &str = "/run/driftless";
+
 /// The umask that the user gave this process (umask(2)).
 static UMASK: OnceLock<u32> = OnceLock::new();
 
@@ -103,6 +106,48 @@ pub fn config_places() -> Vec<PathBuf> {
     base.map(|base| base.join("driftless"))
         .into_iter()
         .collect()
+}
+
+/// Where mirrors listen for posts of other users: in a folder of their service, or in the machine's
+/// for those of root and in the user's own for others.
+pub fn runtime_places() -> Vec<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    match named("DRIFTLESS_RUNTIME_DIR") {
+        Some(folder) => vec![folder],
+        None => {
+            let own = named("XDG_RUNTIME_DIR").map(|folder| folder.join("driftless"));
+            [Some(PathBuf::from(RUNTIME_OF_ALL)), own]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
+    }
+}
+
+/// The one of these folders in which this process may listen, made if it is not there. Everybody may
+/// look into it. An error says why there is none to be had.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own folder, no part of a replicated tree"
+)]
+pub fn runtime_folder() -> Result<PathBuf, String> {
+    let mut places = runtime_places();
+    let is_root = rustix::process::geteuid().is_root();
+    places.retain(|place| is_root || place != Path::new(RUNTIME_OF_ALL));
+    let path = places
+        .into_iter()
+        .next()
+        .ok_or("neither DRIFTLESS_RUNTIME_DIR nor XDG_RUNTIME_DIR names a folder")?;
+    let failed = |why: &str| format!("{}: {why}", quote(&path));
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(&path);
+    made.map_err(|error| failed(&format!("cannot make the folder: {}", cause(&error))))?;
+    let meta = std::fs::symlink_metadata(&path).map_err(|error| failed(&cause(&error)))?;
+    if !meta.is_dir() || !is_own(&meta) || meta.mode() & 0o022 != 0 {
+        return Err(failed(
+            "it is not a folder that this user alone can write to",
+        ));
+    }
+    Ok(path)
 }
 
 /// A file of this name in the folder for state. What somebody else put there is none of ours and

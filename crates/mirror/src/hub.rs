@@ -4,11 +4,13 @@
 //! up no other. What a detector has heard is told to all of them; whoever asks is answered for all.
 
 use crate::ask::{Answer, Ask};
+use crate::hearing::{Hearing, Shared};
+use crate::listener::Listener;
 use crate::live::{BeginError, Beginning, Live, now};
-use crate::message::{Inbox, Inboxes, Message};
+use crate::message::{Inbox, Inboxes};
 use crate::pulse::Pulse;
 use crate::status::Status;
-use driftless_detect::fanotify::{Unwatched, Watch};
+use driftless_detect::Detector;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
@@ -28,15 +30,24 @@ impl Mirror {
     /// A thread cannot be started, or what an earlier life left cannot be read.
     pub fn begin(
         beginnings: Vec<Beginning>,
-        watch: Option<Watch>,
+        detectors: Vec<Box<dyn Detector>>,
         stop: Arc<AtomicBool>,
     ) -> Result<(Mirror, Inboxes), BeginError> {
-        let waker = watch.as_ref().map(Watch::waker);
+        let shared = |one: &Box<dyn Detector>| {
+            let kept = (one.name(), one.keeps_position());
+            Shared::new(kept, one.waker(), beginnings.len())
+        };
+        let shared: Vec<Arc<Shared>> = detectors.iter().map(shared).collect();
         let mut lives = Vec::new();
         let mut inboxes: Vec<Inbox> = Vec::new();
-        for mut beginning in beginnings {
-            beginning.hands.watched = watch.as_ref().map(Watch::root).transpose()?;
-            let (live, inbox) = Live::begin(beginning, waker.clone(), stop.clone())?;
+        for (number, mut beginning) in beginnings.into_iter().enumerate() {
+            for detector in &detectors {
+                if let Some(source) = detector.source()? {
+                    beginning.hands.watched = Some(source);
+                }
+            }
+            let hearing = Hearing::of(&shared, number, now());
+            let (live, inbox) = Live::begin(beginning, hearing, stop.clone())?;
             lives.push(live);
             inboxes.push(inbox);
         }
@@ -46,8 +57,14 @@ impl Mirror {
             detectors: Vec::new(),
             stop,
         };
-        if let Some(watch) = watch {
-            mirror.start_watch(watch, inboxes.clone())?;
+        for (number, (detector, shared)) in detectors.into_iter().zip(shared).enumerate() {
+            mirror.listen(Listener {
+                detector,
+                number,
+                shared,
+                inboxes: inboxes.clone(),
+                stop: mirror.stop.clone(),
+            })?;
         }
         Ok((mirror, inboxes))
     }
@@ -57,14 +74,9 @@ impl Mirror {
         self.lives.iter().map(|live| live.pulse.clone()).collect()
     }
 
-    fn start_watch(&mut self, watch: Watch, inboxes: Inboxes) -> std::io::Result<()> {
-        let stop = self.stop.clone();
-        let hear = move || {
-            if let Err(error) = hear(watch, &inboxes, &stop) {
-                inboxes.send(|| Message::Deaf(error.to_string()));
-            }
-        };
-        let thread = Builder::new().name("fanotify".into()).spawn(hear)?;
+    fn listen(&mut self, listener: Listener) -> std::io::Result<()> {
+        let name = listener.detector.name();
+        let thread = Builder::new().name(name).spawn(|| listener.run())?;
         self.detectors.push(thread);
         Ok(())
     }
@@ -93,33 +105,6 @@ impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
-}
-
-/// Hears of changes until the mirror is to stop.
-fn hear(mut watch: Watch, inboxes: &Inboxes, stop: &AtomicBool) -> Result<(), Unwatched> {
-    while !stop.load(Relaxed) {
-        let before = now();
-        let heard = watch.hear(Duration::ZERO)?;
-        let is_heard = if heard.events == 0 {
-            let is_heard = inboxes.send(|| Message::HeardUntil(before));
-            watch.wait()?;
-            is_heard
-        } else {
-            let is_heard = inboxes.send(|| Message::Heard(heard.seen.clone()));
-            if heard.is_overflown || heard.is_doubtful {
-                tracing::warn!("the kernel has told too little: what has changed is looked for");
-                inboxes.send(|| Message::Missed);
-            }
-            if heard.is_all {
-                inboxes.send(|| Message::HeardUntil(before));
-            }
-            is_heard
-        };
-        if !is_heard {
-            return Ok(());
-        }
-    }
-    Ok(())
 }
 
 /// Asks all replicas of a mirror; the answer is that of all.

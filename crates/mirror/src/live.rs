@@ -17,6 +17,7 @@ use crate::deletes::Deletes;
 use crate::dirty::{Circumstance, DirtyPaths, Lane};
 use crate::gaps::Gaps;
 use crate::hands::{Hands, Work};
+use crate::hearing::Hearing;
 use crate::job::Job;
 use crate::lanes::{self, Equipment, LANES};
 use crate::link_names::LinkNames;
@@ -28,7 +29,6 @@ use crate::status::{Problems, Status, Walked};
 use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
-use driftless_detect::fanotify::Waker;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS};
 use driftless_state::StateError;
 use rustix::fd::OwnedFd;
@@ -71,8 +71,8 @@ pub struct Live {
     stop: Arc<AtomicBool>,
     /// Has lanes give back what they are at.
     interrupt: Arc<AtomicBool>,
-    /// Wakes the detector that waits for events.
-    watcher: Option<Arc<Waker>>,
+    /// What was heard from each detector.
+    hearing: Hearing,
     /// What is done with snapshots, where changes are found by them.
     cycle: Option<Cycle>,
     waits: Waits,
@@ -125,14 +125,14 @@ pub enum BeginError {
 }
 
 impl Live {
-    /// Begins to hear of changes, and to work. `watcher` wakes who tells of them; `stop` ends the
-    /// life, cleanly.
+    /// Begins to hear of changes, and to work. `hearing` knows who tells of them; `stop` ends
+    /// the life, cleanly.
     ///
     /// # Errors
     /// A thread cannot be started, or what an earlier life left cannot be read.
     pub fn begin(
         beginning: Beginning,
-        watcher: Option<Arc<Waker>>,
+        hearing: Hearing,
         stop: Arc<AtomicBool>,
     ) -> Result<(Live, Inbox), BeginError> {
         let Beginning {
@@ -159,7 +159,7 @@ impl Live {
             threads: Vec::new(),
             stop,
             interrupt: Arc::default(),
-            watcher,
+            hearing,
             cycle: None,
             waits: Waits::default(),
             is_paused: false,
@@ -186,6 +186,7 @@ impl Live {
         }
         live.problems = live.memory.problems()?;
         live.is_paused = live.memory.is_paused()?;
+        live.hearing.resume(|name| live.memory.cursor(name))?;
         live.walked.seen = live.memory.entries()?;
         live.walked.equal = live.memory.was_equal_until()?;
         match snapshots {
@@ -265,15 +266,30 @@ impl Live {
                 true => self.dirty.all_until(now.saturating_sub(YOUNG)),
                 false => self.dirty.all(),
             };
-            let _it_is_tried_again = self.memory.save(now, dirty, &self.problems);
+            let done = self.positions_done();
+            self.memory.heard(self.hearing.cursors(&done, now));
+            if self.memory.save(now, dirty, &self.problems) {
+                self.hearing.let_go(&done);
+            }
         }
+    }
+
+    /// Positions of detectors before which nothing is left. A path in quarantine is, but is saved.
+    fn positions_done(&self) -> Vec<(usize, u64)> {
+        let is_done = |moment| self.doubt.is_none() && !self.dirty.waits_since(moment);
+        self.hearing.done(is_done)
     }
 
     fn take_in(&mut self, message: Message) {
         let now = now();
         match message {
-            Message::Heard(seen) => {
-                self.status.heard(seen.len());
+            Message::Heard {
+                from,
+                seen,
+                position,
+                unread,
+            } => {
+                self.status.heard(seen.len(), unread);
                 for seen in seen {
                     let circumstance = Circumstance {
                         is_open: seen.is_open,
@@ -284,8 +300,12 @@ impl Live {
                     }
                     self.add(now, seen.change, circumstance);
                 }
+                if let Some(position) = position {
+                    self.hearing.heard(from, now, position);
+                }
             }
-            Message::HeardUntil(moment) => {
+            Message::HeardUntil { from, moment } => {
+                let moment = self.hearing.heard_until(from, moment);
                 self.heard_until = moment;
                 self.gaps.heard_until(moment, now);
                 self.waits.heard_until(moment, now);
@@ -295,9 +315,9 @@ impl Live {
                 self.status.missed();
                 self.take_gap(now);
             }
-            Message::Deaf(why) => {
-                tracing::error!("{why}: from here on only walks find what changes");
-                self.status.deaf = Some(why);
+            Message::Deaf { from, why } => {
+                self.hearing.deaf(from, why);
+                self.status.deaf = self.hearing.why_deaf();
             }
             Message::Told(told) => self.take_told(now, told),
             Message::CarriedOut => self.unwritten += 1,
@@ -337,9 +357,7 @@ impl Live {
     fn end(mut self) {
         self.interrupt(now());
         self.lanes.clear();
-        if let Some(watcher) = &self.watcher {
-            watcher.wake();
-        }
+        self.hearing.stop();
         while self.is_busy() {
             match self.inbox.recv() {
                 Ok(message @ (Message::Done(_) | Message::CarriedOut)) => self.take_in(message),

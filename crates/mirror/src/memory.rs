@@ -227,6 +227,23 @@ impl Memory {
         Ok(found.filter(|(name, _)| !name.is_empty()))
     }
 
+    /// Up to where a detector was heard.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn cursor(&self, detector: &str) -> Result<Option<Cursor>, StateError> {
+        self.state.cursor(detector)
+    }
+
+    /// Up to these positions detectors were heard; they are saved with what is left to do.
+    pub fn heard(&mut self, cursors: Vec<Cursor>) {
+        for cursor in cursors {
+            let others = &mut self.saved.cursors;
+            others.retain(|other| other.detector != cursor.detector);
+            others.push(cursor);
+        }
+    }
+
     /// The replica follows the source itself from now on: no snapshot says what it was like.
     pub fn leave_snapshots(&mut self, now: Duration) {
         self.saved.cursors = vec![cursor("", now)];

@@ -4,19 +4,38 @@ use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::hands::Outcome;
 use crate::snapshots::Told;
 use crossbeam_channel::{Receiver, Sender};
-use driftless_detect::fanotify::Seen;
+use driftless_detect::Seen;
 use std::time::Duration;
 
 /// What is heard.
 pub enum Message {
     /// A detector has heard of changes.
-    Heard(Vec<Seen>),
+    Heard {
+        /// Its number.
+        from: usize,
+        /// The changes.
+        seen: Vec<Seen>,
+        /// What was told until now stands before this position of it.
+        position: Option<u64>,
+        /// What it could not use.
+        unread: u64,
+    },
     /// A detector has heard of everything that happened until then.
-    HeardUntil(Duration),
+    HeardUntil {
+        /// Its number.
+        from: usize,
+        /// The moment.
+        moment: Duration,
+    },
     /// A detector has missed something.
     Missed,
-    /// A detector hears nothing any more.
-    Deaf(String),
+    /// A detector hears nothing any more, or hears again.
+    Deaf {
+        /// Its number.
+        from: usize,
+        /// Why.
+        why: Option<String>,
+    },
     /// Who makes snapshots is done.
     Told(Told),
     /// The short lane has made equal what it was given, and goes on while that is written out.

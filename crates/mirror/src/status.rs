@@ -58,6 +58,8 @@ pub struct Status {
     pub deaf: Option<String>,
     /// Events that were heard.
     pub events: u64,
+    /// Lines, posts and lists that detectors could not use.
+    pub unread: u64,
     /// How often events were missed.
     pub overflows: u64,
     /// How often changes may have been missed, at a start too.
@@ -203,9 +205,10 @@ impl Status {
         self.behind() > self.rpo
     }
 
-    /// A detector told of so many changes.
-    pub fn heard(&mut self, events: usize) {
+    /// A detector told of so many changes, and could not use so much of what it was told.
+    pub fn heard(&mut self, events: usize, unread: u64) {
         self.events += events as u64;
+        self.unread += unread;
     }
 
     /// A detector has missed something.

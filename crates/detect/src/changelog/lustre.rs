@@ -14,9 +14,12 @@
 //!
 //! Who gives files such names hides what he does to them from the changelog; the walk finds it.
 
+mod lfs;
+mod log;
 mod record;
 mod resolve;
 
+pub use log::Changelog;
 pub use record::{Fid, Kind, LustreFault, Record, Source, parse};
 pub use resolve::{Fids, Place, changes};
 

@@ -7,13 +7,13 @@
 
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
+use crate::detector::{Deaf, Detector, Heard, Seen, Waker, is_ready};
 use driftless_model::{Change, Hint, RelPath, Scope, check_name};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatvfs, open, openat, readlink, statat,
 };
-use rustix::io::{Errno, read, write};
+use rustix::io::{Errno, read};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -68,46 +68,9 @@ pub enum Unwatched {
     Unknown(#[from] super::event::Unknown),
 }
 
-/// A change, and what else was seen of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// What may differ.
-    pub change: Change,
-    /// Somebody still has the file open for writing.
-    pub is_open: bool,
-    /// Bytes of a regular file when its event was read.
-    pub size: u64,
-}
-
-impl Seen {
-    /// A change of what nobody has open for writing.
-    fn closed(change: Change) -> Seen {
-        Seen {
-            change,
-            is_open: false,
-            size: 0,
-        }
-    }
-}
-
 /// The directory of an entry that came or went.
 fn of_parent(path: &RelPath) -> Option<Seen> {
     path.above().next().map(Change::entry).map(Seen::closed)
-}
-
-/// What was read at once.
-#[derive(Debug, Default)]
-pub struct Heard {
-    /// Changes in the order of their events.
-    pub seen: Vec<Seen>,
-    /// The kernel's queue was full: events are missing before these, or among them.
-    pub is_overflown: bool,
-    /// An event names a directory that could not be looked up for want of memory, files or rights.
-    pub is_doubtful: bool,
-    /// Everything that happened before it was read is among these.
-    pub is_all: bool,
-    /// How many events there were, those outside of the source too.
-    pub events: usize,
 }
 
 /// A watched source.
@@ -119,20 +82,9 @@ pub struct Watch {
     buffer: Vec<u8>,
 }
 
-/// Wakes a watch that waits (eventfd(2)).
-#[derive(Debug)]
-pub struct Waker(OwnedFd);
-
-impl Waker {
-    /// Has the watch look whether there is anything to hear.
-    pub fn wake(&self) {
-        let _it_is_awake_already_if_that_fails = write(&self.0, &1u64.to_ne_bytes());
-    }
-}
-
 impl Watch {
     /// Begins to watch the file system of the directory `root`. From then on nothing is missed that
-    /// happens on it, but for what [`Heard::is_overflown`] says. `unlimited`: the kernel's queue
+    /// happens on it, but for what [`Heard::missed`] says. `unlimited`: the kernel's queue
     /// grows as it must, and not only to `/proc/sys/fs/fanotify/max_queued_events`.
     ///
     /// # Errors
@@ -148,12 +100,11 @@ impl Watch {
         };
         let group = sys::init(GROUP | more).map_err(no_group)?;
         sys::mark_file_system(group.as_fd(), EVENTS, root.as_fd()).map_err(no_mark)?;
-        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|cause| failed("make what wakes it", cause))?;
+        let waker = Waker::new().map_err(|cause| failed("make what wakes it", cause))?;
         Ok(Watch {
             group,
             root,
-            waker: Arc::new(Waker(waker)),
+            waker,
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -178,10 +129,14 @@ impl Watch {
         heard.is_all = length + EVENT_BYTES_MAX <= READ_BYTES;
         let mut paths = Paths::below(&self.root)?;
         for event in &events {
-            heard.is_overflown |= event.mask & libc::FAN_Q_OVERFLOW != 0;
+            if event.mask & libc::FAN_Q_OVERFLOW != 0 {
+                heard.missed = Some("the kernel's queue of events was full");
+            }
             paths.add(event, &mut heard.seen);
         }
-        heard.is_doubtful = paths.is_doubtful.get();
+        if paths.is_doubtful.get() {
+            heard.missed = Some("a directory with an event could not be looked up");
+        }
         Ok(heard)
     }
 
@@ -190,24 +145,8 @@ impl Watch {
     /// # Errors
     /// The queue cannot be waited for.
     pub fn wait(&self) -> Result<(), Unwatched> {
-        let mut fds = [
-            PollFd::new(&self.group, PollFlags::IN),
-            PollFd::new(&self.waker.0, PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(cause) => return Err(failed("wait for events", cause)),
-        }
-        let _nobody_may_have_woken_it = read(&self.waker.0, &mut [0; 8]);
-        Ok(())
-    }
-
-    /// The directory that is watched.
-    ///
-    /// # Errors
-    /// There are too many open files.
-    pub fn root(&self) -> std::io::Result<OwnedFd> {
-        self.root.try_clone()
+        let waited = self.waker.wait(Some(self.group.as_fd()), None);
+        waited.map_err(|cause| failed("wait for events", cause))
     }
 
     /// What wakes it.
@@ -216,12 +155,38 @@ impl Watch {
     }
 
     fn is_ready(&self, wait: Duration) -> Result<bool, Unwatched> {
-        let mut fds = [PollFd::new(&self.group, PollFlags::IN)];
-        let wait = Timespec::try_from(wait).ok();
-        match poll(&mut fds, wait.as_ref()) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(cause) => Err(failed("wait for events", cause)),
+        is_ready(&self.group, wait).map_err(|cause| failed("wait for events", cause))
+    }
+}
+
+impl Detector for Watch {
+    fn name(&self) -> String {
+        "fanotify".into()
+    }
+
+    fn hear(&mut self) -> Result<Heard, Deaf> {
+        Ok(Watch::hear(self, Duration::ZERO)?)
+    }
+
+    fn wait(&mut self) -> Result<(), Deaf> {
+        Ok(Watch::wait(self)?)
+    }
+
+    fn waker(&self) -> Arc<Waker> {
+        Watch::waker(self)
+    }
+
+    fn source(&self) -> std::io::Result<Option<OwnedFd>> {
+        self.root.try_clone().map(Some)
+    }
+}
+
+impl From<Unwatched> for Deaf {
+    /// What the kernel tells of later changes would not be all of them.
+    fn from(why: Unwatched) -> Deaf {
+        Deaf {
+            what: why.to_string(),
+            is_final: true,
         }
     }
 }

@@ -55,7 +55,8 @@ pub fn run(args: &MirrorArgs) -> Exit {
 
 fn check(args: &JobArgs) -> Result<Exit, Failure> {
     let job = job::read(&args.job)?;
-    let hears = match (detectors::begin(&job)?.is_some(), job.snapshots().is_some()) {
+    detectors::check(&job)?;
+    let hears = match (job.is_live(), job.snapshots().is_some()) {
         (true, _) => "changes are heard of as they happen",
         (_, true) => "changes are found by comparing snapshots",
         (false, false) => "changes are found by comparing",

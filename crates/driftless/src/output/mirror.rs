@@ -56,6 +56,7 @@ fn json_of(status: &Status) -> serde_json::Value {
         "gaps": status.gaps,
         "narrowed": status.narrowed,
         "narrowed_seen": status.narrowed_seen,
+        "unread": status.unread,
         "changed": status.changed,
         "deleted": status.deleted,
         "bytes_copied": status.bytes_copied,

@@ -146,6 +146,12 @@ impl Mirror {
             .arg(command)
             .arg(self.folder.path().join("job.toml"))
             .env("XDG_STATE_HOME", self.folder.path().join("state"))
+            .env("DRIFTLESS_RUNTIME_DIR", self.runtime_folder())
+    }
+
+    /// Where it listens for posts.
+    pub fn runtime_folder(&self) -> PathBuf {
+        self.folder.path().join("run")
     }
 
     /// A report about its job.

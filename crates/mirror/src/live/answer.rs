@@ -81,15 +81,12 @@ impl Live {
     /// Everything that happened before is to be on the replica: what detectors have not told yet,
     /// too.
     fn begin_barrier(&mut self, now: Duration, wait: Wait) {
-        match &self.watcher {
-            Some(watcher) => {
-                watcher.wake();
-                self.waits.add(wait);
-            }
-            None => {
-                self.look_now(now);
-                self.begin_wait(now, wait);
-            }
+        if self.hearing.is_none() {
+            self.look_now(now);
+            self.begin_wait(now, wait);
+        } else {
+            self.hearing.wake();
+            self.waits.add(wait);
         }
         self.dirty.hurry(now);
     }

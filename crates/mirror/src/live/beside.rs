@@ -87,7 +87,7 @@ impl Live {
             }
             return;
         }
-        self.status.heard(made.changes.len());
+        self.status.heard(made.changes.len(), 0);
         for change in made.changes {
             // Who has heard of a rename has followed it.
             let change = Change {

@@ -249,7 +249,7 @@ impl Live {
         self.hands.read_from(&made.path);
         // What was done so far was done before any of it.
         self.dirty.heard_until(now);
-        self.status.heard(made.changes.len());
+        self.status.heard(made.changes.len(), 0);
         if made.changes == [Change::subtree(RelPath::root())] {
             self.walk(now);
         } else {

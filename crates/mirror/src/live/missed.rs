@@ -12,7 +12,7 @@ impl Live {
         let kept = self.memory.heard()?.unwrap_or_default();
         let since = self.gaps.since_kept(&kept);
         match since.zip(self.memory.last_walk()?) {
-            Some((since, walk)) if self.watcher.is_some() => {
+            Some((since, walk)) if self.hands.watched.is_some() => {
                 self.walked.go_on(&walk);
                 self.status.gaps += 1;
                 self.dirty.add_gap(now, since);

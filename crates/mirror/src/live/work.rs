@@ -232,7 +232,7 @@ impl Live {
             .changed
             .iter()
             .filter(|path| !is_first && !self.dirty.has_heard_of(path) && !foreign.contains(*path));
-        let missed = if self.watcher.is_some() || self.cycle.is_some() {
+        let missed = if !self.hearing.is_none() || self.cycle.is_some() {
             missed.count() as u64
         } else {
             0

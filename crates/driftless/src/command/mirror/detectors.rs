@@ -2,35 +2,109 @@
 //! it asks for that is not there.
 
 use super::Failure;
+use crate::command::post;
 use crate::exit::Exit;
+use driftless_detect::changelog::lustre::Changelog;
 use driftless_detect::fanotify::Watch;
+use driftless_detect::list::{self, Format};
+use driftless_detect::post::Posts;
 use driftless_detect::snapshot::Provider;
 use driftless_detect::snapshot::btrfs::Subvolumes;
 use driftless_detect::snapshot::cephfs::Directory;
 use driftless_detect::snapshot::command::Commands;
 use driftless_detect::snapshot::gpfs::Fileset;
 use driftless_detect::snapshot::zfs::Dataset;
-use driftless_mirror::job::{Detect, Job, Movers};
+use driftless_detect::{Base, Detector};
+use driftless_mirror::job::{Detect, Job, ListFormat, Movers};
 use driftless_mirror::snapshots::Snapshots;
+use driftless_model::Scope;
 use driftless_remote::Target;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Has the kernel tell of changes of a job's source, where the job wants that; refuses what is not
-/// there.
-pub fn begin(job: &Job) -> Result<Option<Watch>, Failure> {
+/// Whether what a job asks for can be done; begins nothing that a mirror at work would notice.
+pub fn check(job: &Job) -> Result<(), Failure> {
     refuse_unbuilt(job)?;
-    watch(job)
+    watch(job).map(drop)
+}
+
+/// Everything that tells of changes of a job's source while they happen; refuses what is not there.
+/// The caller holds the job.
+pub fn begin(job: &Job) -> Result<Vec<Box<dyn Detector>>, Failure> {
+    refuse_unbuilt(job)?;
+    let mut all: Vec<Box<dyn Detector>> = Vec::new();
+    if let Some(watch) = watch(job)? {
+        all.push(Box::new(watch));
+    }
+    all.extend(lustre(job)?);
+    all.extend(list(job)?);
+    all.extend(posts(job)?);
+    Ok(all)
+}
+
+/// The changelog of Lustre, where the job wants that.
+fn lustre(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
+    let Some(from) = &job.lustre else {
+        return Ok(None);
+    };
+    let source = source_of(job, Detect::Lustre)?;
+    let log = Changelog::of((&from.mdt, &from.user), &source);
+    Ok(Some(Box::new(log.map_err(|deaf| refusal(job, deaf))?)))
+}
+
+/// The lists of other programs, where the job has some.
+fn list(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
+    let Some(from) = &job.list else {
+        return Ok(None);
+    };
+    let format = match from.format {
+        ListFormat::Lines => Format::Lines(Scope::Entry),
+        ListFormat::Nul => Format::Zero(Scope::Entry),
+        ListFormat::Json => Format::Json,
+    };
+    let source = source_of(job, Detect::List)?;
+    let root = Base::new(source.as_os_str().as_bytes());
+    list::open(&from.path, format, root)
+        .map(Some)
+        .map_err(|deaf| refusal(job, deaf))
+}
+
+/// Where programs say what they have changed, where the job wants that.
+fn posts(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
+    if !job.detects_by(Detect::Announcements) {
+        return Ok(None);
+    }
+    let source = source_of(job, Detect::Announcements)?;
+    let socket = post::socket_of(&job.name).map_err(|why| refusal(job, why))?;
+    let posts = Posts::listen(&socket, &job.name, &source);
+    let posts = posts.map_err(|deaf| refusal(job, deaf))?;
+    Ok(Some(Box::new(posts)))
+}
+
+/// The source of this host, absolute and without symbolic links where it is there now.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is only found out where the source is"
+)]
+fn source_of(job: &Job, detect: Detect) -> Result<PathBuf, Failure> {
+    let Some(source) = own_path(job, &job.source)? else {
+        let why = format!(
+            "detect = [\"{}\"]: the source is on another host; run the mirror there",
+            detect.name()
+        );
+        return Err(refusal(job, why));
+    };
+    let real = std::fs::canonicalize(&source).or_else(|_| std::path::absolute(&source));
+    real.map_err(|error| refusal(job, driftless_model::cause(&error)))
+}
+
+fn refusal(job: &Job, why: impl std::fmt::Display) -> Failure {
+    (Exit::CouldNotRun, format!("{}: {why}", job.name))
 }
 
 /// Nothing is left out that a job asks for.
 fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
     let refuse = |why: String| Err((Exit::CouldNotRun, format!("{}: {why}", job.name)));
-    if let Some(other) = job.detect.iter().find(|detect| !is_built(**detect)) {
-        let name = other.name();
-        return refuse(format!(
-            "detect = [\"{name}\"] is not there yet; fanotify, walk and snapshots of all kinds are"
-        ));
-    }
     if let Some(key) = unbuilt_key(job) {
         return refuse(format!(
             "\"{key}\" is not there yet, and nothing is left out that a job asks for: take it out of the job"
@@ -129,12 +203,4 @@ fn unbuilt_key(job: &Job) -> Option<&'static str> {
         ("movers", job.movers != Movers::Own),
     ];
     unbuilt.into_iter().find(|(_, is)| *is).map(|(key, _)| key)
-}
-
-fn is_built(detect: Detect) -> bool {
-    match detect {
-        Detect::Walk | Detect::Fanotify | Detect::Btrfs | Detect::Zfs => true,
-        Detect::Gpfs | Detect::CephFs | Detect::Command => true,
-        Detect::Lustre | Detect::List | Detect::Announcements => false,
-    }
 }

@@ -32,7 +32,7 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     let _held = job::hold(&job)?;
     job::refuse_active(&job)?;
     // First, so that nothing that happens from here on is missed.
-    let watch = detectors::begin(&job)?;
+    let detectors = detectors::begin(&job)?;
     let reach = reach(&job, &signals);
     let caller = on_problem(&job)?;
     let beginning = |one| beginning(one, &reach, caller.clone());
@@ -42,7 +42,7 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
         let taken = beginning.memory.take_new_replica();
         taken.map_err(|error| record::refusal(&error))?;
     }
-    let begun = Mirror::begin(beginnings, watch, signals.stop.clone());
+    let begun = Mirror::begin(beginnings, detectors, signals.stop.clone());
     let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
     control::listen(&job::socket(&job.name)?, inboxes.clone())
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
