@@ -243,8 +243,7 @@ impl DirtyPaths {
 
     /// Everything of that which was heard of at `moment` or before; the whole tree in any case.
     pub fn all_until(&self, moment: Duration) -> BTreeMap<RelPath, Dirty> {
-        let is_old =
-            |(path, dirty): &(&RelPath, &Dirty)| dirty.since <= moment || path.is_root();
+        let is_old = |(path, dirty): &(&RelPath, &Dirty)| dirty.since <= moment || path.is_root();
         let left = self.left.iter().filter(is_old);
         let mut all: BTreeMap<RelPath, Dirty> = left
             .map(|(path, dirty)| (path.clone(), dirty.clone()))

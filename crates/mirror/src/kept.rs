@@ -71,6 +71,7 @@ fn walked(runs: &[RunRow]) -> Walked {
         changed: last.counts.changed + last.counts.deleted,
         count: ended.len() as u64,
         missed: ended.iter().map(|run| run.counts.missed).sum(),
+        ..Walked::default()
     }
 }
 

@@ -246,7 +246,12 @@ impl Live {
         }
         // What waits already belongs to the same batch; what comes meanwhile has to wait, or nothing
         // else would ever be done where something changes all the time.
-        for message in self.inbox.try_iter().take(HEARD_WAITING_MAX).collect::<Vec<_>>() {
+        for message in self
+            .inbox
+            .try_iter()
+            .take(HEARD_WAITING_MAX)
+            .collect::<Vec<_>>()
+        {
             self.take_in(message);
         }
         self.answer_waits();

@@ -200,20 +200,18 @@ impl Memory {
     ///
     /// # Errors
     /// The state cannot be read.
-    pub fn heard(&self) -> Result<Option<Vec<u8>>, StateError> {
+    pub fn heard_until(&self) -> Result<Option<Vec<u8>>, StateError> {
         let cursor = self.state.cursor(FANOTIFY)?;
         Ok(cursor.map(|cursor| cursor.position))
     }
 
     /// Keeps until when all was heard of.
     pub fn keep_heard(&mut self, position: Vec<u8>, at: Duration) {
-        let cursors = &mut self.saved.cursors;
-        cursors.retain(|cursor| cursor.detector != FANOTIFY);
-        cursors.push(Cursor {
+        self.heard(vec![Cursor {
             detector: FANOTIFY.into(),
             position,
             at,
-        });
+        }]);
     }
 
     /// The snapshot that was read last, and what it holds everything before.
@@ -246,7 +244,7 @@ impl Memory {
 
     /// The replica follows the source itself from now on: no snapshot says what it was like.
     pub fn leave_snapshots(&mut self, now: Duration) {
-        self.saved.cursors = vec![cursor("", now)];
+        self.heard(vec![cursor("", now)]);
     }
 
     /// The moment of the newest snapshot that the replica has been equal to.
@@ -269,7 +267,7 @@ impl Memory {
         dirty: BTreeMap<RelPath, Dirty>,
         problems: &Problems,
     ) -> bool {
-        self.saved.cursors = vec![cursor(name, at)];
+        self.heard(vec![cursor(name, at)]);
         self.save(now, dirty, problems)
     }
 

@@ -28,7 +28,22 @@ pub fn status(status: &Status, json: bool) {
     }
 }
 
+/// All fields, in the order of their names.
 fn json_of(status: &Status) -> serde_json::Value {
+    let parts = [
+        json_of_state(status),
+        json_of_work(status),
+        json_of_times(status),
+    ];
+    let fields = parts.into_iter().flat_map(|part| match part {
+        serde_json::Value::Object(fields) => fields,
+        _ => unreachable!("each part is an object"),
+    });
+    serde_json::Value::Object(fields.collect())
+}
+
+/// What it is, and how it stands.
+fn json_of_state(status: &Status) -> serde_json::Value {
     let seconds = |span: Duration| span.as_secs_f64();
     serde_json::json!({
         "job": status.job,
@@ -51,6 +66,13 @@ fn json_of(status: &Status) -> serde_json::Value {
         "away": status.away,
         "deaf": status.deaf,
         "forgets": status.forgets,
+    })
+}
+
+/// What was heard of and done.
+fn json_of_work(status: &Status) -> serde_json::Value {
+    let seconds = |span: Duration| span.as_secs_f64();
+    serde_json::json!({
         "events": status.events,
         "overflows": status.overflows,
         "gaps": status.gaps,
@@ -67,6 +89,13 @@ fn json_of(status: &Status) -> serde_json::Value {
         "missed": status.walk.missed,
         "foreign": status.foreign.count,
         "role": Role::Following.word(),
+    })
+}
+
+/// Where the cycle is, and how long changes took.
+fn json_of_times(status: &Status) -> serde_json::Value {
+    let seconds = |span: Duration| span.as_secs_f64();
+    serde_json::json!({
         "cycle": status.cycle.as_ref().map(|cycle| serde_json::json!({
             "snapshot": cycle.snapshot,
             "equal": cycle.equal.map(seconds),

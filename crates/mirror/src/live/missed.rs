@@ -9,7 +9,7 @@ use std::time::Duration;
 impl Live {
     /// Finds what has changed while no mirror ran.
     pub(super) fn catch_up(&mut self, now: Duration) -> Result<(), BeginError> {
-        let kept = self.memory.heard()?.unwrap_or_default();
+        let kept = self.memory.heard_until()?.unwrap_or_default();
         let since = self.gaps.since_kept(&kept);
         match since.zip(self.memory.last_walk()?) {
             Some((since, walk)) if self.hands.watched.is_some() => {

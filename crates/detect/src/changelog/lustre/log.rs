@@ -143,6 +143,7 @@ impl Changelog {
             missed: is_missing.then_some("records are missing in the changelog"),
             unread,
             position: self.last,
+            ..Heard::default()
         })
     }
 }
