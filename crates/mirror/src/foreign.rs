@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Paths that are known one by one: the newest.
 const PATHS_MAX: usize = 1000;
+/// Entries of one walk whose times are looked at: with more, a replica is new rather than changed.
+const LOOKED_AT_MAX: usize = 10_000;
 /// Paths of one walk that go into the log.
 const LOGGED_MAX: usize = 20;
 /// The clocks of a file system and of this process may be so far apart.
@@ -54,7 +56,7 @@ pub fn foreign(trees: &Trees, changed: &[(RelPath, Action)], equal_at: Duration)
         Action::Create | Action::Delete | Action::Replace => levels(path).all(|at| is_old(&at)),
         Action::Content | Action::Meta | Action::Link => is_old(path),
     };
-    let found = changed.iter().filter(is_foreign);
+    let found = changed.iter().take(LOOKED_AT_MAX).filter(is_foreign);
     found.map(|(path, _)| path.clone()).collect()
 }
 
