@@ -238,7 +238,7 @@ impl Hands {
                 cause,
             })?;
         let connections = connect(&mut options, &self.reach, Duration::ZERO)
-            .map_err(|error| RunError::NoMovers(error.to_string()))?;
+            .map_err(|error| RunError::CutOff(error.to_string()))?;
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         let new = Arc::new(Open {
             trees,

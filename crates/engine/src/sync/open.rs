@@ -181,6 +181,12 @@ impl Trees {
         }
     }
 
+    /// What a lost connection leaves may not be durable.
+    fn refuse_cut_off(&self) -> Result<(), RunError> {
+        let loss = self.options.lost();
+        loss.map_or(Ok(()), |loss| Err(RunError::CutOff(loss.why)))
+    }
+
     fn go(&self, run: &mut Run<'_>, selection: Arc<Selection>) -> Result<Summary, RunError> {
         let visit = self.root(run, selection)?;
         let (end, done) = self.through(run, visit);
@@ -234,6 +240,7 @@ impl Trees {
         make_durable(&run);
         self.is_lost.fetch_or(run.is_lost(), Relaxed);
         self.refuse_lost()?;
+        self.refuse_cut_off()?;
         run.look_again_at_roots();
         let Some((done, watch)) = changes.take() else {
             return Ok(());
@@ -278,7 +285,8 @@ impl Trees {
         run.file_systems = Mutex::new(self.file_systems.lock().clone());
         make_durable(&run);
         self.is_lost.fetch_or(run.is_lost(), Relaxed);
-        self.refuse_lost()
+        self.refuse_lost()?;
+        self.refuse_cut_off()
     }
 
     /// The changes of a single run between these trees, which ends them itself.

@@ -22,6 +22,9 @@ pub enum RunError {
     /// What was written is not there any more.
     #[error("\"{0}\": the replica's disk did not keep what was written; check it")]
     DiskLied(String),
+    /// The host of a tree cannot be reached, or was lost before everything was known to be durable.
+    #[error("{0}")]
+    CutOff(String),
     /// The same entry twice.
     #[error("source and replica are the same: \"{0}\"")]
     Same(String),

@@ -115,7 +115,7 @@ fn reached(
     options: &mut Options,
     reach: &Reach,
 ) -> Result<driftless_session::Connections, RunError> {
-    connect(options, reach, Duration::ZERO).map_err(|error| RunError::NoMovers(error.to_string()))
+    connect(options, reach, Duration::ZERO).map_err(|error| RunError::CutOff(error.to_string()))
 }
 
 /// What a run tells.

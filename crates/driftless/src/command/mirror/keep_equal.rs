@@ -106,7 +106,7 @@ fn hands(job: &Job, reach: &Reach) -> Result<Hands, Failure> {
         let (job, reach) = (job.clone(), reach.clone());
         move || {
             options(&job, &reach).map_err(|error| match error {
-                Unprepared::Away(why) | Unprepared::Wrong((_, why)) => RunError::NoMovers(why),
+                Unprepared::Away(why) | Unprepared::Wrong((_, why)) => RunError::CutOff(why),
             })
         }
     };
