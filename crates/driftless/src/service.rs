@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::{self, Builder};
+use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether something is to be told.
@@ -51,21 +51,27 @@ impl Manager {
     }
 }
 
-/// Tells the service manager, if there is one, that the mirror is ready, and how it goes on.
-pub fn begin(inboxes: Inboxes, pulses: Vec<Pulse>, stop: Arc<AtomicBool>) {
-    let Some(address) = std::env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    let manager = match Manager::at(&address) {
-        Ok(manager) => manager,
-        Err(error) => return tracing::warn!("the service manager cannot be told: {error}"),
-    };
+/// Tells the service manager, if there is one, that the mirror is ready, how it goes on, and that it
+/// ends: the thread that does so ends then, too.
+pub fn begin(
+    inboxes: Inboxes,
+    pulses: Vec<Pulse>,
+    stop: Arc<AtomicBool>,
+) -> Option<JoinHandle<()>> {
+    let address = std::env::var_os("NOTIFY_SOCKET")?;
+    let manager = Manager::at(&address)
+        .inspect_err(|error| tracing::warn!("the service manager cannot be told: {error}"))
+        .ok()?;
     manager.tell("READY=1");
     let watchdog = watchdog();
     let tell = move || follow(&manager, &inboxes, (&pulses, watchdog), &stop);
-    if let Err(error) = Builder::new().name("service".into()).spawn(tell) {
-        tracing::warn!("the service manager is not told how it goes on: {error}");
-    }
+    Builder::new()
+        .name("service".into())
+        .spawn(tell)
+        .inspect_err(|error| {
+            tracing::warn!("the service manager is not told how it goes on: {error}");
+        })
+        .ok()
 }
 
 /// How long the service manager waits for a word, if it does (sd_watchdog_enabled(3)).

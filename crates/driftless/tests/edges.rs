@@ -590,8 +590,13 @@ fn only_the_binary_prints() {
             .iter()
             .any(|call| line.contains(call))
         };
-        // A mover's standard output is its connection to the coordinator.
-        let may = ["/examples/", "fleet/src/hosts/stdio.rs"];
+        // The standard output of a mover is its connection to the coordinator, that of an agent to
+        // its client.
+        let may = [
+            "/examples/",
+            "fleet/src/hosts/stdio.rs",
+            "remote/src/agent/streams.rs",
+        ];
         let is_told = |name: &str, line: &str| {
             prints(line) && !line.contains("\"seed {") && !may.iter().any(|one| name.contains(one))
         };

@@ -320,6 +320,8 @@ fn a_paused_live_mirror_closes_its_replica_unless_the_job_says_no() {
     write(&source, "file", "more content");
     let _resumed = mirror.command("resume").run().expect(0);
     mirror.barrier();
+    // It lets go of its locks.
+    let _paused = mirror.command("pause").run().expect(0);
     assert_equal(&source, &replica, &Options::default(), "open again");
     mirror.kill();
     mirror.change(&format!("read_only = false\n{LIVE}"));
@@ -391,7 +393,7 @@ fn a_rehearsal_changes_nothing_and_what_makes_no_sense_is_refused() {
     build_tree(&source, 9, &Profile::small());
     let mut mirror = Mirror::between(&source, &replica, LIVE);
     mirror.barrier();
-    mirror.kill();
+    mirror.stop();
     let state = mirror.state_file();
     let all = || {
         let state = fs::read(&state).expect("a state");

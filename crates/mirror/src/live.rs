@@ -9,6 +9,7 @@ mod answer;
 mod beside;
 mod cycle;
 mod missed;
+mod untold;
 mod work;
 
 use crate::alarm::{Alarms, Caller};
@@ -180,15 +181,7 @@ impl Live {
             settled_at: began,
         };
         live.start_lanes(&outbox)?;
-        live.hands.expect(live.memory.replica()?);
-        for (path, dirty) in live.memory.left()? {
-            live.dirty.add_again(path, dirty);
-        }
-        live.problems = live.memory.problems()?;
-        live.is_paused = live.memory.is_paused()?;
-        live.hearing.resume(|name| live.memory.cursor(name))?;
-        live.walked.seen = live.memory.entries()?;
-        live.walked.equal = live.memory.was_equal_until()?;
+        live.recall()?;
         match snapshots {
             Some(snapshots) if !live.job.is_live() => live.start_cycles(snapshots, &outbox)?,
             snapshots => {
@@ -200,6 +193,20 @@ impl Live {
             }
         }
         Ok((live, Inbox::new(outbox)))
+    }
+
+    /// Goes on from what an earlier life has left.
+    fn recall(&mut self) -> Result<(), StateError> {
+        self.hands.expect(self.memory.replica()?);
+        for (path, dirty) in self.memory.left()? {
+            self.dirty.add_again(path, dirty);
+        }
+        self.problems = self.memory.problems()?;
+        self.is_paused = self.memory.is_paused()?;
+        self.hearing.resume(|name| self.memory.cursor(name))?;
+        self.walked.seen = self.memory.entries()?;
+        self.walked.equal = self.memory.was_equal_until()?;
+        Ok(())
     }
 
     fn start_lanes(&mut self, outbox: &Sender<Message>) -> std::io::Result<()> {

@@ -363,14 +363,9 @@ impl<'a> Paths<'a> {
     /// What was looked up. What is gone has an event of its own, above it; only a want of this
     /// process puts in doubt what is there.
     fn sure<T>(&self, looked_up: Result<T, Errno>) -> Option<T> {
-        let wants = [
-            Errno::MFILE,
-            Errno::NFILE,
-            Errno::NOMEM,
-            Errno::PERM,
-            Errno::ACCESS,
-        ];
+        let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
         if looked_up.as_ref().is_err_and(|cause| wants.contains(cause)) {
+            tracing::debug!("fanotify: {:?}", looked_up.as_ref().err());
             self.is_doubtful.set(true);
         }
         looked_up.ok()

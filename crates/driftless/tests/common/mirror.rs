@@ -61,6 +61,12 @@ impl Mirror {
         self.signal(Signal::TERM);
     }
 
+    /// Ends it cleanly.
+    pub fn stop(&mut self) {
+        self.terminate();
+        let _its_end = self.running.take().expect("it runs").wait();
+    }
+
     /// The same with a replica that is reached through ssh.
     pub fn far(source: &Path, far: &Far, keys: &str) -> Mirror {
         let reach = format!(

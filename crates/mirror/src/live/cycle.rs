@@ -6,7 +6,7 @@
 //! the replica never is nearer to a snapshot than what is remembered, and what an interrupted cycle
 //! has left is left beside what the next one finds.
 
-use super::beside::Untold;
+use super::untold::Untold;
 use super::work::counts_of;
 use super::{BeginError, Live, now};
 use crate::dirty::Circumstance;

@@ -47,9 +47,12 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     control::listen(&job::socket(&job.name)?, inboxes.clone())
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
     serve_metrics(&job, inboxes.clone())?;
-    service::begin(inboxes, mirror.pulses(), signals.stop.clone());
+    let service = service::begin(inboxes, mirror.pulses(), signals.stop.clone());
     tracing::info!("{}: at work", job.name);
     mirror.run();
+    if let Some(thread) = service {
+        let _its_panic_was_told = thread.join();
+    }
     tracing::info!("{}: stopped", job.name);
     Ok(match signals.number() {
         // Somebody has asked for its end.
