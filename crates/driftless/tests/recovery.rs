@@ -323,6 +323,8 @@ fn a_paused_live_mirror_closes_its_replica_unless_the_job_says_no() {
     // It lets go of its locks.
     let _paused = mirror.command("pause").run().expect(0);
     assert_equal(&source, &replica, &Options::default(), "open again");
+    let _resumed = mirror.command("resume").run().expect(0);
+    mirror.barrier();
     mirror.kill();
     mirror.change(&format!("read_only = false\n{LIVE}"));
     mirror.start();
