@@ -219,7 +219,8 @@ mod tests {
     #[test]
     fn a_detector_lets_go_of_what_all_replicas_are_done_with() {
         let detector = shared(2);
-        let lives = [0, 1].map(|replica| Hearing::of(&[detector.clone()], replica, second(0)));
+        let lives =
+            [0, 1].map(|replica| Hearing::of(std::slice::from_ref(&detector), replica, second(0)));
         let [mut first, mut other] = lives;
         first.let_go(&[(0, 7)]);
         assert_eq!(detector.done(), None);

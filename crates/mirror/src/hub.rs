@@ -33,11 +33,12 @@ impl Mirror {
         detectors: Vec<Box<dyn Detector>>,
         stop: Arc<AtomicBool>,
     ) -> Result<(Mirror, Inboxes), BeginError> {
-        let shared = |one: &Box<dyn Detector>| {
+        let shared = |one: &dyn Detector| {
             let kept = (one.name(), one.keeps_position());
             Shared::new(kept, one.waker(), beginnings.len())
         };
-        let shared: Vec<Arc<Shared>> = detectors.iter().map(shared).collect();
+        let all = detectors.iter().map(AsRef::as_ref);
+        let shared: Vec<Arc<Shared>> = all.map(shared).collect();
         let mut lives = Vec::new();
         let mut inboxes: Vec<Inbox> = Vec::new();
         for (number, mut beginning) in beginnings.into_iter().enumerate() {

@@ -85,7 +85,7 @@ pub struct Status {
     /// Why nothing of this is kept for later.
     pub forgets: Option<String>,
     #[serde(skip)]
-    lags: [Hour; 2],
+    pub(crate) lags: [Hour; 2],
 }
 
 /// The lag of the newest changes.
@@ -151,7 +151,7 @@ pub struct Walked {
 
 /// What changes of one hour took.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Hour {
+pub(crate) struct Hour {
     number: u64,
     lag: Lag,
 }

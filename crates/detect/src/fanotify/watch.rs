@@ -360,12 +360,12 @@ impl<'a> Paths<'a> {
         self.known[&handle].as_ref()
     }
 
-    /// What was looked up. What is gone has an event of its own, above it; only a want of this
-    /// process puts in doubt what is there.
+    /// What was looked up. What is gone has an event of its own, above it; only a want of files
+    /// puts in doubt what is there.
     fn sure<T>(&self, looked_up: Result<T, Errno>) -> Option<T> {
-        let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        // ENOMEM is what ext4 says of an inode that is being freed.
+        let wants = [Errno::MFILE, Errno::NFILE];
         if looked_up.as_ref().is_err_and(|cause| wants.contains(cause)) {
-            tracing::debug!("fanotify: {:?}", looked_up.as_ref().err());
             self.is_doubtful.set(true);
         }
         looked_up.ok()

@@ -168,6 +168,10 @@ fn lines(alarms: &[Alarm]) -> io::Result<File> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a folder of the test, no part of a replicated tree"
+)]
 mod tests {
     use super::*;
     use crate::alarm::What;
