@@ -108,7 +108,7 @@ fn arguments(text: &str) -> usize {
         own if own.ends_with("self") || own.starts_with("self:") => 0,
         _ => 1,
     };
-    parts(list).iter().map(|argument| of(argument)).sum()
+    parts(list).iter().map(of).sum()
 }
 
 #[test]

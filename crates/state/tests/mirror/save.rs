@@ -6,8 +6,8 @@ use crate::{
 };
 use driftless_model::{Problem, Side};
 use driftless_state::mirror::{
-    DirtyRow, EqualUntil, Found, INTERRUPTED, JobRow, MirrorState, MirrorView, ProblemRow, Role,
-    RoleRow, Saved,
+    BacklogRow, DirtyRow, EqualUntil, Found, INTERRUPTED, JobRow, MirrorState, MirrorView,
+    ProblemRow, Role, RoleRow, Saved,
 };
 use driftless_state::{StateError, StateFile};
 use std::fs;
@@ -187,7 +187,7 @@ fn a_save_that_fails_leaves_the_former_state() {
     let before = all(&state);
     // The last thing that is written fails, and so does each that is written before it.
     for table in [
-        "dirty", "problems", "cursors", "hours", "lag", "common", "gaps",
+        "dirty", "problems", "cursors", "hours", "lag", "common", "gaps", "backlog",
     ] {
         let name = format!("no_{table}");
         sql(
@@ -209,6 +209,12 @@ fn a_save_that_fails_leaves_the_former_state() {
             gaps: vec![gap(b"new", None, (1, 1))],
             common: vec![common("new", 2, true)],
             problems: vec![problem(b"new", 1)],
+            backlog: vec![BacklogRow {
+                stretch: 1,
+                left: 2,
+                quarantined: 3,
+                behind: ms(4),
+            }],
         };
         let told = state.save(&change).expect_err(table);
         assert!(
