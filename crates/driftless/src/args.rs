@@ -26,7 +26,9 @@ pub use choose::ChooseArgs;
 pub use generate::Document;
 pub use guard::GuardArgs;
 pub use keep::KeepArgs;
-pub use mirror::{FailbackArgs, FailoverArgs, FailoverTo, JobArgs, MirrorArgs, MirrorCommand};
+pub use mirror::{
+    FailbackArgs, FailoverArgs, FailoverTo, JobArgs, MirrorArgs, MirrorCommand, TrashCommand,
+};
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use post::PostArgs;

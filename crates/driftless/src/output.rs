@@ -15,6 +15,7 @@ pub mod mirror;
 pub mod product;
 pub mod progress;
 mod told;
+pub mod trash;
 mod unkept;
 
 use crate::args::OutputArgs;

@@ -1,6 +1,6 @@
 //! Numbers with units as a user writes them on the command line, and as they are shown.
 
-use driftless_engine::{Route, now};
+use driftless_engine::{Date, Route, now};
 pub use driftless_model::units::{bytes, delete_limit, time};
 use driftless_pool::Concurrency;
 use driftless_verify::is_share;
@@ -91,6 +91,12 @@ pub fn day(text: &str) -> Result<u64, String> {
     let begins = date.to_zoned_datetime(jiff::tz::TimeZone::UTC);
     let begins = begins.map_err(|_| wrong())?.timestamp().as_second();
     u64::try_from(begins).map_err(|_| wrong())
+}
+
+/// When something went into the trash.
+pub fn trash_date(text: &str) -> Result<Date, String> {
+    Date::parse(text.as_bytes())
+        .ok_or_else(|| "a date as \"trash list\" prints it is expected".into())
 }
 
 /// So many requests at the same time.

@@ -38,6 +38,7 @@ pub mod stages;
 pub mod stored;
 pub mod submit;
 pub mod task;
+pub mod trash;
 pub mod twice;
 pub mod unkept;
 pub mod unmounted;

@@ -7,7 +7,8 @@ use crate::link_names::Linked;
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Counts, End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
+    Bin, Counts, End, Limits, MachineClock, Monitor, Options, Progress, Purged, Renamed, RunError,
+    Sizes, Summary, Trees,
 };
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{
@@ -54,6 +55,8 @@ pub struct Hands {
 /// Trees that are open, and the connections that they are reached by.
 struct Open {
     trees: Trees,
+    /// Where they are.
+    places: Options,
     _connections: Mutex<Connections>,
 }
 
@@ -242,6 +245,7 @@ impl Hands {
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         let new = Arc::new(Open {
             trees,
+            places: options,
             _connections: Mutex::new(connections),
         });
         *open = Some(new.clone());
@@ -264,6 +268,27 @@ impl Hands {
             .flush(&Silent)
             .inspect_err(|_| self.close())
             .map_err(|error| error.to_string())
+    }
+
+    /// Whether both trees are open.
+    pub fn is_open(&self) -> bool {
+        self.open.read().is_some()
+    }
+
+    /// Removes from the trash of the replica what `limits` do not allow; `None` while the trees are
+    /// closed. It does not keep them open, nor does anything wait for it.
+    pub fn purge(
+        &self,
+        limits: Limits,
+        known: &mut Sizes,
+        is_over: &dyn Fn() -> bool,
+    ) -> Option<Result<Purged, String>> {
+        let places = self.open.read().as_ref().map(|open| open.places.clone())?;
+        let bin = Bin::of(&places).map_err(|error| error.to_string());
+        Some(bin.and_then(|bin| {
+            bin.purge(limits, known, is_over)
+                .map_err(|fault| fault.to_string())
+        }))
     }
 
     /// Makes equal what was taken, durably.

@@ -25,4 +25,5 @@ pub mod pulse;
 pub mod recovery;
 pub mod snapshots;
 pub mod status;
+mod trash;
 mod waits;

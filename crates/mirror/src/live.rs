@@ -27,6 +27,7 @@ use crate::message::{Inbox, Message};
 use crate::pulse::Pulse;
 use crate::snapshots::Snapshots;
 use crate::status::{Problems, Status, Walked};
+use crate::trash::Trash;
 use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
@@ -87,6 +88,7 @@ pub struct Live {
     links: LinkNames,
     deletes: Deletes,
     gaps: Gaps,
+    trash: Option<Trash>,
     memory: Memory,
     heard_until: Duration,
     problems: Problems,
@@ -171,6 +173,7 @@ impl Live {
             links: LinkNames::default(),
             deletes,
             gaps,
+            trash: None,
             memory,
             heard_until: began,
             problems: Problems::default(),
@@ -182,6 +185,7 @@ impl Live {
         };
         live.start_lanes(&outbox)?;
         live.recall()?;
+        live.trash = Trash::of(&live.job, &live.hands, &live.stop)?;
         match snapshots {
             Some(snapshots) if !live.job.is_live() => live.start_cycles(snapshots, &outbox)?,
             snapshots => {
@@ -231,6 +235,7 @@ impl Live {
             self.pulse.beat(now());
             self.interrupt(now());
             self.begin_work();
+            self.close_after_purge();
             self.wait();
             self.remember();
         }

@@ -82,10 +82,21 @@ pub struct Status {
     pub deleted: u64,
     /// Bytes that were copied.
     pub bytes_copied: u64,
+    /// What is in the trash of the replica, as far as that is known.
+    pub trash: Option<TrashNow>,
     /// Why nothing of this is kept for later.
     pub forgets: Option<String>,
     #[serde(skip)]
     pub(crate) lags: [Hour; 2],
+}
+
+/// What is in the trash.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrashNow {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes that they take on the disk.
+    pub bytes: u64,
 }
 
 /// The lag of the newest changes.

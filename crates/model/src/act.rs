@@ -87,6 +87,8 @@ acts! {
     RemoveMount => "remove what something is mounted on" from,
     RemoveSubvolume => "remove the subvolume" from,
     RemoveForeign => "remove a directory that may not be ours" from,
+    SetAside => "put it into the trash" of,
+    OpenTrash => "open the trash" of,
     // Content.
     Write => "write to it" on,
     SetLength => "set its length" on,

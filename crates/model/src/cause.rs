@@ -52,6 +52,8 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::SetTimes, ERANGE) => "the file system cannot hold this time",
         (A::Lock | A::Change, EAGAIN) => "another run has it",
         (A::LetReach, EXDEV) => "it is not what this run has opened",
+        (A::SetAside, EXDEV) => "it is on another file system than the root, and stays",
+        (A::OpenTrash, EPERM) => "it belongs to another user, or others may write to it",
         (A::RemoveForeign, EPERM) => "others can write to the directory that it is in",
         (A::HoldFirstLink | A::HoldDirectory | A::HoldUnfinished, ESTALE) => {
             "something else stands in its place now"

@@ -34,7 +34,7 @@ pub use filter::{Filter, FilterError, Rule};
 pub use keep::{CAPABILITY, Keep, SETGID, SETUID};
 pub use lag::{LAG_BUCKETS, Lag};
 pub use moment::{date_and_time, moment, span};
-pub use path::{BadName, EntryName, RelPath, SNAPSHOTS, check_name};
+pub use path::{BadName, EntryName, RelPath, SNAPSHOTS, TRASH, check_name, is_set_aside};
 pub use policy::{Cache, DeleteLimit, Durability, Policy, PolicyError, PolicyNames};
 pub use selection::Selection;
 pub use unkept::{Sort, Unkept};

@@ -23,6 +23,16 @@ impl std::error::Error for BadName {}
 /// The folder in the root of a tree that holds snapshots of the tree, and is no part of it.
 pub const SNAPSHOTS: &CStr = c".driftless-snapshots";
 
+/// The folder in the root of a replica that holds what was removed from the replica, and is no part
+/// of it.
+pub const TRASH: &CStr = c".driftless-trash";
+
+/// Whether an entry of a root is none of the tree, whatever it is: a folder that is kept in a root
+/// beside the tree. On the other side, nothing may take its place.
+pub fn is_set_aside(name: &CStr) -> bool {
+    [SNAPSHOTS, TRASH].contains(&name)
+}
+
 /// Checks that `name` is one path component that stays in its directory: not empty, not `.` or
 /// `..`, no `/`, no NUL.
 pub fn check_name(name: &[u8]) -> Result<(), BadName> {

@@ -63,6 +63,8 @@ pub struct Policy {
     pub delete_unlike: bool,
     /// How many entries may be removed.
     pub delete_limit: Option<DeleteLimit>,
+    /// What is removed goes into a folder in the root of the replica, and is kept there.
+    pub trash: bool,
     /// What must be there on both sides, or nothing is begun.
     pub required: Vec<RelPath>,
     /// What becomes of the page cache.

@@ -40,6 +40,7 @@ pub fn rsync_opinion(src: &Path, dst: &Path, options: &Options) -> String {
     }
     rsync.arg("--exclude=/.driftless-tmp-00000000000000000000000000000001");
     rsync.arg("--exclude=/.driftless-snapshots/");
+    rsync.arg("--exclude=/.driftless-trash/");
     let output = rsync
         .arg("--")
         .args([slash(src), slash(dst)])

@@ -24,8 +24,8 @@ const MARKS: [&[u8]; 2] = [b"trusted.driftless.mark", b"user.driftless.mark"];
 /// See above.
 pub(crate) const MARK_FILE: &[u8] = b".driftless-tmp-00000000000000000000000000000001";
 
-/// Names in a root that are no part of the tree: its mark, and the folder of its snapshots.
-const NO_PART: [&[u8]; 2] = [MARK_FILE, b".driftless-snapshots"];
+/// Names in a root that are no part of the tree: its mark, the folder of its snapshots, its trash.
+const NO_PART: [&[u8]; 3] = [MARK_FILE, b".driftless-snapshots", b".driftless-trash"];
 
 /// One entry of a scanned tree.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::{
     Attributes, BeforeChange, Dir, Done, Known, Lock, OpMut, Reach, ReadFile, Removed, Sentry,
     Spared,
 };
-use driftless_model::{Fault, Kind, Stamp};
+use driftless_model::{Act, Fault, Kind, Side, Stamp, errno};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,6 +60,20 @@ pub trait DirMut: Dir {
     /// Moves an entry of another directory of the same file system here, replacing what is not a
     /// directory.
     fn take(&self, from: &dyn DirMut, name: &CStr, to: &CStr) -> Done;
+    /// Moves an entry of another directory of the same file system to a name that nothing has here;
+    /// `EEXIST` if something has. Where the kernel does not see to that itself, it is looked at
+    /// before.
+    fn take_new(&self, from: &dyn DirMut, name: &CStr, to: &CStr) -> Done {
+        match self.look(to) {
+            Ok(_) => Err(Fault {
+                side: Side::Replica,
+                act: Act::Rename,
+                errno: errno::EEXIST,
+            }),
+            Err(fault) if fault.is_missing() => self.take(from, name, to),
+            Err(fault) => Err(fault),
+        }
+    }
     /// Renames within this directory, replacing what is not a directory.
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
     /// Renames within this directory to a name at which a directory stands; that goes, with at most

@@ -149,6 +149,14 @@ pub enum MirrorCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// List what was deleted from the replica and is kept there, bring it back, or remove it for
+    /// good
+    Trash {
+        #[command(flatten)]
+        job: JobArgs,
+        #[command(subcommand)]
+        command: Option<TrashCommand>,
+    },
     /// Try paths that have a problem at once
     Retry {
         #[command(flatten)]
@@ -156,5 +164,37 @@ pub enum MirrorCommand {
         /// Only this path and what is below it, below the root
         #[arg(value_name = "PATH")]
         path: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TrashCommand {
+    /// List what is there, the oldest first: when it went, what it is, its path
+    List {
+        /// Only what was at this path, below it, or above it
+        #[arg(value_name = "PATH")]
+        path: Option<PathBuf>,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy an entry back into the source, from where it comes to the replica; what is there stays
+    Restore {
+        /// The path that it had, below the root
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// What went then, as "list" tells it, such as 2026-11-24T193000Z [default: what went last]
+        #[arg(long, value_name = "DATE", value_parser = crate::units::trash_date)]
+        from: Option<driftless_engine::Date>,
+        /// Copy it into this directory instead
+        #[arg(long, value_name = "DIR")]
+        to: Option<PathBuf>,
+    },
+    /// Remove for good what the job's [trash] does not allow
+    Purge {
+        /// Remove what went longer ago than this time (such as 7d; 0s for all but the last
+        /// minute), whatever the job says
+        #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
+        older: Option<Duration>,
     },
 }

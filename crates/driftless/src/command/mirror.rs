@@ -5,6 +5,7 @@ mod detectors;
 mod keep_equal;
 mod kept;
 mod over;
+mod trash;
 
 use crate::args::{JobArgs, MirrorArgs, MirrorCommand};
 use crate::command::job;
@@ -40,6 +41,7 @@ pub fn run(args: &MirrorArgs) -> Exit {
         MirrorCommand::Failover(args) => over::fail_over(args, false),
         MirrorCommand::Promote { over, dry_run } => over::fail_over(over, *dry_run),
         MirrorCommand::Failback(args) => back::fail_back(args),
+        MirrorCommand::Trash { job, command } => trash::run(job, command.as_ref()),
         MirrorCommand::Retry { job, path } => {
             let path = path
                 .as_ref()

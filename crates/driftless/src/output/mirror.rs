@@ -19,6 +19,12 @@ pub fn line(text: &str) {
     let _nobody_reads_it = writeln!(std::io::stdout(), "{text}");
 }
 
+/// Prints on standard error what is wrong.
+pub fn complaint(text: &str) {
+    let text = escape_text(text);
+    let _nobody_reads_it = writeln!(std::io::stderr(), "driftless: {text}");
+}
+
 /// Prints how a mirror is.
 pub fn status(status: &Status, json: bool) {
     if json {
@@ -82,6 +88,10 @@ fn json_of_work(status: &Status) -> serde_json::Value {
         "changed": status.changed,
         "deleted": status.deleted,
         "bytes_copied": status.bytes_copied,
+        "trash": status.trash.map(|trash| serde_json::json!({
+            "entries": trash.entries,
+            "bytes": trash.bytes,
+        })),
         "walks": status.walk.count,
         "walk_ended": status.walk.ended.map(seconds),
         "walk_seen": status.walk.seen,

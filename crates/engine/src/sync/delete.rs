@@ -164,10 +164,13 @@ impl Worker<'_> {
     fn remove_extra(&mut self, path: &RelPath, name: &CStr, replica: &DirMutRef, meta: &Meta) {
         let place = || path.join(name.to_bytes());
         let dry = self.run.options.dry_run;
-        let removed = self.run.with_spared(path, |spared| match dry {
-            true => replica.count_tree(name, u64::MAX, spared),
-            false => replica.remove_tree(name, spared),
-        });
+        let removed = match dry || !self.run.options.policy.trash {
+            true => self.run.with_spared(path, |spared| match dry {
+                true => replica.count_tree(name, u64::MAX, spared),
+                false => replica.remove_tree(name, spared),
+            }),
+            false => self.run.set_aside((path, replica), name),
+        };
         add(&self.run.tally.deleted, removed.entries);
         self.run.report_stuck(path, removed.stuck);
         // Where everything in a directory is spared, nothing was removed.

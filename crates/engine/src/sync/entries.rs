@@ -101,6 +101,9 @@ impl Worker<'_> {
         if is_temp_name(name) {
             return self.refuse_reserved(visit, name, hint);
         }
+        if visit.is_beside(name) {
+            return Ok(Verdict::Skipped(Reason::Filtered));
+        }
         if hint.is_some_and(|kind| !self.run.takes(visit, name, kind == Kind::Dir)) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }
@@ -401,6 +404,7 @@ impl Worker<'_> {
             }
             _ => {
                 intent.room = self.room(visit, name, &pair.replica.meta)?;
+                self.set_aside_unlike(visit, name, (&pair.replica.meta, meta))?;
                 self.make(met, &pair.source, ready, intent)
             }
         }

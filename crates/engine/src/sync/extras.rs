@@ -48,6 +48,7 @@ impl Worker<'_> {
             return false;
         };
         if is_temp_name(name)
+            || visit.is_beside(name)
             || !matches!(there(visit.source.look(name)), Ok(None))
             || self.run.hides_mount(visit, name)
         {

@@ -1,6 +1,7 @@
 //! What holds for all runs between the same two roots, and is found out once.
 
 use crate::options::Options;
+use crate::sync::trash::Trash;
 use crate::sync::twice::doubles;
 use driftless_lock::Mutex;
 use driftless_model::{Cache, RelPath};
@@ -25,6 +26,8 @@ pub struct Ground {
     pub rights: Option<Rights>,
     /// Limits, in bytes and in requests a second, that all runs keep together.
     pub paces: Arc<(Option<Pace>, Option<Pace>)>,
+    /// Where what is removed goes, if it is kept.
+    pub trash: Arc<Trash>,
     copiers: Arc<Mutex<Vec<(Cache, Copier)>>>,
 }
 
@@ -39,6 +42,7 @@ impl Ground {
                 Pace::new(options.requests_per_second_max),
             )),
             ladder: Arc::default(),
+            trash: Arc::default(),
             copiers: Arc::default(),
             roots,
         }

@@ -258,6 +258,9 @@ impl Worker<'_> {
         if there.is_some_and(|there| self.is_alike(meta, &there)) && !leader.proven {
             self.prove(met, leader)?;
         }
+        if let Some(there) = &there {
+            self.set_aside_unlike(visit, name, (there, meta))?;
+        }
         let done = match self.link_to(visit, name, leader, room) {
             Ok(moved) => self
                 .check_replaced(visit, name, there)

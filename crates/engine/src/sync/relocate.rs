@@ -6,7 +6,7 @@
 
 use crate::sync::open::Trees;
 use crate::trees::error::RunError;
-use driftless_model::{Filter, Kind, Meta, Policy, RelPath};
+use driftless_model::{Filter, Kind, Meta, Policy, RelPath, is_set_aside};
 use driftless_tree::{Done, descend, descend_mut, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
 
@@ -49,6 +49,9 @@ impl Trees {
     }
 
     fn try_relocate(&self, renamed: &Renamed) -> Done<bool> {
+        if [&renamed.from, &renamed.to].into_iter().any(is_beside) {
+            return Ok(false);
+        }
         let (source, replica) = &self.ground().roots;
         let (Some(replica), Some(from), Some(to)) =
             (replica, split(&renamed.from), split(&renamed.to))
@@ -82,6 +85,12 @@ fn is_like(source: &Meta, replica: &Meta) -> bool {
         == (replica.kind, replica.mode, replica.uid, replica.gid);
     let is_equal = (source.size, source.mtime) == (replica.size, replica.mtime);
     has_same_rights && (source.kind == Kind::Dir || is_equal)
+}
+
+/// Whether a path leads to what is kept beside the tree, in its root.
+fn is_beside(path: &RelPath) -> bool {
+    let first = path.names().next().map(CString::new);
+    first.is_some_and(|name| name.is_ok_and(|name| is_set_aside(&name)))
 }
 
 fn is_ours(name: &CStr) -> bool {

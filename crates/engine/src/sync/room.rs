@@ -120,7 +120,7 @@ impl Run<'_> {
 
     /// Counts what goes from the replica's directory with all at `name`, where all of it goes or
     /// nothing does.
-    fn count_warily(
+    pub fn count_warily(
         &self,
         (path, replica): (&RelPath, &DirMutRef),
         name: &CStr,

@@ -6,7 +6,7 @@ use crate::sync::namesakes::Namesakes;
 use crate::sync::protected::Protected;
 use crate::trees::marks::{Doubt, earliest};
 use driftless_lock::Mutex;
-use driftless_model::{Meta, RelPath, Selection, Stamp, Xattrs};
+use driftless_model::{Meta, RelPath, Selection, Stamp, Xattrs, is_set_aside};
 use driftless_mover::Spot;
 use driftless_tree::{Attributes, DirMutRef, DirRef, Known, NameHashes};
 use std::ffi::{CStr, CString};
@@ -216,6 +216,11 @@ impl Visit {
             at = visit.parent.as_deref();
         }
         RelPath::from_names(names.into_iter().rev())
+    }
+
+    /// Whether an entry of this directory is kept beside the tree, in its root, and none of it.
+    pub fn is_beside(&self, name: &CStr) -> bool {
+        self.parent.is_none() && !self.borrowed && is_set_aside(name)
     }
 
     /// The path of an entry of this directory.

@@ -184,7 +184,10 @@ impl Worker<'_> {
             Ok(there) => {
                 self.spared_for_dir(parent, name)?;
                 parent.touch();
-                above.remove(name)?;
+                match self.run.options.policy.trash {
+                    true => self.run.give_way((&parent.path(), above), (name, &there))?,
+                    false => above.remove(name)?,
+                }
                 self.make_replica(parent, name)
                     .map(|made| (made, None, Some(there)))
             }

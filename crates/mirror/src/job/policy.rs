@@ -52,6 +52,8 @@ pub(super) fn read(from: &mut Document) -> Policy {
         delete_excluded,
         delete_unlike,
         delete_limit: from.take("max_delete", forms::delete_limit),
+        // It has a table of its own, from which this follows.
+        trash: false,
         required: from
             .take_list("required", forms::path_below)
             .unwrap_or_default(),

@@ -69,7 +69,7 @@ fn too_long(text: &str, place: &Path) -> JobErrors {
 /// The values, right or wrong: what is wrong with them has been told to the document.
 fn read(from: &mut Document, place: &Path) -> Job {
     let (name, source, replicas) = (name(from, place), source(from), replicas(from));
-    let detect = detect(from);
+    let (detect, trash) = (detect(from), trash(from));
     let job = Job {
         rpo: from
             .take("rpo", forms::some_time)
@@ -81,9 +81,12 @@ fn read(from: &mut Document, place: &Path) -> Job {
         quiet: quiet(from),
         key: None,
         on_problem: from.take("on_problem", forms::command),
-        trash: trash(from),
         read_only: from.take("read_only", forms::flag).unwrap_or(true),
-        policy: policy::read(from),
+        policy: driftless_model::Policy {
+            trash: trash.is_some(),
+            ..policy::read(from)
+        },
+        trash,
         walk: Walk {
             every: from
                 .take("walk.every", |value| forms::time_or(value, "never"))

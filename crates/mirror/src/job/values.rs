@@ -171,6 +171,16 @@ pub struct Trash {
     pub bytes: Option<u64>,
 }
 
+impl Trash {
+    /// As the engine is asked.
+    pub fn limits(self) -> driftless_engine::Limits {
+        driftless_engine::Limits {
+            age: self.age,
+            bytes: self.bytes,
+        }
+    }
+}
+
 /// Comparisons of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Walk {

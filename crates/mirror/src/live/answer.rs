@@ -4,6 +4,7 @@ use super::{Live, now};
 use crate::ask::{Answer, Ask, Asked, Troubles};
 use crate::dirty::Lane;
 use crate::status::Status;
+use crate::trash::Trash;
 use crate::waits::Wait;
 use driftless_model::RelPath;
 use std::collections::BTreeSet;
@@ -169,6 +170,7 @@ impl Live {
             }
             status.cycle = Some(cycle.now());
         }
+        status.trash = self.trash.as_ref().and_then(Trash::now);
         status.forgets = self.memory.failed().map(str::to_owned);
         status.now = now;
         status.measured()

@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::message::Message;
 use crate::snapshots::{Made, Snapshots, Task, Told};
 use crate::status::CycleNow;
+use crate::trash::Trash;
 use crossbeam_channel::{Sender, unbounded};
 use driftless_engine::Counts;
 use driftless_model::{Change, RelPath};
@@ -65,6 +66,8 @@ pub(super) struct Cycle {
     pub(super) counts: RunCounts,
     count: u64,
     pub(super) failed: Option<String>,
+    /// The replica is closed to others as soon as its trash was looked at.
+    closes: bool,
 }
 
 impl Cycle {
@@ -100,6 +103,7 @@ impl Cycle {
             counts: RunCounts::default(),
             count: 0,
             failed: None,
+            closes: false,
         })
     }
 
@@ -305,6 +309,39 @@ impl Live {
         cycle.equal = Some(cycle.at);
     }
 
+    /// A cycle is over: its replica is closed to others, after a look at the trash.
+    fn close_or_purge(&mut self) {
+        let is_looked_at = match &self.trash {
+            Some(trash) if self.hands.open().is_ok() => {
+                trash.look();
+                true
+            }
+            _ => false,
+        };
+        if let Some(cycle) = &mut self.cycle {
+            cycle.closes = is_looked_at;
+        }
+        if !is_looked_at {
+            self.hands.shut();
+        }
+    }
+
+    /// Closes the replica to others when its trash was looked at, unless the next cycle has begun,
+    /// at the end of which it is closed.
+    pub(super) fn close_after_purge(&mut self) {
+        let is_looked_at = !self.trash.as_ref().is_some_and(Trash::is_looking);
+        let is_busy = self.is_busy();
+        let Some(cycle) = self.cycle.as_mut().filter(|cycle| cycle.closes) else {
+            return;
+        };
+        if !matches!(cycle.stage, Stage::Idle) {
+            cycle.closes = false;
+        } else if is_looked_at && !is_busy {
+            cycle.closes = false;
+            self.hands.shut();
+        }
+    }
+
     pub(super) fn give_up_cycle(&mut self, now: Duration) {
         let cycle = self.cycle.as_mut().expect("it has a stage");
         self.memory
@@ -331,7 +368,7 @@ impl Live {
                     .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
                 (cycle.stage, cycle.failed) = (Stage::Idle, None);
                 cycle.count += 1;
-                self.hands.shut();
+                self.close_or_purge();
             }
             Told::Failed(why) => cycle.fail(now, why),
         }

@@ -6,6 +6,7 @@ use crate::dirty::{Dirty, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
 use crate::lanes::LANES;
+use crate::trash::Trash;
 use driftless_engine::Counts;
 use driftless_model::{RelPath, Scope};
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
@@ -239,6 +240,7 @@ impl Live {
         };
         self.walked.end(now, &outcome.counts, missed);
         self.gaps.equal();
+        self.trash.iter().for_each(Trash::look);
         let counts = RunCounts {
             missed,
             foreign: foreign.len() as u64,

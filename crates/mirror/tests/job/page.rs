@@ -183,16 +183,18 @@ fn the_page_names_every_detector_with_its_sort() {
 #[test]
 fn examples_of_the_page_are_jobs() {
     let examples = blocks("toml");
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 5);
     let jobs: Vec<Job> = examples
         .iter()
         .map(|text| read(text).unwrap_or_else(|errors| panic!("{errors}")))
         .collect();
     assert!(jobs[0].is_live());
-    assert_eq!(jobs[1].snapshots(), Some(Detect::Btrfs));
-    assert!(jobs[2].is_live() && jobs[2].trash.is_some() && jobs[2].metrics.is_some());
-    assert_eq!(jobs[3].snapshots(), Some(Detect::Btrfs));
-    assert_eq!(jobs[3].replicas.len(), 2);
+    let [.., live, cycles] = &jobs[..] else {
+        panic!("examples of all keys")
+    };
+    assert!(live.is_live() && live.trash.is_some() && live.metrics.is_some());
+    assert_eq!(cycles.snapshots(), Some(Detect::Btrfs));
+    assert_eq!(cycles.replicas.len(), 2);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{
     Ancestor, Dir, DirRef, Done, MarkText, NameStream, Names, Place, ReadFile, Removed, Rights,
     Spared,
 };
-use driftless_model::{Act, Fault, Keep, Kind, Meta, RelPath, Side, Xattrs, errno};
+use driftless_model::{Act, Fault, Keep, Kind, Meta, RelPath, Side, TRASH, Xattrs, errno};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
@@ -287,6 +287,7 @@ impl Dir for FakeDir {
         let names: Vec<(CString, Kind)> = state
             .names(self.ino)
             .into_iter()
+            .filter(|(name, _)| self.ino != ROOT || **name != *TRASH)
             .map(|(name, ino)| (name, state.nodes[&ino].meta.kind))
             .collect();
         Ok(Box::new(FakeNames(names.into_iter())))

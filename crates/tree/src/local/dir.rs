@@ -18,7 +18,7 @@ use crate::root::Ancestor;
 use crate::{Done, Rights};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Stamp, Xattrs};
 use rustix::fd::AsFd;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -315,6 +315,22 @@ impl DirMut for LocalDir {
             Act::Rename,
             fs::renameat(&*from.fd()?, name, &*self.changing()?, to),
         )
+    }
+
+    fn take_new(&self, from: &dyn DirMut, name: &CStr, to: &CStr) -> Done {
+        let Some(local) = from.as_local() else {
+            return self.fail(Act::Rename, Err(Errno::XDEV));
+        };
+        let (from_fd, to_fd) = (local.fd()?, self.changing()?);
+        match fs::renameat_with(&*from_fd, name, &*to_fd, to, RenameFlags::NOREPLACE) {
+            // Not every kernel and file system can.
+            Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => match self.look(to) {
+                Ok(_) => self.fail(Act::Rename, Err(Errno::EXIST)),
+                Err(fault) if fault.is_missing() => self.take(from, name, to),
+                Err(fault) => Err(fault),
+            },
+            done => self.fail(Act::Rename, done),
+        }
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {

@@ -4,7 +4,7 @@ use crate::Done;
 use crate::local::look::{fault, kind_of};
 use crate::names::{NameStream, Names};
 use crate::temp::is_root_name;
-use driftless_model::{Act, Kind, SNAPSHOTS, Side};
+use driftless_model::{Act, Kind, SNAPSHOTS, Side, TRASH};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -43,11 +43,14 @@ pub struct LocalNames {
 impl LocalNames {
     /// What no listing shows: the mark and the lock of a replica, which are files in its root, and
     /// the directory of snapshots that stands there. Anywhere else, and of any other kind, such a
-    /// name is one like others.
+    /// name is one like others. At the name of the trash nothing is shown, of whatever kind: what a
+    /// source has there must not take the place of what a replica keeps.
     fn hides(&self, name: &CStr, kind: Option<Kind>) -> bool {
         let is_ours = || {
             let may_be = |is: Kind| kind.is_none_or(|kind| kind == is);
-            may_be(Kind::File) && is_root_name(name) || may_be(Kind::Dir) && name == SNAPSHOTS
+            may_be(Kind::File) && is_root_name(name)
+                || may_be(Kind::Dir) && name == SNAPSHOTS
+                || name == TRASH
         };
         matches!(name.to_bytes(), b"." | b"..") || self.at_root && is_ours()
     }

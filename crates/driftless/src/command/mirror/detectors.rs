@@ -198,9 +198,6 @@ fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
 
 /// A key of the job that nothing heeds yet.
 fn unbuilt_key(job: &Job) -> Option<&'static str> {
-    let unbuilt = [
-        ("trash", job.trash.is_some()),
-        ("movers", job.movers != Movers::Own),
-    ];
+    let unbuilt = [("movers", job.movers != Movers::Own)];
     unbuilt.into_iter().find(|(_, is)| *is).map(|(key, _)| key)
 }

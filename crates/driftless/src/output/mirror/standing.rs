@@ -1,7 +1,7 @@
 //! How a mirror stands, for a person: one line for each question that is asked at night, and what to
 //! do next where something is wrong.
 
-use crate::units::{show_bytes, show_count, show_counted};
+use crate::units::{show_bytes, show_count, show_counted, show_entries};
 use driftless_mirror::status::{CycleNow, Status};
 use driftless_model::moment;
 use std::time::Duration;
@@ -20,6 +20,14 @@ pub fn lines(status: &Status) -> Vec<String> {
     rows.push(("compared", walks(status)));
     if status.is_running() {
         rows.push(("done", done(status)));
+    }
+    if let Some(trash) = &status.trash {
+        let text = format!(
+            "{}, {}",
+            show_entries(trash.entries),
+            show_bytes(trash.bytes)
+        );
+        rows.push(("trash", text));
     }
     let wrong = wrong(status).into_iter().map(|text| ("WRONG", text));
     let rows = rows.into_iter().chain(wrong);

@@ -1,0 +1,215 @@
+//! `driftless mirror trash`: what a mirror has deleted from its replica and keeps there. The trash
+//! is read where it is, so the mirror need not run.
+
+use super::{Failure, keep_equal};
+use crate::args::{JobArgs, TrashCommand};
+use crate::command::job;
+use crate::exit::Exit;
+use crate::output::{mirror as say, trash as show};
+use crate::{own, signals};
+use driftless_engine::{
+    Bin, Date, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted, restore,
+};
+use driftless_mirror::job::Job;
+use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, quote};
+use driftless_session::{Connections, connect};
+use driftless_tree::Endpoint;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Lists what is there where no command says otherwise.
+const LIST: TrashCommand = TrashCommand::List {
+    path: None,
+    json: false,
+};
+
+/// Does what is asked about the trash of a job; with several replicas, about that of each, and what
+/// is restored comes from the first that has it.
+pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failure> {
+    let job = job::read(&args.job)?;
+    let signals = signals::watch();
+    let mut last = Ok(Exit::Equal);
+    for job in &job.apart() {
+        let about = About {
+            job,
+            signals: signals.clone(),
+        };
+        let done = match command.unwrap_or(&LIST) {
+            TrashCommand::List { path, json } => about.list(path.as_deref(), *json),
+            TrashCommand::Restore { path, from, to } => {
+                match about.restore(path, *from, to.as_deref())? {
+                    Ok(()) => return Ok(Exit::Equal),
+                    Err(not_there) => Err((Exit::CouldNotRun, not_there)),
+                }
+            }
+            TrashCommand::Purge { older } => about.purge(*older),
+        };
+        last = worse(last, done);
+    }
+    last
+}
+
+/// What counts of two replicas: that something is wrong with one.
+fn worse(earlier: Result<Exit, Failure>, later: Result<Exit, Failure>) -> Result<Exit, Failure> {
+    match (earlier, later) {
+        (Err((_, earlier)), Err((code, later))) => Err((code, format!("{earlier}\n{later}"))),
+        (Ok(Exit::Equal), later) => later,
+        (earlier, _) => earlier,
+    }
+}
+
+/// A job with one replica, whose trash it is.
+struct About<'a> {
+    job: &'a Job,
+    signals: signals::Signals,
+}
+
+impl About<'_> {
+    fn list(&self, path: Option<&Path>, json: bool) -> Result<Exit, Failure> {
+        let path = path.map(|path| self.below(path)).transpose()?;
+        let (bin, _connections) = self.bin()?;
+        let is_meant = |gone: &RelPath| {
+            path.as_ref()
+                .is_none_or(|path| gone.is_within(path) || path.is_within(gone))
+        };
+        bin.for_each(&mut |gone| {
+            if is_meant(&gone.path) {
+                show::gone(&self.job.replicas[0], &gone, json);
+            }
+        })
+        .map_err(|fault| self.failed(&fault))?;
+        Ok(Exit::Equal)
+    }
+
+    /// Brings an entry back; why not, where this replica does not have it.
+    fn restore(
+        &self,
+        path: &Path,
+        date: Option<Date>,
+        to: Option<&Path>,
+    ) -> Result<Result<(), String>, Failure> {
+        own::give_up_umask();
+        let path = self.below(path)?;
+        let name = path.split_last().map(|(_, name)| name);
+        let name = RelPath::from_names(name.iter().map(|name| &name[..]));
+        let wanted = Wanted {
+            to: if to.is_some() { name } else { path.clone() },
+            path,
+            date,
+        };
+        let place = to.unwrap_or(Path::new(&self.job.source));
+        let mut options = self.options(&self.job.replicas[0], place);
+        let _connections = self.connect(&mut options)?;
+        match restore(&options, &wanted, &Told, &self.signals.stop) {
+            Ok(counts) => show::restored(&wanted.to, place, &counts),
+            Err(error @ RestoreError::NotThere(..)) => {
+                return Ok(Err(format!("{}: {error}", self.job.replicas[0])));
+            }
+            Err(error) => return Err(self.not_restored(&error)),
+        }
+        Ok(Ok(()))
+    }
+
+    fn not_restored(&self, error: &RestoreError) -> Failure {
+        let code = match error {
+            RestoreError::Incomplete(_) if self.signals.stop.load(Relaxed) => {
+                Exit::Signal(self.signals.number())
+            }
+            RestoreError::Incomplete(_) => Exit::Problems,
+            _ => Exit::CouldNotRun,
+        };
+        (code, format!("{}: {error}", self.job.name))
+    }
+
+    fn purge(&self, older: Option<Duration>) -> Result<Exit, Failure> {
+        let limits = match (older, self.job.trash) {
+            (Some(age), _) => Limits {
+                age: Some(age),
+                bytes: None,
+            },
+            (None, Some(trash)) => trash.limits(),
+            (None, None) => {
+                let why = format!(
+                    "{}: the job has no trash that says what may be there; give --older",
+                    self.job.name
+                );
+                return Err((Exit::Usage, why));
+            }
+        };
+        let (bin, _connections) = self.bin()?;
+        let is_over = || self.signals.stop.load(Relaxed);
+        let purged = bin
+            .purge(limits, &mut Sizes::default(), &is_over)
+            .map_err(|fault| self.failed(&fault))?;
+        show::purged(&purged);
+        Ok(match (is_over(), purged.stuck.is_empty()) {
+            (true, _) => Exit::Signal(self.signals.number()),
+            (_, false) => Exit::Problems,
+            (_, true) => Exit::Equal,
+        })
+    }
+
+    /// The trash of the job's replica.
+    fn bin(&self) -> Result<(Bin, Connections), Failure> {
+        let mut options = self.options("/", Path::new(&self.job.replicas[0]));
+        let connections = self.connect(&mut options)?;
+        let bin = Bin::of(&options)
+            .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", self.job.name)))?;
+        Ok((bin, connections))
+    }
+
+    fn options(&self, from: &str, to: &Path) -> Options {
+        Options {
+            source: Endpoint::from(Path::new(from).to_owned()),
+            replica: Endpoint::from(to.to_owned()),
+            policy: Policy {
+                keep: self.job.policy.keep,
+                ..Policy::default()
+            },
+            ..Options::default()
+        }
+    }
+
+    fn connect(&self, options: &mut Options) -> Result<Connections, Failure> {
+        let reach = keep_equal::reach(self.job, &self.signals);
+        connect(options, &reach, Duration::ZERO).map_err(|error| {
+            (
+                Exit::of_connection(&error, 0),
+                format!("{}: {error}", self.job.name),
+            )
+        })
+    }
+
+    /// A path below the root, as it was typed: it may begin with the source.
+    fn below(&self, path: &Path) -> Result<RelPath, Failure> {
+        let below = path.strip_prefix(&self.job.source).unwrap_or(path);
+        RelPath::parse(below.as_os_str().as_bytes()).map_err(|_| {
+            let why = format!("{}: is no path below the source", quote(path));
+            (Exit::Usage, why)
+        })
+    }
+
+    fn failed(&self, fault: &Fault) -> Failure {
+        let why = format!("{}: the trash: {fault}", self.job.name);
+        (Exit::CouldNotRun, why)
+    }
+}
+
+/// Prints what cannot be copied.
+struct Told;
+
+impl Monitor for Told {
+    fn wants_receipts(&self) -> bool {
+        false
+    }
+
+    fn receipt(&self, _receipt: &Receipt) {}
+
+    fn problem(&self, problem: &Problem) {
+        say::complaint(&problem.to_string());
+    }
+
+    fn progress(&self, _progress: &Progress) {}
+}
