@@ -268,6 +268,7 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
         "sync::owners",
         "sync::namesakes",
         "sync::protected",
+        "sync::trash",
     ],
     &[
         "sync::visit",
@@ -279,7 +280,12 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
         "shared::role",
     ],
     &["sync::run"],
-    &["sync", "shared::give_back"],
+    &[
+        "sync",
+        "sync::trash::aside",
+        "sync::trash::restore",
+        "shared::give_back",
+    ],
     &["shared"],
 ];
 

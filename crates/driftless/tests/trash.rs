@@ -572,6 +572,71 @@ fn over_ssh_it_is_kept_on_the_other_host_and_comes_back() {
     check_equal(&mirror, "with what came back");
 }
 
+fn btrfs<A: AsRef<OsStr>>(words: impl IntoIterator<Item = A>) -> String {
+    let done = Command::new("btrfs").args(words).output();
+    let done = done.expect("btrfs runs");
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).expect("text")
+}
+
+fn is_closed(tree: &Path) -> bool {
+    let words = ["property", "get", "-ts"].map(OsStr::new);
+    let told = btrfs(
+        words
+            .into_iter()
+            .chain([tree.as_os_str(), OsStr::new("ro")]),
+    );
+    told.trim() == "ro=true"
+}
+
+fn close(tree: &Path, is_closed: bool) {
+    let words = ["property", "set", "-ts"].map(OsStr::new);
+    let value = ["ro", if is_closed { "true" } else { "false" }].map(OsStr::new);
+    let _nothing_is_told = btrfs(words.into_iter().chain([tree.as_os_str()]).chain(value));
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (scratch.path().join("src"), scratch.path().join("replica"));
+    for tree in [&source, &replica] {
+        let words = ["subvolume", "create"].map(OsStr::new);
+        let _nothing_is_told = btrfs(words.into_iter().chain([tree.as_os_str()]));
+    }
+    fs::write(source.join("stays"), "here").expect("written");
+    fs::write(source.join("goes"), "not for ever").expect("written");
+    let keys =
+        "detect = [\"btrfs\"]\ndelete = true\n[trash]\nage = \"7d\"\n[cycle]\nevery = \"1h\"\n";
+    let mirror = Mirror::between(&source, &replica, keys);
+    let cycle = || {
+        let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
+        wait_until("it is closed", || is_closed(&replica));
+    };
+    cycle();
+    fs::remove_file(source.join("goes")).expect("removed");
+    cycle();
+    assert_eq!(paths(&mirror), ["goes"]);
+    // What went now went long ago.
+    close(&replica, false);
+    let dates = fs::read_dir(trash(&mirror)).expect("listed");
+    let dates: Vec<_> = dates.map(|date| date.expect("listed").path()).collect();
+    fs::rename(&dates[0], trash(&mirror).join("2020-01-01T000000Z")).expect("renamed");
+    close(&replica, true);
+    assert_eq!(paths(&mirror), ["goes"]);
+    cycle();
+    wait_until("it is purged", || paths(&mirror).is_empty());
+    wait_until("it is told", || mirror.status()["trash"]["entries"] == 0);
+    wait_until("it is closed", || is_closed(&replica));
+}
+
 /// The mark or a lock of the replica.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().expect("a name").as_bytes();

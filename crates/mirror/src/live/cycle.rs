@@ -326,20 +326,15 @@ impl Live {
         }
     }
 
-    /// Closes the replica to others when its trash was looked at, unless the next cycle has begun,
-    /// at the end of which it is closed.
+    /// Closes the replica to others when its trash was looked at and no cycle is under way.
     pub(super) fn close_after_purge(&mut self) {
-        let is_looked_at = !self.trash.as_ref().is_some_and(Trash::is_looking);
-        let is_busy = self.is_busy();
-        let Some(cycle) = self.cycle.as_mut().filter(|cycle| cycle.closes) else {
+        let is_busy = self.is_busy() || self.trash.as_ref().is_some_and(Trash::is_looking);
+        let due = |cycle: &&mut Cycle| cycle.closes && matches!(cycle.stage, Stage::Idle);
+        let Some(cycle) = self.cycle.as_mut().filter(due).filter(|_| !is_busy) else {
             return;
         };
-        if !matches!(cycle.stage, Stage::Idle) {
-            cycle.closes = false;
-        } else if is_looked_at && !is_busy {
-            cycle.closes = false;
-            self.hands.shut();
-        }
+        cycle.closes = false;
+        self.hands.shut();
     }
 
     pub(super) fn give_up_cycle(&mut self, now: Duration) {
